@@ -1,0 +1,6 @@
+"""What is computed: laws, the graph of quantities, and the engines that evaluate it.
+
+Laws (`collectives`, `pipeline`, `reliability`, `checkpoint`, ...) are plain helper formulas.
+Quantities (`quantities/`) are the functions the graph reads: name = quantity, parameters = what
+it needs. Nothing here knows of xarray, Zarr, Dask, the catalog or the grid.
+"""

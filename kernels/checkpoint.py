@@ -1,0 +1,141 @@
+"""Checkpoint intervals and what checkpoints and failures cost, for exponential failures."""
+
+from typing import Any
+
+import numpy as np
+
+from .ops import where
+
+
+def young_interval(write_time: Any, mtbf: Any) -> Any:
+    """First-order optimal time between checkpoints.
+
+    tau = sqrt(2 d M)
+
+    Parameters:
+        write_time [s]: time d for which one checkpoint stops training
+        mtbf [s]: mean time M between failures
+    Returns: [s] useful time between two checkpoints
+    Source: Young 1974, CACM 17(9)
+    Example:
+        >>> round(float(young_interval(30.0, 86400.0)))
+        2277
+    """
+    return np.sqrt(2 * write_time * mtbf)
+
+
+def daly_interval(write_time: Any, mtbf: Any) -> Any:
+    """Higher-order optimal time between checkpoints.
+
+    tau = sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
+
+    Parameters:
+        write_time [s]: time d for which one checkpoint stops training
+        mtbf [s]: mean time M between failures
+    Returns: [s] useful time between two checkpoints
+    Source: Daly 2006, FGCS 22(3), eq. 37; figs 3-5 print 117 min for M = 24 h, d = 5 min
+    Example:
+        >>> round(float(daly_interval(5.0, 1440.0)))
+        117
+    """
+    half = write_time / (2 * mtbf)
+    root = np.sqrt(2 * write_time * mtbf)
+    series = root * (1 + np.sqrt(half) / 3 + half / 9) - write_time
+    return where(half < 1, series, mtbf)
+
+
+def exact_interval(write_time: Any, mtbf: Any) -> Any:
+    """Time between checkpoints that minimises the expected wall time exactly.
+
+    u = tau / M solves -u - log(1 - u) = d / M, that is tau = M [1 + W0(-exp(-d/M - 1))]
+
+    Below sqrt(2 d/M) = 0.1 the series of u converges to the last digit; elsewhere Newton's steps
+    from the series or, for d > M, from 1 - exp(-1 - d/M) do.
+
+    Parameters:
+        write_time [s]: time d for which one checkpoint stops training
+        mtbf [s]: mean time M between failures (infinite: never checkpoint)
+    Returns: [s] useful time between two checkpoints
+    Source: Daly 2006, FGCS 22(3), eq. 20 set to zero; series: Temme 1979, SIAM J. Math. Anal. 10
+    Example:
+        >>> round(float(exact_interval(30.0, 86400.0)), 2)
+        2256.88
+    """
+    x = write_time / mtbf
+    s = np.sqrt(2 * x)
+    tail = s * (1 / 4320 + s * (-1 / 17010 + s * (-139 / 5443200 + s * (-1 / 204120))))
+    series = s * (1 + s * (-1 / 3 + s * (1 / 36 + s * (1 / 270 + tail))))
+    start = where(x < 1, series, -np.expm1(-1 - x))
+    u = np.minimum(np.maximum(start, 0.05), 1 - 1e-15)
+    u = _interval_newton_step(u, x)
+    u = _interval_newton_step(u, x)
+    u = _interval_newton_step(u, x)
+    u = _interval_newton_step(u, x)
+    u = where(s < 0.1, series, where(x < 30, u, start))
+    return where(mtbf < np.inf, mtbf * u, mtbf)
+
+
+def _interval_newton_step(u: Any, x: Any) -> Any:
+    """One step of Newton's method for -u - log(1 - u) = x, kept inside (0, 1).
+
+    u + ((x + u + log(1 - u)) (1 - u) / u)
+
+    Parameters:
+        u [1]: interval over mean time between failures
+        x [1]: write time over mean time between failures
+    Returns: [1] a better u
+    Source: Newton's method; f(u) = -u - log(1 - u) - x, f'(u) = u / (1 - u)
+    """
+    better = u + (x + u + np.log1p(-u)) * (1 - u) / u
+    return np.minimum(np.maximum(better, 0.05), 1 - 1e-15)
+
+
+def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
+    """Share of the time between restarts that is not lost to rework.
+
+    q = z / (e^z - 1), z = (tau + d) / M; 1 for an infinite M
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        mtbf [s]: mean time M between failures
+    Returns: [1] time kept over time spent
+    Source: Daly 2006, FGCS 22(3), eq. 13, rearranged
+    """
+    z = where(mtbf < np.inf, (interval + write_time) / mtbf, 0.0)
+    return where(z > 0, z / np.expm1(where(z > 0, z, 1.0)), 1.0)
+
+
+def useful_share(interval: Any, write_time: Any) -> Any:
+    """Share of a segment that is not the checkpoint itself.
+
+    tau / (tau + d); 1 for an endless interval or a free checkpoint
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+    Returns: [1] useful time over segment
+    Source: by definition of the segment (Daly 2006, section 2)
+    """
+    counted = where(write_time > 0, interval < np.inf, False)
+    return where(counted, interval / (interval + where(counted, write_time, 1.0)), 1.0)
+
+
+def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
+    """Expected wall time over useful time, checkpoints, rework and recovery counted.
+
+    T / T_s = M e^(R/M) (e^((tau + d)/M) - 1) / tau
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        recovery_time [s]: time R from a failure until training goes on
+        mtbf [s]: mean time M between failures
+    Returns: [1] wall time over useful time, at least 1
+    Source: Daly 2006, FGCS 22(3), eq. 13
+    Example:
+        >>> round(float(expected_slowdown(2276.839915, 30.0, 600.0, 86400.0)), 8)
+        1.03397854
+    """
+    kept = segment_efficiency(interval, write_time, mtbf) * useful_share(interval, write_time)
+    return np.exp(recovery_time / mtbf) / kept

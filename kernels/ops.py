@@ -1,0 +1,18 @@
+"""The one operation that NumPy, numba and JAX do not share: an elementwise choice."""
+
+from typing import Any
+
+import numpy as np
+
+
+def where(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """Choose elementwise; engines replace it (`np.where` on scalars builds arrays in numba).
+
+    Parameters:
+        condition [1]: where true, take the first value
+        if_true [any]: value where the condition holds
+        if_false [any]: value elsewhere
+    Returns: [any] the chosen values
+    Source: numpy.where
+    """
+    return np.where(condition, if_true, if_false)

@@ -1,0 +1,183 @@
+"""The whole run: time, and which share of it each loss takes."""
+
+from typing import Any
+
+import numpy as np
+
+from ..ops import where
+
+
+def training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
+    """Optimizer steps of the run.
+
+    D / (B s)
+
+    Parameters: training_tokens [1], tokens_per_step [1]
+    Returns: [1] steps
+    Source: by definition
+    """
+    return training_tokens / tokens_per_step
+
+
+def attempted_steps(training_steps: Any, goodput: Any) -> Any:
+    """Steps that would fit into the wall time of the run.
+
+    steps / goodput
+
+    Parameters: training_steps [1], goodput [1]
+    Returns: [1] step times until the run is done
+    Source: by definition of goodput
+    """
+    return training_steps / goodput
+
+
+def job_time(attempted_steps: Any, step_time: Any) -> Any:
+    """Wall time of the run.
+
+    steps x step time / goodput
+
+    Parameters: attempted_steps [1], step_time [s]
+    Returns: [s] wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13 (solve time over goodput)
+    """
+    return attempted_steps * step_time
+
+
+def useful_step_rate(goodput: Any, step_time: Any) -> Any:
+    """Steps that the run keeps per unit of wall time.
+
+    goodput / step time
+
+    Parameters: goodput [1], step_time [s]
+    Returns: [1/s] kept steps per second of wall time
+    Source: by definition of goodput
+    """
+    return goodput / step_time
+
+
+def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time that the model's operations would take at peak: MFU x goodput.
+
+    F / (n P) x kept steps per second
+
+    Parameters: ideal_compute_time [s], useful_step_rate [1/s]
+    Returns: [1] share of the wall time; with the overheads it adds up to 1
+    Source: Fleet Foundations, compound loss of fleet utilization
+    """
+    return ideal_compute_time * useful_step_rate
+
+
+def compute_inefficiency_overhead(
+    compute_time: Any, ideal_compute_time: Any, useful_step_rate: Any
+) -> Any:
+    """Share of the wall time lost because GPUs compute below their peak, recompute included.
+
+    (compute - ideal) x kept steps per second
+
+    Parameters: compute_time [s], ideal_compute_time [s], useful_step_rate [1/s]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return (compute_time - ideal_compute_time) * useful_step_rate
+
+
+def communication_overhead(exposed_communication_time: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time that waits for communication.
+
+    exposed communication x kept steps per second
+
+    Parameters: exposed_communication_time [s], useful_step_rate [1/s]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return exposed_communication_time * useful_step_rate
+
+
+def bubble_overhead(bubble_time: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time that pipeline stages idle.
+
+    bubble x kept steps per second
+
+    Parameters: bubble_time [s], useful_step_rate [1/s]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return bubble_time * useful_step_rate
+
+
+def straggler_overhead(straggler_time: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time that waits for the slowest rank.
+
+    straggler wait x kept steps per second
+
+    Parameters: straggler_time [s], useful_step_rate [1/s]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return straggler_time * useful_step_rate
+
+
+def reliability_overhead(
+    checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
+) -> Any:
+    """Share of the wall time lost to failures and to guarding against them.
+
+    checkpoint + rework + recovery = 1 - goodput
+
+    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart
+    """
+    return checkpoint_overhead + rework_overhead + recovery_overhead
+
+
+def reliability_to_communication_ratio(
+    reliability_overhead: Any, communication_overhead: Any
+) -> Any:
+    """How many times more of the wall time reliability costs than communication.
+
+    reliability share / communication share: above 1 where reliability costs more
+
+    Parameters: reliability_overhead [1], communication_overhead [1]
+    Returns: [1] ratio of the two losses
+    Source: the question of the mlsysim tutorial "reliability at scale"
+    """
+    return reliability_overhead / communication_overhead
+
+
+def dominant_overhead(
+    compute_inefficiency_overhead: Any,
+    communication_overhead: Any,
+    bubble_overhead: Any,
+    straggler_overhead: Any,
+    checkpoint_overhead: Any,
+    rework_overhead: Any,
+    recovery_overhead: Any,
+) -> Any:
+    """Which loss takes the largest share of the wall time; the first of equals.
+
+    argmax of the seven overheads
+
+    Parameters: compute_inefficiency_overhead [1], communication_overhead [1],
+        bubble_overhead [1], straggler_overhead [1], checkpoint_overhead [1], rework_overhead [1],
+        recovery_overhead [1]
+    Returns: [flag] the largest loss
+    Flags: 0 compute_inefficiency, 1 communication, 2 bubble, 3 straggler, 4 checkpoint, 5 rework,
+        6 recovery
+    Source: by definition
+    """
+    worst = compute_inefficiency_overhead
+    flag = where(worst == worst, 0.0, np.nan)
+    flag = where(communication_overhead > worst, 1.0, flag)
+    worst = np.maximum(worst, communication_overhead)
+    flag = where(bubble_overhead > worst, 2.0, flag)
+    worst = np.maximum(worst, bubble_overhead)
+    flag = where(straggler_overhead > worst, 3.0, flag)
+    worst = np.maximum(worst, straggler_overhead)
+    flag = where(checkpoint_overhead > worst, 4.0, flag)
+    worst = np.maximum(worst, checkpoint_overhead)
+    flag = where(rework_overhead > worst, 5.0, flag)
+    worst = np.maximum(worst, rework_overhead)
+    flag = where(recovery_overhead > worst, 6.0, flag)
+    worst = np.maximum(worst, recovery_overhead)
+    return where(worst == worst, flag, np.nan)
