@@ -1,0 +1,7 @@
+"""What is known: hardware, fabrics, models, storage and failure rates, with unit, source, date."""
+
+from .records import KINDS as KINDS
+from .records import CatalogError as CatalogError
+from .records import Record as Record
+from .records import kind as kind
+from .records import record as record

@@ -1,0 +1,1 @@
+"""Where it is computed: axes, sweeps, plans, execution, cubes."""

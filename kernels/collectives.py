@@ -99,7 +99,7 @@ def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
     Returns: [s] time of the collective
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (reduce, then broadcast, on a tree)
     Example:
-        >>> tree_all_reduce_time(1e9, 8, 0.0, 1e9)
+        >>> float(tree_all_reduce_time(1e9, 8, 0.0, 1e9))
         6.0
     """
     return 2 * np.ceil(np.log2(ranks)) * (latency + message_bytes / bandwidth)
@@ -120,9 +120,9 @@ def double_binary_tree_all_reduce_time(
     Returns: [s] time of the collective
     Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 4
     Example:
-        >>> double_binary_tree_all_reduce_time(1e9, 2, 0.0, 1e9)
+        >>> float(double_binary_tree_all_reduce_time(1e9, 2, 0.0, 1e9))
         1.0
-        >>> double_binary_tree_all_reduce_time(1e9, 8, 0.0, 1e9)
+        >>> float(double_binary_tree_all_reduce_time(1e9, 8, 0.0, 1e9))
         2.0
     """
     depth = np.ceil(np.log2(ranks))

@@ -96,7 +96,9 @@ _ROWS = [
     _count("context_parallel", 1, "GPUs that share each sequence"),
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
     _option("zero_stage", 1, (0, 1, 2, 3), "what data-parallel ranks shard"),
-    _option("sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"),
+    _option(
+        "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
+    ),
     _option("recompute", "selective", ("none", "selective", "full"), "activations computed twice"),
     _option(
         "all_reduce",
@@ -105,17 +107,28 @@ _ROWS = [
         "algorithm of every all-reduce",
     ),
     _real(
-        "data_parallel_overlap", "1", 0.0, "share of its window that hides gradient traffic",
-        positive=False, high=1.0,
+        "data_parallel_overlap",
+        "1",
+        0.0,
+        "share of its window that hides gradient traffic",
+        positive=False,
+        high=1.0,
     ),
     _real(
-        "tensor_parallel_overlap", "1", 0.0, "share of compute that hides tensor traffic",
-        positive=False, high=1.0,
+        "tensor_parallel_overlap",
+        "1",
+        0.0,
+        "share of compute that hides tensor traffic",
+        positive=False,
+        high=1.0,
     ),
     # Efficiency
     _option("compute_model", "mfu", ("mfu",), "how compute time is predicted"),
     _real(
-        "flops_efficiency", "1", 0.45, "share of peak while computing: no bubble, no communication",
+        "flops_efficiency",
+        "1",
+        0.45,
+        "share of peak while computing: no bubble, no communication",
         high=1.0,
     ),
     _real("straggler_slowdown", "1", 0.0, "extra compute time of the slowest rank", positive=False),

@@ -4,4 +4,15 @@ Where an option chooses between formulas, the alternatives stand under one quant
 (`@alternative`). To add a quantity, write one function in one of these modules.
 """
 
-MODULES = ("compute", "communication", "reliability", "checkpoint", "step", "job", "feasibility")
+MODULES = (
+    "compute",
+    "communication",
+    "tensor_traffic",
+    "pipeline_traffic",
+    "data_traffic",
+    "step",
+    "reliability",
+    "checkpoint",
+    "job",
+    "feasibility",
+)

@@ -1,0 +1,193 @@
+"""Catalog records: one TOML file a kind, one table a label; strict about unit, source and date."""
+
+import difflib
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ..kernels.inputs import INPUTS
+from .units import UnitError, parse
+
+# Facts of the catalog that are not inputs (yet): name -> unit; None for text or true/false.
+_FACTS: dict[str, str | None] = {
+    "hbm_capacity": "B",
+    "gpu_tdp": "W",
+    "node_power": "W",
+    "gpu": None,
+    "kv_heads": "1",
+    "ffn_hidden_size": "1",
+    "gated_ffn": None,
+    "vocab_size": "1",
+    "experts": "1",
+    "experts_per_token": "1",
+    "switch_mttf": "s",
+    "active_parameters": "1",
+    "training_tokens": "1",
+    "attention_heads": "1",
+}
+
+KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "gpu": (
+            "peak_flops_fp16",
+            "peak_flops_bf16",
+            "peak_flops_fp8",
+            "peak_flops_fp4",
+            "hbm_bandwidth",
+            "hbm_capacity",
+            "gpu_tdp",
+            "intra_node_bandwidth",
+            "intra_node_latency",
+        ),
+        "node": (
+            "gpu",
+            "gpus_per_node",
+            "nics_per_node",
+            "series_psus_per_node",
+            "cables_per_node",
+            "intra_node_bandwidth",
+            "intra_node_latency",
+            "node_power",
+        ),
+        "fabric": ("inter_node_bandwidth", "inter_node_latency"),
+        "model": (
+            "parameters",
+            "active_parameters",
+            "layers",
+            "hidden_size",
+            "attention_heads",
+            "kv_heads",
+            "ffn_hidden_size",
+            "gated_ffn",
+            "vocab_size",
+            "experts",
+            "experts_per_token",
+            "sequence_length",
+            "training_tokens",
+        ),
+        "storage": ("checkpoint_write_bandwidth", "checkpoint_read_bandwidth"),
+        "reliability": (
+            "gpu_mttf",
+            "nic_mttf",
+            "psu_mttf",
+            "cable_mttf",
+            "switch_mttf",
+            "host_mttf",
+        ),
+    }
+)
+_ABOUT = ("title", "source", "date", "note")
+_LABEL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+
+
+class CatalogError(ValueError):
+    """A record that breaks the rules, or a label that does not exist."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry: where it comes from, and its values in SI base units."""
+
+    kind: str
+    label: str
+    title: str
+    source: str
+    date: str
+    note: str
+    values: Mapping[str, Any]
+
+    def unit(self, name: str) -> str:
+        """Unit of one of the values; empty for text."""
+        return unit(name) or ""
+
+
+def unit(name: str) -> str | None:
+    """Unit of a catalog value, None where it is text or true/false."""
+    return INPUTS[name].unit if name in INPUTS else _FACTS[name]
+
+
+def kind(name: str) -> Mapping[str, Record]:
+    """All records of a kind, by label. Raises CatalogError for an unknown kind."""
+    if name not in KINDS:
+        raise CatalogError(f"there is no catalog kind {name!r}; choose one of {', '.join(KINDS)}")
+    return _load(name)
+
+
+def record(kind_name: str, label: Any) -> Record:
+    """The record of a label. Raises CatalogError, with the nearest label, for an unknown one."""
+    records = kind(kind_name)
+    if not isinstance(label, str) or label not in records:
+        near = difflib.get_close_matches(str(label), records, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(records)}"
+        raise CatalogError(f"{kind_name} = {label!r} is not in the catalog; {hint}")
+    return records[label]
+
+
+@functools.cache
+def _load(kind_name: str) -> Mapping[str, Record]:
+    path = Path(__file__).with_name("data") / f"{kind_name}.toml"
+    return read(kind_name, path.read_text(encoding="utf-8"))
+
+
+def read(kind_name: str, text: str) -> Mapping[str, Record]:
+    """Parse the records of one kind.
+
+    Raises CatalogError where a record lacks a unit, source or date, or has an unknown key.
+    """
+    tables = tomllib.loads(text)
+    return MappingProxyType(
+        {label: _record(kind_name, label, table) for label, table in tables.items()}
+    )
+
+
+def _record(kind_name: str, label: str, table: Any) -> Record:
+    where = f"{kind_name} {label!r}"
+    if not isinstance(table, dict):
+        raise CatalogError(f"{where} is not a record; write it as a table [{label}]")
+    if not _LABEL.fullmatch(label):
+        raise CatalogError(f"{where}: labels are lower case words joined by hyphens")
+    for key in _ABOUT:
+        if not isinstance(table.get(key), str) or not table[key].strip():
+            raise CatalogError(f"{where} has no {key}; every record states {', '.join(_ABOUT)}")
+    if not _DATE.fullmatch(table["date"]):
+        raise CatalogError(f"{where}: date = {table['date']!r} is not YYYY-MM or YYYY-MM-DD")
+    values = {}
+    for key, value in table.items():
+        if key in _ABOUT:
+            continue
+        if key not in KINDS[kind_name]:
+            raise CatalogError(f"{where} has an unknown key {key!r}; known: {KINDS[kind_name]}")
+        values[key] = _value(where, key, value)
+    return Record(
+        kind_name,
+        label,
+        **{key: table[key] for key in _ABOUT},
+        values=MappingProxyType(values),
+    )
+
+
+def _value(where: str, key: str, value: Any) -> Any:
+    base = unit(key)
+    if base is None:
+        if not isinstance(value, bool | str):
+            raise CatalogError(f"{where}: {key} = {value!r} is neither text nor true/false")
+        return value
+    if base == "1":
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise CatalogError(f"{where}: {key} = {value!r} is not a number >= 0")
+        return float(value)
+    if not isinstance(value, str):
+        raise CatalogError(f"{where}: {key} = {value!r} has no unit; write it as text with one")
+    try:
+        number = parse(value, base, key)
+    except UnitError as error:
+        raise CatalogError(f"{where}: {error}") from None
+    if number <= 0:
+        raise CatalogError(f"{where}: {key} = {value!r} is not positive")
+    return number

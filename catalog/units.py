@@ -1,0 +1,87 @@
+"""Units at the door: a string such as "400 Gbit/s" becomes a number in SI base units."""
+
+import functools
+import math
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+_NUMBER = re.compile(r"\s*([+-]?(?:inf|\d[\d_]*\.?[\d_]*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?))")
+_UNIT = re.compile(r"[A-Za-zµμ][A-Za-zµμ]*(?:\s*[*/]\s*[A-Za-zµμ]+)*")
+_BASE = {
+    "1": None,
+    "s": "second",
+    "B": "byte",
+    "B/s": "byte/second",
+    "FLOP": "FLOP",
+    "FLOP/s": "FLOP/second",
+    "FLOP/B": "FLOP/byte",
+    "1/s": "1/second",
+    "W": "watt",
+}
+_HINTS = {
+    "s": "30 s, 5 us, 50_000 h or 30 d",
+    "B": "2 B, 80 GB or 64 GiB",
+    "B/s": "400 Gbit/s (bits) or 50 GB/s (bytes)",
+    "FLOP/s": "989 TFLOP/s",
+    "FLOP": "1 EFLOP",
+    "FLOP/B": "295 FLOP/B",
+    "1/s": "10 1/s",
+    "W": "700 W",
+    "1": "8",
+}
+
+
+class UnitError(ValueError):
+    """A value whose unit is missing, unknown or of another kind."""
+
+
+@functools.cache
+def _registry() -> Any:
+    import pint  # heavy: only when a string with a unit is met
+
+    return pint.UnitRegistry(
+        str(Path(__file__).with_name("units.txt")), autoconvert_to_preferred=False
+    )
+
+
+@functools.cache
+def _factor(unit: str, base: str) -> float:
+    registry = _registry()
+    return float(registry.Quantity(1.0, unit).to(_BASE[base]).magnitude)
+
+
+def parse(text: str, base: str, name: str) -> float:
+    """Read a number with a unit as a number in the base unit.
+
+    `base` is one of the units of the table of inputs, `name` is for the message. Raises UnitError
+    in one line that names the value, the rule and a right spelling.
+    """
+    match = _NUMBER.match(text)
+    hint = f'write for example "{_HINTS.get(base, base)}"'
+    if match is None:
+        raise UnitError(f'{name} = "{text}" does not start with a number; {hint}')
+    digits = match.group(1).replace("_", "")
+    number = float(digits)
+    unit = text[match.end() :].strip()
+    if base == "1":
+        if unit:
+            raise UnitError(f'{name} = "{text}" is a plain number and takes no unit; {hint}')
+        return number
+    if not unit:
+        raise UnitError(f'{name} = "{text}" has no unit; {hint}')
+    if unit == "1/s" and base == "1/s":
+        return number
+    if len(unit) > 40 or not _UNIT.fullmatch(unit):
+        raise UnitError(f'{name} = "{text}" has no known unit ({unit[:40]!r}); {hint}')
+    try:
+        factor = _factor(unit, base)
+    except Exception as error:
+        if type(error).__name__ == "UndefinedUnitError":
+            raise UnitError(f'{name} = "{text}" has an unknown unit {unit!r}; {hint}') from None
+        raise UnitError(f'{name} = "{text}" is not in {base}; {hint}') from None
+    # exact in between, so that "5 us" is 5e-06 and not 4.9999999999999996e-06
+    return (
+        number * factor if math.isinf(number) else float(Fraction(digits) * Fraction(repr(factor)))
+    )

@@ -1,0 +1,222 @@
+"""Axes: what varies along one dimension of a sweep."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..catalog import KINDS, CatalogError, record
+from ..kernels.graph import load
+from ..kernels.inputs import INPUTS
+from . import values
+from .errors import InputError, nearest
+
+Array = np.ndarray[Any, Any]
+LONGEST = 10**8  # values of one axis
+_GENERATORS = ("values", "linspace", "geomspace", "arange")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension: its coordinate, and every input that varies along it.
+
+    `labels` is the coordinate: numbers in the base unit, or text. `numbers` and `options` hold
+    what the dimension sets; `records` names the catalog entries behind labels, by kind.
+    """
+
+    name: str
+    labels: Array
+    numbers: Mapping[str, Array] = field(default_factory=dict)
+    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    records: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of points along the dimension."""
+        return len(self.labels)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names set by this axis as written: inputs, quantities and catalog kinds."""
+        return (*self.numbers, *self.options, *self.records)
+
+
+def make_axis(name: str, spec: Any) -> Axis:
+    """Read one entry of `axes`.
+
+    `spec` is a list or array of values, a table that generates them ({linspace = [a, b], num = n},
+    {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true), or
+    a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}).
+    """
+    if isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round"}:
+        return _coupled(name, spec)
+    values.check_name(name)
+    return _single(name, name, _points(name, spec))
+
+
+def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
+    """An axis of several inputs with a coordinate of its own."""
+    axis = _coupled(name, inputs)
+    if len(labels) != axis.size:
+        raise InputError(f"axis {name!r} has {len(labels)} labels for {axis.size} points")
+    return Axis(name, labels, axis.numbers, axis.options, axis.records)
+
+
+def _points(name: str, spec: Any) -> list[Any] | Array:
+    """The values of an axis, generated where the spec says so."""
+    if isinstance(spec, Mapping):
+        return _generate(name, spec)
+    if isinstance(spec, np.ndarray):
+        if spec.ndim != 1:
+            raise InputError(f"axis {name!r} has {spec.ndim} dimensions; give a 1-D array")
+        return spec if spec.dtype.kind in "iuf" else list(spec)
+    if isinstance(spec, str) or not isinstance(spec, Sequence):
+        raise InputError(f"axis {name!r} = {spec!r} is not a list; write [{spec!r}, ...]")
+    return list(spec)
+
+
+def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
+    chosen = [key for key in _GENERATORS if key in spec]
+    unknown = set(spec) - {*_GENERATORS, "num", "round"}
+    if len(chosen) != 1 or unknown:
+        extra = f"unknown key {min(unknown)!r}; " if unknown else ""
+        raise InputError(
+            f"axis {name!r}: {extra}give exactly one of {', '.join(_GENERATORS)}, "
+            "with num for linspace and geomspace and round if wanted"
+        )
+    kind = chosen[0]
+    if values.is_option(name) or name in KINDS:
+        if kind != "values":
+            raise InputError(f"axis {name!r} takes named values; write {name} = [...]")
+        return _points(name, spec["values"])
+    ends = spec[kind]
+    if not isinstance(ends, Sequence) or isinstance(ends, str):
+        raise InputError(f"axis {name!r}: {kind} = {ends!r} is not a list")
+    if kind == "values":
+        points = np.array([values.number(name, value) for value in ends])
+    else:
+        points = _space(name, kind, [values.number(name, end) for end in ends], spec)
+    if spec.get("round", False) not in (True, False):
+        raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
+    if spec.get("round", False):
+        points = np.unique(np.rint(points)) if kind != "values" else np.rint(points)
+    return points
+
+
+def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> Array:
+    if kind == "arange":
+        if len(ends) not in (2, 3) or "num" in spec:
+            raise InputError(f"axis {name!r}: arange takes [start, stop] or [start, stop, step]")
+        start, stop, step = (*ends, 1.0)[:3]
+        if step <= 0:
+            raise InputError(f"axis {name!r}: arange has step {step:g}; give a step above 0")
+        count = math.ceil((stop - start) / step)
+        _check_length(name, count)
+        return start + step * np.arange(max(count, 0))
+    number = spec.get("num")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InputError(f"axis {name!r}: {kind} needs num, a whole number above 0")
+    _check_length(name, number)
+    if len(ends) != 2:
+        raise InputError(f"axis {name!r}: {kind} takes [first, last]")
+    if not all(map(math.isfinite, ends)):
+        raise InputError(f"axis {name!r}: {kind} = {ends} is not finite; give finite ends")
+    if kind == "geomspace":
+        if min(ends) <= 0:
+            raise InputError(f"axis {name!r}: geomspace starts or ends at 0; use linspace")
+        return np.geomspace(ends[0], ends[1], number)
+    return np.linspace(ends[0], ends[1], number)
+
+
+def _check_length(name: str, count: int) -> None:
+    if count > LONGEST:
+        raise InputError(f"axis {name!r} has {count:,} values; an axis holds at most {LONGEST:,}")
+
+
+def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
+    """An axis of one input, option or catalog kind."""
+    if len(points) == 0:
+        raise InputError(f"axis {name!r} is empty; give at least one value")
+    _check_length(name, len(points))
+    if target in KINDS:
+        try:
+            labels = tuple(record(target, label).label for label in points)
+        except CatalogError as error:
+            raise InputError(str(error)) from None
+        _check_distinct(name, labels)
+        return Axis(name, np.array(labels), records={target: labels})
+    if values.is_option(target):
+        choices = tuple(values.option(target, point) for point in points)
+        _check_distinct(name, choices)
+        return Axis(name, np.array(choices), options={target: choices})
+    if isinstance(points, np.ndarray):
+        numbers = points.astype(np.float64)
+        for extreme in (numbers.min(), numbers.max()):
+            values.number(target, float(extreme))
+        if np.isnan(numbers).any():
+            raise InputError(f"axis {name!r} holds a value that is not a number; remove it")
+    else:
+        numbers = np.array([values.number(target, point) for point in points])
+    _check_distinct(name, numbers)
+    return Axis(name, numbers, numbers={target: numbers})
+
+
+def _check_distinct(name: str, points: Any) -> None:
+    if isinstance(points, np.ndarray):
+        ordered = np.sort(points)
+        same = ordered[1:][ordered[1:] == ordered[:-1]]
+    else:
+        same = [point for point in points if points.count(point) > 1]
+    if len(same):
+        raise InputError(f"axis {name!r} holds {same[0]} twice; remove the duplicate")
+
+
+def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
+    """An axis along which several inputs move together."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
+    if name in INPUTS or name in load() or name in KINDS:
+        raise InputError(
+            f"axis {name!r} has the name of an input but is a table of {', '.join(map(str, spec))}; "
+            f"give a list, one of {', '.join(_GENERATORS)}, or name the coupled axis otherwise"
+        )
+    if not spec:
+        raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
+    unknown = [key for key in spec if key not in values.known_names()]
+    if unknown:
+        hint = nearest(unknown[0], [*values.known_names(), *_GENERATORS])
+        raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
+    numbers: dict[str, Array] = {}
+    options: dict[str, tuple[Any, ...]] = {}
+    records: dict[str, tuple[str, ...]] = {}
+    rows: list[tuple[Any, ...]] = []
+    sizes = {}
+    for key, entry in spec.items():
+        values.check_name(key)
+        points = _points(key, entry)
+        sizes[key] = len(points)
+        if key in KINDS:
+            records[key] = tuple(_single(key, key, [point]).records[key][0] for point in points)
+        elif values.is_option(key):
+            options[key] = tuple(values.option(key, point) for point in points)
+        else:
+            numbers[key] = np.array([values.number(key, point) for point in points])
+        rows.append(tuple(points))
+    if len(set(sizes.values())) != 1:
+        told = ", ".join(f"{key} has {size}" for key, size in sizes.items())
+        raise InputError(f"axis {name!r}: inputs that move together need equal lengths, but {told}")
+    if not rows[0]:
+        raise InputError(f"axis {name!r} is empty; give at least one value")
+    texts = [" ".join(map(_text, point)) for point in zip(*rows, strict=True)]
+    if len(set(texts)) < len(texts):
+        same = next(text for text in texts if texts.count(text) > 1)
+        raise InputError(f"axis {name!r} holds ({same}) twice; remove the duplicate")
+    return Axis(name, np.array(texts), numbers, options, records)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, int | float | np.number) else str(value)

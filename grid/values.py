@@ -1,0 +1,83 @@
+"""Check the values of inputs: numbers in SI, strings with a unit, choices of options."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..catalog import KINDS
+from ..catalog.units import UnitError, parse
+from ..kernels.graph import load
+from ..kernels.inputs import INPUTS, Input
+from .errors import InputError, nearest
+
+
+def known_names() -> list[str]:
+    """Every name that a scenario may set: inputs, quantities and catalog kinds."""
+    return [*INPUTS, *load(), *KINDS]
+
+
+def check_name(name: Any) -> str:
+    """The name, if a scenario may set it."""
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is not a name; write it as text")
+    if name not in INPUTS and name not in load() and name not in KINDS:
+        raise InputError(f"{name!r} is not an input; {nearest(name, known_names())}")
+    if name in load() and load()[name].unit == "flag":
+        raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
+    return name
+
+
+def is_option(name: str) -> bool:
+    """Whether an input takes one of a few named choices."""
+    return name in INPUTS and INPUTS[name].kind == "option"
+
+
+def option(name: str, value: Any) -> Any:
+    """The choice, as the table of inputs spells it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    for choice in INPUTS[name].choices:
+        if type(choice) is type(value) and choice == value:
+            return choice
+    choices = ", ".join(map(_written, INPUTS[name].choices))
+    near = nearest(value, map(str, INPUTS[name].choices)) if isinstance(value, str) else ""
+    hint = near if "mean" in near else "choose one of these"
+    raise InputError(f"{name} = {value!r} is not one of {choices}; {hint}")
+
+
+def _written(choice: Any) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+
+
+def unit_of(name: str) -> str:
+    """Base unit of an input or quantity."""
+    return INPUTS[name].unit if name in INPUTS else load()[name].unit
+
+
+def number(name: str, value: Any) -> float:
+    """The value in the base unit, checked against the bounds of the input."""
+    if isinstance(value, str):
+        try:
+            result = parse(value, unit_of(name), name)
+        except UnitError as error:
+            raise InputError(str(error)) from None
+    elif isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        unit = unit_of(name)
+        kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
+        raise InputError(f"{name} = {value!r} is not {kind}; write one")
+    else:
+        result = float(value)
+    _check_bounds(name, value, result)
+    return result
+
+
+def _check_bounds(name: str, written: Any, value: float) -> None:
+    row = INPUTS.get(name, Input(name, "1", None, "", positive=False, may_be_infinite=True))
+    if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
+        raise InputError(f"{name} = {written!r} is not finite; give a finite number")
+    if row.positive and value <= 0:
+        raise InputError(f"{name} = {written!r} must be greater than 0; give a positive value")
+    if value < row.low:
+        raise InputError(f"{name} = {written!r} must be at least {row.low:g}; give a larger value")
+    if value > row.high:
+        raise InputError(f"{name} = {written!r} must be at most {row.high:g}; give a smaller value")

@@ -1,0 +1,62 @@
+"""Read units, meaning and source from the docstrings of laws and quantities."""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_SECTIONS = ("Parameters", "Returns", "Flags", "Source", "Example")
+
+
+@dataclass(frozen=True)
+class Doc:
+    """What one docstring says: summary, maths, units, flags, source."""
+
+    summary: str
+    maths: str
+    parameters: dict[str, str]
+    unit: str
+    returns: str
+    flags: dict[int, str]
+    source: str
+    example: str
+
+
+def read(function: Callable[..., Any]) -> Doc:
+    """Parse the docstring of a law or quantity.
+
+    Raises ValueError where a section is missing or malformed.
+    """
+    text = inspect.getdoc(function) or ""
+    heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
+    starts = list(heading.finditer(text))
+    body = text[: starts[0].start()] if starts else text
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    sections = {
+        match.group(1): text[match.end() : end].rstrip()
+        for match, end in zip(starts, ends, strict=True)
+    }
+    for name in ("Parameters", "Returns", "Source"):
+        if not sections.get(name, "").strip():
+            raise ValueError(f"the docstring of {function.__name__} has no section {name!r}")
+    summary, _, maths = body.strip().partition("\n")
+    returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections["Returns"]))
+    if returns is None:
+        raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
+    return Doc(
+        summary=summary.strip(),
+        maths=maths.strip(),
+        parameters=dict(re.findall(r"(\w+) \[([^\]]+)\]", sections["Parameters"])),
+        unit=returns.group(1),
+        returns=returns.group(2),
+        flags={
+            int(code): name for code, name in re.findall(r"(\d+) (\w+)", sections.get("Flags", ""))
+        },
+        source=_one_line(sections["Source"]),
+        example=sections.get("Example", ""),
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,79 @@
+"""What an engine is asked to do: formulas over a grid, from operands into arrays."""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .graph import Function
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Evaluate `formulas` (each after what it needs) over a grid.
+
+    `operands` are float64 arrays that broadcast against the grid, with a size-1 axis wherever they
+    do not vary. `outs` are the arrays to fill: each has the grid's shape, and its last axis is
+    contiguous. int8 arrays take flags, -1 where undefined.
+    """
+
+    formulas: Mapping[str, Function]
+    operands: Mapping[str, Array]
+    outs: Mapping[str, Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the grid."""
+        return next(iter(self.outs.values())).shape
+
+
+def default_threads() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Pool:
+    """Threads that share work; a single thread runs it where it stands."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def each(self, function: Any, tasks: Any) -> None:
+        """Call the function with each task; the first error is raised."""
+        if self._executor is None:
+            for task in tasks:
+                function(task)
+            return
+        for future in [self._executor.submit(function, task) for task in tasks]:
+            future.result()
+
+
+_pools: dict[int, Pool] = {}
+
+
+def pool(threads: int) -> Pool:
+    """A pool of that many threads, kept for the life of the process."""
+    if threads not in _pools:
+        _pools[threads] = Pool(threads)
+    return _pools[threads]
+
+
+def _forget_pools() -> None:
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
+def store(out: Array, value: Any) -> None:
+    """Copy a value into an output; NaN becomes -1 in a flag array."""
+    if out.dtype == np.int8:
+        value = np.where(np.isnan(value), -1.0, value)
+    np.copyto(out, value, casting="unsafe")

@@ -1,0 +1,95 @@
+"""Traffic between pipeline stages."""
+
+from typing import Any
+
+from ..alternatives import alternative
+from ..collectives import point_to_point_time
+from ..ops import where
+from ..topology import group_ranks_per_node
+
+
+@alternative("pipeline_message", sequence_parallel=False)
+def whole_pipeline_message(activation_message: Any) -> Any:
+    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
+
+    (s / c) b h e
+
+    Parameters: activation_message [B]
+    Returns: [B] message
+    Source: Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 1.0 * activation_message
+
+
+@alternative("pipeline_message", sequence_parallel=True)
+def sharded_pipeline_message(activation_message: Any, tensor_parallel: Any) -> Any:
+    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
+
+    (s / c) b h e / t
+
+    Parameters: activation_message [B], tensor_parallel [1]
+    Returns: [B] message
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return activation_message / tensor_parallel
+
+
+def pipeline_ranks_per_node(
+    gpus_per_node: Any,
+    pipeline_parallel: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    data_parallel: Any,
+) -> Any:
+    """Stages of one pipeline on each node: stages are the outermost groups.
+
+    clip(gpus per node / (t c d), 1, p)
+
+    Parameters: gpus_per_node [1], pipeline_parallel [1], tensor_parallel [1],
+        context_parallel [1], data_parallel [1]
+    Returns: [1] stages on one node
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    stride = tensor_parallel * context_parallel * data_parallel
+    return group_ranks_per_node(gpus_per_node, stride, pipeline_parallel)
+
+
+def pipeline_send_time(
+    pipeline_message: Any,
+    pipeline_parallel: Any,
+    pipeline_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time to send one activation or gradient to the next stage; each rank has its own rail.
+
+    a + M / B
+
+    Parameters: pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        rail_bandwidth [B/s]
+    Returns: [s] time of one send
+    Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    inside = pipeline_ranks_per_node >= pipeline_parallel
+    latency = where(inside, intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, intra_node_bandwidth, rail_bandwidth)
+    return point_to_point_time(pipeline_message, latency, bandwidth)
+
+
+def pipeline_parallel_time(
+    pipeline_parallel: Any, virtual_stages: Any, num_microbatches: Any, pipeline_send_time: Any
+) -> Any:
+    """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
+
+    2 v m (a + M / B); nothing for one stage
+
+    Parameters: pipeline_parallel [1], virtual_stages [1], num_microbatches [1],
+        pipeline_send_time [s]
+    Returns: [s] pipeline traffic of one step
+    Source: Narayanan et al. 2021 (SC21), sections 2.2 and 3.2
+    """
+    sends = where(pipeline_parallel > 1, 2 * virtual_stages * num_microbatches, 0.0)
+    return sends * pipeline_send_time

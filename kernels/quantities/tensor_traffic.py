@@ -1,0 +1,290 @@
+"""Traffic of tensor parallelism: two all-reduces in each pass through a layer."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..collectives import (
+    auto_all_reduce_time,
+    double_binary_tree_all_reduce_time,
+    hierarchical_all_reduce_time,
+    ring_all_reduce_time,
+    tree_all_reduce_time,
+)
+from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
+
+
+def activation_message(
+    micro_batch_size: Any,
+    sequence_length: Any,
+    context_parallel: Any,
+    hidden_size: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of one layer's activation of one micro-batch: what tensor-parallel ranks reduce.
+
+    (s / c) b h e
+
+    Parameters: micro_batch_size [1], sequence_length [1], context_parallel [1], hidden_size [1],
+        bytes_per_element [B]
+    Returns: [B] message
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    tokens = micro_batch_size * sequence_length / context_parallel
+    return tokens * hidden_size * bytes_per_element
+
+
+def tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any) -> Any:
+    """Ranks of one tensor-parallel group on each node.
+
+    clip(gpus per node, 1, group size)
+
+    Parameters: gpus_per_node [1], tensor_parallel [1]
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return group_ranks_per_node(gpus_per_node, 1.0, tensor_parallel)
+
+
+def tensor_parallel_bandwidth(
+    tensor_parallel: Any,
+    tensor_parallel_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Bandwidth of one rank of a tensor-parallel group in a flat algorithm.
+
+    intra-node in one node, else min(intra-node, ranks on the node x rail)
+
+    Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
+        rail_bandwidth [B/s]
+    Returns: [B/s] bandwidth per rank
+    Source: NCCL channels over several NICs; see topology.flat_bandwidth
+    """
+    return flat_bandwidth(
+        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+    )
+
+
+def tensor_parallel_latency(
+    tensor_parallel: Any,
+    tensor_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    inter_node_latency: Any,
+) -> Any:
+    """Latency of one hop of a tensor-parallel group in a flat algorithm.
+
+    intra-node in one node, else inter-node
+
+    Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_latency [s],
+        inter_node_latency [s]
+    Returns: [s] latency of one hop
+    Source: a ring steps at its slowest link; see topology.flat_latency
+    """
+    return flat_latency(
+        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_latency, inter_node_latency
+    )
+
+
+@alternative("tensor_parallel_all_reduce_time", all_reduce="ring")
+def ring_tensor_parallel_all_reduce_time(
+    activation_message: Any,
+    tensor_parallel: Any,
+    tensor_parallel_latency: Any,
+    tensor_parallel_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a tensor-parallel group: a ring.
+
+    2 (n - 1) (a + M / (n B))
+
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
+        tensor_parallel_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: Patarasuk & Yuan 2009, JPDC 69(2)
+    """
+    return ring_all_reduce_time(
+        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+    )
+
+
+@alternative("tensor_parallel_all_reduce_time", all_reduce="tree")
+def tree_tensor_parallel_all_reduce_time(
+    activation_message: Any,
+    tensor_parallel: Any,
+    tensor_parallel_latency: Any,
+    tensor_parallel_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a tensor-parallel group: one tree.
+
+    2 ceil(log2 n) (a + M / B)
+
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
+        tensor_parallel_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: Thakur et al. 2005, IJHPCA 19(1)
+    """
+    return tree_all_reduce_time(
+        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+    )
+
+
+@alternative("tensor_parallel_all_reduce_time", all_reduce="double_binary_tree")
+def double_binary_tree_tensor_parallel_all_reduce_time(
+    activation_message: Any,
+    tensor_parallel: Any,
+    tensor_parallel_latency: Any,
+    tensor_parallel_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a tensor-parallel group: two trees.
+
+    2 ceil(log2 n) a + 2 M / B
+
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
+        tensor_parallel_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: Sanders et al. 2009, Parallel Computing 35(12)
+    """
+    return double_binary_tree_all_reduce_time(
+        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
+    )
+
+
+@alternative("tensor_parallel_all_reduce_time", all_reduce="hierarchical")
+def hierarchical_tensor_parallel_all_reduce_time(
+    activation_message: Any,
+    tensor_parallel: Any,
+    tensor_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a tensor-parallel group: in each node, then between nodes.
+
+    2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
+
+    Parameters: activation_message [B], tensor_parallel [1],
+        tensor_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
+        inter_node_latency [s], rail_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
+    """
+    return hierarchical_all_reduce_time(
+        activation_message,
+        tensor_parallel / tensor_parallel_ranks_per_node,
+        tensor_parallel_ranks_per_node,
+        intra_node_latency,
+        intra_node_bandwidth,
+        inter_node_latency,
+        rail_bandwidth,
+    )
+
+
+@alternative("tensor_parallel_all_reduce_time", all_reduce="auto")
+def auto_tensor_parallel_all_reduce_time(
+    activation_message: Any,
+    tensor_parallel: Any,
+    tensor_parallel_latency: Any,
+    tensor_parallel_bandwidth: Any,
+    tensor_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a tensor-parallel group: the cheapest that a library would offer.
+
+    min(ring, double binary tree, hierarchical)
+
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_latency [s],
+        tensor_parallel_bandwidth [B/s], tensor_parallel_ranks_per_node [1], intra_node_latency [s],
+        intra_node_bandwidth [B/s], inter_node_latency [s], rail_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time
+    """
+    return auto_all_reduce_time(
+        activation_message,
+        tensor_parallel,
+        tensor_parallel_latency,
+        tensor_parallel_bandwidth,
+        tensor_parallel_ranks_per_node,
+        intra_node_latency,
+        intra_node_bandwidth,
+        inter_node_latency,
+        rail_bandwidth,
+    )
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="none")
+def none_recompute_all_reduces_per_layer() -> Any:
+    """All-reduces of each layer and micro-batch: two forward, two backward.
+
+    4
+
+    Parameters: none
+    Returns: [1] all-reduces
+    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 4.0
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="selective")
+def selective_recompute_all_reduces_per_layer() -> Any:
+    """All-reduces of each layer and micro-batch: two forward, two backward; attention needs none.
+
+    4
+
+    Parameters: none
+    Returns: [1] all-reduces
+    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 4.0
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
+def full_recompute_all_reduces_per_layer() -> Any:
+    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+
+    6
+
+    Parameters: none
+    Returns: [1] all-reduces
+    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 6.0
+
+
+def tensor_parallel_time(
+    tensor_parallel_all_reduces_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_all_reduce_time: Any,
+) -> Any:
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    all-reduces per layer x l / p x m x t; with sequence parallelism the same bytes travel as
+    reduce-scatter and all-gather
+
+    Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], tensor_parallel_all_reduce_time [s]
+    Returns: [s] tensor-parallel traffic of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
+    """
+    per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * tensor_parallel_all_reduce_time
+
+
+def exposed_tensor_parallel_time(
+    tensor_parallel_time: Any, tensor_parallel_overlap: Any, compute_time: Any
+) -> Any:
+    """Time that a step waits for tensor-parallel traffic.
+
+    max(0, traffic - overlap x compute)
+
+    Parameters: tensor_parallel_time [s], tensor_parallel_overlap [1], compute_time [s]
+    Returns: [s] exposed traffic of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    return np.maximum(0.0, tensor_parallel_time - tensor_parallel_overlap * compute_time)
