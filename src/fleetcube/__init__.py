@@ -1,1 +1,39 @@
-"""fleetcube."""
+"""fleetcube: a sweep engine for the physics of large-scale AI training."""
+
+import importlib
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleetcube import catalog as catalog
+    from fleetcube import grid as grid
+    from fleetcube import kernels as kernels
+    from fleetcube.grid.cube import open_cube as open_cube
+    from fleetcube.grid.errors import InputError as InputError
+    from fleetcube.grid.explain import explain as explain
+    from fleetcube.grid.sweep import Sweep as Sweep
+    from fleetcube.grid.sweep import evaluate as evaluate
+
+__all__ = ["InputError", "Sweep", "catalog", "evaluate", "explain", "kernels", "open_cube"]
+__version__ = _version("fleetcube")
+
+# Imported when first used, so that `import fleetcube` stays fast.
+_HOME = {
+    "InputError": "fleetcube.grid.errors",
+    "Sweep": "fleetcube.grid.sweep",
+    "evaluate": "fleetcube.grid.sweep",
+    "explain": "fleetcube.grid.explain",
+    "open_cube": "fleetcube.grid.cube",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in ("catalog", "grid", "kernels"):
+        return importlib.import_module(f"fleetcube.{name}")
+    raise AttributeError(f"module 'fleetcube' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,109 @@
+"""Name the numbers: from arrays to an xarray Dataset with coordinates, units and sources."""
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels.graph import load
+from ..kernels.inputs import INPUTS
+from .axes import Array, Axis
+from .plan import REASON, Plan
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def dtype_of(name: str, dtype: Any) -> Any:
+    """Type of an output: flags are int8, numbers as asked."""
+    return np.dtype(np.int8) if load()[name].unit == "flag" else np.dtype(dtype)
+
+
+def attributes(name: str) -> dict[str, Any]:
+    """Units, meaning, source and flags of a name, CF style."""
+    if name not in load():
+        row = INPUTS[name]
+        return {"units": row.unit, "long_name": row.description}
+    doc = load()[name].doc
+    found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": doc.source}
+    if doc.flags:
+        found["flag_values"] = np.array(list(doc.flags), dtype=np.int8)
+        found["flag_meanings"] = " ".join(doc.flags.values())
+    else:
+        found["units"] = doc.unit
+    return found
+
+
+def coordinates(plan: Plan) -> dict[str, Any]:
+    """Coordinates of every axis that an output has, and the inputs that move along it."""
+    found: dict[str, Any] = {}
+    used = {dim for name in plan.outputs for dim in plan.out_dims[name]}
+    for axis in plan.problem.axes:
+        if axis.name in used:
+            found[axis.name] = (axis.name, axis.labels, _axis_attributes(axis))
+            for name, row in axis.numbers.items():
+                if name != axis.name:
+                    found[name] = (axis.name, row, attributes(name))
+            for name, choices in {**axis.options, **axis.records}.items():
+                if name != axis.name:
+                    found[name] = (axis.name, np.array(choices), {"long_name": name})
+    return found
+
+
+def _axis_attributes(axis: Axis) -> dict[str, Any]:
+    if axis.name in axis.numbers:
+        return attributes(axis.name)
+    if axis.name in INPUTS:
+        return {"long_name": INPUTS[axis.name].description}
+    names = ", ".join(axis.inputs)
+    return {"long_name": f"{names} together" if axis.name not in axis.records else axis.name}
+
+
+def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What is needed to know where a result came from and to compute it again."""
+    records = [
+        {
+            "kind": entry.kind,
+            "label": entry.label,
+            "source": entry.source,
+            "date": entry.date,
+            "values": {name: value for name, value in entry.values.items()},
+        }
+        for entry in plan.problem.records
+    ]
+    return {
+        "Conventions": "CF-1.11",
+        "fleetcube_version": version("fleetcube"),
+        "fleetcube_engine": plan.engine,
+        "fleetcube_spec": json.dumps(spec, default=_plain),
+        "fleetcube_catalog": json.dumps(records),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Axis):
+        return {"values": value.labels.tolist()}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value)
+
+
+def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) -> "xarray.Dataset":
+    """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order."""
+    import xarray
+
+    variables: dict[str, Any] = {}
+    for name, array in arrays.items():
+        dims = plan.user_dims(name)
+        order = [plan.out_dims[name].index(dim) for dim in dims]
+        variables[name] = (dims, array.transpose(order), attributes(name))
+    coords = coordinates(plan)
+    if REASON in variables:
+        coords[REASON] = variables.pop(REASON)
+    return xarray.Dataset(variables, coords, root_attributes(plan, spec))

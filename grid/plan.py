@@ -1,0 +1,281 @@
+"""The plan: which formulas, over which dimensions, as tables or in kernels.
+
+Every quantity is evaluated on the grid of its own dimensions. Options select formulas; an axis
+that varies an option cuts the sweep into *cases*, each with formulas of its own. The choice between
+table and kernel is fixed for the whole sweep, so that block shape never changes a value.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..kernels import graph
+from ..kernels.graph import Function, MissingInputError, parameters
+from ..kernels.inputs import INPUTS
+from ..kernels.numpy_engine import evaluate
+from .axes import Array, Axis
+from .errors import InputError, nearest
+from .scenario import Problem
+
+ENGINES = ("auto", "numpy", "numba", "jax")
+MOST_CASES = 4096
+MOST_TABLE = 1 << 20  # points of the largest table kept for the whole sweep
+TABLE_SHARE = 256  # a table is at most this part of the largest output
+SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
+COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles
+LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what makes an output layout-dependent
+REASON = "infeasible_reason"
+
+Region = Mapping[str, slice]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of runs along the axes that vary options: formulas, and given values."""
+
+    runs: Mapping[str, slice]
+    formulas: Mapping[str, Function]
+    leaves: Mapping[str, Array] = field(repr=False)
+
+
+class Plan:
+    """What to evaluate, and how. Built once for a sweep; tables are kept in it."""
+
+    def __init__(
+        self, problem: Problem, outputs: Sequence[str], engine: str, mask_infeasible: bool = False
+    ) -> None:
+        self.problem, self.mask = problem, mask_infeasible
+        _check_outputs(outputs, problem)
+        if engine not in ENGINES:
+            raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+        split = {axis.name: _runs(axis) for axis in problem.axes}
+        self._split = {name: runs for name, runs in split.items() if len(runs) > 1}
+        numeric = [axis for axis in problem.axes if axis.name not in self._split]
+        ordered = [axis for axis in problem.axes if axis.name in self._split]
+        ordered += sorted(numeric, key=lambda axis: axis.size)
+        self.axes = tuple(ordered)
+        self.sizes = {axis.name: axis.size for axis in self.axes}
+        self.cases = self._make_cases(outputs)
+        self.dims = self._find_dims()
+        self.outputs = list(outputs)
+        self.layout_dependent = self._find_layout_dependent()
+        if self.layout_dependent and REASON not in self.outputs:
+            self._add_reason()
+        self.out_dims = self._find_out_dims()
+        self.engine = self._pick(engine)
+        full = max(self.size(name) for name in self.outputs)
+        self.most_table = 0 if self.engine == "jax" else min(MOST_TABLE, full // TABLE_SHARE)
+        if self.engine == "numpy":
+            self.most_table = MOST_TABLE
+        self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
+
+    # Shapes
+
+    def size(self, name: str) -> int:
+        """Points of the grid of a quantity's own dimensions."""
+        return math.prod(self.sizes[dim] for dim in self.dims[name])
+
+    def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
+        """Sizes of dimensions."""
+        return tuple(self.sizes[dim] for dim in dims)
+
+    def groups(self) -> dict[tuple[str, ...], list[str]]:
+        """Outputs by their dimensions, which are in the order of memory."""
+        return by_dims(self.outputs, self.out_dims)
+
+    def user_dims(self, name: str) -> tuple[str, ...]:
+        """Dimensions of an output in the order in which the axes were written."""
+        return tuple(axis.name for axis in self.problem.axes if axis.name in self.out_dims[name])
+
+    def cases_of(self, dims: tuple[str, ...]) -> list[Case]:
+        """One case for each combination of runs along the given dimensions."""
+        found: dict[tuple[int, ...], Case] = {}
+        for case in self.cases:
+            key = tuple(case.runs[dim].start for dim in dims if dim in case.runs)
+            found.setdefault(key, case)
+        return list(found.values())
+
+    # Building
+
+    def _make_cases(self, outputs: Sequence[str]) -> list[Case]:
+        count = math.prod(len(runs) for runs in self._split.values())
+        if count > MOST_CASES:
+            raise InputError(
+                f"the option and label axes combine to {count:,} sets of formulas; "
+                f"at most {MOST_CASES:,} are allowed: sweep fewer options at once"
+            )
+        cases = []
+        for runs in itertools.product(*self._split.values()):
+            chosen = dict(zip(self._split, runs, strict=True))
+            cases.append(self._make_case(chosen, outputs))
+        return cases
+
+    def _make_case(self, runs: Mapping[str, slice], outputs: Iterable[str]) -> Case:
+        options = dict(self.problem.options)
+        leaves: dict[str, Array] = {
+            name: np.full((1,) * len(self.axes), float(row.default))
+            for name, row in INPUTS.items()
+            if row.kind != "option" and row.default is not None
+        }
+        for name, value in self.problem.constants.items():
+            leaves[name] = np.full((1,) * len(self.axes), value)
+        for position, axis in enumerate(self.axes):
+            run = runs.get(axis.name, slice(0, axis.size))
+            options.update({name: row[run.start] for name, row in axis.options.items()})
+            for name, row in axis.numbers.items():
+                part = row[run]
+                if np.isnan(part).any():  # unset by these labels: as if not given
+                    if name not in INPUTS or INPUTS[name].default is None:
+                        leaves.pop(name, None)
+                    continue
+                shape = [1] * len(self.axes)
+                shape[position] = len(part)
+                leaves[name] = part.reshape(shape)
+        try:
+            formulas = graph.select(outputs, options, leaves)
+        except MissingInputError as error:
+            where = [
+                f"{a.name} = {a.labels[runs[a.name].start]}" for a in self.axes if a.name in runs
+            ]
+            raise InputError(f"{error}{f' (at {where[0]})' if where else ''}") from None
+        return Case(runs, formulas, leaves)
+
+    def _find_dims(self) -> dict[str, tuple[str, ...]]:
+        """Dimensions of every name, the union over all cases."""
+        found: dict[str, set[str]] = {}
+        quantities = graph.load()
+        unset = {
+            axis.name: {name for name, row in axis.numbers.items() if np.isnan(row).any()}
+            for axis in self.axes
+        }
+        for case in self.cases:
+            for name, leaf in case.leaves.items():
+                dims = {
+                    axis.name
+                    for axis, size in zip(self.axes, leaf.shape, strict=True)
+                    if name in axis.numbers and (size > 1 or axis.name in case.runs)
+                }
+                found.setdefault(name, set()).update(dims)
+            for name in case.formulas:
+                option = quantities[name].option
+                found.setdefault(name, set()).update(
+                    axis.name
+                    for axis in self.axes
+                    if axis.name in self._split
+                    and (option in axis.options or name in unset[axis.name])
+                )
+        for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
+            for name in axis.numbers:
+                found.setdefault(name, set()).add(axis.name)
+        for _ in range(2):  # cases feed each other: what one case adds, every case has
+            for case in self.cases:
+                for name, formula in case.formulas.items():
+                    for parameter in parameters(formula):
+                        found[name] |= found[parameter]
+        return {
+            name: tuple(axis.name for axis in self.axes if axis.name in dims)
+            for name, dims in found.items()
+        }
+
+    def _find_layout_dependent(self) -> list[str]:
+        """Outputs that the layout of the job affects: those that infeasible_reason is for."""
+        touched: set[str] = set()
+        for case in self.cases:
+            for name, formula in case.formulas.items():
+                if name in LAYOUT or touched & set(parameters(formula)):
+                    touched.add(name)
+        return [name for name in self.outputs if name in touched]
+
+    def _add_reason(self) -> None:
+        try:
+            self.cases = self._make_cases([*self.outputs, REASON])
+        except InputError as error:
+            if self.mask:
+                raise InputError(f"mask_infeasible cannot judge the layout: {error}") from None
+            return  # the layout is not known well enough to judge it
+        self.dims = self._find_dims()
+        self.outputs.append(REASON)
+
+    def _find_out_dims(self) -> dict[str, tuple[str, ...]]:
+        """Dimensions of outputs; masking spreads an output over those of infeasible_reason."""
+        spread = set(self.dims[REASON]) if self.mask and REASON in self.outputs else set()
+        return {
+            name: tuple(
+                axis.name
+                for axis in self.axes
+                if axis.name in self.dims[name]
+                or (name in self.layout_dependent and axis.name in spread)
+            )
+            for name in self.outputs
+        }
+
+    def _pick(self, engine: str) -> str:
+        if engine != "auto":
+            return engine
+        names = {name for case in self.cases for name in case.formulas}
+        seconds = sum(self.size(name) for name in names) * SECONDS_PER_POINT
+        return "numpy" if seconds < COMPILE_WORTH else "numba"
+
+    # Values
+
+    def is_table(self, name: str) -> bool:
+        """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
+        return self.size(name) <= self.most_table
+
+    def table(self, case: Case, name: str) -> Array:
+        """A given value or a table over its own grid within a case, size-1 axes elsewhere."""
+        if name in case.leaves and name not in case.formulas:
+            return case.leaves[name]
+        key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))
+        if key not in self._tables:
+            formula = case.formulas[name]
+            operands = {p: self.table(case, p) for p in parameters(formula)}
+            self._tables[key] = evaluate({name: formula}, operands)[name]
+            if self._tables[key].ndim == 0:
+                self._tables[key] = self._tables[key].reshape((1,) * len(self.axes))
+        return self._tables[key]
+
+
+def by_dims(
+    names: Iterable[str], dims: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, ...], list[str]]:
+    """Names grouped by their dimensions."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        found.setdefault(dims[name], []).append(name)
+    return found
+
+
+def _check_outputs(outputs: Sequence[str], problem: Problem) -> None:
+    if isinstance(outputs, str) or not isinstance(outputs, Sequence) or not outputs:
+        raise InputError(
+            f"outputs = {outputs!r} is not a list of names; name at least one quantity"
+        )
+    for name in outputs:
+        if not isinstance(name, str):
+            raise InputError(f"outputs: {name!r} is not a name; write it as text")
+        if name in INPUTS:
+            raise InputError(f"outputs: {name!r} is an input; name a quantity that depends on it")
+        if name not in graph.load():
+            raise InputError(f"outputs: {name!r} is not a quantity; {nearest(name, graph.load())}")
+        if list(outputs).count(name) > 1:
+            raise InputError(f"outputs: {name!r} stands twice; remove one")
+        for axis in problem.axes:
+            if name == axis.name or name in axis.numbers:
+                raise InputError(f"outputs: {name!r} is given by an axis; remove it from outputs")
+
+
+def _runs(axis: Axis) -> list[slice]:
+    """Stretches of an axis over which formulas and given inputs stay the same."""
+    unset = [np.isnan(row) for row in axis.numbers.values() if np.isnan(row).any()]
+    if not axis.options and not unset:
+        return [slice(0, axis.size)]
+    keys = [
+        (*(row[k] for row in axis.options.values()), *(bool(mask[k]) for mask in unset))
+        for k in range(axis.size)
+    ]
+    starts = [k for k in range(axis.size) if k == 0 or keys[k] != keys[k - 1]]
+    return [slice(a, b) for a, b in itertools.pairwise([*starts, axis.size])]

@@ -1,0 +1,130 @@
+"""From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..catalog import KINDS, CatalogError, Record, record
+from ..kernels.graph import load
+from ..kernels.inputs import INPUTS
+from . import values
+from .axes import Axis, make_axis
+from .errors import InputError
+
+# Which kind's value stands where two labels set the same input: gpu over node.
+_PRECEDENCE = ("gpu", "node", "fabric", "model", "storage", "reliability")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A sweep in numbers: constants in SI, choices of options, axes, catalog records used."""
+
+    constants: Mapping[str, float]
+    options: Mapping[str, Any]
+    axes: tuple[Axis, ...]
+    records: tuple[Record, ...]
+
+    def numbers(self, axis: Axis) -> Mapping[str, Any]:
+        """Inputs that vary along an axis; NaN where a label leaves one unset."""
+        return axis.numbers
+
+
+def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
+    """Read a scenario and its axes.
+
+    Precedence: axis over scenario, explicit over label, gpu over node. Raises InputError.
+    """
+    for what, given in (("scenario", scenario), ("axes", axes)):
+        if not isinstance(given, Mapping):
+            raise InputError(f"{what} = {given!r} is not a table; write [{what}]")
+    made = [
+        axis if isinstance(axis, Axis) else make_axis(name, axis) for name, axis in axes.items()
+    ]
+    owner: dict[str, str] = {}
+    for axis in made:
+        for name in axis.inputs:
+            if name in owner:
+                raise InputError(
+                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
+                )
+            owner[name] = axis.name
+    constants, options, labels = _constants(scenario, owner)
+    explicit = {*constants, *options, *owner}
+    used: dict[tuple[str, str], Record] = {}
+    made = _set_by_labels(made, labels, constants, explicit, used)
+    return Problem(
+        constants=constants,
+        options={**{n: i.default for n, i in INPUTS.items() if i.kind == "option"}, **options},
+        axes=tuple(made),
+        records=tuple(used.values()),
+    )
+
+
+def _constants(
+    scenario: Mapping[str, Any], swept: Mapping[str, str]
+) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:
+    constants: dict[str, float] = {}
+    options: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    for name, value in scenario.items():
+        values.check_name(name)
+        if name in KINDS:
+            try:
+                label = record(name, value).label
+            except CatalogError as error:
+                raise InputError(str(error)) from None
+            if name not in swept:
+                labels[name] = label
+        elif values.is_option(name):
+            if name not in swept:
+                options[name] = values.option(name, value)
+            else:
+                values.option(name, value)
+        else:
+            number = values.number(name, value)
+            if name not in swept:
+                constants[name] = number
+    return constants, options, labels
+
+
+def _set_by_labels(
+    axes: list[Axis],
+    labels: Mapping[str, str],
+    constants: dict[str, float],
+    explicit: set[str],
+    used: dict[tuple[str, str], Record],
+) -> list[Axis]:
+    """Fill in what labels say, kinds of higher precedence first."""
+    taken = set(explicit)
+    for kind in _PRECEDENCE:
+        if kind in labels:
+            said = _said(kind, labels[kind], used)
+            constants.update({name: said[name] for name in said if name not in taken})
+            taken |= set(said)
+        for k, axis in enumerate(axes):
+            if kind not in axis.records:
+                continue
+            said_each = [_said(kind, label, used) for label in axis.records[kind]]
+            names = sorted({name for said in said_each for name in said} - taken)
+            added = {
+                name: np.array([said.get(name, np.nan) for said in said_each]) for name in names
+            }
+            axes[k] = replace(axes[k], numbers={**axes[k].numbers, **added})
+            taken |= set(names)
+    return axes
+
+
+def _said(kind: str, label: str, used: dict[tuple[str, str], Record]) -> dict[str, float]:
+    """Inputs and quantities that a label sets; a node says what its gpu says."""
+    entry = used.setdefault((kind, label), record(kind, label))
+    said = {
+        name: value
+        for name, value in entry.values.items()
+        if name in INPUTS or name in load()
+        if not isinstance(value, bool | str)
+    }
+    if isinstance(entry.values.get("gpu"), str):
+        said = {**_said("gpu", entry.values["gpu"], used), **said}
+    return said

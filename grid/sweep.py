@@ -1,0 +1,298 @@
+"""A sweep: a scenario, its axes and the outputs wanted."""
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels.job import default_threads
+from . import memory
+from .axes import Array, Axis, coupled_axis
+from .blocks import blocks
+from .dataset import dataset, dtype_of
+from .errors import InputError, nearest
+from .execute import evaluate_block
+from .plan import REASON, Plan
+from .scenario import resolve
+
+if TYPE_CHECKING:
+    import xarray
+
+BLOCK = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}  # points evaluated at once
+_DTYPES = ("float64", "float32")
+
+
+class Sweep:
+    """Every combination of the axes' values, for some outputs.
+
+    Args:
+        scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"),
+            choices of options, or catalog labels (gpu, node, fabric, model, storage, reliability).
+        axes: what varies: name -> values, or a table as in a spec file (see `make_axis`). An axis
+            overrides the scenario's value of the same name.
+        outputs: names of quantities; see `fleetcube explain`.
+
+    Raises InputError (a ValueError) in one line for anything that cannot be used.
+    """
+
+    def __init__(
+        self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
+    ) -> None:
+        self.spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
+        self._problem = resolve(scenario, axes)
+        self._outputs = outputs
+        self._plans: dict[tuple[str, bool], Plan] = {}
+        self.plan()  # everything that is wrong is found before anything is computed
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> "Sweep":
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise InputError(f"cannot read {str(path)!r}: {reason}; give a TOML file") from None
+        try:
+            spec = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InputError(f"{str(path)!r} is not TOML: {error}; mend that line") from None
+        keys = ("outputs", "scenario", "axes")
+        for key in spec:
+            if key not in keys:
+                raise InputError(f"{str(path)!r}: unknown table {key!r}; {nearest(key, keys)}")
+        if "outputs" not in spec:
+            raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
+        return cls(spec.get("scenario", {}), spec.get("axes", {}), spec["outputs"])
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Length of every axis, in the order written."""
+        return {axis.name: axis.size for axis in self._problem.axes}
+
+    @property
+    def points(self) -> int:
+        """Points of the full grid."""
+        return math.prod(self.sizes.values())
+
+    def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
+        """The plan of an engine; plans and their tables are kept."""
+        key = (engine, mask_infeasible)
+        if key not in self._plans:
+            self._plans[key] = Plan(self._problem, self._outputs, engine, mask_infeasible)
+        return self._plans[key]
+
+    def evaluate(
+        self,
+        engine: str = "auto",
+        out: "xarray.Dataset | None" = None,
+        *,
+        dtype: str = "float64",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """Compute every output at every point, in memory.
+
+        Args:
+            engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size).
+            out: a Dataset of an earlier call, whose arrays are used again.
+            dtype: "float64" or "float32"; flags are int8.
+            mask_infeasible: NaN (-1 in flags) in layout-dependent outputs where
+                `infeasible_reason` is not 0.
+            threads: cores to use; all that the process may use by default.
+
+        Returns a Dataset in which every output has its own dimensions only. Memory order is the
+        plan's; dimensions are in the order of the axes. Raises InputError for a result that does
+        not fit in memory.
+        """
+        plan = self.plan(engine, mask_infeasible)
+        threads = check_threads(threads)
+        arrays = self._arrays(plan, check_dtype(dtype), out, threads)
+        for dims, names in plan.groups().items():
+            sizes = {dim: plan.sizes[dim] for dim in dims}
+            for region in blocks(sizes, BLOCK[plan.engine]):
+                cut = tuple(region.values())
+                views = {name: arrays[name][cut] for name in names}
+                evaluate_block(plan, dims, region, views, threads)
+        return dataset(plan, arrays, self.spec)
+
+    def _arrays(
+        self, plan: Plan, dtype: str, out: "xarray.Dataset | None", threads: int
+    ) -> dict[str, Array]:
+        types = {name: dtype_of(name, dtype) for name in plan.outputs}
+        shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
+        if out is not None:
+            return {name: _reused(plan, out, name, shapes[name], types[name]) for name in types}
+        size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
+        if size > 0.9 * memory.available():
+            raise InputError(
+                f"the result takes {memory.human(size)} and {memory.human(memory.available())} of "
+                "memory are free; store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) "
+                "or shorten an axis"
+            )
+        return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
+
+    def store(
+        self,
+        path: str | PathLike[str],
+        *,
+        engine: str = "auto",
+        overwrite: bool = False,
+        dtype: str = "float64",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Path:
+        """Compute every output at every point into a Zarr v3 cube, in bounded memory.
+
+        The cube appears under `path` only when it is complete; until then it is built beside it
+        in `path` + ".partial". `progress` is called with the values written and their total.
+        Raises InputError where the target exists, cannot be written, or is larger than the disk.
+        """
+        from .cube import store
+
+        plan = self.plan(engine, mask_infeasible)
+        return store(
+            plan,
+            self.spec,
+            Path(path),
+            overwrite=overwrite,
+            dtype=check_dtype(dtype),
+            threads=check_threads(threads),
+            progress=progress,
+        )
+
+    def reduce(
+        self,
+        how: str,
+        over: Sequence[str] | None = None,
+        *,
+        engine: str = "auto",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """Reduce every output over axes as it is computed, without keeping the grid.
+
+        Args:
+            how: "min", "max", "mean" or "sum"; NaN is skipped. Flags are left out.
+            over: axes to reduce; all of them by default. An output keeps its other axes.
+
+        Returns a Dataset of the reduced outputs, in about the memory of one block.
+        """
+        from .reduce import reduce
+
+        plan = self.plan(engine, mask_infeasible)
+        return reduce(plan, self.spec, how, over, check_threads(threads))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
+        return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"
+
+
+def check_dtype(dtype: Any) -> str:
+    """The name of a supported type."""
+    if str(dtype) not in _DTYPES:
+        raise InputError(f"dtype = {dtype!r} is unknown; choose one of {', '.join(_DTYPES)}")
+    return str(dtype)
+
+
+def check_threads(threads: int | None) -> int:
+    """A whole number of threads, all cores by default."""
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise InputError(f"threads = {threads!r} is not a whole number above 0; give one")
+    return threads
+
+
+def _reused(
+    plan: Plan, out: "xarray.Dataset", name: str, shape: tuple[int, ...], dtype: Any
+) -> Array:
+    """An output's array in an earlier result, its dimensions in the plan's order."""
+    if name not in out.variables:
+        raise InputError(f"out has no {name!r}; give a Dataset of an earlier call of this sweep")
+    variable = out.variables[name]
+    dims = plan.out_dims[name]
+    if set(variable.dims) != set(dims) or variable.dtype != dtype:
+        raise InputError(
+            f"out[{name!r}] is {variable.dtype} over {variable.dims}, not {dtype} over {dims}; "
+            "give a Dataset of an earlier call of this sweep"
+        )
+    array = variable.transpose(*dims).values
+    if (
+        array.shape != shape
+        or not array.flags.writeable
+        or not np.shares_memory(array, variable.values)
+    ):
+        raise InputError(f"out[{name!r}] cannot be reused: shape {array.shape}, not {shape}")
+    return array
+
+
+def evaluate(
+    outputs: str | Sequence[str],
+    *,
+    engine: str = "auto",
+    mask_infeasible: bool = False,
+    **inputs: Any,
+) -> "xarray.Dataset | xarray.DataArray":
+    """Evaluate quantities at a point or over a grid.
+
+    Args:
+        outputs: one name, or a list of names; see `fleetcube explain`.
+        engine: "auto", "numpy", "numba" or "jax".
+        mask_infeasible: NaN where `infeasible_reason` is not 0.
+        **inputs: numbers in SI base units, text with units ("400 Gbit/s"), catalog labels
+            (gpu="h100-sxm"), or sequences, 1-D arrays or 1-D DataArrays, which become axes.
+            DataArrays that share a dimension move along it together.
+
+    Returns a Dataset, or a DataArray for one name. Unset inputs take their documented defaults.
+    Raises InputError (a ValueError) in one line for anything that cannot be used.
+
+    Example:
+        >>> import fleetcube
+        >>> mtbf = fleetcube.evaluate("cluster_mtbf", n_gpus=1024, series_psus_per_node=2)
+        >>> round(float(mtbf) / 3600, 1)
+        33.5
+    """
+    scenario: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
+    together: dict[str, dict[str, Any]] = {}
+    labels: dict[str, Any] = {}
+    for name, value in inputs.items():
+        if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
+            if value.ndim > 1:
+                raise InputError(f"{name} has {value.ndim} dimensions; give a 1-D DataArray")
+            if value.ndim == 0:
+                scenario[name] = value.values.item()
+            else:
+                (dim,) = value.dims
+                together.setdefault(dim, {})[name] = value.values
+                if dim in value.coords:
+                    labels[dim] = value.coords[dim].values
+        elif isinstance(value, np.ndarray) and value.ndim == 0:
+            scenario[name] = value.item()
+        elif isinstance(value, Mapping | Sequence | np.ndarray) and not isinstance(value, str):
+            axes[name] = value
+        else:
+            scenario[name] = value
+    for dim, moving in together.items():
+        axes[dim] = _moving(dim, moving, labels.get(dim))
+    names = [outputs] if isinstance(outputs, str) else outputs
+    result = Sweep(scenario, axes, names).evaluate(engine, mask_infeasible=mask_infeasible)
+    return result[outputs] if isinstance(outputs, str) else result
+
+
+def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:
+    """DataArrays along one dimension: a plain axis, or inputs that move together."""
+    if list(inputs) == [dim]:
+        return inputs[dim]
+    if dim in inputs:
+        labels = inputs[dim]
+    size = len(next(iter(inputs.values())))
+    return coupled_axis(dim, np.arange(size) if labels is None else labels, inputs)
+
+
+__all__ = ["REASON", "Axis", "Sweep", "evaluate"]
