@@ -48,7 +48,8 @@ def make_axis(name: str, spec: Any) -> Axis:
 
     `spec` is a list or array of values, a table that generates them ({linspace = [a, b], num = n},
     {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true), or
-    a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}).
+    a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
+    whose points take the names in `labels`, where given.
     """
     if isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round"}:
         return _coupled(name, spec)
@@ -179,9 +180,12 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
     if name in INPUTS or name in load() or name in KINDS:
         raise InputError(
-            f"axis {name!r} has the name of an input but is a table of {', '.join(map(str, spec))}; "
-            f"give a list, one of {', '.join(_GENERATORS)}, or name the coupled axis otherwise"
+            f"axis {name!r} has the name of an input but is a table of "
+            f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
+            f"{', '.join(_GENERATORS)}, or name the coupled axis otherwise"
         )
+    spec = dict(spec)
+    labels = spec.pop("labels", None)
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
     unknown = [key for key in spec if key not in values.known_names()]
@@ -210,10 +214,20 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
     if not rows[0]:
         raise InputError(f"axis {name!r} is empty; give at least one value")
     texts = [" ".join(map(_text, point)) for point in zip(*rows, strict=True)]
+    if labels is not None:
+        texts = _labels(name, labels, len(texts))
     if len(set(texts)) < len(texts):
         same = next(text for text in texts if texts.count(text) > 1)
         raise InputError(f"axis {name!r} holds ({same}) twice; remove the duplicate")
     return Axis(name, np.array(texts), numbers, options, records)
+
+
+def _labels(name: str, labels: Any, size: int) -> list[str]:
+    if not isinstance(labels, Sequence) or isinstance(labels, str):
+        raise InputError(f"axis {name!r}: labels = {labels!r} is not a list of texts")
+    if len(labels) != size or not all(isinstance(label, str) and label for label in labels):
+        raise InputError(f"axis {name!r} needs one label, a text, for each of its {size} points")
+    return list(labels)
 
 
 def _text(value: Any) -> str:

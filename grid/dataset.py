@@ -69,7 +69,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
             "label": entry.label,
             "source": entry.source,
             "date": entry.date,
-            "values": {name: value for name, value in entry.values.items()},
+            "values": dict(entry.values),
         }
         for entry in plan.problem.records
     ]

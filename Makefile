@@ -1,0 +1,55 @@
+# Two commands for a machine with Python >= 3.11 and make: `make sweep` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+CUBE := cubes/scaling-and-reliability
+
+.PHONY: sweep test check types bench clean
+
+sweep: .venv/installed
+	@mkdir -p cubes
+	@$(BIN)/fleetcube run examples/scaling-and-reliability.toml -o $(CUBE).zarr --overwrite
+	@echo; echo "Llama 3 70B, NDR fabric, 4 stages, 50,000 h a GPU, 100 GB/s of checkpoint storage:"
+	@$(BIN)/fleetcube slice $(CUBE).zarr fabric=infiniband-ndr layout=pp4 gpu_mttf=50000h \
+		checkpoint_write_bandwidth=100GB/s -v job_time -v communication_overhead \
+		-v reliability_overhead -v reliability_to_communication_ratio
+	@rm -f $(CUBE).png
+	@$(BIN)/fleetcube plot $(CUBE).zarr -v reliability_to_communication_ratio -x n_gpus -y gpu_mttf \
+		fabric=infiniband-ndr layout=pp4 checkpoint_write_bandwidth=100GB/s -o $(CUBE).png
+
+test: .venv/test
+	$(BIN)/python -m pytest
+
+check: .venv/dev types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/test
+	$(BIN)/python -m benchmarks --write
+
+# Type checkers see the package as it is installed
+types:
+	@mkdir -p build/types/fleetcube
+	@ln -sfn $(CURDIR)/kernels build/types/fleetcube/kernels
+	@ln -sfn $(CURDIR)/grid build/types/fleetcube/grid
+	@ln -sfn $(CURDIR)/catalog build/types/fleetcube/catalog
+	@for file in src/fleetcube/*; do ln -sfn $(CURDIR)/$$file build/types/fleetcube/; done
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/installed: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[plot]'
+	@touch $@
+
+.venv/test: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[all,test]'
+	@touch $@ .venv/installed
+
+.venv/dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@ .venv/test .venv/installed
+
+clean:
+	rm -rf .venv build cubes *.egg-info

@@ -1,0 +1,212 @@
+"""Cubes on disk: plain Zarr v3, every output with its own dimensions, written in blocks."""
+
+import json
+import math
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels.job import pool
+from . import memory
+from .axes import Array
+from .blocks import cells, chunk_shape
+from .dataset import attributes, coordinates, dtype_of, root_attributes
+from .errors import InputError
+from .execute import evaluate_block
+from .plan import REASON, Plan, Region
+
+if TYPE_CHECKING:
+    import xarray
+
+CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
+
+
+def store(
+    plan: Plan,
+    spec: Mapping[str, Any],
+    path: Path,
+    *,
+    overwrite: bool,
+    dtype: str,
+    threads: int,
+    progress: Callable[[int, int], None] | None,
+) -> Path:
+    """Evaluate a plan into a cube at `path`, built in `path`.partial and renamed when complete."""
+    partial = path.with_name(path.name + ".partial")
+    _check_target(plan, path, partial, overwrite, dtype)
+    writer = _Writer(plan, dtype, progress)
+    try:
+        writer.create(partial, spec)
+        for dims in plan.groups():
+            sizes = {dim: plan.sizes[dim] for dim in dims}
+            tasks = cells(sizes, plan_chunks(plan, dims))
+            # JAX brings its own threads; the other engines take one block for each of ours
+            pool(1 if plan.engine == "jax" else threads).each(
+                lambda region, dims=dims: writer.write(dims, region), tasks
+            )
+        if overwrite and path.exists():
+            _replace(partial, path)
+        else:
+            os.rename(partial, path)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = error.strerror or str(error)
+        raise OSError(f"cannot write {str(path)!r}: {reason}; nothing was kept") from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return path
+
+
+def plan_chunks(plan: Plan, dims: tuple[str, ...]) -> tuple[int, ...]:
+    """Chunk sizes of the outputs over some dimensions, in the plan's order."""
+    return chunk_shape(plan.shape(dims), CHUNK // 8)
+
+
+def _check_target(plan: Plan, path: Path, partial: Path, overwrite: bool, dtype: str) -> None:
+    if path.exists() and not overwrite:
+        raise InputError(f"{str(path)!r} exists; choose another name or say --overwrite")
+    if path.exists() and not is_cube(path):
+        raise InputError(f"{str(path)!r} is not a cube and is not overwritten; choose another name")
+    if partial.exists():
+        raise InputError(
+            f"{str(partial)!r} exists: another run is writing it or was stopped; remove it first"
+        )
+    parent = next((folder for folder in path.absolute().parents if folder.exists()), None)
+    if parent is None or not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
+    size = sum(
+        math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
+        for name in plan.outputs
+    )
+    free = shutil.disk_usage(parent).free
+    if size > free:
+        raise InputError(
+            f"the cube holds {memory.human(size)} and {memory.human(free)} of disk are free; "
+            "shorten an axis, ask for fewer outputs, or use float32"
+        )
+
+
+def _replace(partial: Path, path: Path) -> None:
+    old = path.with_name(path.name + ".old")
+    os.rename(path, old)
+    os.rename(partial, path)
+    shutil.rmtree(old)
+
+
+class _Writer:
+    """Evaluates regions and writes them, from any thread."""
+
+    def __init__(self, plan: Plan, dtype: str, progress: Callable[[int, int], None] | None) -> None:
+        self.plan, self.dtype, self.progress = plan, dtype, progress
+        self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
+        self.done = 0
+        self.lock = threading.Lock()
+        self.arrays: dict[str, Any] = {}
+
+    def create(self, path: Path, spec: Mapping[str, Any]) -> None:
+        """Make the empty cube: coordinates, attributes, arrays."""
+        import xarray
+        import zarr
+        from zarr.codecs import BloscCodec, Crc32cCodec
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coords = {
+            name: (dim, _text(row), attrs)
+            for name, (dim, row, attrs) in coordinates(self.plan).items()
+        }
+        frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, spec))
+        frame.to_zarr(path, zarr_format=3, consolidated=False, mode="w-")
+        group = zarr.open_group(path, mode="r+")
+        for name in self.plan.outputs:
+            dims = self.plan.user_dims(name)
+            stored = dict(
+                zip(
+                    self.plan.out_dims[name],
+                    plan_chunks(self.plan, self.plan.out_dims[name]),
+                    strict=True,
+                )
+            )
+            dtype = dtype_of(name, self.dtype)
+            attrs = {
+                key: value.tolist() if isinstance(value, np.ndarray) else value
+                for key, value in attributes(name).items()
+            }
+            self.arrays[name] = group.create_array(
+                name,
+                shape=self.plan.shape(dims),
+                chunks=tuple(stored[dim] for dim in dims),
+                dtype=dtype,
+                fill_value=-1 if dtype == np.int8 else np.nan,
+                dimension_names=dims,
+                attributes=attrs,
+                compressors=[
+                    BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize),
+                    Crc32cCodec(),
+                ],
+                config={"write_empty_chunks": True},
+            )
+        plain = [name for name in coords if name not in self.plan.sizes]
+        if REASON in self.plan.outputs:
+            plain.append(REASON)
+        if plain:
+            group.attrs["coordinates"] = " ".join(plain)
+
+    def write(self, dims: tuple[str, ...], region: Region) -> None:
+        """Evaluate one chunk of every output over some dimensions and write it."""
+        names = self.plan.groups()[dims]
+        shape = tuple(cut.stop - cut.start for cut in region.values())
+        outs = {name: np.empty(shape, dtype_of(name, self.dtype)) for name in names}
+        evaluate_block(self.plan, dims, region, outs, 1)
+        for name, out in outs.items():
+            user = self.plan.user_dims(name)
+            block = out.transpose([dims.index(dim) for dim in user])
+            self.arrays[name][tuple(region[dim] for dim in user)] = np.ascontiguousarray(block)
+        with self.lock:
+            self.done += math.prod(shape) * len(names)
+            if self.progress is not None:
+                self.progress(self.done, self.total)
+
+
+def _text(row: Array) -> Array:
+    """Labels as text of any length: fixed-length text has no Zarr v3 specification."""
+    return row.astype(object) if row.dtype.kind == "U" else row
+
+
+def is_cube(path: Path) -> bool:
+    """Whether a folder is a cube that fleetcube wrote."""
+    try:
+        meta = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    held = meta.get("attributes") if isinstance(meta, dict) else None
+    return isinstance(held, dict) and "fleetcube_spec" in held
+
+
+def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Dataset":
+    """Open a cube lazily: values are read where they are sliced.
+
+    Args:
+        path: the cube's folder.
+        chunks: None for plain lazy indexing (fastest for slices), or Dask chunks as in
+            `xarray.open_zarr` ({} for the stored ones).
+
+    Raises InputError where there is no complete cube.
+    """
+    import xarray
+
+    folder = Path(path)
+    if folder.name.endswith(".partial"):
+        raise InputError(f"{str(folder)!r} is not complete; run the sweep again to finish it")
+    if not folder.exists():
+        partial = folder.with_name(folder.name + ".partial")
+        hint = "its run has not finished" if partial.exists() else "run the sweep first"
+        raise InputError(f"there is no cube {str(folder)!r}; {hint}")
+    if not is_cube(folder):
+        raise InputError(f"{str(folder)!r} is not a cube that fleetcube wrote; choose another")
+    return xarray.open_zarr(folder, consolidated=False, chunks=chunks)

@@ -1,0 +1,231 @@
+"""Cut a cube: select points, print them as a table, write them for other tools."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels.graph import load
+from ..kernels.inputs import INPUTS
+from . import values
+from .errors import InputError, nearest
+from .plan import REASON
+
+if TYPE_CHECKING:
+    import xarray
+
+FORMATS = (".csv", ".parquet", ".nc", ".json")
+MOST_ROWS = 200  # of a printed table
+# unit -> (factor, shown unit), largest first
+_SCALES = {
+    "s": [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
+    "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1.0, "B")],
+    "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
+    "FLOP": [(1e18, "EFLOP"), (1e12, "TFLOP"), (1.0, "FLOP")],
+    "FLOP/s": [(1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
+}
+
+
+def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
+    """The named variables of a cube; all of them where none is named."""
+    for name in names:
+        if name not in cube.data_vars:
+            known = [str(key) for key in cube.data_vars]
+            raise InputError(
+                f"the cube has no variable {name!r}; {nearest(name, known)}"
+                if nearest(name, known).startswith("did")
+                else f"the cube has no variable {name!r}; it has {', '.join(known)}"
+            )
+    return cube[list(names)] if names else cube
+
+
+def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
+    """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value".
+
+    Numbers may carry units; the nearest point of a numeric axis is taken. Returns the cut, and a
+    note for each value that is not on its axis.
+    """
+    notes: list[str] = []
+    for selector in selectors:
+        name, found, text = selector.partition("=")
+        if not found or not text:
+            raise InputError(f"{selector!r} is not a selector; write axis=value")
+        if name not in cube.dims:
+            axes = [str(dim) for dim in cube.dims]
+            hint = nearest(name, axes)
+            hint = hint if hint.startswith("did") else f"choose from {', '.join(axes)}"
+            raise InputError(f"{name!r} is not an axis of the cube; {hint}")
+        if name not in cube.coords:
+            raise InputError(f"the cube has no coordinate {name!r} and cannot be cut along it")
+        cube = cube.isel({name: _index(name, cube[name].values, text, notes)})
+    return cube, notes
+
+
+def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
+    if points.dtype.kind not in "iuf" or (name in INPUTS and INPUTS[name].kind == "option"):
+        labels = [_label(point) for point in points]
+        chosen = text.split(",")
+        for label in chosen:
+            if label not in labels:
+                raise InputError(
+                    f"{name} = {label!r} is not on the axis; choose from {', '.join(labels)}"
+                )
+        picks = [labels.index(label) for label in chosen]
+        return picks if len(picks) > 1 else picks[0]
+    if ":" in text:
+        first, _, last = text.partition(":")
+        low = values.number(name, _typed(first)) if first else -np.inf
+        high = values.number(name, _typed(last)) if last else np.inf
+        inside = np.flatnonzero((points >= low * (1 - 1e-9)) & (points <= high * (1 + 1e-9)))
+        if inside.size == 0:
+            raise InputError(
+                f"{name} = {text!r} holds no point; the axis runs {points.min():g}:{points.max():g}"
+            )
+        return inside
+    picks = [_nearest(name, points, part, notes) for part in text.split(",")]
+    return picks if len(picks) > 1 else picks[0]
+
+
+def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
+    wanted = values.number(name, _typed(text)) if _is_known(name) else float(text)
+    slack = 1e-9 * abs(wanted)
+    if wanted < points.min() - slack or wanted > points.max() + slack:
+        raise InputError(
+            f"{name} = {text} is outside the axis, {_shown(name, points.min())} to "
+            f"{_shown(name, points.max())}; choose a value in it"
+        )
+    pick = int(np.argmin(np.abs(points - wanted)))
+    if abs(points[pick] - wanted) > slack:
+        notes.append(f"{name} = {text} is not on the axis: taking {_shown(name, points[pick])}")
+    return pick
+
+
+def _is_known(name: str) -> bool:
+    return name in INPUTS or name in load()
+
+
+def _typed(text: str) -> Any:
+    """A plain number as a number, anything else as text (with a unit)."""
+    try:
+        return float(text.replace("_", ""))
+    except ValueError:
+        return text
+
+
+def _shown(name: str, value: float) -> str:
+    base = values.unit_of(name) if _is_known(name) else "1"
+    factor, unit = scale(base, np.array([value]), name)
+    return f"{value / factor:.6g} {unit}".strip()
+
+
+def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
+    """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
+    if name.endswith(("_mttf", "_mtbf")):
+        return 3600.0, "h"
+    sizes = np.abs(np.asarray(numbers, dtype=float))
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    if unit not in _SCALES:
+        return 1.0, "" if unit == "1" else unit
+    typical = float(np.median(sizes)) if sizes.size else 1.0
+    return next((s for s in _SCALES[unit] if typical >= s[0]), _SCALES[unit][-1])
+
+
+def _label(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
+    """A small cube as text: headings with units, and one row for each point.
+
+    Infeasible points are marked in a last column. Raises InputError for more than MOST_ROWS.
+    """
+    marked = REASON in cube.coords
+    whole = cube.reset_coords(REASON) if marked else cube
+    dims = [str(dim) for dim in whole.dims if any(dim in v.dims for v in whole.data_vars.values())]
+    rows = int(np.prod([whole.sizes[dim] for dim in dims], dtype=np.int64))
+    if rows > MOST_ROWS:
+        told = ", ".join(f"{dim} ({whole.sizes[dim]})" for dim in dims)
+        raise InputError(
+            f"the slice has {rows:,} rows over {told}; cut axes (axis=value), or write it with -o"
+        )
+    columns: list[tuple[str, list[str]]] = []
+    for name in [*dims, *(str(v) for v in whole.data_vars)]:
+        variable = whole[name]
+        spread = (
+            variable.broadcast_like(whole[dims].coords.to_dataset()[dims]) if dims else variable
+        )
+        cells = spread.transpose(*[d for d in dims if d in spread.dims]).values.reshape(-1)
+        columns.append(_column(name, variable.attrs, cells))
+    headings = [heading for heading, _ in columns]
+    return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+
+
+def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
+    if "flag_meanings" in attrs:
+        codes = np.atleast_1d(attrs["flag_values"]).tolist()
+        meanings = dict(zip(codes, str(attrs["flag_meanings"]).split(), strict=False))
+        said = [meanings.get(int(code), "undefined") for code in cells]
+        if name == REASON:
+            return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in said]
+        return name, said
+    if cells.dtype.kind not in "iuf":
+        return name, [_label(cell) for cell in cells]
+    factor, unit = scale(str(attrs.get("units", "1")), cells, name)
+    heading = f"{name} [{unit}]" if unit else name
+    return heading, [_number(float(cell) / factor) for cell in cells]
+
+
+def _number(value: float) -> str:
+    if value == round(value) and abs(value) < 1e7:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def export(cube: "xarray.Dataset", path: Path) -> None:
+    """Write a cut of a cube as .csv, .parquet, .nc or .json; values in base units."""
+    if path.suffix not in FORMATS:
+        raise InputError(f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending")
+    if path.exists():
+        raise InputError(f"{str(path)!r} exists; choose another name or remove it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    cube = cube.load()
+    try:
+        if path.suffix == ".nc":
+            plain = cube.copy()
+            for variable in plain.variables.values():
+                variable.encoding = {}
+            plain.to_netcdf(path)
+        elif path.suffix == ".json":
+            path.write_text(json.dumps(_finite(cube.to_dict()), default=str), encoding="utf-8")
+        else:
+            frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
+            frame = frame.reset_index()
+            if path.suffix == ".csv":
+                frame.to_csv(path, index=False)
+            else:
+                frame.to_parquet(path, index=False)
+    except (ImportError, ValueError) as error:
+        if isinstance(error, ValueError) and "netCDF" not in str(error):
+            raise
+        raise InputError(
+            f"writing {path.suffix} needs an extra; run: pip install 'fleetcube[table]'"
+        ) from None
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: null stands for it, and text for infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return _finite(value.tolist())
+    if isinstance(value, np.generic):
+        return _finite(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    return value

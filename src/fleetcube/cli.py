@@ -1,0 +1,287 @@
+"""The command line: a door to grid/ and catalog/, with no logic of its own."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fleetcube import __version__
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 90}
+
+
+@click.group(context_settings=_SETTINGS)
+@click.version_option(__version__, prog_name="fleetcube")
+def cli() -> None:
+    """Sweep the physics of large-scale AI training over millions of points.
+
+    \b
+    fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
+    fleetcube show cubes/scaling.zarr
+    fleetcube explain goodput
+    """
+
+
+@cli.command("run")
+@click.argument("spec", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="Cube to write (Zarr v3).")
+@click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
+@click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
+@click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
+@click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
+@click.option("--threads", type=int, help="Cores to use.  [all]")
+def run_spec(
+    spec: str,
+    output: str,
+    engine: str,
+    dtype: str,
+    overwrite: bool,
+    feasible_only: bool,
+    threads: int | None,
+) -> None:
+    """Evaluate a spec into a cube on disk.
+
+    \b
+    Example:
+      fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from fleetcube.grid.cube import open_cube
+    from fleetcube.grid.sweep import Sweep
+
+    sweep = Sweep.from_file(spec)
+    started = time.perf_counter()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %  {task.fields[rate]} values/s"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task("evaluating", total=None, rate="-")
+
+    def progress(done: int, total: int) -> None:
+        bar.start()  # shown only once the sweep has begun
+        rate = f"{done / (time.perf_counter() - started):.3g}"
+        bar.update(task, completed=done, total=total, rate=rate)
+
+    try:
+        path = sweep.store(
+            output,
+            engine=engine,
+            overwrite=overwrite,
+            dtype=dtype,
+            mask_infeasible=feasible_only,
+            threads=threads,
+            progress=progress,
+        )
+    finally:
+        bar.stop()
+    seconds = time.perf_counter() - started
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    used = sweep.plan(engine, feasible_only).engine
+    click.echo(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
+    click.echo(f"wrote {path} ({size / 1e6:.1f} MB)")
+    _show(open_cube(path))
+
+
+@cli.command()
+@click.argument("cube", type=click.Path())
+def show(cube: str) -> None:
+    """Say what a cube holds: axes, variables, units, sources.
+
+    \b
+    Example:
+      fleetcube show cubes/scaling.zarr
+    """
+    from fleetcube.grid.cube import open_cube
+
+    _show(open_cube(cube), sources=True)
+
+
+@cli.command("slice")
+@click.argument("cube", type=click.Path())
+@click.argument("selectors", nargs=-1)
+@click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
+@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+def slice_cube(
+    cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None
+) -> None:
+    """Cut a cube: axis=value, axis=first:last or axis=value,value.
+
+    Numbers may carry units. The nearest point of a numeric axis is taken, and said.
+
+    \b
+    Example:
+      fleetcube slice cubes/scaling.zarr n_gpus=1024 fabric=infiniband-ndr layout=pp4 \\
+          checkpoint_write_bandwidth=100GB/s gpu_mttf=50000h -v goodput -v job_time
+    """
+    from fleetcube.grid.cube import open_cube
+    from fleetcube.grid.slicing import export, select, table, variables
+
+    cut, notes = select(variables(open_cube(cube), variable), selectors)
+    for note in notes:
+        click.echo(note, err=True)
+    if output is not None:
+        export(cut, Path(output))
+        click.echo(f"wrote {output}")
+        return
+    _print_table(*table(cut))
+
+
+@cli.command()
+@click.argument("cube", type=click.Path())
+@click.argument("selectors", nargs=-1)
+@click.option("-v", "--variable", required=True, help="Variable to draw.")
+@click.option("-x", required=True, help="Axis across.")
+@click.option("-y", help="Axis up: draws a map; without it, curves.")
+@click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
+def plot(
+    cube: str, selectors: tuple[str, ...], variable: str, x: str, y: str | None, output: str
+) -> None:
+    """Draw a variable of a cube over one or two axes, the others cut by axis=value.
+
+    \b
+    Example:
+      fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf -o goodput.png \\
+          checkpoint_write_bandwidth=100GB/s
+    """
+    from fleetcube.grid.cube import open_cube
+    from fleetcube.grid.plot import plot as draw
+    from fleetcube.grid.slicing import select, variables
+
+    cut, notes = select(variables(open_cube(cube), [variable]), selectors)
+    for note in notes:
+        click.echo(note, err=True)
+    draw(cut, variable, x, y, Path(output))
+    click.echo(f"wrote {output}")
+
+
+@cli.command()
+@click.argument("name", required=False)
+def explain(name: str | None) -> None:
+    """Say what a name means: formula, unit, source, neighbours. Without NAME, list all names.
+
+    \b
+    Example:
+      fleetcube explain goodput
+    """
+    from fleetcube.grid.explain import explain as text
+    from fleetcube.grid.explain import names
+
+    if name is not None:
+        click.echo(text(name))
+        return
+    _print_table(["name", "kind", "unit", "meaning"], [list(row) for row in names()])
+
+
+@cli.command()
+@click.argument("kind", required=False)
+@click.argument("label", required=False)
+def catalog(kind: str | None, label: str | None) -> None:
+    """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
+
+    \b
+    Example:
+      fleetcube catalog gpu h100-sxm
+    """
+    from fleetcube import catalog as entries
+    from fleetcube.grid.slicing import scale
+
+    if kind is None:
+        rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
+        _print_table(["kind", "labels"], rows)
+        return
+    if label is None:
+        rows = [[r.label, r.title, r.date] for r in entries.kind(kind).values()]
+        _print_table(["label", "title", "date"], rows)
+        return
+    record = entries.record(kind, label)
+    click.echo(f"{record.label}: {record.title}\n")
+    for name, value in record.values.items():
+        if isinstance(value, float):
+            factor, unit = scale(record.unit(name), value, name)
+            click.echo(f"  {name:<28} {value / factor:,.10g} {unit}".rstrip())
+        else:
+            click.echo(f"  {name:<28} {str(value).lower()}")
+    click.echo(f"\nsource: {record.source}\ndate:   {record.date}\nnote:   {record.note}")
+
+
+def _show(cube: Any, sources: bool = False) -> None:
+    import json
+
+    click.echo(f"axes: {_sizes(cube.sizes)}")
+    rows = []
+    for name, variable in cube.data_vars.items():
+        unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
+        dims = ", ".join(map(str, variable.dims)) or "-"
+        rows.append([str(name), "-" if unit == "1" else unit, dims])
+    _print_table(["variable", "unit", "axes"], sorted(rows))
+    if sources:
+        click.echo(
+            f"fleetcube {cube.attrs.get('fleetcube_version')}, engine "
+            f"{cube.attrs.get('fleetcube_engine')}"
+        )
+        for record in json.loads(cube.attrs.get("fleetcube_catalog", "[]")):
+            click.echo(f"{record['kind']} {record['label']}: {record['source']} ({record['date']})")
+
+
+def _sizes(sizes: Any) -> str:
+    return " x ".join(f"{name} ({size})" for name, size in sizes.items()) or "no axes"
+
+
+def _print_table(headings: list[str], rows: list[list[str]]) -> None:
+    """A table that fits a terminal; tab-separated text where there is none."""
+    if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") is None:
+        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+        for row in [headings, *rows]:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            click.echo("  ".join(cells).rstrip())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for k, heading in enumerate(headings):
+        numeric = all(row[k][:1].isdigit() or row[k][:1] == "-" for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def run() -> None:
+    """Run the command line: one line and exit 2 for bad input, 1 for a failed run."""
+    from fleetcube.catalog import CatalogError
+    from fleetcube.grid.errors import InputError
+
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (InputError, CatalogError) as error:
+        click.echo(f"fleetcube: {_one_line(error)}", err=True)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("fleetcube: stopped; nothing was kept", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        click.echo(f"fleetcube: {_one_line(error)}", err=True)
+        sys.exit(1)
+    except MemoryError:
+        click.echo("fleetcube: out of memory; use fewer threads or float32", err=True)
+        sys.exit(1)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
