@@ -162,7 +162,7 @@ def _title(cube: "xarray.Dataset", variable: "xarray.DataArray") -> str:
             if coordinate.dtype.kind in "iuf":
                 factor, unit = scale(_unit(coordinate), value, str(name))
                 fixed.append(
-                    f"{str(name).replace('_', ' ')} {float(value) / factor:.4g} {unit}".strip()
+                    f"{str(name).replace('_', ' ')} {float(value) / factor:,.5g} {unit}".strip()
                 )
             else:
                 fixed.append(f"{str(name).replace('_', ' ')} {_short(value)}")

@@ -9,6 +9,10 @@ from .bind import Binding
 from .graph import Function, parameters
 from .job import Job, store
 
+# XLA's algebraic simplifier turns a division by a broadcast value into a multiplication by its
+# inverse, so that the last bit would depend on which axes a sweep has.
+_OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
+
 
 @functools.cache
 def _binding() -> Binding:
@@ -30,7 +34,7 @@ def _program(formulas: tuple[tuple[str, Function], ...], wanted: tuple[str, ...]
             values[name] = bound[name](*[values[p] for p in parameters(formula)])
         return [values[name] for name in wanted]
 
-    return jax.jit(program)
+    return jax.jit(program, compiler_options=_OPTIONS)
 
 
 def run(job: Job, threads: int) -> None:

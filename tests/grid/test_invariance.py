@@ -1,0 +1,171 @@
+"""Values depend on the sweep alone: not on axis order, block shape, threads or neighbours."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetcube.grid import sweep as sweep_module
+from fleetcube.grid.execute import evaluate_block
+from fleetcube.grid.sweep import Sweep
+from fleetcube.kernels import graph, numpy_engine
+from fleetcube.kernels.graph import parameters
+from fleetcube.kernels.inputs import INPUTS
+
+SCENARIO: dict[str, Any] = {
+    "n_gpus": 512,
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "global_batch_size": 512,
+    "straggler_slowdown": 0.03,
+    "data_parallel_overlap": 0.5,
+}
+OUTPUTS = [
+    "job_time",
+    "goodput",
+    "step_time",
+    "dominant_overhead",
+    "communication_overhead",
+    "checkpoint_interval",
+    "cluster_mtbf",
+]
+AXES: dict[str, list[Any]] = {
+    "n_gpus": [8, 24, 64, 1000, 16384],
+    "gpu_mttf": [1e7, 3.3e8, 1e9],
+    "tensor_parallel": [1, 2, 8],
+    "pipeline_parallel": [1, 4],
+    "checkpoint_write_bandwidth": [1e9, 1e11],
+    "fabric": ["infiniband-hdr", "roce-100g"],
+    "all_reduce": ["ring", "auto", "tree", "hierarchical"],
+    "zero_stage": [1, 3],
+    "checkpoint_policy": ["young", "exact", "daly"],
+    "recompute": ["none", "full"],
+}
+
+
+@st.composite
+def axes(draw: Any, most: int = 4) -> dict[str, list[Any]]:
+    names = draw(st.lists(st.sampled_from(list(AXES)), min_size=1, max_size=most, unique=True))
+    chosen = {}
+    for name in names:
+        points = AXES[name]
+        size = draw(st.integers(1, len(points)))
+        chosen[name] = draw(st.permutations(points))[:size]
+    return chosen
+
+
+def brute_force(name: str, point: dict[str, Any]) -> float:
+    """One quantity at one point, by calling the formulas one after the other."""
+    sweep = Sweep({**SCENARIO, **point}, {}, [name])
+    case = sweep.plan("numpy").cases[0]
+    values: dict[str, float] = {k: float(v.item()) for k, v in case.leaves.items()}
+
+    def value(wanted: str) -> float:
+        if wanted not in values:
+            formula = graph.load()[wanted].formula(
+                {
+                    **{n: i.default for n, i in INPUTS.items() if i.kind == "option"},
+                    **{k: v for k, v in point.items() if k in INPUTS},
+                }
+            )
+            arguments = [np.float64(value(p)) for p in parameters(formula)]
+            with np.errstate(all="ignore"):
+                values[wanted] = float(formula(*arguments))
+        return values[wanted]
+
+    return value(name)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(axes(), st.sampled_from(["numpy", "jax"]))
+def test_a_sweep_equals_its_points_one_by_one(chosen: dict[str, list[Any]], engine: str) -> None:
+    result = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine)
+    combinations = list(itertools.product(*[range(len(v)) for v in chosen.values()]))
+    for index in combinations[:: max(1, len(combinations) // 5)]:
+        at = dict(zip(chosen, index, strict=True))
+        point = {name: chosen[name][k] for name, k in at.items()}
+        for name in OUTPUTS:
+            variable = result[name]
+            cell = variable.isel({dim: k for dim, k in at.items() if dim in variable.dims})
+            expected = brute_force(name, point)
+            if variable.dtype == np.int8:
+                assert int(cell) == int(expected)
+            else:
+                np.testing.assert_allclose(float(cell), expected, rtol=1e-12, err_msg=name)
+
+
+def same_bits(first: Any, second: Any) -> None:
+    for name in first.variables:
+        other = second[name].transpose(*first[name].dims) if first[name].ndim else second[name]
+        left, right = first[name].values, other.values
+        equal = np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+        assert equal, f"{name} differs: {left[left != right][:3]} {right[left != right][:3]}"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(axes(), st.data(), st.sampled_from(["numpy", "jax"]))
+def test_axis_order_blocks_and_threads_change_no_bit(
+    chosen: dict[str, list[Any]], data: Any, engine: str
+) -> None:
+    reference = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine, threads=1)
+    order = data.draw(st.permutations(list(chosen)))
+    block = data.draw(st.sampled_from([1, 2, 3, 7, 50]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sweep_module.BLOCK, engine, block)
+        patch.setattr(numpy_engine, "BLOCK", block)
+        other = Sweep(SCENARIO, {name: chosen[name] for name in order}, OUTPUTS)
+        same_bits(reference, other.evaluate(engine, threads=3))
+
+
+NUMBA_AXES = {
+    name: AXES[name]
+    for name in ("n_gpus", "gpu_mttf", "tensor_parallel", "checkpoint_write_bandwidth")
+}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.permutations(list(NUMBA_AXES)),
+    st.sampled_from([1, 3, 20, 1 << 20]),
+    st.sampled_from([1, 2, 5]),
+)
+def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, threads: int) -> None:
+    names = ["job_time", "goodput", "dominant_overhead"]
+    reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate("numba", threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sweep_module.BLOCK, "numba", block)
+        other = Sweep(SCENARIO, {name: NUMBA_AXES[name] for name in order}, names)
+        same_bits(reference, other.evaluate("numba", threads=threads))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_any_region_holds_what_the_whole_grid_holds(engine: str) -> None:
+    chosen = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "tensor_parallel", "all_reduce")}
+    sweep = Sweep(SCENARIO, chosen, ["job_time", "dominant_overhead"])
+    plan = sweep.plan(engine)
+    (dims,) = [dims for dims, names in plan.groups().items() if "job_time" in names]
+    whole = sweep.evaluate(engine)["job_time"].transpose(*dims).values
+    generator = np.random.default_rng(7)
+    for _ in range(10):
+        region = {}
+        for dim in dims:
+            start, stop = sorted(generator.choice(plan.sizes[dim] + 1, 2, replace=False))
+            region[dim] = slice(int(start), int(stop))
+        part = np.empty([cut.stop - cut.start for cut in region.values()])
+        evaluate_block(plan, dims, region, {"job_time": part}, 2)
+        assert np.array_equal(part, whole[tuple(region.values())])
+
+
+def test_a_result_is_written_into_arrays_of_an_earlier_one() -> None:
+    sweep = Sweep(SCENARIO, {"n_gpus": [8, 16, 64], "gpu_mttf": [1e8, 2e8]}, OUTPUTS)
+    first = sweep.evaluate()
+    kept = first.copy(deep=True)
+    for variable in first.data_vars.values():
+        variable.values[...] = 0
+    second = sweep.evaluate(out=first)
+    same_bits(kept, second)
+    assert np.shares_memory(first["job_time"].values, second["job_time"].values)
