@@ -209,4 +209,5 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
         raise InputError(f"there is no cube {str(folder)!r}; {hint}")
     if not is_cube(folder):
         raise InputError(f"{str(folder)!r} is not a cube that fleetcube wrote; choose another")
-    return xarray.open_zarr(folder, consolidated=False, chunks=chunks)
+    cube: xarray.Dataset = xarray.open_zarr(folder, consolidated=False, chunks=chunks)
+    return cube

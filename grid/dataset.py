@@ -44,7 +44,7 @@ def coordinates(plan: Plan) -> dict[str, Any]:
         if axis.name in used:
             found[axis.name] = (axis.name, axis.labels, _axis_attributes(axis))
             for name, row in axis.numbers.items():
-                if name != axis.name:
+                if name != axis.name and name not in plan.outputs:
                     found[name] = (axis.name, row, attributes(name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:

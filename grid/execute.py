@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def evaluate_block(
             inner[dim] = slice(start - run.start, stop - run.start)
             target.append(slice(start - region[dim].start, stop - region[dim].start))
         if all(cut.start < cut.stop for cut in inner.values()):
-            views = {name: out[(*target, ...)] for name, out in outs.items()}
+            part: Any = (*target, ...)
+            views = {name: out[part] for name, out in outs.items()}
             _Block(plan, case, threads).fill(dims, inner, views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads)

@@ -51,7 +51,8 @@ def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
         cuts = [size * k // threads for k in range(threads + 1)]
         base = raw.ctypes.data
         pool(threads).each(lambda k: populate(base + cuts[k], base + cuts[k + 1]), range(threads))
-    return raw[skip : skip + size].view(dtype).reshape(shape)
+    array: Array = raw[skip : skip + size].view(dtype).reshape(shape)
+    return array
 
 
 @functools.cache

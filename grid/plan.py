@@ -264,8 +264,8 @@ def _check_outputs(outputs: Sequence[str], problem: Problem) -> None:
         if list(outputs).count(name) > 1:
             raise InputError(f"outputs: {name!r} stands twice; remove one")
         for axis in problem.axes:
-            if name == axis.name or name in axis.numbers:
-                raise InputError(f"outputs: {name!r} is given by an axis; remove it from outputs")
+            if name == axis.name:
+                raise InputError(f"outputs: {name!r} is an axis; remove it from outputs")
 
 
 def _runs(axis: Axis) -> list[slice]:

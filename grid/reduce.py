@@ -69,7 +69,7 @@ class _Fold:
         self.kept = [dim for dim in dims if dim not in over]
         self.axes = tuple(k for k, dim in enumerate(dims) if dim in over)
         shape = plan.shape(self.kept)
-        self.extreme = how in ("min", "max")
+        self.extreme = how in ("min", "max") or not self.axes  # nothing to reduce: keep the value
         start = np.nan if self.extreme else 0.0
         self.values = {name: np.full(shape, start) for name in names}
         self.counts = {name: np.zeros(shape) for name in names}
@@ -110,7 +110,7 @@ class _Fold:
             held = self.values[name]
             if self.how == "min":
                 held[target] = np.fmin(held[target], value)
-            elif self.how == "max":
+            elif self.extreme:
                 held[target] = np.fmax(held[target], value)
             else:
                 held[target] += value
@@ -118,7 +118,7 @@ class _Fold:
 
     def result(self, name: str) -> Array:
         """The reduced values of an output."""
-        if self.how != "mean":
+        if self.how != "mean" or self.extreme:
             return self.values[name]
         with np.errstate(all="ignore"):
             return np.asarray(self.values[name] / self.counts[name])

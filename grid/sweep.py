@@ -114,7 +114,7 @@ class Sweep:
         for dims, names in plan.groups().items():
             sizes = {dim: plan.sizes[dim] for dim in dims}
             for region in blocks(sizes, BLOCK[plan.engine]):
-                cut = (*region.values(), ...)
+                cut: Any = (*region.values(), ...)
                 views = {name: arrays[name][cut] for name in names}
                 evaluate_block(plan, dims, region, views, threads)
         return dataset(plan, arrays, self.spec)

@@ -29,7 +29,8 @@ class Job:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the grid."""
-        return next(iter(self.outs.values())).shape
+        out = next(iter(self.outs.values()))
+        return tuple(out.shape)
 
 
 def default_threads() -> int:

@@ -30,7 +30,7 @@ from .job import Array, Job, pool
 ROW = 512  # shortest row worth walking
 TILE = 512  # points of one tile
 _LIBRARY_CALLS = {"exp", "expm1", "log", "log1p", "log2", "log10", "power", "ceil"}
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _compile_lock = threading.Lock()
 
 

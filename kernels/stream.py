@@ -25,8 +25,9 @@ def stream(typing_context: Any, target: Any, offset: Any, tile: Any, size: Any) 
         element = context.get_data_type(dtype)
         word, lanes = ir.IntType(64), LINE // width
         vector = ir.VectorType(element, lanes).as_pointer()
-        into = cgutils.create_struct_proxy(signature.args[0])(context, builder, target).data
-        source = cgutils.create_struct_proxy(signature.args[2])(context, builder, tile).data
+        proxy: Any = cgutils.create_struct_proxy
+        into = proxy(signature.args[0])(context, builder, target).data
+        source = proxy(signature.args[2])(context, builder, tile).data
         into = builder.gep(into, [offset])
 
         # ordinary stores up to the first whole line, lines around the cache, the rest ordinary

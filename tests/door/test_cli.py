@@ -1,0 +1,176 @@
+"""The command line, as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SPEC = """
+outputs = ["job_time", "goodput", "dominant_overhead", "step_time"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+tensor_parallel = 8
+[axes]
+n_gpus = [8, 60, 512]
+gpu_mttf = ["10_000 h", "50_000 h"]
+fabric = ["infiniband-ndr", "roce-100g"]
+"""
+
+
+def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fleetcube", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("door")
+    (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
+    done = fleetcube("run", "spec.toml", "-o", "cube.zarr", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "12 points" in done.stdout
+    assert "wrote cube.zarr" in done.stdout
+    assert "100 %" in done.stderr
+    return folder
+
+
+def test_show_tells_axes_units_and_sources(folder: Path) -> None:
+    done = fleetcube("show", "cube.zarr", folder=folder)
+    assert done.returncode == 0
+    assert "n_gpus (3) x gpu_mttf (2) x fabric (2)" in done.stdout
+    assert "gpu h100-sxm: NVIDIA" in done.stdout
+
+
+def test_slice_prints_a_table_with_units_and_marks_infeasible_points(folder: Path) -> None:
+    arguments = ["gpu_mttf=50000h", "fabric=infiniband-ndr", "-v", "goodput", "-v", "step_time"]
+    done = fleetcube("slice", "cube.zarr", *arguments, folder=folder)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert rows[0][:2] == ["n_gpus", "goodput"]
+    assert [row[0] for row in rows[1:]] == ["8", "60", "512"]
+    assert rows[2][-2:] == ["no:", "gpus_not_divisible"]
+    assert rows[3][-1] == "yes"
+    assert done.stderr == ""
+
+
+def test_the_nearest_point_is_taken_and_said(folder: Path) -> None:
+    done = fleetcube(
+        "slice", "cube.zarr", "n_gpus=500", "fabric=roce-100g", "gpu_mttf=10000h", folder=folder
+    )
+    assert done.returncode == 0
+    assert "n_gpus = 500 is not on the axis: taking 512" in done.stderr
+
+
+def test_slices_are_written_for_other_tools(folder: Path) -> None:
+    for ending in ("csv", "json"):
+        done = fleetcube("slice", "cube.zarr", "n_gpus=8:60", "-o", f"x.{ending}", folder=folder)
+        assert done.returncode == 0, done.stderr
+    lines = (folder / "x.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1 + 2 * 2 * 2
+    held = json.loads((folder / "x.json").read_text(encoding="utf-8"))
+    assert held["data_vars"]["goodput"]["attrs"]["units"] == "1"
+    again = fleetcube("slice", "cube.zarr", "-o", "x.csv", folder=folder)
+    assert again.returncode == 2
+    assert "exists" in again.stderr
+
+
+@pytest.mark.parametrize("ending", ["parquet", "nc"])
+def test_slices_are_written_with_the_table_extra(folder: Path, ending: str) -> None:
+    pytest.importorskip({"parquet": "pyarrow", "nc": "netCDF4"}[ending])
+    done = fleetcube("slice", "cube.zarr", "-v", "goodput", "-o", f"y.{ending}", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / f"y.{ending}").stat().st_size > 0
+
+
+def test_plots_are_pictures(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    base = ["plot", "cube.zarr", "-x", "n_gpus"]
+    curve = [*base, "-v", "goodput", "-o", "curve.png"]
+    heat = [*base, "-v", "job_time", "-y", "gpu_mttf", "fabric=roce-100g", "-o", "map.png"]
+    flags = [*base, "-v", "dominant_overhead", "-y", "gpu_mttf", "fabric=roce-100g", "-o", "f.svg"]
+    for arguments in (curve, heat, flags):
+        done = fleetcube(*arguments, folder=folder)
+        assert done.returncode == 0, done.stderr
+        assert (folder / arguments[-1]).stat().st_size > 5000
+
+
+def test_explain_tells_formula_unit_source_and_neighbours(folder: Path) -> None:
+    done = fleetcube("explain", "cluster_mtbf", folder=folder)
+    for words in ("cluster_mtbf [s]", "M = MTTF_node g / n", "node_mttf [s]", "source:", "feeds:"):
+        assert words in done.stdout
+    assert "default: 8" in fleetcube("explain", "gpus_per_node", folder=folder).stdout
+    listed = fleetcube("explain", folder=folder).stdout
+    assert "goodput" in listed
+    assert "gpu_mttf" in listed
+
+
+def test_catalog_lists_kinds_labels_and_values(folder: Path) -> None:
+    assert "h100-sxm" in fleetcube("catalog", folder=folder).stdout
+    assert "NVIDIA H100" in fleetcube("catalog", "gpu", folder=folder).stdout
+    shown = fleetcube("catalog", "gpu", "h100-sxm", folder=folder).stdout
+    assert "450 GB/s" in shown
+    assert "source:" in shown
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["run", "missing.toml", "-o", "b.zarr"], "cannot read 'missing.toml'"),
+    (["run", "spec.toml", "-o", "cube.zarr"], "'cube.zarr' exists"),
+    (["run", "spec.toml", "-o", "b.zarr", "--engine", "fast"], "choose one of auto"),
+    (["run", "spec.toml", "-o", "b.zarr", "--threads", "0"], "threads = 0"),
+    (["run", "spec.toml"], "Missing option"),
+    (["show", "b.zarr"], "there is no cube"),
+    (["slice", "cube.zarr", "n_gpu=8"], "did you mean 'n_gpus'?"),
+    (["slice", "cube.zarr", "n_gpus"], "write axis=value"),
+    (["slice", "cube.zarr", "n_gpus=x"], "does not start with a number"),
+    (["slice", "cube.zarr", "n_gpus=1e9"], "is outside the axis, 8 to 512"),
+    (["slice", "cube.zarr", "fabric=ndr"], "choose from infiniband-ndr"),
+    (["slice", "cube.zarr", "gpu_mttf=10000"], "is outside the axis, 10000 h to 50000 h"),
+    (["slice", "cube.zarr", "-v", "goodputs"], "did you mean 'goodput'?"),
+    (["slice", "cube.zarr", "-o", "x.xls"], "is not one of .csv, .parquet, .nc, .json"),
+    (["plot", "cube.zarr", "-v", "goodput", "-x", "fabric", "-o", "x.png"], "is not an axis of"),
+    (["plot", "cube.zarr", "-v", "job_time", "-x", "n_gpus", "-o", "x.png"], "still varies over"),
+    (["explain", "goodputs"], "did you mean 'goodput'?"),
+    (["catalog", "gpu", "h100"], "did you mean 'h100-sxm'?"),
+    (["catalog", "gpus"], "choose one of gpu, node"),
+    (["frobnicate"], "No such command"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], words: str) -> None:
+    before = sorted(folder.rglob("*"))
+    done = fleetcube(*arguments, folder=folder)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    if done.stderr.startswith("fleetcube:"):
+        assert done.stderr.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["run", "show", "slice", "plot", "explain", "catalog"])
+def test_every_command_has_help_with_an_example(folder: Path, command: str) -> None:
+    done = fleetcube(command, "--help", folder=folder)
+    assert done.returncode == 0
+    assert f"fleetcube {command}" in done.stdout.split("Example:")[1]
+
+
+def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import sys, errno; from fleetcube.grid import cube; from fleetcube.__main__ import main\n"
+        "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "cube._Writer.write = full\n"
+        "sys.argv = ['fleetcube', 'run', 'spec.toml', '-o', 'full.zarr']\n"
+        "main()\n"
+    )
+    done: Any = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, timeout=120
+    )
+    assert done.returncode == 1
+    assert "No space left on device; nothing was kept" in done.stderr
+    assert not (folder / "full.zarr").exists()
+    assert not (folder / "full.zarr.partial").exists()

@@ -1,0 +1,158 @@
+"""Every bad input is one line that names the value, the rule and the next action."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube.grid import memory
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.sweep import Sweep
+
+GOOD: dict[str, Any] = {
+    "n_gpus": 64,
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "roce-100g",
+}
+
+CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
+    ({"n_gpu": 8}, {}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
+    ({}, {"n_gpuss": [8]}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
+    ({"gpu": "h100"}, {}, ["ridge_point"], "did you mean 'h100-sxm'?"),
+    ({"gpu": 7}, {}, ["ridge_point"], "is not in the catalog"),
+    ({}, {"fabric": ["infiniband-ndr", "infinband-hdr"]}, ["cluster_mtbf"], "'infiniband-hdr'?"),
+    ({"inter_node_bandwidth": "400"}, {}, ["job_time"], "has no unit"),
+    ({"inter_node_bandwidth": "400 Gbauds"}, {}, ["job_time"], "unknown unit 'Gbauds'"),
+    ({"inter_node_bandwidth": "400 W"}, {}, ["job_time"], "is not in B/s"),
+    ({"n_gpus": "8 s"}, {}, ["job_time"], "takes no unit"),
+    ({"n_gpus": True}, {}, ["job_time"], "is not a plain number"),
+    ({"n_gpus": None}, {}, ["job_time"], "is not a plain number"),
+    ({"n_gpus": -8}, {}, ["job_time"], "must be greater than 0"),
+    ({"n_gpus": 0.5}, {}, ["job_time"], "must be at least 1"),
+    ({"flops_efficiency": 1.2}, {}, ["job_time"], "must be at most 1"),
+    ({"gpu_mttf": float("nan")}, {}, ["job_time"], "is not finite"),
+    ({"recompute": "all"}, {}, ["job_time"], "is not one of none, selective, full"),
+    ({"all_reduce": "rings"}, {}, ["job_time"], "did you mean 'ring'?"),
+    ({"zero_stage": True}, {}, ["job_time"], "is not one of 0, 1, 2, 3"),
+    ({"dominant_overhead": 1}, {}, ["job_time"], "is a result and cannot be given"),
+    ({}, {"n_gpus": []}, ["job_time"], "is empty"),
+    ({}, {"n_gpus": ["a"]}, ["job_time"], "does not start with a number"),
+    ({}, {"n_gpus": [8, 8.0]}, ["job_time"], "twice"),
+    ({}, {"n_gpus": [8, float("inf")]}, ["job_time"], "is not finite"),
+    ({}, {"n_gpus": np.array([8, np.nan])}, ["job_time"], "is not finite"),
+    ({}, {"n_gpus": np.array([-1.0, 8])}, ["job_time"], "must be greater than 0"),
+    ({}, {"n_gpus": np.ones((2, 2))}, ["job_time"], "2 dimensions"),
+    ({}, {"n_gpus": 8}, ["job_time"], "is not a list"),
+    ({}, {"n_gpus": "8"}, ["job_time"], "is not a list"),
+    ({}, {"n_gpus": {"linspace": [1, 8]}}, ["job_time"], "needs num"),
+    ({}, {"n_gpus": {"linspace": [1, 8], "num": 2.5}}, ["job_time"], "needs num"),
+    ({}, {"n_gpus": {"linspace": [1], "num": 2}}, ["job_time"], "takes [first, last]"),
+    ({}, {"n_gpus": {"linspace": [1, 8], "num": 10**9}}, ["job_time"], "at most 100,000,000"),
+    ({}, {"n_gpus": {"arange": [1, 1e12]}}, ["job_time"], "at most 100,000,000"),
+    ({}, {"n_gpus": {"arange": [8, 8]}}, ["job_time"], "is empty"),
+    ({}, {"n_gpus": {"arange": [1, 8, 0.0]}}, ["job_time"], "greater than 0"),
+    (
+        {},
+        {"n_gpus": {"geomspace": [1, 8], "linspace": [1, 8], "num": 2}},
+        ["job_time"],
+        "exactly one",
+    ),
+    ({}, {"n_gpus": {"geomspace": [1, 8], "nums": 2}}, ["job_time"], "nums"),
+    ({}, {"fabric": {"linspace": [1, 2], "num": 2}}, ["job_time"], "named values"),
+    ({}, {"layout": {"tensor_parallel": [1, 2], "pipeline_parallel": [1]}}, ["job_time"], "equal"),
+    ({}, {"layout": {"tensor_paralel": [1, 2]}}, ["job_time"], "'tensor_parallel'?"),
+    ({}, {"layout": {}}, ["job_time"], "is empty"),
+    ({}, {"layout": {"tensor_parallel": [1, 1]}}, ["job_time"], "twice"),
+    ({}, {"n_gpus": [8], "layout": {"n_gpus": [1, 2]}}, ["job_time"], "set by the axes"),
+    ({}, {}, [], "is not a list of names"),
+    ({}, {}, "job_time", "is not a list of names"),
+    ({}, {}, ["job_tim"], "did you mean 'job_time'?"),
+    ({}, {}, ["n_gpus"], "is an input"),
+    ({}, {}, ["job_time", "job_time"], "stands twice"),
+    ({}, {"goodput": [0.5, 0.9]}, ["goodput"], "is an axis"),
+    ({"precision": "fp4"}, {}, ["job_time"], "peak_flops_fp4 is missing"),
+    ({"checkpoint_policy": "fixed"}, {}, ["job_time"], "fixed_checkpoint_interval is missing"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "axes", "outputs", "words"), CASES)
+def test_bad_input_is_one_clear_line(
+    scenario: dict[str, Any], axes: dict[str, Any], outputs: Any, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        Sweep({**GOOD, **scenario}, axes, outputs)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 300
+    assert words in message
+
+
+def test_a_missing_input_is_named_with_the_way_to_it() -> None:
+    with pytest.raises(InputError, match="inter_node_bandwidth is missing: job_time needs it"):
+        fleetcube.evaluate("job_time", n_gpus=64, model="llama-3-8b", node="dgx-h100")
+    with pytest.raises(
+        InputError, match=r"parameters is missing.*give parameters or a model label"
+    ):
+        fleetcube.evaluate("checkpoint_size")
+
+
+def test_a_label_that_lacks_an_input_is_named() -> None:
+    with pytest.raises(InputError, match=r"peak_flops_bf16 is missing.*gpu = v100-sxm2-32gb"):
+        fleetcube.evaluate("ridge_point", gpu=["h100-sxm", "v100-sxm2-32gb"])
+    result = fleetcube.evaluate("ridge_point", gpu=["h100-sxm", "v100-sxm2-32gb"], precision="fp16")
+    assert result.sizes == {"gpu": 2}
+
+
+def test_a_grid_larger_than_memory_is_refused_before_anything_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 10**6)
+    axes = {"n_gpus": np.arange(1, 1001), "gpu_mttf": np.arange(1, 1001)}
+    with pytest.raises(InputError, match=r"takes 8 MB and 1 MB of memory are free; store it"):
+        Sweep({}, axes, ["cluster_mtbf"]).evaluate()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("outputs = [", "is not TOML"),
+        ("[scenario]\nn_gpus = 8", "names no outputs"),
+        ('outputs = ["cluster_mtbf"]\n[axis]\nn_gpus = [8]', "did you mean 'axes'?"),
+        ('outputs = ["cluster_mtbf"]\nscenario = 3', "is not a table"),
+        ('outputs = ["cluster_mtbf"]\naxes = [1]', "is not a table"),
+        ('outputs = ["cluster_mtbf"]\n[scenario]\nn_gpus = 2026-01-01', "is not a plain number"),
+        ('outputs = [["cluster_mtbf"]]\n[scenario]\nn_gpus = 8', "is not a name"),
+    ],
+)
+def test_bad_specs_are_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        Sweep.from_file(path)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_specs_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("binary.toml", "missing.toml", "."):
+        with pytest.raises(InputError, match="cannot read"):
+            Sweep.from_file(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"engine": "fast"}, "choose one of auto, numpy, numba, jax"),
+        ({"dtype": "int8"}, "choose one of float64, float32"),
+        ({"threads": 0}, "whole number above 0"),
+        ({"out": Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).evaluate()}, "earlier call"),
+    ],
+)
+def test_bad_requests_are_refused(arguments: dict[str, Any], words: str) -> None:
+    sweep = Sweep({}, {"n_gpus": [8, 16], "gpu_mttf": [1e8]}, ["cluster_mtbf"])
+    with pytest.raises(InputError, match=words):
+        sweep.evaluate(**arguments)

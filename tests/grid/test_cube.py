@@ -1,0 +1,155 @@
+"""Cubes on disk: what is stored, that it is whole, and that bad targets are refused."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import cube as cube_module
+from fleetcube.grid.errors import InputError
+
+SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
+AXES: dict[str, Any] = {
+    "fabric": ["infiniband-ndr", "roce-100g"],
+    "n_gpus": [8, 60, 512],
+    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 7},
+    "layout": {"pipeline_parallel": [1, 2], "virtual_stages": [1, 4]},
+}
+OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "node_mttf", "dominant_overhead", "mfu"]
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
+    assert set(left.variables) == set(right.variables)
+    assert set(left.coords) == set(right.coords)
+    for name in left.variables:
+        one, other = left[name], right[name]
+        assert one.dims == other.dims, name
+        equal = np.array_equal(one.values, other.values, equal_nan=one.dtype.kind == "f")
+        assert equal, name
+        assert one.attrs.get("units") == other.attrs.get("units"), name
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_a_cube_holds_what_evaluate_returns(
+    sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cube_module, "CHUNK", 8 * 30)  # several chunks along every axis
+    path = sweep.store(tmp_path / "a.zarr", engine=engine)
+    assert_same(sweep.evaluate(engine), open_cube(path))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_plain_readers_open_a_cube(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", dtype="float32")
+    plain = xarray.open_zarr(path, consolidated=False)
+    assert_same(sweep.evaluate(dtype="float32"), plain)
+    group = zarr.open_group(path, mode="r")
+    assert group.metadata.zarr_format == 3
+    array = group["job_time"]
+    assert isinstance(array, zarr.Array)
+    assert array.metadata.dimension_names == tuple(AXES)
+    assert np.isnan(array.fill_value)
+    assert group["dominant_overhead"].fill_value == -1
+    assert array.attrs["units"] == "s"
+    assert "llama-3-8b" in str(group.attrs["fleetcube_spec"])
+    assert "NVIDIA" in str(group.attrs["fleetcube_catalog"])
+
+
+def test_dask_reads_a_cube(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr")
+    lazy = open_cube(path, chunks={})
+    assert lazy["job_time"].chunks is not None
+    assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
+
+
+def test_masked_cubes_hold_nan(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", mask_infeasible=True)
+    assert_same(sweep.evaluate(mask_infeasible=True), open_cube(path))
+    assert np.isnan(open_cube(path)["job_time"].sel(n_gpus=60)).all()
+
+
+def test_an_existing_target_is_kept(sweep: Sweep, tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    sweep.store(path)
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with pytest.raises(InputError, match=r"exists; choose another name or say --overwrite"):
+        sweep.store(path)
+    assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(path, overwrite=True)
+    assert list(open_cube(path).data_vars) == ["cluster_mtbf"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_only_cubes_are_overwritten(sweep: Sweep, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "precious.txt").write_text("keep me", encoding="utf-8")
+    with pytest.raises(InputError, match="is not a cube and is not overwritten"):
+        sweep.store(tmp_path / "notes", overwrite=True)
+    assert (tmp_path / "notes" / "precious.txt").read_text(encoding="utf-8") == "keep me"
+
+
+def test_a_cube_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
+    axes = {name: np.arange(1, 10_001) for name in ("n_gpus", "gpu_mttf", "nic_mttf", "psu_mttf")}
+    with pytest.raises(InputError, match="of disk are free"):
+        Sweep({"series_psus_per_node": 2}, axes, ["cluster_mtbf"]).store(tmp_path / "a.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_leaves_nothing(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cube_module._Writer, "write", full)
+    with pytest.raises(OSError, match="No space left on device; nothing was kept"):
+        sweep.store(tmp_path / "a.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no cube"):
+        open_cube(tmp_path / "a.zarr")
+    (tmp_path / "b.zarr.partial").mkdir()
+    with pytest.raises(InputError, match="its run has not finished"):
+        open_cube(tmp_path / "b.zarr")
+    with pytest.raises(InputError, match="is not complete"):
+        open_cube(tmp_path / "b.zarr.partial")
+    with pytest.raises(InputError, match="another run is writing it"):
+        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "b.zarr")
+    zarr.create_group(tmp_path / "c.zarr")
+    with pytest.raises(InputError, match="is not a cube that fleetcube wrote"):
+        open_cube(tmp_path / "c.zarr")
+
+
+@pytest.mark.parametrize("how", ["min", "max", "mean", "sum"])
+@pytest.mark.parametrize("over", [None, ["gpu_mttf"], ["n_gpus", "layout"]])
+def test_reductions_equal_those_of_the_whole(
+    sweep: Sweep, how: str, over: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetcube.grid.reduce.BLOCK", 20)
+    whole = sweep.evaluate(mask_infeasible=True)
+    reduced = sweep.reduce(how, over, mask_infeasible=True)
+    for name in ("job_time", "step_time", "cluster_mtbf", "mfu"):
+        dims = [dim for dim in whole[name].dims if over is None or dim in over]
+        expected = getattr(whole[name], how)(dims)
+        assert reduced[name].dims == expected.dims
+        np.testing.assert_allclose(reduced[name], expected, rtol=1e-12)
+    assert "dominant_overhead" not in reduced
+
+
+def test_bad_reductions_are_refused(sweep: Sweep) -> None:
+    with pytest.raises(InputError, match="choose one of min, max, mean, sum"):
+        sweep.reduce("median")
+    with pytest.raises(InputError, match="'psu_mttf' is not an axis"):
+        sweep.reduce("min", ["psu_mttf"])

@@ -1,0 +1,241 @@
+"""Axes, labels, precedence, dimensions, and what a result says about itself."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+import fleetcube
+from fleetcube import Sweep, catalog
+from fleetcube.grid.axes import make_axis
+
+TRAINING: dict[str, Any] = {
+    "n_gpus": 512,
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+}
+
+
+def test_generated_axes() -> None:
+    assert make_axis("n_gpus", {"arange": [8, 40, 8]}).labels.tolist() == [8, 16, 24, 32]
+    assert make_axis("n_gpus", {"linspace": [1, 3], "num": 5}).labels.tolist() == [
+        1,
+        1.5,
+        2,
+        2.5,
+        3,
+    ]
+    rounded = make_axis("n_gpus", {"geomspace": [1, 4], "num": 5, "round": True})
+    assert rounded.labels.tolist() == [1, 2, 3, 4]  # 1, 1.41, 2, 2.83, 4: duplicates dropped
+    hours = make_axis("gpu_mttf", {"values": ["1 h", "2 h"]})
+    assert hours.labels.tolist() == [3600, 7200]
+
+
+def test_every_output_has_its_own_dimensions_in_the_order_of_the_axes() -> None:
+    axes = {"fabric": ["infiniband-ndr", "roce-100g"], "gpu_mttf": [1e8, 2e8], "n_gpus": [64, 128]}
+    outputs = ["job_time", "step_time", "cluster_mtbf", "node_mttf", "checkpoint_size"]
+    result = Sweep(TRAINING, axes, outputs).evaluate()
+    assert result["job_time"].dims == ("fabric", "gpu_mttf", "n_gpus")
+    assert result["step_time"].dims == ("fabric", "n_gpus")
+    assert result["cluster_mtbf"].dims == ("gpu_mttf", "n_gpus")
+    assert result["node_mttf"].dims == ("gpu_mttf",)
+    assert result["checkpoint_size"].dims == ()
+    assert result["infeasible_reason"].dims == ("n_gpus",)
+    assert "infeasible_reason" in result.coords
+    assert result["job_time"].attrs["units"] == "s"
+    assert result["fabric"].values.tolist() == axes["fabric"]
+    assert result["inter_node_bandwidth"].dims == ("fabric",)
+    for variable in result.data_vars.values():
+        assert variable.attrs["long_name"]
+        assert variable.attrs["references"]
+
+
+def test_axis_over_scenario_explicit_over_label_gpu_over_node() -> None:
+    h100, h200 = (catalog.record("gpu", name).values for name in ("h100-sxm", "h200-sxm"))
+    node = {"node": "dgx-h100"}
+
+    def ridge(**inputs: Any) -> Any:
+        return fleetcube.evaluate("ridge_point", **inputs)
+
+    assert ridge(**node) == h100["peak_flops_bf16"] / h100["hbm_bandwidth"]
+    assert ridge(gpu="h200-sxm", **node) == h200["peak_flops_bf16"] / h200["hbm_bandwidth"]
+    assert ridge(gpu="h200-sxm", hbm_bandwidth="1 TB/s", **node) == h200["peak_flops_bf16"] / 1e12
+    swept = Sweep({**node, "hbm_bandwidth": 5e12}, {"hbm_bandwidth": [1e12, 2e12]}, ["ridge_point"])
+    assert swept.evaluate()["ridge_point"].values.tolist() == [989.0, 494.5]
+    labels = ridge(gpu=["h100-sxm", "h200-sxm"], hbm_bandwidth=1e12)
+    assert labels.values.tolist() == [989.0, 989.0]
+
+
+def test_labels_that_set_different_inputs_share_an_axis() -> None:
+    # Mixtral's label states active parameters; Llama's does not, so all are active
+    result = fleetcube.evaluate(
+        ["active_parameters", "training_tokens"],
+        model=["llama-3-70b", "mixtral-8x7b", "llama-3-8b"],
+    )
+    mixtral = catalog.record("model", "mixtral-8x7b").values
+    assert result["active_parameters"].values.tolist() == [
+        70.6e9,
+        mixtral["active_parameters"],
+        8.03e9,
+    ]
+    assert result["training_tokens"].values.tolist() == [15e12, 20 * mixtral["parameters"], 15e12]
+
+
+def test_a_given_quantity_cuts_the_graph() -> None:
+    result = fleetcube.evaluate(
+        ["young_interval", "goodput"],
+        cluster_mtbf="24 h",
+        checkpoint_write_time=30,
+        recovery_time=600,
+        checkpoint_policy="young",
+    )
+    assert round(float(result["young_interval"]), 3) == 2276.84
+    # data/young_daly: slowdown at Young's interval, M = 24 h, d = 30 s, R = 600 s
+    assert float(1 / result["goodput"]) == pytest.approx(1.03397854, rel=1e-8)
+
+
+def test_coupled_axes_move_inputs_together() -> None:
+    layout = {"tensor_parallel": [1, 8], "pipeline_parallel": [8, 1], "labels": ["deep", "wide"]}
+    together = Sweep(TRAINING, {"layout": layout}, ["step_time"]).evaluate()
+    assert together["layout"].values.tolist() == ["deep", "wide"]
+    assert together["pipeline_parallel"].values.tolist() == [8, 1]
+    for k, (tensor, stages) in enumerate([(1, 8), (8, 1)]):
+        point = {**TRAINING, "tensor_parallel": tensor, "pipeline_parallel": stages}
+        alone = Sweep(point, {}, ["step_time"]).evaluate()["step_time"]
+        assert float(together["step_time"][k]) == float(alone)
+
+
+def test_coupled_axes_may_hold_options_and_labels() -> None:
+    case = {
+        "fabric": ["roce-100g", "infiniband-ndr", "infiniband-ndr"],
+        "recompute": ["full", "full", "none"],
+        "gpu_mttf": [1e8, 2e8, 3e8],
+    }
+    result = Sweep(TRAINING, {"case": case}, ["job_time"]).evaluate()["job_time"]
+    for k in range(3):
+        point = {**TRAINING, **{name: row[k] for name, row in case.items()}}
+        alone = Sweep(point, {}, ["job_time"]).evaluate()["job_time"]
+        assert float(result[k]) == float(alone)
+
+
+def test_data_arrays_become_axes() -> None:
+    gpus = xarray.DataArray([8.0, 16.0], dims="size", coords={"size": ["small", "large"]})
+    mttf = xarray.DataArray([1e8, 2e8], dims="size")
+    result = fleetcube.evaluate("cluster_mtbf", n_gpus=gpus, gpu_mttf=mttf)
+    assert result.dims == ("size",)
+    assert result["size"].values.tolist() == ["small", "large"]
+    plain = fleetcube.evaluate("cluster_mtbf", n_gpus=xarray.DataArray([8.0, 16.0], dims="n_gpus"))
+    assert plain.dims == ("n_gpus",)
+
+
+def test_scalars_give_zero_dimensional_results() -> None:
+    value = fleetcube.evaluate("cluster_mtbf", n_gpus=1024, series_psus_per_node=2)
+    assert value.shape == ()
+    assert round(float(value) / 3600, 1) == 33.5  # reliability tutorial, last row
+
+
+def test_options_are_outer_loops_over_plans() -> None:
+    axes = {"checkpoint_policy": ["young", "exact"], "zero_stage": [1, 3], "n_gpus": [64, 512]}
+    result = Sweep(TRAINING, axes, ["step_time", "goodput", "cluster_mtbf"]).evaluate()
+    assert result["step_time"].dims == ("zero_stage", "n_gpus")
+    assert result["goodput"].dims == ("checkpoint_policy", "n_gpus")
+    assert result["cluster_mtbf"].dims == ("n_gpus",)
+    assert result["zero_stage"].values.tolist() == [1, 3]
+
+
+def test_infeasible_points_are_marked_and_masked_on_request() -> None:
+    # 781 replicas, 512 sequences: the 100,000-GPU layout that cannot be run
+    axes = {"n_gpus": [128, 99_968], "gpu_mttf": [1e8, 2e8]}
+    sweep = Sweep(
+        {**TRAINING, "pipeline_parallel": 16, "global_batch_size": 512}, axes, ["job_time"]
+    )
+    plain = sweep.evaluate()
+    names = dict(
+        zip(
+            plain["infeasible_reason"].attrs["flag_values"].tolist(),
+            plain["infeasible_reason"].attrs["flag_meanings"].split(),
+            strict=True,
+        )
+    )
+    assert [names[int(code)] for code in plain["infeasible_reason"]] == [
+        "feasible",
+        "batch_smaller_than_data_parallel",
+    ]
+    assert plain["infeasible_reason"].dtype == np.int8
+    assert np.isfinite(plain["job_time"]).all()
+    masked = sweep.evaluate(mask_infeasible=True)
+    assert np.isfinite(masked["job_time"].sel(n_gpus=128)).all()
+    assert np.isnan(masked["job_time"].sel(n_gpus=99_968)).all()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        ({"n_gpus": 512.5}, "not_a_whole_number"),
+        ({"n_gpus": 4}, "group_larger_than_cluster"),
+        ({"n_gpus": 516}, "gpus_not_divisible"),
+        ({"n_gpus": 65536, "global_batch_size": 1024}, "batch_smaller_than_data_parallel"),
+        ({"n_gpus": 24}, "batch_not_divisible"),
+        ({"pipeline_parallel": 32}, "layers_not_divisible"),
+        ({"tensor_parallel": 128, "n_gpus": 512}, "heads_not_divisible"),
+        ({}, "feasible"),
+    ],
+)
+def test_each_reason_is_found(inputs: dict[str, Any], reason: str) -> None:
+    result = Sweep({**TRAINING, **inputs}, {}, ["step_time"]).evaluate()["infeasible_reason"]
+    meanings = result.attrs["flag_meanings"].split()
+    assert meanings[int(result)] == reason
+
+
+def test_masking_spreads_an_output_over_the_axes_that_decide() -> None:
+    axes = {"attention_heads": [64, 60]}
+    plain = Sweep(TRAINING, axes, ["step_time"]).evaluate(mask_infeasible=True)
+    assert np.isnan(plain["step_time"].values).tolist() == [False, True]
+
+
+def test_float32_holds_the_rounded_values() -> None:
+    axes = {"n_gpus": [64, 512], "gpu_mttf": [1e8, 2e8]}
+    sweep = Sweep(TRAINING, axes, ["job_time", "dominant_overhead"])
+    for engine in ("numpy", "numba", "jax"):
+        full, half = sweep.evaluate(engine), sweep.evaluate(engine, dtype="float32")
+        assert half["job_time"].dtype == np.float32
+        assert half["dominant_overhead"].dtype == np.int8
+        assert (half["job_time"].values == full["job_time"].values.astype(np.float32)).all()
+
+
+def test_auto_picks_by_size() -> None:
+    small = Sweep(TRAINING, {"n_gpus": [64, 512]}, ["job_time"])
+    assert small.plan().engine == "numpy"
+    axes = {"n_gpus": np.arange(8, 2008), "gpu_mttf": np.arange(1e7, 2e7, 1e3)}
+    assert Sweep(TRAINING, axes, ["job_time"]).plan().engine == "numba"
+
+
+def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(
+        """
+        outputs = ["cluster_mtbf", "goodput"]
+        [scenario]
+        model = "llama-3-70b"
+        checkpoint_write_bandwidth = "100 GB/s"
+        [axes]
+        n_gpus = { geomspace = [8, 16384], num = 12, round = true }
+        gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 3 }
+        """,
+        encoding="utf-8",
+    )
+    told = Sweep.from_file(spec)
+    assert told.sizes == {"n_gpus": 12, "gpu_mttf": 3}
+    assert told.points == 36
+    result = told.evaluate()
+    again = fleetcube.evaluate(
+        ["cluster_mtbf", "goodput"],
+        model="llama-3-70b",
+        n_gpus=[2**k for k in range(3, 15)],
+        gpu_mttf=["10_000 h", "55_000 h", "100_000 h"],
+    )
+    xarray.testing.assert_identical(result.drop_attrs(), again.drop_attrs())

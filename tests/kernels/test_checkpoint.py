@@ -1,0 +1,252 @@
+"""Checkpoint intervals and goodput against Daly 2006, Lambert W and limits."""
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube.kernels.checkpoint import (
+    daly_interval,
+    exact_interval,
+    expected_slowdown,
+    young_interval,
+)
+
+TABLE = Path(__file__).parents[1] / "data" / "young_daly.csv"
+SHARES = ["checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+LAWS = {"young": young_interval, "daly": daly_interval, "exact": exact_interval}
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, Any]:
+    lines = [line for line in TABLE.read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
+
+
+# Ten digits are printed.
+@pytest.mark.parametrize("policy", LAWS)
+def test_interval_of_the_reference(table: dict[str, Any], policy: str) -> None:
+    got = LAWS[policy](table["write_time"], table["mtbf"])
+    np.testing.assert_allclose(got, table[policy], rtol=6e-10)
+
+
+@pytest.mark.parametrize("policy", LAWS)
+def test_slowdown_of_the_reference(table: dict[str, Any], policy: str) -> None:
+    got = expected_slowdown(
+        table[policy], table["write_time"], table["recovery_time"], table["mtbf"]
+    )
+    np.testing.assert_allclose(got, table[f"slowdown_{policy}"], rtol=6e-10)
+
+
+@pytest.mark.parametrize("policy", LAWS)
+def test_goodput_of_the_reference(table: dict[str, Any], policy: str) -> None:
+    case = fleetcube.Sweep(
+        {"checkpoint_policy": policy},
+        {
+            "case": {
+                "cluster_mtbf": table["mtbf"],
+                "checkpoint_stall_time": table["write_time"],
+                "recovery_time": table["recovery_time"],
+            }
+        },
+        ["checkpoint_interval", "goodput"],
+    ).evaluate()
+    np.testing.assert_allclose(case.checkpoint_interval, table[policy], rtol=6e-10)
+    np.testing.assert_allclose(1 / case.goodput, table[f"slowdown_{policy}"], rtol=6e-10)
+
+
+# Daly 2006, figs 3-5: optimum printed in minutes for a write time of 5 min.
+@pytest.mark.parametrize(
+    ("mtbf", "printed"), [(24 * 60, "117"), (6 * 60, "57"), (15, "9.1")], ids=str
+)
+def test_daly_prints_the_optimum(mtbf: float, printed: str) -> None:
+    digits = len(printed.partition(".")[2])
+    assert f"{float(daly_interval(5, mtbf)):.{digits}f}" == printed
+
+
+def test_daly_interval_is_the_mtbf_once_writing_takes_twice_as_long() -> None:
+    # Daly 2006, eq. 37, second case.
+    assert list(daly_interval(np.array([2.0, 5.0]), 1.0)) == [1.0, 1.0]
+
+
+# Where the implementation changes its method: x = 0.005, 1 and 30.
+RATIOS = np.concatenate(
+    [
+        np.geomspace(1e-16, 600, 160),
+        *(x * np.array([1 - 1e-12, 1.0, 1 + 1e-12]) for x in (0.005, 1.0, 30.0)),
+    ]
+)
+
+
+def test_exact_interval_is_lambert_w() -> None:
+    # u = 1 + W0(-exp(-x - 1)), in 60 digits because u ~ sqrt(2x) cancels; x = d/M.
+    with mpmath.workdps(60):
+        expected = [
+            float(1 + mpmath.lambertw(-mpmath.exp(-mpmath.mpf(float(x)) - 1)).real) for x in RATIOS
+        ]
+    np.testing.assert_allclose(exact_interval(RATIOS, 1.0), expected, rtol=1e-14)
+
+
+def test_exact_interval_scales_with_time() -> None:
+    np.testing.assert_allclose(
+        exact_interval(RATIOS * 86400, 86400.0), 86400 * exact_interval(RATIOS, 1.0), rtol=1e-14
+    )
+
+
+@pytest.mark.parametrize("write_time", [1e-4, 1e-3, 0.02, 0.3, 1.0, 5.0])
+def test_exact_interval_minimises_the_slowdown(write_time: float) -> None:
+    best = exact_interval(write_time, 1.0)
+    factors = np.geomspace(0.1, 10, 2001)
+    slowdown = expected_slowdown(best * factors, write_time, 0.1, 1.0)
+    assert factors[np.argmin(slowdown)] == pytest.approx(1)
+    assert slowdown.min() <= expected_slowdown(young_interval(write_time, 1.0), write_time, 0.1, 1)
+
+
+@pytest.mark.parametrize("policy", LAWS)
+def test_scalars_and_arrays_give_the_same(table: dict[str, Any], policy: str) -> None:
+    law = LAWS[policy]
+    pairs = zip(table["write_time"].tolist(), table["mtbf"].tolist(), strict=True)
+    assert [float(law(d, m)) for d, m in pairs] == law(table["write_time"], table["mtbf"]).tolist()
+
+
+# Limits
+
+
+@pytest.mark.parametrize("policy", LAWS)
+def test_without_failures_no_checkpoint_is_due(policy: str) -> None:
+    with np.errstate(invalid="ignore"):  # inf x 0 in the branch that is not taken
+        assert LAWS[policy](60.0, math.inf) == math.inf
+
+
+@pytest.mark.parametrize("model", ["exact", "first_order"])
+@pytest.mark.parametrize("policy", LAWS)
+def test_without_failures_nothing_is_lost(policy: str, model: str) -> None:
+    result = fleetcube.evaluate(
+        ["goodput", *SHARES],
+        cluster_mtbf=math.inf,
+        checkpoint_stall_time=60,
+        recovery_time=600,
+        checkpoint_policy=policy,
+        goodput_model=model,
+    )
+    assert result.goodput == 1
+    assert [float(result[name]) for name in SHARES] == [0, 0, 0]
+
+
+def test_without_failures_a_fixed_interval_still_costs_its_checkpoints() -> None:
+    result = fleetcube.evaluate(
+        ["goodput", *SHARES],
+        cluster_mtbf=math.inf,
+        checkpoint_stall_time=60,
+        recovery_time=600,
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=540,
+    )
+    assert float(result.goodput) == pytest.approx(0.9, rel=1e-15)  # 540 / (540 + 60)
+    assert float(result.checkpoint_overhead) == pytest.approx(0.1, rel=1e-15)
+    assert result.rework_overhead == result.recovery_overhead == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "exact",
+        pytest.param(
+            "first_order",
+            marks=pytest.mark.xfail(
+                strict=True, reason="first_order_checkpoint_overhead is 0/0 for a free checkpoint"
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("policy", LAWS)
+def test_free_checkpoints_cost_only_the_recovery(policy: str, model: str) -> None:
+    result = fleetcube.evaluate(
+        ["goodput", *SHARES],
+        cluster_mtbf=3600,
+        checkpoint_stall_time=0,
+        recovery_time=36,
+        checkpoint_policy=policy,
+        goodput_model=model,
+    )
+    # tau -> 0 as d -> 0, and so do d/tau and tau/2M; R/M = 0.01
+    left = math.exp(-0.01) if model == "exact" else 1 - 0.01
+    assert float(result.goodput) == pytest.approx(left, rel=1e-12)
+    assert result.checkpoint_overhead == result.rework_overhead == 0
+
+
+# Shares
+
+
+@pytest.fixture(scope="module", params=["exact", "first_order"])
+def losses(request: pytest.FixtureRequest) -> Any:
+    return fleetcube.evaluate(
+        ["goodput", "checkpoint_interval", *SHARES],
+        goodput_model=request.param,
+        cluster_mtbf=np.geomspace(600, 1e8, 25),
+        checkpoint_stall_time=[0.1, 10.0, 140.0, 1200.0],
+        recovery_time=[0.0, 30.0, 600.0],
+        checkpoint_policy=["exact", "young", "daly"],
+    )
+
+
+def test_goodput_and_losses_add_up_to_one(losses: Any) -> None:
+    total = losses.goodput + sum(losses[name] for name in SHARES)
+    # first order is undefined where it says that nothing is left
+    kept = np.isfinite(losses.goodput)
+    assert kept.mean() > 0.8
+    np.testing.assert_allclose(total.values[kept.values], 1, rtol=1e-14)
+    assert all((losses[name] >= 0).all() for name in SHARES)
+
+
+def test_exact_goodput_is_the_inverse_of_the_slowdown() -> None:
+    axes = {
+        "cluster_mtbf": np.geomspace(600, 1e8, 25),
+        "checkpoint_stall_time": [0.1, 10.0, 140.0, 1200.0],
+        "recovery_time": [0.0, 30.0, 600.0],
+    }
+    got = fleetcube.evaluate(["goodput", "checkpoint_interval"], **axes)
+    mtbf, stall, recovery = np.meshgrid(*axes.values(), indexing="ij")
+    interval = got.checkpoint_interval.values[..., None]
+    slowdown = expected_slowdown(interval, stall, recovery, mtbf)
+    np.testing.assert_allclose(got.goodput, 1 / slowdown, rtol=1e-13)
+
+
+def test_first_order_agrees_with_exact_to_second_order() -> None:
+    # With e = sqrt(2d/M) and R = r e^2 M both give 1 - e + O(e^2): halving e quarters the gap.
+    mtbf = 1e10 * np.array([1.0, 4.0, 16.0])
+    gap = [
+        fleetcube.evaluate(
+            "goodput",
+            goodput_model=model,
+            checkpoint_policy="young",
+            cluster_mtbf=mtbf,
+            checkpoint_stall_time=60,
+            recovery_time=600,
+        ).values
+        for model in ("exact", "first_order")
+    ]
+    assert gap[0] == pytest.approx(gap[1], abs=1e-7)
+    difference = np.abs(gap[0] - gap[1])
+    np.testing.assert_allclose(difference[:-1] / difference[1:], 4, rtol=1e-3)
+
+
+def test_first_order_is_undefined_where_it_says_that_nothing_is_left() -> None:
+    # M = 15 min, d = 30 s, R = 10 min: first order wastes 92 %, exact 155 % of the useful time;
+    # at R = 15 min the first order leaves nothing.
+    left = fleetcube.evaluate(
+        "goodput",
+        goodput_model="first_order",
+        checkpoint_policy="young",
+        cluster_mtbf=900,
+        checkpoint_stall_time=30,
+        recovery_time=[600.0, 900.0],
+    )
+    assert float(left[0]) == pytest.approx(1 - 0.9248655564, rel=1e-8)
+    assert math.isnan(left[1])
