@@ -8,13 +8,13 @@ CUBE := cubes/scaling-and-reliability
 sweep: .venv/installed
 	@mkdir -p cubes
 	@$(BIN)/fleetcube run examples/scaling-and-reliability.toml -o $(CUBE).zarr --overwrite
-	@echo; echo "Llama 3 70B, NDR fabric, 4 stages, 50,000 h a GPU, 100 GB/s of checkpoint storage:"
-	@$(BIN)/fleetcube slice $(CUBE).zarr fabric=infiniband-ndr layout=pp4 gpu_mttf=50000h \
+	@echo; echo "Llama 3 70B, InfiniBand NDR, tensor parallel 8, 50,000 h per GPU, 100 GB/s of checkpoint storage:"
+	@$(BIN)/fleetcube slice $(CUBE).zarr fabric=infiniband-ndr layout=pp1 gpu_mttf=50000h \
 		checkpoint_write_bandwidth=100GB/s -v job_time -v communication_overhead \
 		-v reliability_overhead -v reliability_to_communication_ratio
 	@rm -f $(CUBE).png
 	@$(BIN)/fleetcube plot $(CUBE).zarr -v reliability_to_communication_ratio -x n_gpus -y gpu_mttf \
-		fabric=infiniband-ndr layout=pp4 checkpoint_write_bandwidth=100GB/s -o $(CUBE).png
+		fabric=infiniband-ndr layout=pp1 checkpoint_write_bandwidth=100GB/s -o $(CUBE).png
 
 test: .venv/test
 	$(BIN)/python -m pytest
