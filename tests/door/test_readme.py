@@ -38,7 +38,7 @@ def test_the_spec_is_valid() -> None:
 def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (shell,) = [block for block in blocks("") if "fleetcube run" in block]
+    (shell,) = [block for block in blocks("sh") if "fleetcube run" in block]
     printed = {}
     for line in shell.replace("\\\n", " ").splitlines():
         words = shlex.split(line)
