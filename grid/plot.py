@@ -75,18 +75,17 @@ def _map(
     values = np.ma.masked_invalid(numbers.values.astype(float))
     across = _positions(axes, variable[x], "x")
     up = _positions(axes, variable[y], "y")
+    cells = (_edges(across, axes.get_xscale()), _edges(up, axes.get_yscale()))
     if "flag_meanings" in variable.attrs:
         names = str(variable.attrs["flag_meanings"]).split()
         palette = colors.ListedColormap(_PALETTE[: len(names)])
-        mesh = axes.pcolormesh(
-            across, up, values, cmap=palette, vmin=-0.5, vmax=len(names) - 0.5, shading="nearest"
-        )
+        mesh = axes.pcolormesh(*cells, values, cmap=palette, vmin=-0.5, vmax=len(names) - 0.5)
         bar = figure.colorbar(mesh, ax=axes, ticks=range(len(names)))
         bar.ax.set_yticklabels([text.replace("_", " ") for text in names])
     else:
         wide = values.min() > 0 and values.max() / values.min() > 50
         norm = colors.LogNorm() if wide else None
-        mesh = axes.pcolormesh(across, up, values, cmap="viridis", norm=norm, shading="nearest")
+        mesh = axes.pcolormesh(*cells, values, cmap="viridis", norm=norm)
         figure.colorbar(mesh, ax=axes, label=_labelled(str(variable.name), unit))
         if str(variable.name).endswith("_ratio") and values.min() < 1 < values.max():
             line = axes.contour(across, up, values, levels=[1.0], colors="white", linewidths=1.5)
@@ -96,7 +95,7 @@ def _map(
         if (reason != 0).any():
             blocked = np.ma.masked_equal((reason != 0).astype(float), 0.0)
             grey = colors.ListedColormap([_INFEASIBLE])
-            axes.pcolormesh(across, up, blocked, cmap=grey, shading="nearest")
+            axes.pcolormesh(*cells, blocked, cmap=grey)
             axes.legend([patches.Patch(color=_INFEASIBLE)], ["infeasible"], fontsize=8, loc=2)
     axes.set_ylabel(_heading(cube[y]))
 
@@ -128,6 +127,15 @@ def _positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
         if side == "x":
             axes.tick_params(axis="x", rotation=30)
     return values / factor
+
+
+def _edges(points: Any, axis_scale: str) -> Any:
+    """Edges of the cells around points, half way between them on the axis' scale."""
+    at = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
+    steps = np.diff(at) if len(at) > 1 else np.ones(1)
+    edges = np.concatenate([at[:1] - steps[:1] / 2, at[:-1] + steps[: len(at) - 1] / 2])
+    edges = np.append(edges, at[-1] + steps[-1] / 2)
+    return np.exp(edges) if axis_scale == "log" else edges
 
 
 def _scaled(variable: "xarray.DataArray") -> tuple["xarray.DataArray", str]:

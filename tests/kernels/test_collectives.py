@@ -36,9 +36,7 @@ FLAT: dict[str, Law] = {
         tree_all_reduce_time,
     )
 }
-ALL_REDUCES = [
-    name for name in FLAT if name.endswith("all_reduce_time") and not name.startswith("auto")
-]
+ALL_REDUCES = [name for name in FLAT if name.endswith("all_reduce_time")]
 EVERY = [pytest.param(law, id=name) for name, law in FLAT.items()]
 
 
