@@ -65,6 +65,7 @@ def run(job: Job, threads: int) -> None:
         strides.append(stride)
     shape = np.array(row.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(row.outer))
+    kernel(0, 0, 0, 0, shape, steps, *tables, *flats)  # compiles here, not under the threads
     pool(threads).each(
         lambda task: kernel(*task, shape, steps, *tables, *flats), _tasks(row, threads)
     )
@@ -307,6 +308,7 @@ def _compiled(source: str, formulas: tuple[tuple[str, Function], ...]) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(scope)
+    sys.modules[spec.name] = module  # numba imports it by name when it reads its cache
     spec.loader.exec_module(module)
     return numba.njit(cache=True, **_OPTIONS)(module.kernel)
 

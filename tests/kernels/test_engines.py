@@ -1,11 +1,14 @@
 """Engines agree: every formula in numba and JAX against NumPy; binding; the kernel cache."""
 
-from collections.abc import Mapping
+import itertools
+import math
+from pathlib import Path
 from typing import Any
 
-import fleetcube
 import numpy as np
 import pytest
+
+import fleetcube
 from fleetcube.kernels import (
     checkpoint,
     collectives,
@@ -17,56 +20,276 @@ from fleetcube.kernels import (
     topology,
 )
 from fleetcube.kernels.bind import Binding, dependencies
+from fleetcube.kernels.docstrings import read
 from fleetcube.kernels.graph import Function, parameters
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.job import Job
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+Arrays = dict[str, np.ndarray[Any, Any]]
 
-ENGINES = {"numba": numba_engine.run, "jax": jax_engine.run}
-TOLERANCE = 1e-12
+RUN = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
+COMPILED = ("numba", "jax")
 GRAPH = graph.load()
 FORMULAS: dict[str, Function] = {
     function.__name__: function
     for quantity in GRAPH.values()
     for function in quantity.formulas.values()
 }
-FLAGS = [name for name, quantity in GRAPH.items() if quantity.unit == "flag"]
 
-# 600 points: more than one tile of the numba engine, the last one cut short.
-POINTS = 600
-SCENARIO: dict[str, Any] = {
-    "gpu": "b200-sxm",
-    "model": "llama-3-70b",
-    "fabric": "infiniband-ndr",
-    "series_psus_per_node": 2,
-    "cables_per_node": 8,
-    "cable_mttf": "300_000 h",
-    "data_parallel_overlap": 0.5,
-    "tensor_parallel_overlap": 0.25,
-    "straggler_slowdown": 0.05,
-    "fixed_checkpoint_interval": "1 h",
-}
+# Engines differ in the last bits of exp and log, and XLA contracts a x + b.
+TOLERANCE = 1e-12
+# 1 - q for a share q near 1 keeps the bits of q, not of the difference: a few ulp of 1.
+ABSOLUTE = {"exact_rework_overhead": 1e-15, "exact_checkpoint_overhead": 1e-15}
+
+POINTS = 600  # more than one tile of the numba engine; the last one is cut short
 
 
-def layouts() -> dict[str, Any]:
-    """Inputs of each point: feasible layouts and others, in and across nodes, small and large."""
+def points() -> dict[str, Any]:
+    """Inputs of each point: layouts that can be run and others, in and across nodes."""
     rng = np.random.default_rng(20)
     return {
-        "n_gpus": 2.0 ** rng.integers(0, 15, POINTS),
+        "n_gpus": rng.choice([1.0, 1.5, 3.0], POINTS) * 2.0 ** rng.integers(0, 15, POINTS),
         "gpus_per_node": 2.0 ** rng.integers(0, 4, POINTS),
-        "tensor_parallel": 2.0 ** rng.integers(0, 5, POINTS),
+        "tensor_parallel": rng.choice([1.0, 2.0, 3.0, 8.0, 16.0], POINTS),
         "pipeline_parallel": rng.choice([1.0, 2.0, 3.0, 16.0], POINTS),
         "context_parallel": rng.choice([1.0, 2.0], POINTS),
         "virtual_stages": rng.choice([1.0, 5.0], POINTS),
         "micro_batch_size": rng.choice([1.0, 4.0], POINTS),
         "gpu_mttf": rng.uniform(1e6, 3e8, POINTS),
         "checkpoint_write_bandwidth": 10.0 ** rng.uniform(8, 12, POINTS),
+        "peak_flops_fp16": rng.uniform(1e14, 1e15, POINTS),
+        "peak_flops_bf16": rng.uniform(1e14, 1e15, POINTS),
+        "peak_flops_fp8": rng.uniform(1e15, 1e16, POINTS),
+        "peak_flops_fp4": rng.uniform(1e15, 1e16, POINTS),
+        "hbm_bandwidth": 3.35e12,
+        "intra_node_bandwidth": rng.uniform(1e11, 1e12, POINTS),
+        "inter_node_bandwidth": rng.uniform(1e9, 1e11, POINTS),
+        "parameters": 70e9,
+        "layers": 80.0,
+        "hidden_size": 8192.0,
+        "cables_per_node": 8.0,
+        "cable_mttf": 1e9,
+        "data_parallel_overlap": rng.uniform(0, 1, POINTS),
+        "tensor_parallel_overlap": rng.uniform(0, 1, POINTS),
+        "straggler_slowdown": 0.05,
+        "fixed_checkpoint_interval": rng.uniform(60, 7200, POINTS),
     }
 
 
-@pytest.fixture(scope="module")
 def operands() -> Arrays:
     """A value of every input and quantity at every point, from the reference engine."""
-    result = fleetcube.evaluate(list(GRAPH), engine="numpy", **SCENARIO, point=None, **{}) if False else None
-    return {}
+    options = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+    given = {name: row.default for name, row in INPUTS.items() if name not in options}
+    leaves = {
+        name: np.atleast_1d(np.asarray(value, float))
+        for name, value in {**given, **points()}.items()
+    }
+    values = numpy_engine.evaluate(graph.select(GRAPH, options, leaves), leaves)
+    return {**leaves, **{name: np.atleast_1d(value) for name, value in values.items()}}
+
+
+def results(engine: str) -> Arrays:
+    """Every formula, alternatives included, over the same operands: one job for each module."""
+    values, found = operands(), {}
+    by_module = itertools.groupby(FORMULAS.values(), key=lambda function: function.__module__)
+    for _, functions in by_module:
+        formulas = {f"{function.__name__}_": function for function in functions}
+        outs = {
+            name: np.empty(POINTS, np.int8 if read(function).unit == "flag" else np.float64)
+            for name, function in formulas.items()
+        }
+        RUN[engine](Job(formulas, values, outs), 2)
+        found.update(outs)
+    return {name.removesuffix("_"): array for name, array in found.items()}
+
+
+@pytest.fixture(scope="module")
+def reference() -> Arrays:
+    return results("numpy")
+
+
+@pytest.fixture(scope="module", params=COMPILED)
+def compiled(request: pytest.FixtureRequest) -> Arrays:
+    return results(request.param)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula_agrees_with_numpy(reference: Arrays, compiled: Arrays, name: str) -> None:
+    np.testing.assert_allclose(
+        compiled[name], reference[name], TOLERANCE, ABSOLUTE.get(name, 0), equal_nan=True
+    )
+
+
+def test_the_points_reach_every_reason_and_most_losses(reference: Arrays) -> None:
+    assert set(reference["infeasible_reason"].tolist()) == set(range(8))
+    assert len(set(reference["dominant_overhead"].tolist())) >= 4
+
+
+# Whole sweeps: what a user asks for, chained through fused kernels
+
+SCENARIO: dict[str, Any] = {
+    "gpu": "h100-sxm",
+    "model": "llama-3-70b",
+    "data_parallel_overlap": 0.5,
+    "series_psus_per_node": 2,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "others": {
+        "all_reduce": "hierarchical",
+        "checkpoint_policy": "young",
+        "goodput_model": "first_order",
+        "precision": "fp8",
+        "recompute": "full",
+        "sequence_parallel": True,
+        "zero_stage": 3,
+    },
+}
+OUTPUTS = ["job_time", "mfu", "goodput", "dominant_overhead", "reliability_to_communication_ratio"]
+
+
+def sweep(engine: str, options: dict[str, Any]) -> Any:
+    return fleetcube.evaluate(
+        OUTPUTS,
+        engine=engine,
+        n_gpus=[64.0, 512.0, 4096.0],
+        tensor_parallel=[1, 8],
+        fabric=["ethernet-100g", "infiniband-ndr"],
+        gpu_mttf=["5_000 h", "50_000 h", "inf h"],
+        **SCENARIO,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def swept(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {engine: sweep(engine, OPTIONS[request.param]) for engine in RUN}
+
+
+@pytest.mark.parametrize("engine", COMPILED)
+@pytest.mark.parametrize("name", [*OUTPUTS, "infeasible_reason"])
+def test_sweep_agrees_with_numpy(swept: dict[str, Any], engine: str, name: str) -> None:
+    got, expected = swept[engine][name], swept["numpy"][name]
+    assert got.dims == expected.dims
+    assert got.dtype == expected.dtype
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("engine", RUN)
+def test_points_do_not_touch_each_other(engine: str) -> None:
+    # An infinite MTBF or an undefined value stays where it is.
+    mtbf = np.array([900.0, math.inf, 86400.0, 1e9])
+    together, alone = (
+        [
+            fleetcube.evaluate(
+                "goodput",
+                engine=engine,
+                goodput_model="first_order",
+                cluster_mtbf=part,
+                checkpoint_stall_time=30,
+                recovery_time=900,
+            ).values
+            for part in parts
+        ]
+        for parts in ([mtbf], mtbf.reshape(4, 1))
+    )
+    np.testing.assert_array_equal(np.concatenate(together), np.concatenate(alone))
+
+
+# Binding
+
+
+def test_binding_runs_the_same_code_over_other_names() -> None:
+    stand_in, choose = object(), object()
+    bound = Binding(stand_in, choose, lambda function: function).bind(
+        collectives.double_binary_tree_all_reduce_time
+    )
+    original = collectives.double_binary_tree_all_reduce_time
+    assert bound is not original
+    assert bound.__code__ is original.__code__
+    assert bound.__globals__["np"] is stand_in
+    assert bound.__globals__["where"] is choose
+    assert original.__globals__["np"] is np
+
+
+def test_binding_reaches_the_functions_that_a_formula_calls() -> None:
+    binding = Binding(object(), object(), lambda function: function)
+    bound = binding.bind(checkpoint.expected_slowdown)
+    inner = bound.__globals__["segment_efficiency"]
+    assert inner is binding.bind(checkpoint.segment_efficiency)
+    assert inner.__code__ is checkpoint.segment_efficiency.__code__
+    assert inner is not checkpoint.segment_efficiency
+
+
+def test_every_function_is_wrapped_once() -> None:
+    wrapped: list[str] = []
+
+    def wrap(function: Any) -> Any:
+        wrapped.append(function.__name__)
+        return function
+
+    Binding(np, ops.where, wrap).bind(collectives.auto_all_reduce_time)
+    assert len(wrapped) == len(set(wrapped))
+    assert "reduce_scatter_time" in wrapped
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_binding_to_numpy_changes_nothing(name: str) -> None:
+    bound = Binding(np, ops.where, lambda function: function).bind(FORMULAS[name])
+    values = operands()
+    arguments = [values[p] for p in parameters(FORMULAS[name])]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(bound(*arguments), FORMULAS[name](*arguments))
+
+
+# Dependencies and the cache of compiled kernels
+
+
+def test_dependencies_are_the_functions_called() -> None:
+    found = dependencies(collectives.hierarchical_all_reduce_time)
+    assert [function.__name__ for function in found] == [
+        "hierarchical_all_reduce_time",
+        "ring_all_reduce_time",
+        "reduce_scatter_time",
+    ]
+    assert ops.where in dependencies(topology.flat_latency)
+
+
+def test_formulas_with_exponentials_and_logarithms_are_heavy() -> None:
+    assert numba_engine.is_heavy(FORMULAS["failure_probability"])
+    assert numba_engine.is_heavy(FORMULAS["tree_data_parallel_all_reduce_time"])  # by a callee
+    assert not numba_engine.is_heavy(FORMULAS["cluster_mtbf"])
+
+
+def cache_folder(formula: Function) -> Path:
+    folder = numba_engine._cache_folder("source", (("value", formula),))
+    assert folder is not None
+    return folder
+
+
+def test_a_changed_callee_changes_the_cache_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FLEETCUBE_CACHE", str(tmp_path))
+    before = cache_folder(FORMULAS["ring_data_parallel_all_reduce_time"])
+    assert before == cache_folder(FORMULAS["ring_data_parallel_all_reduce_time"])
+    assert tmp_path in before.parents
+    # two calls below the formula
+    monkeypatch.setattr(collectives, "reduce_scatter_time", collectives.all_to_all_time)
+    assert before != cache_folder(FORMULAS["ring_data_parallel_all_reduce_time"])
+
+
+def test_a_kernel_is_compiled_without_a_folder_to_cache_it_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("FLEETCUBE_CACHE", str(blocked))
+    # an axis of its own length, so that no other test has compiled the same kernel
+    got = fleetcube.evaluate(
+        "node_mttf", engine="numba", gpu_mttf=np.array([1e6, 2e6]), nics_per_node=[1.0, 2.0, 3.0]
+    )
+    expected = fleetcube.evaluate(
+        "node_mttf", engine="numpy", gpu_mttf=np.array([1e6, 2e6]), nics_per_node=[1.0, 2.0, 3.0]
+    )
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE)

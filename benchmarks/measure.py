@@ -1,0 +1,100 @@
+"""How things are timed: contenders take turns, medians are kept; and on what they were timed."""
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+
+from fleetcube.kernels.job import default_threads
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "benchmarks"
+LIBRARIES = ("fleetcube", "numpy", "numba", "jax", "xarray", "zarr")
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each contender in each round; every other round runs in reverse order."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds):
+        names = list(contenders)
+        for name in names if turn % 2 == 0 else names[::-1]:
+            start = time.perf_counter()
+            result = contenders[name]()
+            seconds[name].append(time.perf_counter() - start)
+            del result
+    return seconds
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """Median over the rounds of one contender's seconds over another's."""
+    return median(a / b for a, b in zip(above, below, strict=True))
+
+
+def python(*arguments: str, timeout: float = 600.0, **environment: str) -> str:
+    """What a fresh interpreter prints; raises RuntimeError with its last line of error."""
+    return command([sys.executable, *arguments], timeout=timeout, **environment)
+
+
+def command(arguments: Sequence[str], timeout: float = 600.0, **environment: str) -> str:
+    """What a program prints, run at the root; raises RuntimeError with its last line of error."""
+    try:
+        done = subprocess.run(
+            arguments,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(str(error).splitlines()[0]) from error
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise RuntimeError(lines[-1])
+    return done.stdout
+
+
+def machine() -> dict[str, str]:
+    """Date, processor, cores and versions."""
+    found = {
+        "date": datetime.date.today().isoformat(),
+        "cpu": _cpu(),
+        "cores": str(default_threads()),
+        "python": platform.python_version(),
+    }
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def preamble(machine: Mapping[str, str], quick: bool) -> str:
+    """The sentence above the tables."""
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("python", *LIBRARIES))
+    return (
+        f"Measured by `python -m benchmarks --write` on {machine['date']}"
+        f"{' (a quick run: sizes and rounds are too small to quote)' if quick else ''}: "
+        f"{machine['cpu']}, {machine['cores']} cores; {versions}. Machines are shared: numbers "
+        "are medians of interleaved runs, and ratios are medians of the ratios within a round."
+    )
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            for line in lines:
+                if line.lower().startswith("model name"):
+                    return " ".join(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

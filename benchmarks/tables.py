@@ -1,0 +1,76 @@
+"""Tables of results: on the terminal, as Markdown in the README, as JSON."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below."""
+
+    title: str
+    columns: Mapping[str, str]
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default=())
+
+    def cells(self) -> list[list[str]]:
+        """Headings, then one list of texts for each row."""
+        body = [[shown(row.get(key)) for key in self.columns] for row in self.rows]
+        return [list(self.columns.values()), *body]
+
+    def text(self) -> str:
+        """For a terminal: aligned columns."""
+        cells = self.cells()
+        widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in cells
+        ]
+        return "\n".join([self.title, *(lines if self.rows else []), *self.notes])
+
+    def markdown(self) -> str:
+        """For the README."""
+        head, *body = (f"| {' | '.join(row)} |" for row in self.cells())
+        rule = f"|{' --- |' * len(self.columns)}"
+        rows = ["", head, rule, *body] if self.rows else []
+        notes = ["", *self.notes] if self.notes else []
+        return "\n".join([f"**{self.title}**", *rows, *notes])
+
+
+def shown(value: Any) -> str:
+    """A cell: numbers to three significant digits, verdicts as words, nothing as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, float):
+        digits = f"{value:.3g}"
+        return f"{float(digits):,.0f}" if abs(value) >= 1000 else digits
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def has_markers(readme: Path) -> bool:
+    """Whether a README has a place for the tables."""
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    return BEGIN in text and END in text.partition(BEGIN)[2]
+
+
+def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
+    """Put the tables between the markers of a README, in place of what stood there."""
+    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    parts = [preamble, *(table.markdown() for table in tables)]
+    inside = "\n\n".join(parts)
+    readme.write_text(f"{before}{BEGIN}\n{inside}\n{END}{after}", encoding="utf-8")
+
+
+def write_json(path: Path, machine: Mapping[str, str], tables: Mapping[str, Table]) -> None:
+    """All numbers, unrounded."""
+    held = {"machine": machine, "tables": {name: asdict(table) for name, table in tables.items()}}
+    path.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
