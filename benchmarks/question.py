@@ -27,9 +27,9 @@ PEER_OUTPUTS = (
 )
 
 
-def full(sizes: Sequence[int], order: Sequence[str] = AXES, outputs: Sequence[str] = OUTPUTS) -> (
-    Sweep
-):
+def full(
+    sizes: Sequence[int], order: Sequence[str] = AXES, outputs: Sequence[str] = OUTPUTS
+) -> Sweep:
     """Llama 3 70B on DGX H100 nodes over five numeric axes; every output has all of them."""
     gpus, mttf, storage, fabric, stages = sizes
     axes: dict[str, Any] = {

@@ -45,7 +45,8 @@ def reduce(
         fold = _Fold(plan, dims, numeric, how, axes)
         sizes = {dim: plan.sizes[dim] for dim in dims}
         if numeric:
-            pool(1 if plan.engine == "jax" else threads).each(fold.add, list(blocks(sizes, BLOCK)))
+            tasks = enumerate(blocks(sizes, BLOCK))
+            pool(1 if plan.engine == "jax" else threads).each(fold.add, tasks)
         for name in numeric:
             kept = [dim for dim in plan.user_dims(name) if dim not in axes]
             order = [fold.kept.index(dim) for dim in kept]
@@ -76,19 +77,15 @@ class _Fold:
         self.waiting: dict[int, tuple[tuple[slice, ...], dict[str, tuple[Array, Array]]]] = {}
         self.next = 0
         self.lock = threading.Lock()
-        self.numbers = {
-            tuple((cut.start, cut.stop) for cut in region.values()): k
-            for k, region in enumerate(blocks({d: plan.sizes[d] for d in dims}, BLOCK))
-        }
 
-    def add(self, region: Region) -> None:
-        """Evaluate one block and fold it in."""
+    def add(self, block: tuple[int, Region]) -> None:
+        """Evaluate one numbered block and fold it in, after those before it."""
+        number, region = block
         shape = tuple(cut.stop - cut.start for cut in region.values())
         outs = {name: np.empty(shape) for name in self.names}
         evaluate_block(self.plan, self.dims, region, outs, 1)
         parts = {name: self._part(out) for name, out in outs.items()}
         target = tuple(region[dim] for dim in self.kept)
-        number = self.numbers[tuple((cut.start, cut.stop) for cut in region.values())]
         with self.lock:
             self.waiting[number] = (target, parts)
             while self.next in self.waiting:

@@ -272,9 +272,13 @@ def evaluate(
                 together.setdefault(dim, {})[name] = value.values
                 if dim in value.coords:
                     labels[dim] = value.coords[dim].values
-        elif isinstance(value, np.ndarray) and value.ndim == 0:
-            scenario[name] = value.item()
-        elif isinstance(value, Mapping | Sequence | np.ndarray) and not isinstance(value, str):
+        elif hasattr(value, "__array__"):  # an array, or a series of another library
+            array = np.asarray(value)
+            if array.ndim == 0:
+                scenario[name] = array.item()
+            else:
+                axes[name] = array
+        elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
             axes[name] = value
         else:
             scenario[name] = value

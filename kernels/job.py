@@ -1,8 +1,9 @@
 """What an engine is asked to do: formulas over a grid, from operands into arrays."""
 
 import os
+from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +47,24 @@ class Pool:
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def each(self, function: Any, tasks: Any) -> None:
-        """Call the function with each task; the first error is raised."""
+        """Call the function with each task, a few ahead; the first error ends it and is raised."""
         if self._executor is None:
             for task in tasks:
                 function(task)
             return
-        for future in [self._executor.submit(function, task) for task in tasks]:
-            future.result()
+        running: deque[Future[Any]] = deque()
+        try:
+            for task in tasks:
+                if len(running) >= 4 * self.threads:
+                    running.popleft().result()
+                running.append(self._executor.submit(function, task))
+            while running:
+                running.popleft().result()
+        except BaseException:
+            for future in running:
+                future.cancel()
+            wait(running)  # nothing goes on behind the caller's back
+            raise
 
 
 _pools: dict[int, Pool] = {}

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..alternatives import alternative
+from ..ops import where
 from ..pipeline import bubble_fraction as idle_over_total
 from ..pipeline import bubble_ratio as idle_over_ideal
 
@@ -10,18 +13,19 @@ from ..pipeline import bubble_ratio as idle_over_ideal
 def data_parallel(
     n_gpus: Any, tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any
 ) -> Any:
-    """Replicas of the model.
+    """Replicas of the model; undefined where the cluster holds less than one.
 
-    d = n / (t p c)
+    d = n / (t p c), for d >= 1
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1]
-    Returns: [1] data-parallel size
+    Returns: [1] data-parallel size; NaN where one replica takes more than the cluster
     Source: Narayanan et al. 2021 (SC21), section 3.1
     Example:
-        >>> data_parallel(99968, 8, 16, 1)
+        >>> float(data_parallel(99968, 8, 16, 1))
         781.0
     """
-    return n_gpus / (tensor_parallel * pipeline_parallel * context_parallel)
+    replicas = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel)
+    return where(replicas >= 1, replicas, np.nan)
 
 
 def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_size: Any) -> Any:

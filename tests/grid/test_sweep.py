@@ -166,7 +166,7 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
         "batch_smaller_than_data_parallel",
     ]
     assert plain["infeasible_reason"].dtype == np.int8
-    assert np.isfinite(plain["job_time"]).all()
+    assert np.isfinite(plain["job_time"]).all()  # the continuous relaxation
     masked = sweep.evaluate(mask_infeasible=True)
     assert np.isfinite(masked["job_time"].sel(n_gpus=128)).all()
     assert np.isnan(masked["job_time"].sel(n_gpus=99_968)).all()
@@ -239,3 +239,15 @@ def test_a_spec_file_says_the_same_as_python(tmp_path: Path) -> None:
         gpu_mttf=["10_000 h", "55_000 h", "100_000 h"],
     )
     xarray.testing.assert_identical(result.drop_attrs(), again.drop_attrs())
+
+
+def test_less_than_one_replica_is_not_defined() -> None:
+    result = Sweep(TRAINING, {"n_gpus": [4, 8]}, ["step_time", "cluster_mtbf"]).evaluate()
+    assert np.isnan(result["step_time"].values).tolist() == [True, False]
+    assert np.isfinite(result["cluster_mtbf"]).all()
+
+
+def test_series_of_other_libraries_become_axes() -> None:
+    pandas = pytest.importorskip("pandas")
+    result = fleetcube.evaluate("cluster_mtbf", n_gpus=pandas.Series([8, 16]))
+    assert result.sizes == {"n_gpus": 2}

@@ -1,0 +1,102 @@
+"""JAX on a GPU, where there is one."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from fleetcube.grid.sweep import Sweep
+from fleetcube.kernels.bind import Binding
+
+from . import question
+from .measure import interleave
+from .peers.contenders import bound, chain
+from .tables import Row, Table
+
+COLUMNS = {
+    "what": "what",
+    "points": "grid points",
+    "seconds": "seconds",
+    "points_per_s": "grid points/s",
+    "gb_per_s": "GB/s written",
+    "of_fill": "of a fill",
+}
+
+
+def run(quick: bool = False) -> Table:
+    """The benchmark: three full outputs, left on the device and brought to the host."""
+    import jax
+
+    title = "JAX on a GPU"
+    try:
+        device = jax.devices("gpu")[0]
+    except (RuntimeError, IndexError) as error:
+        return Table(title, COLUMNS, [], (f"Skipped: {str(error).splitlines()[0]}",))
+    sizes = (16, 32, 32, 16, 8) if quick else question.UNEVEN
+    rows = compare(sizes, device, rounds=5 if quick else 15)
+    return Table(f"{title}: {device.device_kind}", COLUMNS, rows)
+
+
+def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
+    """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host."""
+    sweep = question.full(sizes)
+    contenders = {
+        "fill on the device": _fill(sweep, device),
+        "formulas on the device": _formulas(sweep, device),
+        "Sweep.evaluate, results on the host": lambda: sweep.evaluate("jax"),
+    }
+    for contender in contenders.values():
+        contender()
+    taken = interleave(contenders, rounds)
+    size = 8 * sweep.points * len(question.OUTPUTS)
+    filled = median(taken["fill on the device"])
+    return [
+        {
+            "what": name,
+            "points": sweep.points,
+            "seconds": median(seconds),
+            "points_per_s": sweep.points / median(seconds),
+            "gb_per_s": size / median(seconds) / 1e9,
+            "of_fill": filled / median(seconds),
+        }
+        for name, seconds in taken.items()
+    ]
+
+
+def _fill(sweep: Sweep, device: Any) -> Callable[[], object]:
+    import jax
+    import jax.numpy as jnp
+
+    shape = sweep.plan("jax").shape(sweep.plan("jax").sizes)
+
+    def program(value: Any) -> list[Any]:
+        return [jnp.full(shape, value + k) for k in range(len(question.OUTPUTS))]
+
+    with jax.enable_x64(True):
+        value = jax.device_put(1.5, device)
+    compiled = jax.jit(program)
+    return lambda: _ready(compiled, value)
+
+
+def _formulas(sweep: Sweep, device: Any) -> Callable[[], object]:
+    import jax
+    import jax.numpy as jnp
+
+    plan = sweep.plan("jax")
+    (case,) = plan.cases
+    formulas = bound(Binding(jnp, jnp.where, lambda function: function), case.formulas)
+    with jax.enable_x64(True):
+        inputs = {name: jax.device_put(leaf, device) for name, leaf in case.leaves.items()}
+
+    def program(inputs: dict[str, Any]) -> list[Any]:
+        values = chain(formulas, inputs)
+        return [values[name] for name in question.OUTPUTS]
+
+    compiled = jax.jit(program)
+    return lambda: _ready(compiled, inputs)
+
+
+def _ready(compiled: Any, arguments: Any) -> object:
+    import jax
+
+    with jax.enable_x64(True):
+        return jax.block_until_ready(compiled(arguments))

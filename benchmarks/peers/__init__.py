@@ -1,0 +1,107 @@
+"""Points per second beside other tools, and beside simpler ways to the same numbers."""
+
+import json
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from fleetcube.grid.sweep import Sweep
+
+from .. import question
+from ..measure import interleave
+from ..tables import Row, Table
+from . import contenders, environments
+
+TARGET = 1_000_000.0
+COLUMNS = {
+    "tool": "tool",
+    "outputs": "answers",
+    "points": "points timed",
+    "points_per_s": "points/s",
+    "slower": "fleetcube is faster by",
+    "target": "target",
+    "met": "met",
+}
+NOTES = (
+    "One question, one run: Llama 3 70B on DGX H100, cluster size x layout x fabric x GPU "
+    "reliability x checkpoint storage; step time, communication share, cluster MTBF, checkpoint "
+    "interval, goodput and job time at every point. fleetcube, xarray and JAX give each output on "
+    "its own dimensions; job time has all of them.",
+    "mlsysim is called as its interface is meant, one configuration a call, with no memory between "
+    "calls. Its step does not depend on failures or storage: a user who keeps the step of each "
+    "configuration and evaluates only reliability anew would reach about ten times its rate on "
+    "such a grid. llm-analysis has no failures or checkpoints and answers the step time only. "
+    "Naive NumPy evaluates every formula on arrays of the full grid.",
+)
+
+
+def run(quick: bool = False, install: bool = True) -> Table:
+    """The benchmark. `install` makes the peers' environments where they are absent."""
+    small, large = ((24, 24), (64, 64)) if quick else ((128, 128), (512, 512))
+    rows = compare(small, large, rounds=3 if quick else 7)
+    if install:
+        rows += [beside(name, rows[0]["points_per_s"], 100 if quick else 300) for name in PEERS]
+    return Table("Beside peers, on the same question", COLUMNS, rows, NOTES)
+
+
+def compare(small: tuple[int, int], large: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
+    """Contenders in this process, in turn. Naive NumPy takes the small grid, to fit in memory."""
+    dense, sweep = question.fleet(*small), question.fleet(*large)
+    result = sweep.evaluate()
+    entries: dict[str, tuple[Sweep, Callable[[], object]]] = {
+        "fleetcube": (sweep, sweep.evaluate),
+        "fleetcube, reused arrays": (sweep, lambda: sweep.evaluate(out=result)),
+        "fleetcube, NumPy engine": (sweep, lambda: sweep.evaluate("numpy")),
+        "fleetcube, JAX engine": (sweep, lambda: sweep.evaluate("jax")),
+        "xarray broadcasting": (sweep, contenders.broadcast_xarray(sweep)),
+        "naive NumPy, full grid": (dense, contenders.dense_numpy(dense)),
+    }
+    for _, contender in entries.values():
+        contender()
+    taken = interleave({name: contender for name, (_, contender) in entries.items()}, rounds)
+    rates = {name: entries[name][0].points / median(taken[name]) for name in entries}
+    return [
+        row(name, "all", entries[name][0].points, rate, rates["fleetcube"])
+        for name, rate in rates.items()
+    ]
+
+
+PEERS = {
+    "mlsysim": ("mlsysim_points.py", ("mlsysim==0.3.0",), "all", TARGET),
+    "llm-analysis": (
+        "llm_analysis_points.py",
+        ("--no-deps", "llm-analysis==0.2.2", "fire==0.7.1", "termcolor"),
+        "step time",
+        None,
+    ),
+}
+
+
+def beside(name: str, ours: float, points: int) -> Row:
+    """A peer in its own environment, median of three processes; its row says why where absent."""
+    script, requirements, answers, target = PEERS[name]
+    try:
+        interpreter = environments.ready(name, requirements)
+        runs = [
+            json.loads(environments.script(interpreter, script, "--points", str(points)))
+            for _ in range(3)
+        ]
+    except (RuntimeError, ValueError) as error:
+        return {"tool": f"{name}: skipped, {error}", "outputs": answers}
+    rate = median(float(run["points_per_second"]) for run in runs)
+    return row(f"{name} {runs[0]['version']}", answers, points, rate, ours, target)
+
+
+def row(
+    tool: str, answers: str, points: int, rate: float, ours: float, target: float | None = None
+) -> dict[str, Any]:
+    """One line of the table."""
+    return {
+        "tool": tool,
+        "outputs": answers,
+        "points": points,
+        "points_per_s": rate,
+        "slower": ours / rate,
+        "target": target,
+        "met": None if target is None else ours / rate >= target,
+    }

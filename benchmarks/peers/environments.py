@@ -1,0 +1,29 @@
+"""A virtual environment for each peer, made when first wanted, under build/peers."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..measure import ROOT, command
+
+FOLDER = ROOT / "build" / "peers"
+
+
+def ready(name: str, requirements: Sequence[str]) -> Path:
+    """The interpreter of a peer's environment; raises RuntimeError where it cannot be made."""
+    folder = FOLDER / name
+    interpreter = folder / "bin" / "python"
+    done = folder / "installed"
+    wanted = " ".join(requirements)
+    if done.exists() and done.read_text() == wanted:
+        return interpreter
+    command([sys.executable, "-m", "venv", "--clear", str(folder)])
+    command([str(interpreter), "-m", "pip", "install", "--quiet", *requirements])
+    done.write_text(wanted)
+    return interpreter
+
+
+def script(interpreter: Path, name: str, *arguments: str) -> str:
+    """The last line that a peer's script prints."""
+    path = Path(__file__).with_name(name)
+    return command([str(interpreter), str(path), *arguments]).strip().splitlines()[-1]

@@ -1,0 +1,117 @@
+"""What is waited for before anything is computed: imports, the shell, the compiler."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from .measure import ROOT, interleave, python
+from .tables import Row, Table
+
+HEAVY = ("jax", "numba", "dask", "matplotlib", "xarray", "zarr", "pint", "pydantic", "numpy")
+LATE = ("jax", "numba", "dask", "matplotlib")  # what `import fleetcube` must not load
+COLUMNS = {
+    "what": "what",
+    "seconds": "seconds",
+    "target": "at most",
+    "met": "met",
+    "detail": "detail",
+}
+
+_IMPORT = f"""
+import json, sys, time
+start = time.perf_counter()
+import fleetcube
+seconds = time.perf_counter() - start
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+print(json.dumps({{"seconds": seconds, "modules": len(sys.modules), "loaded": loaded}}))
+"""
+
+# Everything but the kernel is warm: the libraries, the plan and its tables.
+_COMPILE = """
+import json, sys, time
+import numba
+from benchmarks import question
+sizes = json.loads(sys.argv[1])
+question.full(sizes).evaluate("numpy")
+sweep = question.full(sizes)
+plan = sweep.plan("numba")
+times = []
+for _ in range(4):
+    start = time.perf_counter()
+    sweep.evaluate("numba")
+    times.append(time.perf_counter() - start)
+print(json.dumps(times[0] - sorted(times[1:])[1]))
+"""
+
+
+def run(quick: bool = False) -> Table:
+    """The benchmark."""
+    rounds = 3 if quick else 7
+    rows = [imports(rounds), shell(rounds), *compiling(rounds=rounds if quick else 5)]
+    return Table("Start-up", COLUMNS, rows, ("Medians of fresh processes.",))
+
+
+def imports(rounds: int) -> Row:
+    """`import fleetcube` in a fresh interpreter, and which heavy modules it loads."""
+    runs = [json.loads(python("-c", _IMPORT)) for _ in range(rounds)]
+    seconds, loaded = median(run["seconds"] for run in runs), runs[0]["loaded"]
+    late = [name for name in LATE if name in loaded]
+    return {
+        "what": "import fleetcube",
+        "seconds": seconds,
+        "target": 0.3,
+        "met": seconds <= 0.3 and not late,
+        "detail": f"{runs[0]['modules']} modules, of the heavy ones {', '.join(loaded) or 'none'}",
+        "loaded": loaded,
+    }
+
+
+def shell(rounds: int, spec: Path = ROOT / "examples" / "scaling-and-reliability.toml") -> Row:
+    """`fleetcube run` of a spec from the shell, process start included."""
+    with tempfile.TemporaryDirectory() as folder:
+        cube = str(Path(folder, "cube.zarr"))
+
+        def run() -> str:
+            return python("-m", "fleetcube", "run", str(spec), "-o", cube, "--overwrite")
+
+        printed = run()
+        seconds = median(interleave({"run": run}, rounds)["run"])
+    return {
+        "what": f"fleetcube run {spec.name}",
+        "seconds": seconds,
+        "target": 2.0,
+        "met": seconds <= 2.0,
+        "detail": printed.splitlines()[0].partition(" over")[0] + ", from the shell to the cube",
+    }
+
+
+def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> list[Row]:
+    """First use of a kernel, beyond importing numba: with an empty cache, and with a full one."""
+    cold, cached = [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            once = _compiler(sizes, folder)
+            cold.append(once())
+            cached.append(once())
+    rows: list[Row] = []
+    for what, seconds, target in (("cold", cold, 3.0), ("cached", cached, 0.3)):
+        taken = median(seconds)
+        rows.append(
+            {
+                "what": f"{what} compile",
+                "seconds": taken,
+                "target": target,
+                "met": taken <= target,
+                "detail": "beyond importing numba and a warm evaluation; three outputs",
+            }
+        )
+    return rows
+
+
+def _compiler(sizes: tuple[int, ...], cache: str) -> Callable[[], float]:
+    def once() -> float:
+        return float(python("-c", _COMPILE, json.dumps(sizes), FLEETCUBE_CACHE=cache))
+
+    return once

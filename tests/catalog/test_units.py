@@ -1,0 +1,96 @@
+"""Units at the door: text becomes a number in SI base units, or one clear line."""
+
+import math
+
+import pytest
+
+from fleetcube.catalog.units import UnitError, parse
+
+# SI brochure and IEC 80000-13: k, M, G, T, P, E are powers of ten; Ki, Mi, Gi, Ti powers of 1024;
+# b and bit are bits, B bytes. A Julian year has 365.25 days.
+GOOD = [
+    ("400 Gbps", "B/s", 50e9),
+    ("400 GBps", "B/s", 400e9),
+    ("400 Gbit/s", "B/s", 50e9),
+    ("400 Gb/s", "B/s", 50e9),
+    ("400Gbit/s", "B/s", 50e9),
+    ("50 GB/s", "B/s", 50e9),
+    ("1 GiB/s", "B/s", 2.0**30),
+    ("3.35 TB/s", "B/s", 3.35e12),
+    ("6 GB/min", "B/s", 1e8),
+    ("1 bit/s", "B/s", 0.125),
+    ("80 GB", "B", 80e9),
+    ("80 GiB", "B", 80 * 2.0**30),
+    ("64 Gib", "B", 8 * 2.0**30),
+    ("3 kB", "B", 3e3),
+    ("3 KB", "B", 3e3),
+    ("3 KiB", "B", 3072.0),
+    ("1.5e3 MB", "B", 1.5e9),
+    ("50_000 h", "s", 1.8e8),
+    ("inf h", "s", math.inf),
+    ("30 d", "s", 2_592_000.0),
+    ("2 min", "s", 120.0),
+    ("1 week", "s", 604_800.0),
+    ("1 yr", "s", 365.25 * 86_400),
+    ("5 ms", "s", 5e-3),
+    ("5 us", "s", 5e-6),
+    ("5 \N{MICRO SIGN}s", "s", 5e-6),
+    ("5 \N{GREEK SMALL LETTER MU}s", "s", 5e-6),
+    ("5 ns", "s", 5e-9),
+    ("  5   hours ", "s", 18_000.0),
+    (".5 h", "s", 1800.0),
+    ("-5 s", "s", -5.0),
+    ("989 TFLOP/s", "FLOP/s", 989e12),
+    ("989 TFLOPS", "FLOP/s", 989e12),
+    ("2.5 PFLOP/s", "FLOP/s", 2.5e15),
+    ("1 EFLOP", "FLOP", 1e18),
+    ("295 FLOP/B", "FLOP/B", 295.0),
+    ("10 1/s", "1/s", 10.0),
+    ("10.2 kW", "W", 10_200.0),
+    ("8", "1", 8.0),
+    ("1e12", "1", 1e12),
+    ("1_024", "1", 1024.0),
+]
+
+
+@pytest.mark.parametrize(("text", "base", "value"), GOOD, ids=[text for text, *_ in GOOD])
+def test_a_unit_is_read_to_the_last_digit(text: str, base: str, value: float) -> None:
+    assert parse(text, base, "name") == value
+
+
+BAD = [
+    ("50", "B/s", "has no unit"),
+    ("50 GB", "B/s", "is not in B/s"),
+    ("50 Gbit/s", "s", "is not in s"),
+    ("700 J", "W", "is not in W"),
+    ("8 GB", "1", "is a plain number and takes no unit"),
+    ("5 parsecs", "s", "has an unknown unit 'parsecs'"),
+    ("400 gbps", "B/s", "has an unknown unit 'gbps'"),  # case tells bits from bytes
+    ("64 gib", "B", "has an unknown unit 'gib'"),
+    ("30 m", "s", "has an unknown unit 'm'"),  # minutes or metres
+    ("fast", "B/s", "does not start with a number"),
+    ("", "s", "does not start with a number"),
+    ("nan s", "s", "does not start with a number"),
+    ("1,000 h", "s", "has no known unit (',000 h')"),
+    ("1.2.3 s", "s", "has no known unit ('.3 s')"),
+    ("5 s s", "s", "has no known unit ('s s')"),
+    ("5 __import__", "s", "has no known unit ('__import__')"),
+    ("5 " + "s*" * 1000 + "s", "s", "has no known unit"),
+]
+
+
+@pytest.mark.parametrize(("text", "base", "rule"), BAD, ids=[text[:20] for text, *_ in BAD])
+def test_a_refusal_names_the_value_the_rule_and_a_spelling(text: str, base: str, rule: str) -> None:
+    with pytest.raises(UnitError) as error:
+        parse(text, base, "write_bandwidth")
+    message = str(error.value)
+    assert message.startswith(f'write_bandwidth = "{text}" ')
+    assert rule in message
+    assert "; write for example " in message
+    assert "\n" not in message
+
+
+@pytest.mark.xfail(strict=True, raises=OverflowError, reason="a finite number overflows its unit")
+def test_a_value_beyond_floating_point_is_refused() -> None:
+    with pytest.raises(UnitError):
+        parse("1e300 EB", "B", "name")

@@ -1,0 +1,219 @@
+"""The graph of quantities: what is needed, what is missing, what is refused."""
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fleetcube
+from fleetcube.kernels import graph, quantities
+from fleetcube.kernels.alternatives import alternative
+from fleetcube.kernels.graph import MissingInputError, UnknownNameError, parameters, select
+from fleetcube.kernels.inputs import INPUTS
+
+OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+DEFAULTS = {name for name, row in INPUTS.items() if row.default is not None}
+
+Build = Callable[..., dict[str, graph.Quantity]]
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch) -> Build:
+    """Load the graph with functions added to it, as if one more module held them."""
+
+    def load(*functions: Any) -> dict[str, graph.Quantity]:
+        module = types.ModuleType(f"{quantities.__name__}.added")
+        for number, function in enumerate(functions):
+            function.__module__ = module.__name__
+            setattr(module, f"added_{number}", function)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(quantities, "MODULES", (*quantities.MODULES, "added"))
+        return graph.load.__wrapped__()
+
+    return load
+
+
+# What is needed
+
+
+def test_formulas_come_after_what_they_need() -> None:
+    given = {*DEFAULTS, "n_gpus", "parameters", "layers", "hidden_size", "peak_flops"}
+    given |= {"intra_node_bandwidth", "inter_node_bandwidth"}
+    seen = set(given)
+    for name, formula in select(["job_time"], OPTIONS, given).items():
+        assert set(parameters(formula)) <= seen
+        seen.add(name)
+    assert "job_time" in seen
+
+
+def test_a_given_quantity_cuts_the_graph() -> None:
+    needed = select(["expected_failures"], OPTIONS, {"cluster_mtbf", "job_duration"})
+    assert list(needed) == ["expected_failures"]
+
+
+def test_nothing_else_is_selected() -> None:
+    needed = select(["young_interval"], OPTIONS, {*DEFAULTS, "n_gpus", "checkpoint_size"})
+    assert set(needed) == {
+        "young_interval",
+        "checkpoint_stall_time",
+        "checkpoint_write_time",
+        "cluster_mtbf",
+        "node_mttf",
+    }
+
+
+def test_an_option_chooses_the_formula() -> None:
+    options = {**OPTIONS, "checkpoint_policy": "fixed"}
+    needed = select(["checkpoint_interval"], options, {"fixed_checkpoint_interval"})
+    assert needed["checkpoint_interval"].__name__ == "fixed_policy_checkpoint_interval"
+
+
+def test_only_options_of_formulas_in_use_matter() -> None:
+    given = {"cluster_mtbf", "checkpoint_stall_time", "recovery_time"}
+    assert graph.option_inputs(["goodput"], OPTIONS, given) == {
+        "goodput_model",
+        "checkpoint_policy",
+    }
+
+
+def test_a_tuple_of_choices_shares_one_formula() -> None:
+    quantity = graph.load()["gradient_window"]
+    assert quantity.formulas[0] is quantity.formulas[2]
+    assert quantity.formula({"zero_stage": 3}) is not quantity.formulas[0]
+
+
+# What is missing
+
+
+def test_a_missing_input_names_the_output_and_the_path() -> None:
+    with pytest.raises(MissingInputError) as error:
+        select(["expected_failures"], OPTIONS, {*DEFAULTS, "job_duration"})
+    assert str(error.value) == (
+        "n_gpus is missing: expected_failures needs it (via cluster_mtbf) and it has no default; "
+        "give n_gpus"
+    )
+
+
+def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
+    with pytest.raises(MissingInputError, match=r"^parameters is missing: checkpoint_size needs it"):
+        select(["checkpoint_size"], OPTIONS, DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        ("ridge_point", "give peak_flops_bf16 or a gpu or node label"),
+        ("rail_bandwidth", "give inter_node_bandwidth or a fabric label"),
+        ("checkpoint_size", "give parameters or a model label"),
+    ],
+)
+def test_a_missing_input_names_the_labels_that_set_it(output: str, advice: str) -> None:
+    with pytest.raises(MissingInputError, match=f"{advice}$"):
+        select([output], OPTIONS, DEFAULTS)
+
+
+def test_a_missing_input_is_told_through_the_door() -> None:
+    with pytest.raises(fleetcube.InputError, match=r"n_gpus is missing: .*\(via cluster_mtbf\)"):
+        fleetcube.evaluate("expected_failures", job_duration="30 d")
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="'speed' is neither an input nor a quantity"):
+        select(["speed"], OPTIONS, DEFAULTS)
+
+
+# What is refused
+
+
+def test_a_quantity_is_added_by_writing_one_function(build: Build) -> None:
+    def half_the_mtbf(cluster_mtbf: Any) -> Any:
+        return cluster_mtbf / 2
+
+    assert build(half_the_mtbf)["half_the_mtbf"].formula({}) is half_the_mtbf
+
+
+def test_a_cycle_is_refused_with_its_path(build: Build) -> None:
+    def hen(egg: Any) -> Any:
+        return egg
+
+    def egg(chick: Any) -> Any:
+        return chick
+
+    def chick(hen: Any) -> Any:
+        return hen
+
+    with pytest.raises(ValueError, match="form a cycle: hen -> egg -> chick -> hen"):
+        build(hen, egg, chick)
+
+
+def test_a_cycle_through_an_alternative_is_refused(build: Build) -> None:
+    @alternative("hen", recompute=("none", "selective"))
+    def hen(layers: Any) -> Any:
+        return layers
+
+    @alternative("hen", recompute="full")
+    def other_hen(egg: Any) -> Any:
+        return egg
+
+    def egg(hen: Any) -> Any:
+        return hen
+
+    with pytest.raises(ValueError, match="form a cycle: hen -> egg -> hen"):
+        build(hen, other_hen, egg)
+
+
+def test_a_second_definition_is_refused(build: Build) -> None:
+    def cluster_mtbf(node_mttf: Any) -> Any:
+        return node_mttf
+
+    with pytest.raises(ValueError, match="cluster_mtbf is defined twice: rename cluster_mtbf"):
+        build(cluster_mtbf)
+
+
+def test_a_second_formula_for_a_choice_is_refused(build: Build) -> None:
+    @alternative("peak_flops", precision="fp8")
+    def faster_peak(peak_flops_fp8: Any) -> Any:
+        return peak_flops_fp8
+
+    with pytest.raises(ValueError, match="peak_flops is defined twice: rename faster_peak"):
+        build(faster_peak)
+
+
+def test_a_quantity_that_two_options_choose_is_refused(build: Build) -> None:
+    @alternative("twofold", recompute=("none", "selective", "full"))
+    def by_recompute(layers: Any) -> Any:
+        return layers
+
+    @alternative("twofold", sequence_parallel=(False, True))
+    def by_sequence(layers: Any) -> Any:
+        return layers
+
+    with pytest.raises(ValueError, match="twofold is defined twice"):
+        build(by_recompute, by_sequence)
+
+
+def test_a_choice_without_a_formula_is_refused(build: Build) -> None:
+    @alternative("partial", recompute=("none", "full"))
+    def partial(layers: Any) -> Any:
+        return layers
+
+    with pytest.raises(ValueError, match="partial lacks a formula for a choice of recompute"):
+        build(partial)
+
+
+def test_a_quantity_named_as_an_input_is_refused(build: Build) -> None:
+    def n_gpus(layers: Any) -> Any:
+        return layers
+
+    with pytest.raises(ValueError, match="n_gpus is both an input and a quantity: rename one"):
+        build(n_gpus)
+
+
+def test_a_parameter_that_nothing_defines_is_refused(build: Build) -> None:
+    def ratio(layers: Any, speed: Any) -> Any:
+        return layers / speed
+
+    with pytest.raises(ValueError, match="ratio needs speed, which nothing defines"):
+        build(ratio)
