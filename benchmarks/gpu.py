@@ -1,6 +1,8 @@
 """JAX on a GPU, where there is one."""
 
+import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -24,8 +26,7 @@ COLUMNS = {
 
 def run(quick: bool = False) -> Table:
     """The benchmark: three full outputs, left on the device and brought to the host."""
-    import jax
-
+    jax: Any = importlib.import_module("jax")
     title = "JAX on a GPU"
     try:
         device = jax.devices("gpu")[0]
@@ -39,10 +40,10 @@ def run(quick: bool = False) -> Table:
 def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
     """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host."""
     sweep = question.full(sizes)
-    contenders = {
+    contenders: dict[str, Callable[[], object]] = {
         "fill on the device": _fill(sweep, device),
         "formulas on the device": _formulas(sweep, device),
-        "Sweep.evaluate, results on the host": lambda: sweep.evaluate("jax"),
+        "Sweep.evaluate, results on the host": partial(sweep.evaluate, "jax"),
     }
     for contender in contenders.values():
         contender()
@@ -96,7 +97,6 @@ def _formulas(sweep: Sweep, device: Any) -> Callable[[], object]:
 
 
 def _ready(compiled: Any, arguments: Any) -> object:
-    import jax
-
+    jax: Any = importlib.import_module("jax")
     with jax.enable_x64(True):
         return jax.block_until_ready(compiled(arguments))

@@ -1,7 +1,8 @@
 """Warm sweeps of full-dimension outputs against the speed at which memory can be filled."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -80,14 +81,11 @@ def rank(sizes: Sequence[int], dtype: str, tries: int) -> list[tuple[str, ...]]:
     for order in every[:: max(1, len(every) // tries)]:
         sweep = question.full(sizes, order)
         result = sweep.evaluate("numba", dtype=dtype)
-        reused = fresh(sweep, dtype)
-        taken = interleave(
-            {
-                "fill": lambda arrays=reused: fill(arrays),
-                "sweep": lambda s=sweep, out=result: s.evaluate("numba", out, dtype=dtype),
-            },
-            4,
-        )
+        contenders: dict[str, Callable[[], object]] = {
+            "fill": partial(fill, fresh(sweep, dtype)),
+            "sweep": partial(sweep.evaluate, "numba", result, dtype=dtype),
+        }
+        taken = interleave(contenders, 4)
         scores[order] = ratio(taken["sweep"], taken["fill"])
     return sorted(scores, key=lambda order: scores[order])
 

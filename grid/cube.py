@@ -33,18 +33,19 @@ def store(
     *,
     overwrite: bool,
     dtype: str,
+    chunks: Mapping[str, int],
     threads: int,
     progress: Callable[[int, int], None] | None,
 ) -> Path:
     """Evaluate a plan into a cube at `path`, built in `path`.partial and renamed when complete."""
     partial = path.with_name(path.name + ".partial")
     _check_target(plan, path, partial, overwrite, dtype)
-    writer = _Writer(plan, dtype, progress)
+    writer = _Writer(plan, dtype, chunks, progress)
     try:
         writer.create(partial, spec)
         for dims in plan.groups():
             sizes = {dim: plan.sizes[dim] for dim in dims}
-            tasks = cells(sizes, plan_chunks(plan, dims))
+            tasks = cells(sizes, writer.chunks(dims))
             # JAX brings its own threads; the other engines take one block for each of ours
             pool(1 if plan.engine == "jax" else threads).each(
                 lambda region, dims=dims: writer.write(dims, region), tasks
@@ -63,9 +64,24 @@ def store(
     return path
 
 
-def plan_chunks(plan: Plan, dims: tuple[str, ...]) -> tuple[int, ...]:
-    """Chunk sizes of the outputs over some dimensions, in the plan's order."""
-    return chunk_shape(plan.shape(dims), CHUNK // 8)
+def parse_chunks(text: str | None) -> dict[str, Any] | None:
+    """Read "axis=size,axis=size"."""
+    if text is None:
+        return None
+    pairs = [part.partition("=") for part in text.split(",")]
+    return {axis: int(size) if size.isdecimal() else size for axis, _, size in pairs}
+
+
+def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]:
+    """Chunk sizes by axis, as asked for. Raises InputError."""
+    for axis, size in (chunks or {}).items():
+        if axis not in plan.sizes:
+            raise InputError(
+                f"chunks: {axis!r} is not an axis; choose from {', '.join(plan.sizes)}"
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InputError(f"chunks: {axis} = {size!r} is not a whole number above 0; give one")
+    return dict(chunks or {})
 
 
 def _check_target(plan: Plan, path: Path, partial: Path, overwrite: bool, dtype: str) -> None:
@@ -102,12 +118,26 @@ def _replace(partial: Path, path: Path) -> None:
 class _Writer:
     """Evaluates regions and writes them, from any thread."""
 
-    def __init__(self, plan: Plan, dtype: str, progress: Callable[[int, int], None] | None) -> None:
-        self.plan, self.dtype, self.progress = plan, dtype, progress
+    def __init__(
+        self,
+        plan: Plan,
+        dtype: str,
+        chunks: Mapping[str, int],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.plan, self.dtype, self.progress, self.asked = plan, dtype, progress, chunks
         self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
         self.done = 0
         self.lock = threading.Lock()
         self.arrays: dict[str, Any] = {}
+
+    def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
+        """Chunk sizes of the outputs over some dimensions, in the plan's order."""
+        whole = self.plan.sizes
+        shape = tuple(min(self.asked.get(dim, whole[dim]), whole[dim]) for dim in dims)
+        if all(dim in self.asked for dim in dims):
+            return shape
+        return chunk_shape(shape, CHUNK // 8)
 
     def create(self, path: Path, spec: Mapping[str, Any]) -> None:
         """Make the empty cube: coordinates, attributes, arrays."""
@@ -126,11 +156,7 @@ class _Writer:
         for name in self.plan.outputs:
             dims = self.plan.user_dims(name)
             stored = dict(
-                zip(
-                    self.plan.out_dims[name],
-                    plan_chunks(self.plan, self.plan.out_dims[name]),
-                    strict=True,
-                )
+                zip(self.plan.out_dims[name], self.chunks(self.plan.out_dims[name]), strict=True)
             )
             dtype = dtype_of(name, self.dtype)
             attrs = {

@@ -142,6 +142,7 @@ class Sweep:
         engine: str = "auto",
         overwrite: bool = False,
         dtype: str = "float64",
+        chunks: Mapping[str, int] | None = None,
         mask_infeasible: bool = False,
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -149,10 +150,12 @@ class Sweep:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
 
         The cube appears under `path` only when it is complete; until then it is built beside it
-        in `path` + ".partial". `progress` is called with the values written and their total.
-        Raises InputError where the target exists, cannot be written, or is larger than the disk.
+        in `path` + ".partial". `chunks` are sizes by axis; by default chunks hold 8 MB and are cut
+        alike along every axis, so that slices along each are fast. `progress` is called with the
+        values written and their total. Raises InputError where the target exists, cannot be
+        written, or is larger than the disk.
         """
-        from .cube import store
+        from .cube import check_chunks, store
 
         plan = self.plan(engine, mask_infeasible)
         return store(
@@ -161,6 +164,7 @@ class Sweep:
             Path(path),
             overwrite=overwrite,
             dtype=check_dtype(dtype),
+            chunks=check_chunks(plan, chunks),
             threads=check_threads(threads),
             progress=progress,
         )

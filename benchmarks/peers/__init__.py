@@ -9,7 +9,7 @@ from fleetcube.grid.sweep import Sweep
 
 from .. import question
 from ..measure import interleave
-from ..tables import Row, Table
+from ..tables import Table
 from . import contenders, environments
 
 TARGET = 1_000_000.0
@@ -77,7 +77,7 @@ PEERS = {
 }
 
 
-def beside(name: str, ours: float, points: int) -> Row:
+def beside(name: str, ours: float, points: int) -> dict[str, Any]:
     """A peer in its own environment, median of three processes; its row says why where absent."""
     script, requirements, answers, target = PEERS[name]
     try:

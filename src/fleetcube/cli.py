@@ -30,6 +30,7 @@ def cli() -> None:
 @click.option("-o", "--output", required=True, type=click.Path(), help="Cube to write (Zarr v3).")
 @click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
 @click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
+@click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
@@ -38,6 +39,7 @@ def run_spec(
     output: str,
     engine: str,
     dtype: str,
+    chunks: str | None,
     overwrite: bool,
     feasible_only: bool,
     threads: int | None,
@@ -51,7 +53,7 @@ def run_spec(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fleetcube.grid.cube import open_cube
+    from fleetcube.grid.cube import open_cube, parse_chunks
     from fleetcube.grid.sweep import Sweep
 
     sweep = Sweep.from_file(spec)
@@ -76,6 +78,7 @@ def run_spec(
             engine=engine,
             overwrite=overwrite,
             dtype=dtype,
+            chunks=parse_chunks(chunks),
             mask_infeasible=feasible_only,
             threads=threads,
             progress=progress,

@@ -42,12 +42,12 @@ SPARSE = {
 
 @pytest.mark.parametrize("label", SPARSE)
 def test_peaks_are_half_of_the_sparse_ones(label: str) -> None:
-    half, eighth = SPARSE[label]
+    sixteen_bit, eight_bit = SPARSE[label]
     values = of("gpu", label)
-    assert values["peak_flops_bf16"] == pytest.approx(half * 1e12 / 2, rel=1e-3)
+    assert values["peak_flops_bf16"] == pytest.approx(sixteen_bit * 1e12 / 2, rel=1e-3)
     assert values["peak_flops_fp16"] == values["peak_flops_bf16"]
-    if eighth is not None:
-        assert values["peak_flops_fp8"] == pytest.approx(eighth * 1e12 / 2, rel=1e-3)
+    if eight_bit is not None:
+        assert values["peak_flops_fp8"] == pytest.approx(eight_bit * 1e12 / 2, rel=1e-3)
 
 
 # Links per GPU x bytes/s per link and direction: NVLink 2, 3 and 4 have 25 GB/s each way on a link,
@@ -111,8 +111,13 @@ def test_memory_bandwidth_is_bus_times_rate(label: str) -> None:
 # InfiniBand ports have four lanes; data rate of a lane in Gbit/s (InfiniBand Trade Association).
 @pytest.mark.parametrize(
     ("label", "lane"),
-    [("infiniband-edr", 25), ("infiniband-hdr", 50), ("infiniband-ndr", 100)]
-    + [("infiniband-xdr", 200), ("infiniband-gxdr", 400)],
+    [
+        ("infiniband-edr", 25),
+        ("infiniband-hdr", 50),
+        ("infiniband-ndr", 100),
+        ("infiniband-xdr", 200),
+        ("infiniband-gxdr", 400),
+    ],
 )
 def test_infiniband_ports_have_four_lanes(label: str, lane: float) -> None:
     assert of("fabric", label)["inter_node_bandwidth"] == 4 * lane * 1e9 / 8

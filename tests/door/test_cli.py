@@ -121,6 +121,7 @@ BAD: list[tuple[list[str], str]] = [
     (["run", "spec.toml", "-o", "cube.zarr"], "'cube.zarr' exists"),
     (["run", "spec.toml", "-o", "b.zarr", "--engine", "fast"], "choose one of auto"),
     (["run", "spec.toml", "-o", "b.zarr", "--threads", "0"], "threads = 0"),
+    (["run", "spec.toml", "-o", "b.zarr", "--chunks", "n_gpus:3"], "chunks:"),
     (["run", "spec.toml"], "Missing option"),
     (["show", "b.zarr"], "there is no cube"),
     (["slice", "cube.zarr", "n_gpu=8"], "did you mean 'n_gpus'?"),

@@ -153,3 +153,14 @@ def test_bad_reductions_are_refused(sweep: Sweep) -> None:
         sweep.reduce("median")
     with pytest.raises(InputError, match="'psu_mttf' is not an axis"):
         sweep.reduce("min", ["psu_mttf"])
+
+
+def test_chunks_are_as_asked(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", chunks={"gpu_mttf": 3, "n_gpus": 100})
+    array = zarr.open_group(path, mode="r")["job_time"]
+    assert isinstance(array, zarr.Array)
+    assert array.chunks == (2, 3, 3, 2)
+    assert_same(sweep.evaluate(), open_cube(path))
+    for bad in ({"gpu": 3}, {"n_gpus": 0}, {"n_gpus": "x"}):
+        with pytest.raises(InputError, match="chunks:"):
+            sweep.store(tmp_path / "b.zarr", chunks=bad)  # type: ignore[arg-type]

@@ -1,0 +1,192 @@
+"""The house rules: who may import whom, what loads when, how formulas are written."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetcube.kernels import graph
+from fleetcube.kernels.bind import dependencies
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {
+    "fleetcube": ROOT / "src" / "fleetcube",
+    "fleetcube.kernels": ROOT / "kernels",
+    "fleetcube.catalog": ROOT / "catalog",
+    "fleetcube.grid": ROOT / "grid",
+}
+STANDARD = frozenset(sys.stdlib_module_names)
+# What each folder may import beside the standard library; None: anything.
+ALLOWED: dict[str, frozenset[str] | None] = {
+    "fleetcube.kernels": frozenset({"jax", "llvmlite", "numba", "numpy", "platformdirs"}),
+    "fleetcube.catalog": frozenset({"numpy", "pint"}),
+    "fleetcube.grid": None,
+    "fleetcube": None,
+}
+SIBLINGS = {
+    "fleetcube.kernels": ("fleetcube.kernels",),
+    "fleetcube.catalog": ("fleetcube.catalog", "fleetcube.kernels"),
+    "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
+    "fleetcube": ("fleetcube",),
+}
+LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
+FORMULAS = [
+    *(ROOT / "kernels" / f"{name}.py" for name in LAWS),
+    *sorted((ROOT / "kernels" / "quantities").glob("*.py")),
+]
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of the package: its folder's package name, its path."""
+    for package, folder in FOLDERS.items():
+        for path in sorted(folder.rglob("*.py")):
+            yield package, path
+
+
+def imports(package: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Absolute names that a module imports, and how many dots they were written with."""
+    folder = path.parent.relative_to(FOLDERS[package]).parts
+    here = [*package.split("."), *folder]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, 0
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{stem}.{alias.name}", node.level
+
+
+MODULES = [
+    pytest.param(package, path, id=str(path.relative_to(ROOT))) for package, path in modules()
+]
+
+
+@pytest.mark.parametrize(("package", "path"), MODULES)
+def test_a_folder_imports_only_what_it_may(package: str, path: Path) -> None:
+    for name, _ in imports(package, path):
+        top = name.partition(".")[0]
+        if top == "fleetcube":
+            assert any(f"{name}.".startswith(f"{sibling}.") for sibling in SIBLINGS[package]), (
+                f"{package} may import {', '.join(SIBLINGS[package])} only, not {name}"
+            )
+        else:
+            allowed = ALLOWED[package]
+            assert allowed is None or top in STANDARD | allowed, (
+                f"{package} may import {', '.join(sorted(allowed or ()))} only, not {name}"
+            )
+
+
+@pytest.mark.parametrize(("package", "path"), MODULES)
+def test_siblings_are_imported_relatively_and_by_the_facade_absolutely(
+    package: str, path: Path
+) -> None:
+    for name, dots in imports(package, path):
+        if name.partition(".")[0] == "fleetcube":
+            assert (dots == 0) == (package == "fleetcube"), f"{name}: from . in the folders only"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=str(path.relative_to(ROOT)))
+        for folder in ("benchmarks", "catalog", "examples", "grid", "kernels", "src", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ],
+)
+def test_no_module_imports_a_folder_by_its_bare_name(path: Path) -> None:
+    bare = ("kernels", "grid", "catalog")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        for name in names:
+            assert name.partition(".")[0] not in bare, f"write fleetcube.{name}"
+
+
+@pytest.mark.parametrize(("package", "path"), MODULES)
+def test_modules_stay_short(package: str, path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, "split it"
+
+
+# Packaging
+
+
+def test_every_package_is_listed() -> None:
+    # An editable install finds unlisted packages, a wheel lacks them.
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    found = {
+        ".".join([package, *path.parent.relative_to(folder).parts])
+        for package, folder in FOLDERS.items()
+        for path in folder.rglob("__init__.py")
+    }
+    assert set(settings["setuptools"]["packages"]) == found
+    assert set(settings["setuptools"]["package-dir"]) == set(FOLDERS)
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    for _, path in modules():
+        assert (path.parent / "__init__.py").exists(), path
+
+
+# What loads when
+
+
+def loaded(code: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after some code."""
+    script = f"{code}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+HEAVY = {"dask", "jax", "matplotlib", "numba", "pandas", "pint", "pydantic", "xarray", "zarr"}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert loaded("import fleetcube") & {*HEAVY, "numpy"} == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from fleetcube.kernels.graph import load; load()",
+        "import fleetcube; fleetcube.catalog.record('gpu', 'h100-sxm').values",
+        "import fleetcube; fleetcube.Sweep",
+    ],
+)
+def test_describing_a_sweep_loads_no_engine(code: str) -> None:
+    # not dask: pint loads a part of it where it is installed
+    assert loaded(code) & {"jax", "matplotlib", "numba", "xarray", "zarr"} == set()
+
+
+# How formulas are written
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=p.name) for p in FORMULAS])
+def test_formulas_use_no_powers(path: Path) -> None:
+    # a ** b calls a library whose last bit differs from engine to engine; a * a and sqrt do not.
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.BinOp | ast.AugAssign):
+            assert not isinstance(node.op, ast.Pow), f"line {node.lineno}: write the product"
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in ("power", "float_power"), f"line {node.lineno}"
+
+
+def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
+    # Other globals would be missing from the hash that names a compiled kernel.
+    formulas = {f for quantity in graph.load().values() for f in quantity.formulas.values()}
+    for function in {used for formula in formulas for used in dependencies(formula)}:
+        names = set(function.__code__.co_names) & set(function.__globals__)
+        for value in (function.__globals__[name] for name in names):
+            assert value is np or isinstance(value, types.FunctionType), function.__name__
+        assert function.__closure__ is None
+        assert function.__defaults__ is None
