@@ -1,0 +1,162 @@
+"""Every benchmark runs, at a size at which its numbers mean nothing, and gives the rows it says."""
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = (3, 2, 4, 3, 2)
+
+
+@pytest.fixture(scope="module")
+def load() -> Iterator[Any]:
+    """Import a module of the benchmarks, which are not installed, from the root."""
+    folder = ROOT / "benchmarks"
+    spec = importlib.util.spec_from_file_location(
+        "benchmarks", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.MonkeyPatch.context() as patch:
+        package = importlib.util.module_from_spec(spec)
+        patch.setitem(sys.modules, "benchmarks", package)
+        spec.loader.exec_module(package)
+        yield lambda name: importlib.import_module(f"benchmarks.{name}")
+    for name in [name for name in sys.modules if name.startswith("benchmarks.")]:
+        del sys.modules[name]
+
+
+def check(rows: Any, columns: Any, *optional: str) -> None:
+    """Rows have a value under every heading, and positive numbers."""
+    assert rows
+    for row in rows:
+        assert set(columns) <= set(row)
+        for key in columns:
+            if key not in optional:
+                assert row[key] is not None, key
+            if isinstance(row[key], float):
+                assert row[key] > 0, key
+
+
+def test_speed(load: Any) -> None:
+    speed = load("speed")
+    rows = speed.compare("tiny", TINY, "float32", tries=2, rounds=2)
+    check(rows, speed.COLUMNS)
+    assert [(row["order"], row["arrays"]) for row in rows] == [
+        ("best", "fresh"),
+        ("best", "reused"),
+        ("worst", "fresh"),
+        ("worst", "reused"),
+    ]
+    assert all(row["met"] == (row["ratio"] >= row["target"]) for row in rows)
+    assert "tiny" in speed.table(rows).text()
+
+
+def test_peers_in_this_process_give_the_same_numbers(load: Any) -> None:
+    peers, contenders, question = load("peers"), load("peers.contenders"), load("question")
+    rows = peers.compare((2, 3), (3, 2), rounds=1)
+    check(rows, peers.COLUMNS, "target", "met")
+    assert rows[0]["tool"] == "fleetcube"
+    assert rows[0]["slower"] == 1
+    sweep = question.fleet(2, 3)
+    ours = sweep.evaluate("numpy")
+    labelled = contenders.broadcast_xarray(sweep)()
+    dense = contenders.dense_numpy(sweep)()
+    order = tuple(sweep.plan("numpy").sizes)
+    for name in question.PEER_OUTPUTS:
+        assert set(labelled[name].dims) == set(ours[name].dims)
+        exact = ours[name].broadcast_like(ours["job_time"]).transpose(*order).values
+        assert dense[name].shape == exact.shape
+        assert abs(dense[name] / exact - 1).max() < 1e-13
+        assert abs(labelled[name] / ours[name] - 1).max() < 1e-13
+
+
+def test_a_peer_that_cannot_be_made_is_skipped(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = load("peers")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no network")
+
+    monkeypatch.setattr(peers.environments, "ready", fail)
+    row = peers.beside("mlsysim", 1e9, 10)
+    assert row["tool"] == "mlsysim: skipped, no network"
+    table = peers.Table("t", peers.COLUMNS, [row])
+    assert "skipped, no network" in table.markdown()
+
+
+def test_startup(load: Any, tmp_path: Path) -> None:
+    startup = load("startup")
+    spec = tmp_path / "small.toml"
+    spec.write_text('outputs = ["cluster_mtbf"]\n[axes]\nn_gpus = [8, 16]\n')
+    rows = [startup.imports(1), startup.shell(1, spec), *startup.compiling(TINY, rounds=1)]
+    for row in rows:
+        assert set(startup.COLUMNS) <= set(row)
+        assert isinstance(row["met"], bool)
+    assert not set(rows[0]["loaded"]) & set(startup.LATE)
+    assert rows[1]["detail"].startswith("2 points")
+    assert rows[2]["seconds"] > rows[3]["seconds"]
+
+
+@pytest.mark.parametrize("how", ["reduce", "store"])
+def test_memory(load: Any, how: str) -> None:
+    memory = load("memory")
+    row = memory.measure(how, TINY)
+    check([row], memory.COLUMNS, "disk_gb")
+    assert row["points"] == 144
+    assert 0.02 < row["peak_gb"] < 2
+    assert (row["disk_gb"] is not None) == (how == "store")
+
+
+def test_gpu(load: Any) -> None:
+    jax = pytest.importorskip("jax")
+    gpu = load("gpu")
+    check(gpu.compare(TINY, jax.devices("cpu")[0], rounds=1), gpu.COLUMNS)
+    try:
+        jax.devices("gpu")
+    except RuntimeError:
+        assert gpu.run(quick=True).notes[0].startswith("Skipped: ")
+
+
+def test_tables_go_between_the_markers_and_nowhere_else(load: Any, tmp_path: Path) -> None:
+    tables, measure = load("tables"), load("measure")
+    readme, results = tmp_path / "README.md", tmp_path / "results.json"
+    assert not tables.has_markers(readme)
+    readme.write_text(f"above\n{tables.BEGIN}\nold\n{tables.END}\nbelow\n")
+    assert tables.has_markers(readme)
+    rows = [{"a": 1234567.0, "b": True}, {"a": 0.12345, "b": None}]
+    table = tables.Table("Title", {"a": "A", "b": "B"}, rows, ("A note.",))
+    preamble = measure.preamble(measure.machine(), quick=True)
+    for _ in range(2):
+        tables.write(readme, preamble, [table])
+    text = readme.read_text()
+    assert text.startswith("above\n")
+    assert text.endswith("\nbelow\n")
+    assert "old" not in text
+    assert text.count("| A | B |\n| --- | --- |\n| 1,230,000 | yes |\n| 0.123 | - |") == 1
+    assert "medians of interleaved runs" in text
+    tables.write_json(results, measure.machine(), {"t": table})
+    assert json.loads(results.read_text())["tables"]["t"]["rows"] == rows
+
+
+def test_unknown_names_and_a_readme_without_markers_are_refused(
+    load: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main = load("__main__")
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "sped"])
+    with pytest.raises(SystemExit) as stopped:
+        main.main()
+    assert stopped.value.code == 2
+    assert "'sped' is not a benchmark" in capsys.readouterr().err
+    monkeypatch.setattr(main, "README", tmp_path / "README.md")
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--write"])
+    assert main.main() == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,343 @@
+"""One step and the run, replayed piece by piece in plain Python; published shares and volumes."""
+
+import math
+from typing import Any
+
+import pytest
+
+import fleetcube
+
+# A dense model on nodes of 8 GPUs; every case changes something.
+BASE: dict[str, Any] = {
+    "n_gpus": 512,
+    "gpus_per_node": 8,
+    "peak_flops": 989e12,
+    "intra_node_bandwidth": 450e9,
+    "intra_node_latency": 1e-6,
+    "inter_node_bandwidth": 50e9,
+    "inter_node_latency": 5e-6,
+    "oversubscription": 2.0,
+    "parameters": 70e9,
+    "layers": 80,
+    "hidden_size": 8192,
+    "sequence_length": 4096,
+    "global_batch_size": 1024,
+    "micro_batch_size": 2,
+    "tensor_parallel": 4,
+    "pipeline_parallel": 4,
+    "context_parallel": 1,
+    "virtual_stages": 1,
+    "training_tokens": 1e12,
+    "flops_efficiency": 0.5,
+    "straggler_slowdown": 0.02,
+    "bytes_per_element": 2,
+    "gradient_bytes_per_element": 4,
+    "tensor_parallel_overlap": 0.1,
+    "data_parallel_overlap": 0.4,
+    "all_reduce": "ring",
+    "recompute": "selective",
+    "sequence_parallel": False,
+    "zero_stage": 1,
+    "goodput": 0.9,
+    "checkpoint_overhead": 0.04,
+    "rework_overhead": 0.04,
+    "recovery_overhead": 0.02,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "base": {},
+    "one GPU": {"n_gpus": 1, "tensor_parallel": 1, "pipeline_parallel": 1},
+    "one node": {"n_gpus": 8, "tensor_parallel": 2, "pipeline_parallel": 2},
+    "tensor groups over nodes": {"tensor_parallel": 16, "tensor_parallel_overlap": 0.0},
+    "no recompute": {"recompute": "none"},
+    "full recompute": {"recompute": "full"},
+    "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
+    "context parallel": {"context_parallel": 2},
+    "gradients sharded": {"zero_stage": 2},
+    "weights sharded": {"zero_stage": 3, "pipeline_parallel": 1},
+    "nothing hidden": {"data_parallel_overlap": 0.0, "tensor_parallel_overlap": 0.0},
+    "all hidden": {"data_parallel_overlap": 1.0, "inter_node_bandwidth": 5e12},
+}
+
+
+def ring(message: float, ranks: int, latency: float, bandwidth: float, trips: int) -> float:
+    """Ring collectives hop by hop: 2 trips for an all-reduce, 1 for either half of it."""
+    total = 0.0
+    for _ in range(trips):
+        for _ in range(ranks - 1):
+            total += latency + message / ranks / bandwidth
+    return total
+
+
+def replay(c: dict[str, Any]) -> dict[str, float]:
+    """The parts of one step, by walking over micro-batches, layers and passes."""
+    tensor, stages, context = c["tensor_parallel"], c["pipeline_parallel"], c["context_parallel"]
+    replicas = c["n_gpus"] // (tensor * stages * context)
+    microbatches = c["global_batch_size"] // (replicas * c["micro_batch_size"])
+    rail = c["inter_node_bandwidth"] / c["oversubscription"]
+    intra = (c["intra_node_latency"], c["intra_node_bandwidth"])
+
+    def link(ranks: int, stride: int) -> tuple[float, float]:
+        """Latency and bandwidth of a group whose neighbours are some GPUs apart."""
+        together = sum(rank * stride < c["gpus_per_node"] for rank in range(ranks))
+        if together == ranks:
+            return intra
+        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail)
+
+    # Operations: 2 a parameter and token forward, 4 backward; attention's two products again
+    # (2 B s^2 h each and layer, Narayanan 2021) or the whole forward pass again.
+    tokens = c["global_batch_size"] * c["sequence_length"]
+    forward, backward = 2 * c["parameters"] * tokens, 4 * c["parameters"] * tokens
+    attention = 2 * 2 * c["sequence_length"] * c["hidden_size"] * c["layers"] * tokens
+    again = {"none": 0.0, "selective": attention, "full": forward}[c["recompute"]]
+    ideal = (forward + backward) / c["n_gpus"] / c["peak_flops"]
+    rate = c["n_gpus"] * c["peak_flops"] * c["flops_efficiency"]
+    compute = (forward + backward + again) / rate
+    straggler = c["straggler_slowdown"] * compute
+
+    tokens_here = c["micro_batch_size"] * c["sequence_length"] // context
+    activation = tokens_here * c["hidden_size"] * c["bytes_per_element"]
+    passes = ["forward", "backward"] + ["forward"] * (c["recompute"] == "full")
+    one_all_reduce = ring(activation, tensor, *link(tensor, 1), trips=2)
+    tensor_time = 0.0
+    for _ in range(microbatches):
+        for _ in range(c["layers"] // stages):
+            for _ in passes:  # attention and feed-forward each end in one
+                tensor_time += 2 * one_all_reduce
+
+    pipeline_time = 0.0
+    if stages > 1:
+        whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
+        latency, bandwidth = intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail)
+        message = activation / (tensor if c["sequence_parallel"] else 1)
+        for _ in range(microbatches * c["virtual_stages"]):
+            for _ in ("activation", "gradient"):
+                pipeline_time += latency + message / bandwidth
+
+    shard = c["parameters"] / (tensor * stages)
+    data_link = link(replicas, tensor * context)
+    gradients, weights = (shard * c[f"{kind}bytes_per_element"] for kind in ("gradient_", ""))
+    reduce_scatter = ring(gradients, replicas, *data_link, trips=1)
+    all_gather = ring(weights, replicas, *data_link, trips=1)
+    data_time = {
+        1: 2 * reduce_scatter,
+        2: microbatches * reduce_scatter + all_gather,
+        3: microbatches * (all_gather + all_gather + reduce_scatter),
+    }[c["zero_stage"]]
+    behind = compute - forward / rate  # backward and what is computed again
+    window = behind if c["zero_stage"] == 3 else behind / microbatches
+
+    exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
+    exposed_data = max(0.0, data_time - c["data_parallel_overlap"] * window)
+    slots, idle = microbatches * c["virtual_stages"], stages - 1
+    bubble = (compute + straggler + exposed_tensor) / slots * idle
+    exposed = exposed_tensor + pipeline_time + exposed_data
+    step = compute + straggler + bubble + exposed
+    steps = c["training_tokens"] / tokens
+    return {
+        "data_parallel": replicas,
+        "num_microbatches": microbatches,
+        "ideal_compute_time": ideal,
+        "compute_time": compute,
+        "straggler_time": straggler,
+        "tensor_parallel_time": tensor_time,
+        "pipeline_parallel_time": pipeline_time,
+        "data_parallel_time": data_time,
+        "gradient_window": window,
+        "communication_time": tensor_time + pipeline_time + data_time,
+        "exposed_communication_time": exposed,
+        "bubble_time": bubble,
+        "step_time": step,
+        "tokens_per_second": tokens / step,
+        "mfu": ideal / step,
+        "scaling_efficiency": compute / step,
+        "communication_fraction": exposed / step,
+        "raw_communication_fraction": (tensor_time + pipeline_time + data_time) / step,
+        "training_steps": steps,
+        "job_time": steps * step / c["goodput"],
+        "useful_compute_share": ideal / step * c["goodput"],
+        "compute_inefficiency_overhead": (compute - ideal) / step * c["goodput"],
+        "communication_overhead": exposed / step * c["goodput"],
+        "bubble_overhead": bubble / step * c["goodput"],
+        "straggler_overhead": straggler / step * c["goodput"],
+        "reliability_overhead": 0.1,
+    }
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Any, dict[str, float]]:
+    inputs = {**BASE, **CASES[request.param]}
+    expected = replay(inputs)
+    return fleetcube.evaluate(list(expected), **inputs), expected
+
+
+@pytest.mark.parametrize("name", replay(BASE))
+def test_a_step_is_the_sum_of_its_pieces(case: tuple[Any, dict[str, float]], name: str) -> None:
+    got, expected = case
+    assert float(got[name]) == pytest.approx(expected[name], rel=1e-10)
+
+
+def test_all_shares_of_the_wall_time_add_up_to_one(case: tuple[Any, dict[str, float]]) -> None:
+    got, _ = case
+    parts = ["compute_inefficiency", "communication", "bubble", "straggler", "reliability"]
+    shares = [float(got[f"{part}_overhead"]) for part in parts]
+    assert math.fsum([*shares, float(got.useful_compute_share)]) == pytest.approx(1, rel=1e-12)
+
+
+# Published shares and volumes
+
+
+@pytest.mark.parametrize(("zero_stage", "volume"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+def test_zero_moves_the_volumes_of_its_paper(zero_stage: int, volume: float) -> None:
+    # Rajbhandari et al. 2020, section 7, one micro-batch: 2 W for stages 0 to 2, 3 W for stage 3.
+    time = fleetcube.evaluate(
+        "data_parallel_time",
+        zero_stage=zero_stage,
+        all_reduce="ring",
+        gradient_message=1e9,
+        weight_message=1e9,
+        num_microbatches=1,
+        data_parallel=1e6,
+        data_parallel_latency=0,
+        data_parallel_bandwidth=1e9,
+    )
+    assert float(time) == pytest.approx(volume, rel=2e-6)
+
+
+def test_full_recompute_costs_a_third() -> None:
+    # Narayanan et al. 2021, eq. 3: 96 against 72 B s l h^2.
+    factor = fleetcube.evaluate("recompute_flops_factor", recompute=["none", "full"])
+    assert list(factor) == [1, 96 / 72]
+
+
+def test_selective_recompute_of_gpt_3() -> None:
+    # One forward pass of the two products is s / (6 h) = 2.8 % of a forward pass of GPT-3, and a
+    # third of that of a step (Narayanan et al. 2021, appendix: 24 B s h^2 and 4 B s^2 h a layer).
+    factor = fleetcube.evaluate("recompute_flops_factor", model="gpt-3-175b", recompute="selective")
+    assert float(factor) - 1 == pytest.approx(2048 / (6 * 12288) / 3, rel=0.01)
+
+
+def test_hidden_traffic_costs_nothing() -> None:
+    # Traffic that is hidden whole leaves 0, never less.
+    exposed = fleetcube.evaluate(
+        ["exposed_tensor_parallel_time", "exposed_data_parallel_time"],
+        tensor_parallel_time=1.0,
+        data_parallel_time=1.0,
+        tensor_parallel_overlap=1.0,
+        data_parallel_overlap=1.0,
+        compute_time=10.0,
+        gradient_window=10.0,
+    )
+    assert exposed.exposed_tensor_parallel_time == exposed.exposed_data_parallel_time == 0
+
+
+# Which loss is largest
+
+LOSSES = [
+    "compute_inefficiency",
+    "communication",
+    "bubble",
+    "straggler",
+    "checkpoint",
+    "rework",
+    "recovery",
+]
+
+
+@pytest.mark.parametrize("largest", LOSSES)
+def test_the_dominant_overhead_is_the_largest(largest: str) -> None:
+    shares = {f"{name}_overhead": 0.2 if name == largest else 0.1 for name in LOSSES}
+    flag = fleetcube.evaluate("dominant_overhead", **shares)
+    assert flag.attrs["flag_meanings"].split()[int(flag)] == largest
+
+
+def test_the_first_of_equal_losses_is_named() -> None:
+    shares = dict.fromkeys((f"{name}_overhead" for name in LOSSES), 0.1)
+    assert fleetcube.evaluate("dominant_overhead", **shares) == 0
+
+
+def test_an_undefined_loss_leaves_the_question_open() -> None:
+    # First-order goodput is undefined at an MTBF of 15 min and a recovery of 20: no share is known.
+    flag = fleetcube.evaluate(
+        "dominant_overhead",
+        goodput_model="first_order",
+        cluster_mtbf="15 min",
+        recovery_time="20 min",
+        checkpoint_stall_time=30,
+        compute_time=2.0,
+        ideal_compute_time=1.0,
+        exposed_communication_time=0.0,
+        bubble_time=0.0,
+        straggler_time=0.0,
+        step_time=2.0,
+    )
+    assert flag == -1
+
+
+# Layouts
+
+LAYOUT: dict[str, Any] = {
+    "n_gpus": 64,
+    "tensor_parallel": 4,
+    "pipeline_parallel": 2,
+    "global_batch_size": 64,
+    "layers": 32,
+    "hidden_size": 4096,
+    "attention_heads": 32,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, "feasible"),
+        ({"n_gpus": 63.5}, "not_a_whole_number"),
+        ({"micro_batch_size": 1.5}, "not_a_whole_number"),
+        ({"n_gpus": 4}, "group_larger_than_cluster"),
+        ({"n_gpus": 60}, "gpus_not_divisible"),
+        ({"context_parallel": 3}, "gpus_not_divisible"),
+        ({"global_batch_size": 4}, "batch_smaller_than_data_parallel"),
+        ({"micro_batch_size": 16}, "batch_smaller_than_data_parallel"),
+        ({"global_batch_size": 65}, "batch_not_divisible"),
+        ({"virtual_stages": 3}, "layers_not_divisible"),
+        ({"attention_heads": 30}, "heads_not_divisible"),
+        # the gravest of several
+        ({"n_gpus": 4, "attention_heads": 30}, "group_larger_than_cluster"),
+        ({"global_batch_size": 65, "virtual_stages": 3}, "batch_not_divisible"),
+    ],
+)
+def test_reasons(change: dict[str, Any], reason: str) -> None:
+    flag = fleetcube.evaluate("infeasible_reason", **{**LAYOUT, **change})
+    assert flag.attrs["flag_meanings"].split()[int(flag)] == reason
+
+
+# Reliability
+
+
+def test_every_part_of_a_node_counts() -> None:
+    # A series system: rates add. 8/8 + 4/8 + 2/8 + 8/16 + 1/4 = 2.5 failures per unit time.
+    mttf = fleetcube.evaluate(
+        "node_mttf",
+        gpus_per_node=8,
+        gpu_mttf=8,
+        nics_per_node=4,
+        nic_mttf=8,
+        series_psus_per_node=2,
+        psu_mttf=8,
+        cables_per_node=8,
+        cable_mttf=16,
+        host_mttf=4,
+    )
+    assert mttf == 1 / 2.5
+
+
+def test_recovery_is_the_sum_of_its_phases() -> None:
+    time = fleetcube.evaluate(
+        "recovery_time",
+        detection_time=1,
+        drain_time=20,
+        provision_time=300,
+        reinit_time=4000,
+        checkpoint_size="5 TB",
+        checkpoint_read_bandwidth="100 MB/s",
+    )
+    assert time == 1 + 20 + 300 + 4000 + 50_000
