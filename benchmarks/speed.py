@@ -125,8 +125,8 @@ def fresh(sweep: Sweep, dtype: str) -> list[Array]:
     return [np.empty(sweep.points, dtype) for _ in question.OUTPUTS]
 
 
-def fill(arrays: Sequence[Array]) -> None:
-    """Write a constant into every array, each thread its part."""
+def fill(arrays: Sequence[Array]) -> Sequence[Array]:
+    """Write a constant into every array, each thread its part; the arrays outlive the timing."""
     threads = default_threads()
 
     def part(k: int) -> None:
@@ -134,3 +134,4 @@ def fill(arrays: Sequence[Array]) -> None:
             array[k * array.size // threads : (k + 1) * array.size // threads].fill(1.5)
 
     pool(threads).each(part, range(threads))
+    return arrays

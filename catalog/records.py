@@ -1,7 +1,9 @@
 """Catalog records: one TOML file a kind, one table a label; strict about unit, source and date."""
 
+import datetime
 import difflib
 import functools
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -13,15 +15,15 @@ from typing import Any
 from ..kernels.inputs import INPUTS
 from .units import UnitError, parse
 
-# Facts of the catalog that are not inputs (yet): name -> unit; None for text or true/false.
-_FACTS: dict[str, str | None] = {
+# Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
+_FACTS: dict[str, str | type] = {
     "hbm_capacity": "B",
     "gpu_tdp": "W",
     "node_power": "W",
-    "gpu": None,
+    "gpu": str,
     "kv_heads": "1",
     "ffn_hidden_size": "1",
-    "gated_ffn": None,
+    "gated_ffn": bool,
     "vocab_size": "1",
     "experts": "1",
     "experts_per_token": "1",
@@ -104,11 +106,12 @@ class Record:
 
     def unit(self, name: str) -> str:
         """Unit of one of the values; empty for text."""
-        return unit(name) or ""
+        known = unit(name)
+        return known if isinstance(known, str) else ""
 
 
-def unit(name: str) -> str | None:
-    """Unit of a catalog value, None where it is text or true/false."""
+def unit(name: str) -> str | type:
+    """Unit of a catalog value, or its type where it is text or true/false."""
     return INPUTS[name].unit if name in INPUTS else _FACTS[name]
 
 
@@ -155,7 +158,7 @@ def _record(kind_name: str, label: str, table: Any) -> Record:
     for key in _ABOUT:
         if not isinstance(table.get(key), str) or not table[key].strip():
             raise CatalogError(f"{where} has no {key}; every record states {', '.join(_ABOUT)}")
-    if not _DATE.fullmatch(table["date"]):
+    if not _is_date(table["date"]):
         raise CatalogError(f"{where}: date = {table['date']!r} is not YYYY-MM or YYYY-MM-DD")
     values = {}
     for key, value in table.items():
@@ -172,22 +175,44 @@ def _record(kind_name: str, label: str, table: Any) -> Record:
     )
 
 
+def _is_date(text: str) -> bool:
+    """Whether text is a month or day that exists: 2026-03 or 2026-03-06."""
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        datetime.date.fromisoformat(text if len(text) > 7 else f"{text}-01")
+    except ValueError:
+        return False
+    return True
+
+
 def _value(where: str, key: str, value: Any) -> Any:
     base = unit(key)
-    if base is None:
-        if not isinstance(value, bool | str):
-            raise CatalogError(f"{where}: {key} = {value!r} is neither text nor true/false")
+    if isinstance(base, type):
+        if not isinstance(value, base):
+            raise CatalogError(f"{where}: {key} = {value!r} is not {_KINDS_OF_VALUE[base]}")
         return value
     if base == "1":
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise CatalogError(f"{where}: {key} = {value!r} is not a number >= 0")
-        return float(value)
-    if not isinstance(value, str):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise CatalogError(f"{where}: {key} = {value!r} is not a plain number")
+        number = float(value)
+    elif not isinstance(value, str):
         raise CatalogError(f"{where}: {key} = {value!r} has no unit; write it as text with one")
-    try:
-        number = parse(value, base, key)
-    except UnitError as error:
-        raise CatalogError(f"{where}: {error}") from None
-    if number <= 0:
-        raise CatalogError(f"{where}: {key} = {value!r} is not positive")
+    else:
+        try:
+            number = parse(value, base, key)
+        except UnitError as error:
+            raise CatalogError(f"{where}: {error}") from None
+    row = INPUTS.get(key)
+    lowest = row.low if row and row.kind == "count" else 0.0
+    if number < lowest or (number == 0 and base != "1") or math.isnan(number):
+        rule = "positive" if lowest == 0 else f"at least {lowest:g}"
+        raise CatalogError(f"{where}: {key} = {value!r} is not {rule}")
+    if math.isinf(number) and not key.endswith("_mttf"):
+        raise CatalogError(
+            f"{where}: {key} = {value!r} is not finite; only lifetimes may be infinite"
+        )
     return number
+
+
+_KINDS_OF_VALUE = {str: "text", bool: "true or false"}

@@ -81,7 +81,9 @@ def parse(text: str, base: str, name: str) -> float:
         if type(error).__name__ == "UndefinedUnitError":
             raise UnitError(f'{name} = "{text}" has an unknown unit {unit!r}; {hint}') from None
         raise UnitError(f'{name} = "{text}" is not in {base}; {hint}') from None
-    # exact in between, so that "5 us" is 5e-06 and not 4.9999999999999996e-06
-    return (
-        number * factor if math.isinf(number) else float(Fraction(digits) * Fraction(repr(factor)))
-    )
+    value = number * factor
+    if math.isinf(value) and not math.isinf(number):
+        raise UnitError(f'{name} = "{text}" is too large for a floating-point number; {hint}')
+    if 1e-30 < abs(number) < 1e30:  # exact in between: "5 us" is 5e-06, not 4.9999999999999996e-06
+        return float(Fraction(digits) * Fraction(repr(factor)))
+    return value

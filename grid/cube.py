@@ -161,7 +161,7 @@ class _Writer:
             dtype = dtype_of(name, self.dtype)
             attrs = {
                 key: value.tolist() if isinstance(value, np.ndarray) else value
-                for key, value in attributes(name).items()
+                for key, value in attributes(self.plan, name).items()
             }
             self.arrays[name] = group.create_array(
                 name,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..kernels.docstrings import read
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from .axes import Array, Axis
@@ -21,13 +22,16 @@ def dtype_of(name: str, dtype: Any) -> Any:
     return np.dtype(np.int8) if load()[name].unit == "flag" else np.dtype(dtype)
 
 
-def attributes(name: str) -> dict[str, Any]:
-    """Units, meaning, source and flags of a name, CF style."""
+def attributes(plan: Plan, name: str) -> dict[str, Any]:
+    """Units, meaning, sources and flags of a name, CF style; sources of the formulas in use."""
     if name not in load():
         row = INPUTS[name]
         return {"units": row.unit, "long_name": row.description}
-    doc = load()[name].doc
-    found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": doc.source}
+    used = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
+    docs = [read(formula) for formula in used] or [load()[name].doc]
+    doc = docs[0]
+    sources = "; ".join(dict.fromkeys(said.source for said in docs)) if used else "given"
+    found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": sources}
     if doc.flags:
         found["flag_values"] = np.array(list(doc.flags), dtype=np.int8)
         found["flag_meanings"] = " ".join(doc.flags.values())
@@ -42,19 +46,19 @@ def coordinates(plan: Plan) -> dict[str, Any]:
     used = {dim for name in plan.outputs for dim in plan.out_dims[name]}
     for axis in plan.problem.axes:
         if axis.name in used:
-            found[axis.name] = (axis.name, axis.labels, _axis_attributes(axis))
+            found[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))
             for name, row in axis.numbers.items():
                 if name != axis.name and name not in plan.outputs:
-                    found[name] = (axis.name, row, attributes(name))
+                    found[name] = (axis.name, row, attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
                     found[name] = (axis.name, np.array(choices), {"long_name": name})
     return found
 
 
-def _axis_attributes(axis: Axis) -> dict[str, Any]:
+def _axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
     if axis.name in axis.numbers:
-        return attributes(axis.name)
+        return attributes(plan, axis.name)
     if axis.name in INPUTS:
         return {"long_name": INPUTS[axis.name].description}
     names = ", ".join(axis.inputs)
@@ -102,7 +106,7 @@ def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) ->
     for name, array in arrays.items():
         dims = plan.user_dims(name)
         order = [plan.out_dims[name].index(dim) for dim in dims]
-        variables[name] = (dims, array.transpose(order), attributes(name))
+        variables[name] = (dims, array.transpose(order), attributes(plan, name))
     coords = coordinates(plan)
     if REASON in variables:
         coords[REASON] = variables.pop(REASON)

@@ -50,7 +50,7 @@ def reduce(
         for name in numeric:
             kept = [dim for dim in plan.user_dims(name) if dim not in axes]
             order = [fold.kept.index(dim) for dim in kept]
-            variables[name] = (kept, fold.result(name).transpose(order), attributes(name))
+            variables[name] = (kept, fold.result(name).transpose(order), attributes(plan, name))
     held = {dim for dims, *_ in variables.values() for dim in dims}
     coords = {name: row for name, row in coordinates(plan).items() if row[0] in held}
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{how} over {', '.join(axes)}"}

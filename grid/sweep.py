@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -233,6 +233,18 @@ def _reused(
     ):
         raise InputError(f"out[{name!r}] cannot be reused: shape {array.shape}, not {shape}")
     return array
+
+
+@overload
+def evaluate(
+    outputs: str, *, engine: str = ..., mask_infeasible: bool = ..., **inputs: Any
+) -> "xarray.DataArray": ...
+
+
+@overload
+def evaluate(
+    outputs: Sequence[str], *, engine: str = ..., mask_infeasible: bool = ..., **inputs: Any
+) -> "xarray.Dataset": ...
 
 
 def evaluate(

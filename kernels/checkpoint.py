@@ -72,7 +72,8 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     u = _interval_newton_step(u, x)
     u = _interval_newton_step(u, x)
     u = where(s < 0.1, series, where(x < 30, u, start))
-    return where(mtbf < np.inf, mtbf * u, mtbf)
+    fails = mtbf < np.inf
+    return where(fails, where(fails, mtbf, 1.0) * u, mtbf)
 
 
 def _interval_newton_step(u: Any, x: Any) -> Any:
@@ -90,6 +91,23 @@ def _interval_newton_step(u: Any, x: Any) -> Any:
     return np.minimum(np.maximum(better, 0.05), 1 - 1e-15)
 
 
+def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
+    """Length of a segment, interval and checkpoint, in units of the time between failures.
+
+    z = (tau + d) / M; 0 for an infinite M
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        mtbf [s]: mean time M between failures
+    Returns: [1] z
+    Source: Daly 2006, FGCS 22(3), section 2
+    """
+    fails = mtbf < np.inf
+    length = where(fails, interval + write_time, 0.0)
+    return length / where(fails, mtbf, 1.0)
+
+
 def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
     """Share of the time between restarts that is not lost to rework.
 
@@ -102,8 +120,30 @@ def segment_efficiency(interval: Any, write_time: Any, mtbf: Any) -> Any:
     Returns: [1] time kept over time spent
     Source: Daly 2006, FGCS 22(3), eq. 13, rearranged
     """
-    z = where(mtbf < np.inf, (interval + write_time) / mtbf, 0.0)
-    return where(z > 0, z / np.expm1(where(z > 0, z, 1.0)), 1.0)
+    z = _segment(interval, write_time, mtbf)
+    bounded = np.minimum(where(z > 0, z, 1.0), 700.0)  # beyond, e^z leaves floating point
+    return where(z > 0, where(z < 700, bounded / np.expm1(bounded), 0.0), 1.0)
+
+
+def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
+    """Share of the time between restarts that is lost to rework.
+
+    1 - z / (e^z - 1) = z/2 - z^2/12 + z^4/720 - z^6/30240 + ..., z = (tau + d) / M
+
+    The series keeps the digits that the difference loses for small z.
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        mtbf [s]: mean time M between failures
+    Returns: [1] time lost over time spent
+    Source: Daly 2006, FGCS 22(3), eq. 13, rearranged; Bernoulli numbers (Abramowitz & Stegun 23.1)
+    """
+    z = _segment(interval, write_time, mtbf)
+    small = np.minimum(z, 0.1)
+    square = small * small
+    series = small / 2 - square * (1 / 12 - square * (1 / 720 - square / 30240))
+    return where(z < 0.1, series, 1 - segment_efficiency(interval, write_time, mtbf))
 
 
 def useful_share(interval: Any, write_time: Any) -> Any:
@@ -118,7 +158,24 @@ def useful_share(interval: Any, write_time: Any) -> Any:
     Source: by definition of the segment (Daly 2006, section 2)
     """
     counted = where(write_time > 0, interval < np.inf, False)
-    return where(counted, interval / (interval + where(counted, write_time, 1.0)), 1.0)
+    useful = where(counted, interval, 1.0)
+    return where(counted, useful / (useful + where(counted, write_time, 1.0)), 1.0)
+
+
+def stall_share(interval: Any, write_time: Any) -> Any:
+    """Share of a segment that is the checkpoint itself.
+
+    d / (tau + d); 0 for an endless interval or a free checkpoint
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+    Returns: [1] checkpoint over segment
+    Source: by definition of the segment (Daly 2006, section 2)
+    """
+    counted = where(write_time > 0, interval < np.inf, False)
+    stall = where(counted, write_time, 0.0)
+    return stall / where(counted, interval + write_time, 1.0)
 
 
 def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:

@@ -93,7 +93,9 @@ _ROWS = [
     # Layout
     _count("tensor_parallel", 1, "GPUs that share each layer"),
     _count("pipeline_parallel", 1, "pipeline stages"),
-    _count("context_parallel", 1, "GPUs that share each sequence"),
+    _count(
+        "context_parallel", 1, "GPUs that share each sequence (their exchanges are not counted yet)"
+    ),
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
     _option("zero_stage", 1, (0, 1, 2, 3), "what data-parallel ranks shard"),
     _option(

@@ -7,7 +7,7 @@ import numpy as np
 from ..alternatives import alternative
 from ..checkpoint import daly_interval as daly
 from ..checkpoint import exact_interval as exact
-from ..checkpoint import segment_efficiency, useful_share
+from ..checkpoint import segment_efficiency, segment_rework, stall_share, useful_share
 from ..checkpoint import young_interval as young
 from ..ops import where
 
@@ -206,8 +206,8 @@ def exact_rework_overhead(
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
-    return (1 - recovery_overhead) * (1 - kept)
+    lost = segment_rework(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    return (1 - recovery_overhead) * lost
 
 
 @alternative("rework_overhead", goodput_model="first_order")
@@ -241,20 +241,21 @@ def exact_checkpoint_overhead(
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     kept = 1 - recovery_overhead - rework_overhead
-    return kept * (1 - useful_share(checkpoint_interval, checkpoint_stall_time))
+    return kept * stall_share(checkpoint_interval, checkpoint_stall_time)
 
 
 @alternative("checkpoint_overhead", goodput_model="first_order")
 def first_order_checkpoint_overhead(checkpoint_interval: Any, checkpoint_stall_time: Any) -> Any:
     """Share of the wall time that training waits for checkpoints.
 
-    d / tau
+    d / tau; 0 for a free checkpoint
 
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s]
     Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9)
     """
-    return checkpoint_stall_time / checkpoint_interval
+    costs = checkpoint_stall_time > 0
+    return where(costs, checkpoint_stall_time / where(costs, checkpoint_interval, 1.0), 0.0)
 
 
 @alternative("goodput", goodput_model="exact")

@@ -71,9 +71,8 @@ def test_a_bad_record_is_refused(label: str, table: dict[str, str], rule: str) -
     assert rule in str(error.value)
 
 
-def bad(kind_name: str, value: str, reason: str = "") -> Any:
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-    return pytest.param(kind_name, value, id=value, marks=marks)
+def bad(kind_name: str, value: str) -> Any:
+    return pytest.param(kind_name, value, id=value)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +82,12 @@ def bad(kind_name: str, value: str, reason: str = "") -> Any:
         bad("model", "parameters = true"),
         bad("model", 'parameters = "7e9"'),
         bad("model", "gated_ffn = 1"),
-        bad("model", "parameters = nan", "NaN passes the comparison with 0"),
-        bad("model", "layers = inf", "infinite counts are not refused"),
-        bad("gpu", 'hbm_bandwidth = "inf TB/s"', "only mean times may be infinite"),
-        bad("node", "gpus_per_node = 0", "the bounds of the table of inputs are not applied"),
-        bad("node", "gpu = true", "text and true/false are not told apart"),
-        bad("model", 'gated_ffn = "yes"', "text and true/false are not told apart"),
+        bad("model", "parameters = nan"),
+        bad("model", "layers = inf"),
+        bad("gpu", 'hbm_bandwidth = "inf TB/s"'),
+        bad("node", "gpus_per_node = 0"),
+        bad("node", "gpu = true"),
+        bad("model", 'gated_ffn = "yes"'),
     ],
 )
 def test_a_bad_value_is_refused(kind_name: str, value: str) -> None:
@@ -96,7 +95,6 @@ def test_a_bad_value_is_refused(kind_name: str, value: str) -> None:
         read(kind_name, toml("entry", ABOUT) + "\n" + value)
 
 
-@pytest.mark.xfail(strict=True, reason="only the shape of a date is checked")
 def test_a_date_that_does_not_exist_is_refused() -> None:
     with pytest.raises(CatalogError):
         read("fabric", toml("link", {**FABRIC, "date": '"2026-13-45"'}))

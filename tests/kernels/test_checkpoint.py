@@ -14,6 +14,8 @@ from fleetcube.kernels.checkpoint import (
     daly_interval,
     exact_interval,
     expected_slowdown,
+    segment_rework,
+    stall_share,
     young_interval,
 )
 
@@ -157,12 +159,7 @@ def test_without_failures_a_fixed_interval_still_costs_its_checkpoints() -> None
     "model",
     [
         "exact",
-        pytest.param(
-            "first_order",
-            marks=pytest.mark.xfail(
-                strict=True, reason="first_order_checkpoint_overhead is 0/0 for a free checkpoint"
-            ),
-        ),
+        "first_order",
     ],
 )
 @pytest.mark.parametrize("policy", LAWS)
@@ -250,3 +247,25 @@ def test_first_order_is_undefined_where_it_says_that_nothing_is_left() -> None:
     )
     assert float(left[0]) == pytest.approx(1 - 0.9248655564, rel=1e-8)
     assert math.isnan(left[1])
+
+
+# Small losses keep their digits; limits raise no warning
+
+
+@pytest.mark.parametrize("mtbf", [1e3, 1e6, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("interval", [1e-3, 60.0, 7e3])
+def test_small_shares_keep_their_digits(mtbf: float, interval: float) -> None:
+    mpmath.mp.dps = 40
+    z = (mpmath.mpf(interval) + mpmath.mpf("0.5")) / mpmath.mpf(mtbf)
+    lost = 1 - z / mpmath.expm1(z)
+    assert float(segment_rework(interval, 0.5, mtbf)) == pytest.approx(float(lost), rel=1e-13)
+    stall = mpmath.mpf("0.5") / (mpmath.mpf(interval) + mpmath.mpf("0.5"))
+    assert float(stall_share(interval, 0.5)) == pytest.approx(float(stall), rel=1e-15)
+
+
+def test_limits_of_the_laws_raise_no_warning() -> None:
+    assert exact_interval(60.0, math.inf) == math.inf
+    assert expected_slowdown(math.inf, 60.0, 600.0, math.inf) == 1
+    assert expected_slowdown(540.0, 60.0, 600.0, math.inf) == pytest.approx(600 / 540)
+    with np.errstate(divide="ignore"):
+        assert expected_slowdown(1e6, 60.0, 0.0, 10.0) == math.inf
