@@ -4,3 +4,10 @@ Laws (`collectives`, `pipeline`, `reliability`, `checkpoint`, ...) are plain hel
 Quantities (`quantities/`) are the functions the graph reads: name = quantity, parameters = what
 it needs. Nothing here knows of xarray, Zarr, Dask, the catalog or the grid.
 """
+
+from . import checkpoint as checkpoint
+from . import collectives as collectives
+from . import pipeline as pipeline
+from . import reliability as reliability
+from . import roofline as roofline
+from . import topology as topology
