@@ -235,5 +235,9 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
         raise InputError(f"there is no cube {str(folder)!r}; {hint}")
     if not is_cube(folder):
         raise InputError(f"{str(folder)!r} is not a cube that fleetcube wrote; choose another")
-    cube: xarray.Dataset = xarray.open_zarr(folder, consolidated=False, chunks=chunks)
+    try:
+        cube: xarray.Dataset = xarray.open_zarr(folder, consolidated=False, chunks=chunks)
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise InputError(f"{str(folder)!r} is damaged ({said}); run its sweep again") from error
     return cube

@@ -66,7 +66,7 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
 def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
     if points.dtype.kind not in "iuf" or (name in INPUTS and INPUTS[name].kind == "option"):
         labels = [_label(point) for point in points]
-        chosen = text.split(",")
+        chosen = [text] if text in labels else text.split(",")
         for label in chosen:
             if label not in labels:
                 raise InputError(

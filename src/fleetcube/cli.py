@@ -284,6 +284,14 @@ def run() -> None:
     except MemoryError:
         click.echo("fleetcube: out of memory; use fewer threads or float32", err=True)
         sys.exit(1)
+    except Exception as error:
+        if os.environ.get("FLEETCUBE_DEBUG"):
+            raise
+        text = _one_line(error)[:300]
+        click.echo(
+            f"fleetcube: {type(error).__name__}: {text}; FLEETCUBE_DEBUG=1 shows where", err=True
+        )
+        sys.exit(1)
 
 
 def _one_line(error: BaseException) -> str:

@@ -164,3 +164,13 @@ def test_chunks_are_as_asked(sweep: Sweep, tmp_path: Path) -> None:
     for bad in ({"gpu": 3}, {"n_gpus": 0}, {"n_gpus": "x"}):
         with pytest.raises(InputError, match="chunks:"):
             sweep.store(tmp_path / "b.zarr", chunks=bad)  # type: ignore[arg-type]
+
+
+def test_damaged_cubes_are_refused(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr")
+    (path / "job_time" / "zarr.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match="is damaged"):
+        open_cube(path)
+    (path / "zarr.json").write_text('{"attributes": []}', encoding="utf-8")
+    with pytest.raises(InputError, match="is not a cube that fleetcube wrote"):
+        open_cube(path)
