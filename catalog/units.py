@@ -7,7 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-_NUMBER = re.compile(r"\s*([+-]?(?:inf|\d[\d_]*\.?[\d_]*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?))")
+_DIGITS = r"[0-9]+(?:_[0-9]+)*"
+_NUMBER = re.compile(
+    rf"\s*([+-]?(?:inf|(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?))"
+)
 _UNIT = re.compile(r"[A-Za-zµμ][A-Za-zµμ]*(?:\s*[*/]\s*[A-Za-zµμ]+)*")
 _BASE = {
     "1": None,
@@ -82,7 +85,7 @@ def parse(text: str, base: str, name: str) -> float:
             raise UnitError(f'{name} = "{text}" has an unknown unit {unit!r}; {hint}') from None
         raise UnitError(f'{name} = "{text}" is not in {base}; {hint}') from None
     value = number * factor
-    if math.isinf(value) and not math.isinf(number):
+    if math.isinf(value) and "inf" not in digits:
         raise UnitError(f'{name} = "{text}" is too large for a floating-point number; {hint}')
     if 1e-30 < abs(number) < 1e30:  # exact in between: "5 us" is 5e-06, not 4.9999999999999996e-06
         return float(Fraction(digits) * Fraction(repr(factor)))

@@ -62,6 +62,11 @@ def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
     axis = _coupled(name, inputs)
     if len(labels) != axis.size:
         raise InputError(f"axis {name!r} has {len(labels)} labels for {axis.size} points")
+    if labels.dtype.kind not in "iufU":
+        labels = labels.astype(str)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError(f"axis {name!r} has a coordinate that is not a number; mend it")
+    _check_distinct(name, labels)
     return Axis(name, labels, axis.numbers, axis.options, axis.records)
 
 
@@ -70,6 +75,8 @@ def _points(name: str, spec: Any) -> list[Any] | Array:
     if isinstance(spec, Mapping):
         return _generate(name, spec)
     if isinstance(spec, np.ndarray):
+        if np.ma.isMaskedArray(spec):
+            raise InputError(f"axis {name!r} is a masked array; give its valid values")
         if spec.ndim != 1:
             raise InputError(f"axis {name!r} has {spec.ndim} dimensions; give a 1-D array")
         return spec if spec.dtype.kind in "iuf" else list(spec)
@@ -99,10 +106,10 @@ def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
         points = np.array([values.number(name, value) for value in ends])
     else:
         points = _space(name, kind, [values.number(name, end) for end in ends], spec)
-    if spec.get("round", False) not in (True, False):
+    if not isinstance(spec.get("round", False), bool):
         raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
     if spec.get("round", False):
-        points = np.unique(np.rint(points)) if kind != "values" else np.rint(points)
+        points = np.array(list(dict.fromkeys(np.rint(points).tolist())))
     return points
 
 
@@ -111,6 +118,8 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
         if len(ends) not in (2, 3) or "num" in spec:
             raise InputError(f"axis {name!r}: arange takes [start, stop] or [start, stop, step]")
         start, stop, step = (*ends, 1.0)[:3]
+        if not all(map(math.isfinite, ends)):
+            raise InputError(f"axis {name!r}: arange = {ends} is not finite; give finite ends")
         if step <= 0:
             raise InputError(f"axis {name!r}: arange has step {step:g}; give a step above 0")
         count = math.ceil((stop - start) / step)
@@ -225,7 +234,8 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
 def _labels(name: str, labels: Any, size: int) -> list[str]:
     if not isinstance(labels, Sequence) or isinstance(labels, str):
         raise InputError(f"axis {name!r}: labels = {labels!r} is not a list of texts")
-    if len(labels) != size or not all(isinstance(label, str) and label for label in labels):
+    printable = all(isinstance(label, str) and label and label.isprintable() for label in labels)
+    if len(labels) != size or not printable:
         raise InputError(f"axis {name!r} needs one label, a text, for each of its {size} points")
     return list(labels)
 
@@ -233,4 +243,4 @@ def _labels(name: str, labels: Any, size: int) -> list[str]:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
+    return f"{value:.15g}" if isinstance(value, int | float | np.number) else str(value)

@@ -38,6 +38,8 @@ def store(
     progress: Callable[[int, int], None] | None,
 ) -> Path:
     """Evaluate a plan into a cube at `path`, built in `path`.partial and renamed when complete."""
+    if not path.name:
+        raise InputError(f"{str(path)!r} names no cube; write for example cubes/sweep.zarr")
     partial = path.with_name(path.name + ".partial")
     _check_target(plan, path, partial, overwrite, dtype)
     writer = _Writer(plan, dtype, chunks, progress)
@@ -69,7 +71,9 @@ def parse_chunks(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     pairs = [part.partition("=") for part in text.split(",")]
-    return {axis: int(size) if size.isdecimal() else size for axis, _, size in pairs}
+    return {
+        axis: int(size) if size.isdecimal() and size.isascii() else size for axis, _, size in pairs
+    }
 
 
 def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]:
@@ -85,6 +89,11 @@ def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]
 
 
 def _check_target(plan: Plan, path: Path, partial: Path, overwrite: bool, dtype: str) -> None:
+    inside = next((folder for folder in path.absolute().parents if is_cube(folder)), None)
+    if inside is not None:
+        raise InputError(
+            f"{str(path)!r} lies in the cube {str(inside)!r}; choose a place beside it"
+        )
     if path.exists() and not overwrite:
         raise InputError(f"{str(path)!r} exists; choose another name or say --overwrite")
     if path.exists() and not is_cube(path):
@@ -151,7 +160,7 @@ class _Writer:
             for name, (dim, row, attrs) in coordinates(self.plan).items()
         }
         frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, spec))
-        frame.to_zarr(path, zarr_format=3, consolidated=False, mode="w-")
+        frame.to_zarr(path, zarr_format=3, consolidated=False, mode="w-", write_empty_chunks=True)
         group = zarr.open_group(path, mode="r+")
         for name in self.plan.outputs:
             dims = self.plan.user_dims(name)
@@ -192,7 +201,8 @@ class _Writer:
         for name, out in outs.items():
             user = self.plan.user_dims(name)
             block = out.transpose([dims.index(dim) for dim in user])
-            self.arrays[name][tuple(region[dim] for dim in user)] = np.ascontiguousarray(block)
+            part = tuple(region[dim] for dim in user) or ...
+            self.arrays[name][part] = np.array(block, order="C")
         with self.lock:
             self.done += math.prod(shape) * len(names)
             if self.progress is not None:
@@ -212,6 +222,24 @@ def is_cube(path: Path) -> bool:
         return False
     held = meta.get("attributes") if isinstance(meta, dict) else None
     return isinstance(held, dict) and "fleetcube_spec" in held
+
+
+def _check_whole(folder: Path) -> None:
+    """Refuse a cube that lacks a chunk: Zarr would read it back as fill values, without a word."""
+    for meta in folder.glob("*/zarr.json"):
+        try:
+            array = json.loads(meta.read_text(encoding="utf-8"))
+            chunk = array["chunk_grid"]["configuration"]["chunk_shape"]
+            counts = [-(-s // c) for s, c in zip(array["shape"], chunk, strict=True)]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise InputError(f"{str(meta)!r} is damaged; run the cube's sweep again") from None
+        held = meta.parent / "c"
+        found = 1 if held.is_file() else sum(len(files) for _, _, files in os.walk(held))
+        if found != math.prod(counts):
+            raise InputError(
+                f"{str(meta.parent)!r} is damaged: {found} of its {math.prod(counts)} chunks are "
+                "there; run the cube's sweep again"
+            )
 
 
 def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Dataset":
@@ -235,6 +263,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
         raise InputError(f"there is no cube {str(folder)!r}; {hint}")
     if not is_cube(folder):
         raise InputError(f"{str(folder)!r} is not a cube that fleetcube wrote; choose another")
+    _check_whole(folder)
     try:
         cube: xarray.Dataset = xarray.open_zarr(folder, consolidated=False, chunks=chunks)
     except Exception as error:

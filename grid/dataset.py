@@ -1,7 +1,7 @@
 """Name the numbers: from arrays to an xarray Dataset with coordinates, units and sources."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +88,14 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return value.astype(float).tolist() if value.dtype.kind == "f" else value.tolist()
     if isinstance(value, np.generic):
-        return value.item()
+        return float(value) if value.dtype.kind == "f" else str(value)
     if isinstance(value, Axis):
         return {"values": value.labels.tolist()}
     if isinstance(value, Mapping):
         return dict(value)
-    return list(value)
+    return list(value) if isinstance(value, Iterable) else str(value)
 
 
 def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) -> "xarray.Dataset":

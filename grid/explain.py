@@ -3,6 +3,7 @@
 import inspect
 from typing import Any
 
+from ..catalog import KINDS, kind
 from ..kernels.docstrings import read
 from ..kernels.graph import Function, load, parameters
 from ..kernels.inputs import INPUTS, Input
@@ -14,6 +15,12 @@ def explain(name: str) -> str:
 
     Raises InputError for an unknown name, with the nearest known one.
     """
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is not a name; write it as text")
+    if name in KINDS:
+        labels = ", ".join(kind(name))
+        sets = ", ".join(KINDS[name])
+        return f"{name}: a catalog kind\n\nlabels: {labels}\nsays:   {sets}"
     if name in INPUTS:
         return _explain_input(INPUTS[name])
     if name not in load():

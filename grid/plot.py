@@ -24,6 +24,10 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
     """
     if path.suffix not in ENDINGS:
         raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    if x == y:
+        raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     variable = cube[name]
     for axis in (x, y):
         if axis is not None and axis not in variable.dims:

@@ -90,7 +90,11 @@ def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
 
 def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
     wanted = values.number(name, _typed(text)) if _is_known(name) else float(text)
-    slack = 1e-9 * abs(wanted)
+    slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
+    if not np.isfinite(wanted):
+        if wanted in points:
+            return int(np.argmax(points == wanted))
+        raise InputError(f"{name} = {text} is not on the axis; choose a finite value")
     if wanted < points.min() - slack or wanted > points.max() + slack:
         raise InputError(
             f"{name} = {text} is outside the axis, {_shown(name, points.min())} to "
@@ -179,6 +183,8 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
 
 
 def _number(value: float) -> str:
+    if not np.isfinite(value):
+        return str(value)
     if value == round(value) and abs(value) < 1e7:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -186,7 +192,7 @@ def _number(value: float) -> str:
 
 def export(cube: "xarray.Dataset", path: Path) -> None:
     """Write a cut of a cube as .csv, .parquet, .nc or .json; values in base units."""
-    if path.suffix not in FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise InputError(f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending")
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
@@ -194,17 +200,17 @@ def export(cube: "xarray.Dataset", path: Path) -> None:
         raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
     cube = cube.load()
     try:
-        if path.suffix == ".nc":
+        if path.suffix.lower() == ".nc":
             plain = cube.copy()
             for variable in plain.variables.values():
                 variable.encoding = {}
             plain.to_netcdf(path)
-        elif path.suffix == ".json":
+        elif path.suffix.lower() == ".json":
             path.write_text(json.dumps(_finite(cube.to_dict()), default=str), encoding="utf-8")
         else:
             frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
             frame = frame.reset_index()
-            if path.suffix == ".csv":
+            if path.suffix.lower() == ".csv":
                 frame.to_csv(path, index=False)
             else:
                 frame.to_parquet(path, index=False)

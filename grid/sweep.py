@@ -1,5 +1,6 @@
 """A sweep: a scenario, its axes and the outputs wanted."""
 
+import itertools
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from .errors import InputError, nearest
 from .execute import evaluate_block
 from .plan import REASON, Plan
 from .scenario import resolve
+from .values import check_name, number, unit_of
 
 if TYPE_CHECKING:
     import xarray
@@ -52,18 +54,20 @@ class Sweep:
     def from_file(cls, path: str | PathLike[str]) -> "Sweep":
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise InputError(f"cannot read {str(path)!r}: {reason}; give a TOML file") from None
         try:
             spec = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not TOML: {error}; mend that line") from None
         keys = ("outputs", "scenario", "axes")
         for key in spec:
             if key not in keys:
-                raise InputError(f"{str(path)!r}: unknown table {key!r}; {nearest(key, keys)}")
+                near = nearest(key, keys)
+                hint = near if near.startswith("did") else f"it may hold {', '.join(keys)}"
+                raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
         if "outputs" not in spec:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
         return cls(spec.get("scenario", {}), spec.get("axes", {}), spec["outputs"])
@@ -80,6 +84,11 @@ class Sweep:
 
     def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
         """The plan of an engine; plans and their tables are kept."""
+        if not isinstance(engine, str) or not isinstance(mask_infeasible, bool):
+            raise InputError(
+                f"engine = {engine!r} or mask_infeasible = {mask_infeasible!r} is not usable; "
+                "give the name of an engine, and True or False"
+            )
         key = (engine, mask_infeasible)
         if key not in self._plans:
             self._plans[key] = Plan(self._problem, self._outputs, engine, mask_infeasible)
@@ -125,7 +134,11 @@ class Sweep:
         types = {name: dtype_of(name, dtype) for name in plan.outputs}
         shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
         if out is not None:
-            return {name: _reused(plan, out, name, shapes[name], types[name]) for name in types}
+            arrays = {name: _reused(plan, out, name, shapes[name], types[name]) for name in types}
+            for one, other in itertools.combinations(arrays, 2):
+                if np.may_share_memory(arrays[one], arrays[other]):
+                    raise InputError(f"out[{one!r}] and out[{other!r}] share memory; separate them")
+            return arrays
         size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
         if size > 0.9 * memory.available():
             raise InputError(
@@ -216,6 +229,8 @@ def _reused(
     plan: Plan, out: "xarray.Dataset", name: str, shape: tuple[int, ...], dtype: Any
 ) -> Array:
     """An output's array in an earlier result, its dimensions in the plan's order."""
+    if not hasattr(out, "variables") or not hasattr(out, "data_vars"):
+        raise InputError(f"out is {type(out).__name__}; give a Dataset of an earlier call")
     if name not in out.variables:
         raise InputError(f"out has no {name!r}; give a Dataset of an earlier call of this sweep")
     variable = out.variables[name]
@@ -279,15 +294,18 @@ def evaluate(
     labels: dict[str, Any] = {}
     for name, value in inputs.items():
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
-            if value.ndim > 1:
-                raise InputError(f"{name} has {value.ndim} dimensions; give a 1-D DataArray")
+            if not hasattr(value, "ndim") or value.ndim > 1:
+                raise InputError(f"{name} is not a DataArray of one dimension; give one")
+            value = _in_base_unit(name, value)
             if value.ndim == 0:
                 scenario[name] = value.values.item()
             else:
                 (dim,) = value.dims
                 together.setdefault(dim, {})[name] = value.values
                 if dim in value.coords:
-                    labels[dim] = value.coords[dim].values
+                    row = value.coords[dim].values
+                    if not np.array_equal(labels.setdefault(dim, row), row):
+                        raise InputError(f"{name} has other coordinates along {dim!r}; align them")
         elif hasattr(value, "__array__"):  # an array, or a series of another library
             array = np.asarray(value)
             if array.ndim == 0:
@@ -299,10 +317,22 @@ def evaluate(
         else:
             scenario[name] = value
     for dim, moving in together.items():
+        if dim in inputs and dim not in moving:
+            raise InputError(
+                f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
+            )
         axes[dim] = _moving(dim, moving, labels.get(dim))
     names = [outputs] if isinstance(outputs, str) else outputs
     result = Sweep(scenario, axes, names).evaluate(engine, mask_infeasible=mask_infeasible)
     return result[outputs] if isinstance(outputs, str) else result
+
+
+def _in_base_unit(name: str, value: Any) -> Any:
+    """A DataArray whose attribute `units`, where it has one, is honoured."""
+    base, said = unit_of(check_name(name)), value.attrs.get("units")
+    if said is None or str(said) == base:
+        return value
+    return value * number(name, f"1 {said}")
 
 
 def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:

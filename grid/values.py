@@ -40,9 +40,13 @@ def option(name: str, value: Any) -> Any:
         if type(choice) is type(value) and choice == value:
             return choice
     choices = ", ".join(map(_written, INPUTS[name].choices))
-    near = nearest(value, map(str, INPUTS[name].choices)) if isinstance(value, str) else ""
+    near = nearest(value, filter(_is_text, INPUTS[name].choices)) if _is_text(value) else ""
     hint = near if "mean" in near else "choose one of these"
     raise InputError(f"{name} = {value!r} is not one of {choices}; {hint}")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _written(choice: Any) -> str:
@@ -61,12 +65,17 @@ def number(name: str, value: Any) -> float:
             result = parse(value, unit_of(name), name)
         except UnitError as error:
             raise InputError(str(error)) from None
-    elif isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+    elif isinstance(value, bool | np.bool_ | np.timedelta64) or not isinstance(
+        value, int | float | np.number
+    ):
         unit = unit_of(name)
         kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
         raise InputError(f"{name} = {value!r} is not {kind}; write one")
     else:
-        result = float(value)
+        try:
+            result = float(value)
+        except (OverflowError, TypeError, ValueError):
+            raise InputError(f"{name} = {str(value)[:40]} is not a floating-point number") from None
     _check_bounds(name, value, result)
     return result
 

@@ -20,7 +20,9 @@ def infeasible_reason(
 ) -> Any:
     """Why a layout cannot be run, the gravest reason first; 0 where it can.
 
-    Formulas stay defined at such points (a continuous relaxation); this flag marks them.
+    Formulas stay defined at such points (a continuous relaxation); this flag marks them. Layers
+    may also divide when the embedding and the output layer count as one each: the first and the
+    last stage then hold one layer less.
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
         virtual_stages [1], global_batch_size [1], micro_batch_size [1], layers [1],
@@ -29,13 +31,16 @@ def infeasible_reason(
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible
-    Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3)
+    Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3); uneven end
+        stages as in Llama 3 (arXiv:2407.21783, section 3.3.2: 126 layers on 16 stages)
     """
     group = tensor_parallel * pipeline_parallel * context_parallel
     replicas = n_gpus / group
     slices = replicas * micro_batch_size
     reason = where(_whole(attention_heads / tensor_parallel), 0.0, 7.0)
-    reason = where(_whole(layers / (pipeline_parallel * virtual_stages)), reason, 6.0)
+    chunks = pipeline_parallel * virtual_stages
+    divides = _whole(layers / chunks) | _whole((layers + 2) / chunks)
+    reason = where(divides, reason, 6.0)
     reason = where(_whole(global_batch_size / slices), reason, 5.0)
     reason = where(global_batch_size < slices, 4.0, reason)
     reason = where(_whole(replicas), reason, 3.0)

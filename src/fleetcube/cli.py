@@ -1,6 +1,7 @@
 """The command line: a door to grid/ and catalog/, with no logic of its own."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -84,7 +85,8 @@ def run_spec(
             progress=progress,
         )
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
     seconds = time.perf_counter() - started
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     used = sweep.plan(engine, feasible_only).engine
@@ -264,6 +266,10 @@ def run() -> None:
     from fleetcube.catalog import CatalogError
     from fleetcube.grid.errors import InputError
 
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)  # batch schedulers stop a job so
     try:
         cli(standalone_mode=False)
     except click.ClickException as error:

@@ -84,7 +84,7 @@ def test_a_peer_that_cannot_be_made_is_skipped(load: Any, monkeypatch: pytest.Mo
         raise RuntimeError("no network")
 
     monkeypatch.setattr(peers.environments, "ready", fail)
-    row = peers.beside("mlsysim", 1e9, 10)
+    row = peers.beside("mlsysim", load("question").fleet(2, 2), 10)
     assert row["tool"] == "mlsysim: skipped, no network"
     table = peers.Table("t", peers.COLUMNS, [row])
     assert "skipped, no network" in table.markdown()

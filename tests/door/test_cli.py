@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +176,22 @@ def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "No space left on device; nothing was kept" in done.stderr
     assert not (folder / "full.zarr").exists()
     assert not (folder / "full.zarr.partial").exists()
+
+
+def test_a_terminated_run_keeps_nothing(folder: Path) -> None:
+    big = SPEC.replace("n_gpus = [8, 60, 512]", "n_gpus = { arange = [8, 4_000_000, 8] }")
+    (folder / "big.toml").write_text(big, encoding="utf-8")
+    command = [sys.executable, "-m", "fleetcube", "run", "big.toml", "-o", "big.zarr"]
+    running = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    partial = folder / "big.zarr.partial"
+    for _ in range(600):
+        if partial.exists() or running.poll() is not None:
+            break
+        time.sleep(0.02)
+    running.terminate()
+    _, told = running.communicate(timeout=60)
+    if running.returncode != 0:  # not already done
+        assert running.returncode == 1
+        assert "stopped; nothing was kept" in told
+        assert not (folder / "big.zarr").exists()
+    assert not partial.exists()

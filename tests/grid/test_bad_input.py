@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 
 import fleetcube
 from fleetcube.grid import memory
@@ -156,3 +157,40 @@ def test_bad_requests_are_refused(arguments: dict[str, Any], words: str) -> None
     sweep = Sweep({}, {"n_gpus": [8, 16], "gpu_mttf": [1e8]}, ["cluster_mtbf"])
     with pytest.raises(InputError, match=words):
         sweep.evaluate(**arguments)
+
+
+def along(values: Any, coordinate: Any, **attributes: Any) -> xarray.DataArray:
+    return xarray.DataArray(values, dims="k", coords={"k": coordinate}, attrs=attributes)
+
+
+def test_data_arrays_are_aligned_and_in_their_units() -> None:
+    hours = xarray.DataArray([5e4], dims="gpu_mttf", attrs={"units": "h"})
+    assert fleetcube.evaluate("node_mttf", gpu_mttf=hours)["gpu_mttf"].values[0] == 5e4 * 3600
+    with pytest.raises(InputError, match="is not in s"):
+        fleetcube.evaluate("node_mttf", gpu_mttf=hours.assign_attrs(units="W"))
+    gpus = along([8.0, 16.0], [1, 2])
+    with pytest.raises(InputError, match="other coordinates along 'k'; align them"):
+        fleetcube.evaluate("cluster_mtbf", n_gpus=gpus, gpu_mttf=along([1e8, 2e8], [2, 1]))
+    with pytest.raises(InputError, match="both an input and the dimension"):
+        fleetcube.evaluate("cluster_mtbf", n_gpus=gpus, k=[1, 2])
+    with pytest.raises(InputError, match="twice"):
+        fleetcube.evaluate("cluster_mtbf", n_gpus=along([8.0, 16.0], [1, 1]))
+
+
+def test_arrays_of_odd_types_are_read_or_refused() -> None:
+    wide = np.array([8, 16], np.longdouble)
+    assert fleetcube.evaluate("cluster_mtbf", n_gpus=wide).sizes == {"n_gpus": 2}
+    for odd in (np.array([1, 2], "m8[h]"), np.ma.array([8, 16], mask=[0, 1]), [10**400]):
+        with pytest.raises(InputError):
+            fleetcube.evaluate("cluster_mtbf", n_gpus=odd)
+
+
+def test_outputs_that_share_memory_are_refused() -> None:
+    sweep = Sweep({}, {"n_gpus": [8, 16]}, ["cluster_mtbf", "node_mttf", "expected_failures"][:1])
+    result = sweep.evaluate()
+    assert sweep.evaluate(out=result)["cluster_mtbf"].sizes == {"n_gpus": 2}
+    two = Sweep({"job_duration": 1e6}, {"n_gpus": [8, 16]}, ["cluster_mtbf", "expected_failures"])
+    held = two.evaluate()
+    held["expected_failures"] = held["cluster_mtbf"]
+    with pytest.raises(InputError, match="share memory"):
+        two.evaluate(out=held)

@@ -174,3 +174,31 @@ def test_damaged_cubes_are_refused(sweep: Sweep, tmp_path: Path) -> None:
     (path / "zarr.json").write_text('{"attributes": []}', encoding="utf-8")
     with pytest.raises(InputError, match="is not a cube that fleetcube wrote"):
         open_cube(path)
+
+
+def test_outputs_without_axes_are_stored(tmp_path: Path) -> None:
+    training = {**SCENARIO, "n_gpus": 64, "fabric": "infiniband-ndr"}
+    sweep = Sweep(training, {"gpu_mttf": [1e8, 2e8]}, ["mfu", "goodput"])
+    assert_same(sweep.evaluate(), open_cube(sweep.store(tmp_path / "a.zarr")))
+    point = Sweep(training, {}, ["mfu"])
+    assert_same(point.evaluate(), open_cube(point.store(tmp_path / "b.zarr")))
+
+
+@pytest.mark.parametrize("lost", ["n_gpus", "job_time", "cluster_mtbf", "infeasible_reason"])
+def test_a_lost_chunk_is_noticed(sweep: Sweep, tmp_path: Path, lost: str) -> None:
+    path = sweep.store(tmp_path / "a.zarr")
+    next(file for file in (path / lost / "c").rglob("*") if file.is_file()).unlink()
+    with pytest.raises(InputError, match="is damaged: 0 of its 1 chunks are there"):
+        open_cube(path)
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_target_needs_a_name(sweep: Sweep, name: str) -> None:
+    with pytest.raises(InputError, match="names no cube"):
+        sweep.store(name)
+
+
+def test_nothing_is_written_into_a_cube(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr")
+    with pytest.raises(InputError, match="lies in the cube"):
+        sweep.store(path / "b.zarr")
