@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,11 @@ def store(
         else:
             os.rename(partial, path)
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        _discard(partial)
         reason = error.strerror or str(error)
         raise OSError(f"cannot write {str(path)!r}: {reason}; nothing was kept") from error
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        _discard(partial)
         raise
     return path
 
@@ -115,6 +116,15 @@ def _check_target(plan: Plan, path: Path, partial: Path, overwrite: bool, dtype:
             f"the cube holds {memory.human(size)} and {memory.human(free)} of disk are free; "
             "shorten an axis, ask for fewer outputs, or use float32"
         )
+
+
+def _discard(partial: Path) -> None:
+    """Remove an unfinished cube; Zarr's own thread may still be writing when a run is stopped."""
+    for _ in range(20):
+        shutil.rmtree(partial, ignore_errors=True)
+        time.sleep(0.05)
+        if not partial.exists():
+            return
 
 
 def _replace(partial: Path, path: Path) -> None:

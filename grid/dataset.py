@@ -1,5 +1,6 @@
 """Name the numbers: from arrays to an xarray Dataset with coordinates, units and sources."""
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
@@ -79,11 +80,16 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
     ]
     return {
         "Conventions": "CF-1.11",
-        "fleetcube_version": version("fleetcube"),
+        "fleetcube_version": _version(),
         "fleetcube_engine": plan.engine,
         "fleetcube_spec": json.dumps(spec, default=_plain),
         "fleetcube_catalog": json.dumps(records),
     }
+
+
+@functools.cache
+def _version() -> str:
+    return version("fleetcube")
 
 
 def _plain(value: Any) -> Any:

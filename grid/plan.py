@@ -7,7 +7,7 @@ table and kernel is fixed for the whole sweep, so that block shape never changes
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from ..kernels import graph
 from ..kernels.graph import Function, MissingInputError, parameters
 from ..kernels.inputs import INPUTS
+from ..kernels.numba_engine import ROW
 from ..kernels.numpy_engine import evaluate
 from .axes import Array, Axis
 from .errors import InputError, nearest
@@ -26,6 +27,9 @@ MOST_TABLE = 1 << 20  # points of the largest table kept for the whole sweep
 TABLE_SHARE = 256  # a table is at most this part of the largest output
 SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
 COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles
+# Relative costs of reading a point along a row, of repeating one there, and of starting a row
+READ_COST, REPEAT_COST, ROW_COST = 1.0, 10.0, 100.0
+LONGEST_AXES = 6  # axes considered for a row
 LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what makes an output layout-dependent
 REASON = "infeasible_reason"
 
@@ -53,13 +57,8 @@ class Plan:
             raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         split = {axis.name: _runs(axis) for axis in problem.axes}
         self._split = {name: runs for name, runs in split.items() if len(runs) > 1}
-        numeric = [axis for axis in problem.axes if axis.name not in self._split]
-        ordered = [axis for axis in problem.axes if axis.name in self._split]
-        ordered += sorted(numeric, key=lambda axis: axis.size)
-        self.axes = tuple(ordered)
-        self.sizes = {axis.name: axis.size for axis in self.axes}
-        self.cases = self._make_cases(outputs)
-        self.dims = self._find_dims()
+        self._set_axes(outputs, problem.axes)
+        self._set_axes(outputs, self._fastest_order(outputs))
         self.outputs = list(outputs)
         self.layout_dependent = self._find_layout_dependent()
         if self.layout_dependent and REASON not in self.outputs:
@@ -99,6 +98,51 @@ class Plan:
         return list(found.values())
 
     # Building
+
+    def _set_axes(self, outputs: Sequence[str], numeric: Sequence[Axis]) -> None:
+        """Fix the order of memory: axes that cut the sweep into cases, then the others as given."""
+        ordered = [axis for axis in self.problem.axes if axis.name in self._split]
+        ordered += [axis for axis in numeric if axis.name not in self._split]
+        self.axes = tuple(ordered)
+        self.sizes = {axis.name: axis.size for axis in self.axes}
+        self.cases = self._make_cases(outputs)
+        self.dims = self._find_dims()
+
+    def _fastest_order(self, outputs: Sequence[str]) -> list[Axis]:
+        """Axes in the order that evaluates fastest, in whatever order they were written.
+
+        The last axes make the rows that kernels walk. What varies along a row is read at every
+        point, and repeated in memory along the row's other axes; what does not is read once a row.
+        Rows that read the same tables follow each other, so that the tables stay in the cache.
+        """
+        numeric = [axis for axis in self.axes if axis.name not in self._split]
+        numeric.sort(key=lambda axis: (axis.size, axis.name))
+        full = max((self.dims[name] for name in outputs), key=lambda d: math.prod(self.shape(d)))
+        points = math.prod(self.shape(full))
+        read = {
+            frozenset(self.dims[parameter]): None
+            for case in self.cases
+            for name, formula in case.formulas.items()
+            if self.dims[name] == full
+            for parameter in parameters(formula)
+            if 0 < len(self.dims[parameter]) < len(full)
+        }
+
+        def cost(row: tuple[Axis, ...]) -> float:
+            inside = {axis.name for axis in row}
+            length = math.prod(axis.size for axis in row)
+            total = ROW_COST * points / length
+            for dims in read:
+                if inside & dims:
+                    rows = math.prod(self.sizes[dim] for dim in dims - inside)
+                    total += READ_COST * points + REPEAT_COST * rows * length
+            return total
+
+        row = min(_rows([axis for axis in numeric if axis.name in full]), key=cost, default=())
+        inside = {axis.name for axis in row}
+        varying = {dim for dims in read if inside & dims for dim in dims}
+        outer = [axis for axis in numeric if axis.name not in inside]
+        return [*sorted(outer, key=lambda axis: axis.name not in varying), *row]
 
     def _make_cases(self, outputs: Sequence[str]) -> list[Case]:
         count = math.prod(len(runs) for runs in self._split.values())
@@ -237,6 +281,16 @@ class Plan:
             if self._tables[key].ndim == 0:
                 self._tables[key] = self._tables[key].reshape((1,) * len(self.axes))
         return self._tables[key]
+
+
+def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
+    """Sets of the longest axes that make a row of ROW points, with no axis that it can spare."""
+    longest = axes[-LONGEST_AXES:]
+    for count in range(1, len(longest) + 1):
+        for row in itertools.combinations(longest, count):
+            length = math.prod(axis.size for axis in row)
+            if length // row[0].size < ROW and (length >= ROW or count == len(longest)):
+                yield row
 
 
 def by_dims(

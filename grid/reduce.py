@@ -77,12 +77,23 @@ class _Fold:
         self.waiting: dict[int, tuple[tuple[slice, ...], dict[str, tuple[Array, Array]]]] = {}
         self.next = 0
         self.lock = threading.Lock()
+        self.scratch = threading.local()
+
+    def _room(self, shape: tuple[int, ...]) -> dict[str, Array]:
+        """Arrays of a block, in memory that each thread uses again: new pages cost more."""
+        size = math.prod(shape)
+        if not hasattr(self.scratch, "flats") or self.scratch.flats[0].size < size:
+            self.scratch.flats = [np.empty(size) for _ in self.names]
+        flats = self.scratch.flats
+        return {
+            name: flat[:size].reshape(shape) for name, flat in zip(self.names, flats, strict=True)
+        }
 
     def add(self, block: tuple[int, Region]) -> None:
         """Evaluate one numbered block and fold it in, after those before it."""
         number, region = block
         shape = tuple(cut.stop - cut.start for cut in region.values())
-        outs = {name: np.empty(shape) for name in self.names}
+        outs = self._room(shape)
         evaluate_block(self.plan, self.dims, region, outs, 1)
         parts = {name: self._part(out) for name, out in outs.items()}
         target = tuple(region[dim] for dim in self.kept)

@@ -307,7 +307,7 @@ def evaluate(
                     if not np.array_equal(labels.setdefault(dim, row), row):
                         raise InputError(f"{name} has other coordinates along {dim!r}; align them")
         elif hasattr(value, "__array__"):  # an array, or a series of another library
-            array = np.asarray(value)
+            array = np.asanyarray(value)  # a masked array stays one, and is refused
             if array.ndim == 0:
                 scenario[name] = array.item()
             else:

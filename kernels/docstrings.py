@@ -1,5 +1,6 @@
 """Read units, meaning and source from the docstrings of laws and quantities."""
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -23,6 +24,7 @@ class Doc:
     example: str
 
 
+@functools.cache
 def read(function: Callable[..., Any]) -> Doc:
     """Parse the docstring of a law or quantity.
 

@@ -134,11 +134,9 @@ def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
 
 
 def _kernel(job: Job, operands: tuple[tuple[str, bool], ...], outer: int) -> Any:
-    outs = {name: out.dtype for name, out in job.outs.items()}
-    source = kernel_source(job.formulas, operands, outs, outer)
-    formulas = tuple(job.formulas.items())
+    outs = tuple((name, out.dtype) for name, out in job.outs.items())
     with _compile_lock:
-        return _compiled(source, formulas)
+        return _compiled(tuple(job.formulas.items()), operands, outs, outer)
 
 
 @functools.cache
@@ -153,12 +151,18 @@ def _binding() -> Binding:
 
 
 @functools.cache
-def _compiled(source: str, formulas: tuple[tuple[str, Function], ...]) -> Any:
+def _compiled(
+    formulas: tuple[tuple[str, Function], ...],
+    operands: tuple[tuple[str, bool], ...],
+    outs: tuple[tuple[str, np.dtype[Any]], ...],
+    outer: int,
+) -> Any:
     """The kernel, from the disk cache where an equal one was compiled before."""
     import numba
 
     from .stream import stream
 
+    source = kernel_source(dict(formulas), operands, dict(outs), outer)
     scope = {f"f_{name}": _binding().bind(formula) for name, formula in formulas}
     scope.update(np=np, stream=stream)
     folder = _cache_folder(source, formulas)

@@ -1,5 +1,6 @@
 """Write the source of a compiled kernel: rows, tiles, loops that vectorise, streamed outputs."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ TILE = 512  # points of one tile
 _LIBRARY_CALLS = {"exp", "expm1", "log", "log1p", "log2", "log10", "power", "ceil"}
 
 
+@functools.cache
 def is_heavy(function: Function) -> bool:
     """Whether a formula calls the mathematics library, so that its loop cannot vectorise."""
     return any(

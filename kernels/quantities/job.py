@@ -43,16 +43,28 @@ def job_time(attempted_steps: Any, step_time: Any) -> Any:
     return attempted_steps * step_time
 
 
-def useful_step_rate(goodput: Any, step_time: Any) -> Any:
+def step_rate(step_time: Any) -> Any:
+    """Steps per unit of time while nothing fails.
+
+    1 / step time
+
+    Parameters: step_time [s]
+    Returns: [1/s] steps per second
+    Source: by definition
+    """
+    return 1 / step_time
+
+
+def useful_step_rate(goodput: Any, step_rate: Any) -> Any:
     """Steps that the run keeps per unit of wall time.
 
-    goodput / step time
+    goodput x steps per second
 
-    Parameters: goodput [1], step_time [s]
+    Parameters: goodput [1], step_rate [1/s]
     Returns: [1/s] kept steps per second of wall time
     Source: by definition of goodput
     """
-    return goodput / step_time
+    return goodput * step_rate
 
 
 def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
@@ -131,18 +143,43 @@ def reliability_overhead(
     return checkpoint_overhead + rework_overhead + recovery_overhead
 
 
+def reliability_to_useful_ratio(reliability_overhead: Any, goodput: Any) -> Any:
+    """Time lost to failures and checkpoints over time kept.
+
+    reliability share / goodput
+
+    Parameters: reliability_overhead [1], goodput [1]
+    Returns: [1] time lost over time kept
+    Source: by definition
+    """
+    return reliability_overhead / goodput
+
+
+def step_to_communication_ratio(step_time: Any, exposed_communication_time: Any) -> Any:
+    """Step time over exposed communication: the inverse of the communication fraction.
+
+    step time / exposed communication
+
+    Parameters: step_time [s], exposed_communication_time [s]
+    Returns: [1] ratio
+    Source: by definition
+    """
+    return step_time / exposed_communication_time
+
+
 def reliability_to_communication_ratio(
-    reliability_overhead: Any, communication_overhead: Any
+    reliability_to_useful_ratio: Any, step_to_communication_ratio: Any
 ) -> Any:
     """How many times more of the wall time reliability costs than communication.
 
-    reliability share / communication share: above 1 where reliability costs more
+    (reliability share / goodput) x (step time / exposed communication), which is reliability share
+    / communication share: above 1 where reliability costs more
 
-    Parameters: reliability_overhead [1], communication_overhead [1]
+    Parameters: reliability_to_useful_ratio [1], step_to_communication_ratio [1]
     Returns: [1] ratio of the two losses
     Source: the question of the mlsysim tutorial "reliability at scale"
     """
-    return reliability_overhead / communication_overhead
+    return reliability_to_useful_ratio * step_to_communication_ratio
 
 
 def dominant_overhead(
