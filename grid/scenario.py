@@ -26,10 +26,6 @@ class Problem:
     axes: tuple[Axis, ...]
     records: tuple[Record, ...]
 
-    def numbers(self, axis: Axis) -> Mapping[str, Any]:
-        """Inputs that vary along an axis; NaN where a label leaves one unset."""
-        return axis.numbers
-
 
 def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     """Read a scenario and its axes.

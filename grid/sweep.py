@@ -12,12 +12,12 @@ import numpy as np
 
 from ..kernels.job import default_threads
 from . import memory
-from .axes import Array, Axis, coupled_axis
+from .axes import Array, coupled_axis
 from .blocks import blocks
 from .dataset import dataset, dtype_of
 from .errors import InputError, nearest
 from .execute import evaluate_block
-from .plan import REASON, Plan
+from .plan import Plan
 from .scenario import resolve
 from .values import check_name, number, unit_of
 
@@ -343,6 +343,3 @@ def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:
         labels = inputs[dim]
     size = len(next(iter(inputs.values())))
     return coupled_axis(dim, np.arange(size) if labels is None else labels, inputs)
-
-
-__all__ = ["REASON", "Axis", "Sweep", "evaluate"]

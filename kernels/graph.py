@@ -150,15 +150,3 @@ def _label_hint(name: str) -> str:
     if name in ("parameters", "layers", "hidden_size"):
         return " or a model label"
     return ""
-
-
-def option_inputs(
-    outputs: Iterable[str], options: Mapping[str, Any], given: Iterable[str]
-) -> set[str]:
-    """Options that the formulas of the outputs, so chosen, depend on."""
-    graph = load()
-    return {
-        option
-        for name in select(outputs, options, given)
-        if (option := graph[name].option) is not None
-    }

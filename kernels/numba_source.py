@@ -38,7 +38,7 @@ def kernel_source(
         f"           {', '.join(arguments)}):",
     ]
     lines += [f"    b_{name} = np.empty({TILE}, np.{dtype.name})" for name, dtype in outs.items()]
-    buffered = _buffered(formulas, along, level, outs)
+    buffered = _buffered(formulas, along, level)
     lines += [f"    v_{name} = np.empty({TILE})" for name in buffered]
     if outer:
         lines.append("    rest = start")
@@ -90,10 +90,7 @@ def _levels(formulas: Mapping[str, Function], along: Mapping[str, bool]) -> dict
 
 
 def _buffered(
-    formulas: Mapping[str, Function],
-    along: Mapping[str, bool],
-    level: Mapping[str, int],
-    outs: Mapping[str, Any],
+    formulas: Mapping[str, Function], along: Mapping[str, bool], level: Mapping[str, int]
 ) -> list[str]:
     """Quantities that a later loop reads, and that must therefore be kept for the tile."""
     return [

@@ -70,14 +70,6 @@ def test_an_option_chooses_the_formula() -> None:
     assert needed["checkpoint_interval"].__name__ == "fixed_policy_checkpoint_interval"
 
 
-def test_only_options_of_formulas_in_use_matter() -> None:
-    given = {"cluster_mtbf", "checkpoint_stall_time", "recovery_time"}
-    assert graph.option_inputs(["goodput"], OPTIONS, given) == {
-        "goodput_model",
-        "checkpoint_policy",
-    }
-
-
 def test_a_tuple_of_choices_shares_one_formula() -> None:
     quantity = graph.load()["gradient_window"]
     assert quantity.formulas[0] is quantity.formulas[2]
