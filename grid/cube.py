@@ -19,7 +19,7 @@ from .blocks import cells, chunk_shape
 from .dataset import attributes, coordinates, dtype_of, root_attributes
 from .errors import InputError
 from .execute import evaluate_block
-from .plan import REASON, Plan, Region
+from .plan import REASON, Plan, Region, extent
 
 if TYPE_CHECKING:
     import xarray
@@ -205,7 +205,7 @@ class _Writer:
     def write(self, dims: tuple[str, ...], region: Region) -> None:
         """Evaluate one chunk of every output over some dimensions and write it."""
         names = self.plan.groups()[dims]
-        shape = tuple(cut.stop - cut.start for cut in region.values())
+        shape = extent(region, dims, dims)
         outs = {name: np.empty(shape, dtype_of(name, self.dtype)) for name in names}
         evaluate_block(self.plan, dims, region, outs, 1)
         for name, out in outs.items():

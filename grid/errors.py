@@ -8,7 +8,9 @@ class InputError(ValueError):
     """A spec, scenario, axis or request that cannot be used as it stands."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known spelling, or says how to see all."""
+def nearest(
+    name: str, known: Iterable[str], otherwise: str = "see `fleetcube explain` for all names"
+) -> str:
+    """A hint that names the nearest known spelling, or says what to do where none is near."""
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else "see `fleetcube explain` for all names"
+    return f"did you mean {near[0]!r}?" if near else otherwise

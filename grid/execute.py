@@ -10,7 +10,7 @@ from ..kernels import jax_engine, numba_engine, numpy_engine
 from ..kernels.graph import Function, parameters
 from ..kernels.job import Job
 from .axes import Array
-from .plan import REASON, Case, Plan, Region, by_dims
+from .plan import REASON, Case, Plan, Region, by_dims, extent
 
 _ENGINES = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
 REUSE = 8  # a quantity this many times smaller than the grid is kept, not computed again
@@ -50,12 +50,9 @@ def _mask(
     if not masked:
         return
     own = plan.out_dims[REASON]
-    shape = tuple(region[dim].stop - region[dim].start for dim in own)
-    reason = np.empty(shape, np.int8)
+    reason = np.empty(extent(region, own, own), np.int8)
     evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads)
-    where = (reason != 0).reshape(
-        tuple(region[dim].stop - region[dim].start if dim in own else 1 for dim in dims)
-    )
+    where = (reason != 0).reshape(extent(region, own, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
@@ -117,17 +114,14 @@ class _Block:
         missing = [name for name in names if name not in self.kept]
         for own, group in by_dims(missing, self.plan.dims).items():
             shadow = {dim: region[dim] for dim in own}
-            shape = tuple(cut.stop - cut.start for cut in shadow.values())
-            arrays = {name: np.empty(shape) for name in group}
+            arrays = {name: np.empty(extent(region, own, own)) for name in group}
             self.fill(own, shadow, arrays)
             self.kept.update(arrays)
 
     def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
         """A given, tabulated or kept value over the region, size-1 axes where it is constant."""
         if name in self.kept:
-            own = self.plan.dims[name]
-            shape = tuple(region[dim].stop - region[dim].start if dim in own else 1 for dim in dims)
-            return self.kept[name].reshape(shape)
+            return self.kept[name].reshape(extent(region, self.plan.dims[name], dims))
         table = self.plan.table(self.case, name)
         index = tuple(
             (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0

@@ -293,6 +293,12 @@ def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
                 yield row
 
 
+def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
+    """Shape over `dims` of what varies along `own` within a region: 1 along the others."""
+    held = set(own)
+    return tuple(region[dim].stop - region[dim].start if dim in held else 1 for dim in dims)
+
+
 def by_dims(
     names: Iterable[str], dims: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[str]]:

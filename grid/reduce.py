@@ -14,7 +14,7 @@ from .blocks import blocks
 from .dataset import attributes, coordinates, root_attributes
 from .errors import InputError
 from .execute import evaluate_block
-from .plan import Plan, Region
+from .plan import Plan, Region, extent
 
 if TYPE_CHECKING:
     import xarray
@@ -92,7 +92,7 @@ class _Fold:
     def add(self, block: tuple[int, Region]) -> None:
         """Evaluate one numbered block and fold it in, after those before it."""
         number, region = block
-        shape = tuple(cut.stop - cut.start for cut in region.values())
+        shape = extent(region, self.dims, self.dims)
         outs = self._room(shape)
         evaluate_block(self.plan, self.dims, region, outs, 1)
         parts = {name: self._part(out) for name, out in outs.items()}

@@ -33,11 +33,8 @@ def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
     for name in names:
         if name not in cube.data_vars:
             known = [str(key) for key in cube.data_vars]
-            raise InputError(
-                f"the cube has no variable {name!r}; {nearest(name, known)}"
-                if nearest(name, known).startswith("did")
-                else f"the cube has no variable {name!r}; it has {', '.join(known)}"
-            )
+            hint = nearest(name, known, f"it has {', '.join(known)}")
+            raise InputError(f"the cube has no variable {name!r}; {hint}")
     return cube[list(names)] if names else cube
 
 
@@ -54,8 +51,7 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
             raise InputError(f"{selector!r} is not a selector; write axis=value")
         if name not in cube.dims:
             axes = [str(dim) for dim in cube.dims]
-            hint = nearest(name, axes)
-            hint = hint if hint.startswith("did") else f"choose from {', '.join(axes)}"
+            hint = nearest(name, axes, f"choose from {', '.join(axes)}")
             raise InputError(f"{name!r} is not an axis of the cube; {hint}")
         if name not in cube.coords:
             raise InputError(f"the cube has no coordinate {name!r} and cannot be cut along it")

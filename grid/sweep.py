@@ -65,8 +65,7 @@ class Sweep:
         keys = ("outputs", "scenario", "axes")
         for key in spec:
             if key not in keys:
-                near = nearest(key, keys)
-                hint = near if near.startswith("did") else f"it may hold {', '.join(keys)}"
+                hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
                 raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
         if "outputs" not in spec:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')

@@ -40,8 +40,9 @@ def option(name: str, value: Any) -> Any:
         if type(choice) is type(value) and choice == value:
             return choice
     choices = ", ".join(map(_written, INPUTS[name].choices))
-    near = nearest(value, filter(_is_text, INPUTS[name].choices)) if _is_text(value) else ""
-    hint = near if "mean" in near else "choose one of these"
+    hint = "choose one of these"
+    if _is_text(value):
+        hint = nearest(value, filter(_is_text, INPUTS[name].choices), hint)
     raise InputError(f"{name} = {value!r} is not one of {choices}; {hint}")
 
 

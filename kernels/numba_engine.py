@@ -214,7 +214,7 @@ def _code_text(formulas: tuple[Function, ...]) -> str:
     return "\0".join(inspect.getsource(function) for function in functions.values())
 
 
-def _write_module(folder: Path, source: str) -> Path | None:
+def _write_module(folder: Path, source: str) -> Path:
     path = folder / "kernel.py"
     if not path.exists() or path.read_text() != source:
         temporary = folder / f"kernel.{os.getpid()}.tmp"
