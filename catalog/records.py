@@ -17,20 +17,19 @@ from .units import UnitError, parse
 
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
 _FACTS: dict[str, str | type] = {
-    "hbm_capacity": "B",
-    "gpu_tdp": "W",
-    "node_power": "W",
     "gpu": str,
-    "kv_heads": "1",
-    "ffn_hidden_size": "1",
-    "gated_ffn": bool,
-    "vocab_size": "1",
-    "experts": "1",
-    "experts_per_token": "1",
-    "switch_mttf": "s",
+    # quantities that a label may state: the graph is cut there
+    "parameters": "1",
     "active_parameters": "1",
     "training_tokens": "1",
     "attention_heads": "1",
+    "kv_heads": "1",
+    "head_size": "1",
+    "ffn_hidden_size": "1",
+    "expert_ffn_hidden_size": "1",
+    "attention_parameters_per_layer": "1",
+    "kv_elements_per_layer": "1",
+    "node_power": "W",
 }
 
 KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -54,9 +53,11 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "cables_per_node",
             "intra_node_bandwidth",
             "intra_node_latency",
+            "node_reduction",
+            "node_overhead_power",
             "node_power",
         ),
-        "fabric": ("inter_node_bandwidth", "inter_node_latency"),
+        "fabric": ("inter_node_bandwidth", "inter_node_latency", "fabric_reduction"),
         "model": (
             "parameters",
             "active_parameters",
@@ -64,15 +65,26 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "hidden_size",
             "attention_heads",
             "kv_heads",
+            "head_size",
+            "attention_parameters_per_layer",
+            "kv_elements_per_layer",
             "ffn_hidden_size",
             "gated_ffn",
             "vocab_size",
+            "mixture_of_experts",
             "experts",
             "experts_per_token",
+            "shared_experts",
+            "dense_layers",
+            "expert_ffn_hidden_size",
             "sequence_length",
             "training_tokens",
         ),
-        "storage": ("checkpoint_write_bandwidth", "checkpoint_read_bandwidth"),
+        "storage": (
+            "checkpoint_write_bandwidth",
+            "checkpoint_read_bandwidth",
+            "per_node_storage_bandwidth",
+        ),
         "reliability": (
             "gpu_mttf",
             "nic_mttf",
@@ -80,7 +92,13 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "cable_mttf",
             "switch_mttf",
             "host_mttf",
+            "software_mttf",
+            "mtbf_model",
+            "reference_mtbf",
+            "reference_gpus",
+            "mtbf_exponent",
         ),
+        "site": ("pue", "grid_carbon_intensity", "electricity_price"),
     }
 )
 _ABOUT = ("title", "source", "date", "note")
@@ -112,7 +130,10 @@ class Record:
 
 def unit(name: str) -> str | type:
     """Unit of a catalog value, or its type where it is text or true/false."""
-    return INPUTS[name].unit if name in INPUTS else _FACTS[name]
+    if name in INPUTS:
+        row = INPUTS[name]
+        return type(row.default) if row.kind == "option" else row.unit
+    return _FACTS[name]
 
 
 def kind(name: str) -> Mapping[str, Record]:
@@ -191,6 +212,8 @@ def _value(where: str, key: str, value: Any) -> Any:
     if isinstance(base, type):
         if not isinstance(value, base):
             raise CatalogError(f"{where}: {key} = {value!r} is not {_KINDS_OF_VALUE[base]}")
+        if key in INPUTS and value not in INPUTS[key].choices:
+            raise CatalogError(f"{where}: {key} = {value!r} is not one of {INPUTS[key].choices}")
         return value
     if base == "1":
         if isinstance(value, bool) or not isinstance(value, int | float):

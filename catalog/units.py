@@ -11,7 +11,7 @@ _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _NUMBER = re.compile(
     rf"\s*([+-]?(?:inf|(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?))"
 )
-_UNIT = re.compile(r"[A-Za-zµμ][A-Za-zµμ]*(?:\s*[*/]\s*[A-Za-zµμ]+)*")
+_UNIT = re.compile(r"[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
 _BASE = {
     "1": None,
     "s": "second",
@@ -22,6 +22,14 @@ _BASE = {
     "FLOP/B": "FLOP/byte",
     "1/s": "1/second",
     "W": "watt",
+    "J": "joule",
+    "h": "hour",
+    "kg": "kilogram",
+    "kg/J": "kilogram/joule",
+    "USD": "dollar",
+    "USD/J": "dollar/joule",
+    "USD/h": "dollar/hour",
+    "s/B^0.5": "second/byte**0.5",
 }
 _HINTS = {
     "s": "30 s, 5 us, 50_000 h or 30 d",
@@ -32,6 +40,13 @@ _HINTS = {
     "FLOP/B": "295 FLOP/B",
     "1/s": "10 1/s",
     "W": "700 W",
+    "J": "1 GWh",
+    "h": "100 h",
+    "kg": "5 t",
+    "kg/J": "400 g/kWh",
+    "USD": "5 USD",
+    "USD/J": "0.08 USD/kWh",
+    "USD/h": "2.5 USD/h",
     "1": "8",
 }
 

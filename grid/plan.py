@@ -19,7 +19,7 @@ from ..kernels.numba_engine import ROW
 from ..kernels.numpy_engine import evaluate
 from .axes import Array, Axis
 from .errors import InputError, nearest
-from .scenario import Problem
+from .scenario import Problem, choose
 
 ENGINES = ("auto", "numpy", "numba", "jax")
 MOST_CASES = 4096
@@ -159,11 +159,12 @@ class Plan:
 
     def _make_case(self, runs: Mapping[str, slice], outputs: Iterable[str]) -> Case:
         options = dict(self.problem.options)
-        leaves: dict[str, Array] = {
+        defaults: dict[str, Array] = {
             name: np.full((1,) * len(self.axes), float(row.default))
             for name, row in INPUTS.items()
             if row.kind != "option" and row.default is not None
         }
+        leaves: dict[str, Array] = {}
         for name, value in self.problem.constants.items():
             leaves[name] = np.full((1,) * len(self.axes), value)
         for position, axis in enumerate(self.axes):
@@ -172,12 +173,12 @@ class Plan:
             for name, row in axis.numbers.items():
                 part = row[run]
                 if np.isnan(part).any():  # unset by these labels: as if not given
-                    if name not in INPUTS or INPUTS[name].default is None:
-                        leaves.pop(name, None)
                     continue
                 shape = [1] * len(self.axes)
                 shape[position] = len(part)
                 leaves[name] = part.reshape(shape)
+        options = choose(options, leaves)
+        leaves = {**defaults, **leaves}
         try:
             formulas = graph.select(outputs, options, leaves)
         except MissingInputError as error:

@@ -1,6 +1,6 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,12 @@ from .axes import Axis, make_axis
 from .errors import InputError
 
 # Which kind's value stands where two labels set the same input: gpu over node.
-_PRECEDENCE = ("gpu", "node", "fabric", "model", "storage", "reliability")
+_PRECEDENCE = ("gpu", "node", "fabric", "model", "storage", "reliability", "site")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A sweep in numbers: constants in SI, choices of options, axes, catalog records used."""
+    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used."""
 
     constants: Mapping[str, float]
     options: Mapping[str, Any]
@@ -49,10 +49,10 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     constants, options, labels = _constants(scenario, owner)
     explicit = {*constants, *options, *owner}
     used: dict[tuple[str, str], Record] = {}
-    made = _set_by_labels(made, labels, constants, explicit, used)
+    made = _set_by_labels(made, labels, constants, options, explicit, used)
     return Problem(
         constants=constants,
-        options={**{n: i.default for n, i in INPUTS.items() if i.kind == "option"}, **options},
+        options=options,
         axes=tuple(made),
         records=tuple(used.values()),
     )
@@ -89,6 +89,7 @@ def _set_by_labels(
     axes: list[Axis],
     labels: Mapping[str, str],
     constants: dict[str, float],
+    options: dict[str, Any],
     explicit: set[str],
     used: dict[tuple[str, str], Record],
 ) -> list[Axis]:
@@ -97,30 +98,49 @@ def _set_by_labels(
     for kind in _PRECEDENCE:
         if kind in labels:
             said = _said(kind, labels[kind], used)
-            constants.update({name: said[name] for name in said if name not in taken})
+            for name in said.keys() - taken:
+                (options if values.is_option(name) else constants)[name] = said[name]
             taken |= set(said)
         for k, axis in enumerate(axes):
             if kind not in axis.records:
                 continue
             said_each = [_said(kind, label, used) for label in axis.records[kind]]
             names = sorted({name for said in said_each for name in said} - taken)
-            added = {
-                name: np.array([said.get(name, np.nan) for said in said_each]) for name in names
+            chosen = {
+                name: tuple(said.get(name, INPUTS[name].default) for said in said_each)
+                for name in names
+                if values.is_option(name)
             }
-            axes[k] = replace(axes[k], numbers={**axes[k].numbers, **added})
+            numbers = {
+                name: np.array([said.get(name, np.nan) for said in said_each])
+                for name in names
+                if name not in chosen
+            }
+            axes[k] = replace(
+                axis, numbers={**axis.numbers, **numbers}, options={**axis.options, **chosen}
+            )
             taken |= set(names)
     return axes
 
 
-def _said(kind: str, label: str, used: dict[tuple[str, str], Record]) -> dict[str, float]:
+def _said(kind: str, label: str, used: dict[tuple[str, str], Record]) -> dict[str, Any]:
     """Inputs and quantities that a label sets; a node says what its gpu says."""
     entry = used.setdefault((kind, label), record(kind, label))
     said = {
-        name: value
-        for name, value in entry.values.items()
-        if name in INPUTS or name in load()
-        if not isinstance(value, bool | str)
+        name: value for name, value in entry.values.items() if name in INPUTS or name in load()
     }
     if isinstance(entry.values.get("gpu"), str):
         said = {**_said("gpu", entry.values["gpu"], used), **said}
     return said
+
+
+def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
+    """The choice of every option: as given, else implied by what is given, else the default."""
+    names = frozenset(given)
+    return {
+        name: given_options.get(
+            name, row.implied if names.intersection(row.implied_by) else row.default
+        )
+        for name, row in INPUTS.items()
+        if row.kind == "option"
+    }

@@ -12,7 +12,8 @@ class Input:
     """One name that a scenario may set.
 
     `kind` is "real", "count" (whole in reality, continuous in the formulas) or "option" (one of
-    `choices`). `default` is None where the value must be given or come from a label.
+    `choices`). `default` is None where the value must be given or come from a label. An option
+    that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
     """
 
     name: str
@@ -25,6 +26,8 @@ class Input:
     positive: bool = True
     may_be_infinite: bool = False
     choices: tuple[Any, ...] = ()
+    implied: Any = None
+    implied_by: tuple[str, ...] = ()
 
 
 def _real(
@@ -49,13 +52,35 @@ def _real(
 
 
 def _count(
-    name: str, default: float | None, description: str, *, low: float = 1.0, unit: str = "1"
+    name: str, default: float | None, description: str, *, low: float = 1.0
 ) -> Input:
-    return Input(name, unit, default, description, kind="count", low=low, positive=low > 0)
+    return Input(name, "1", default, description, kind="count", low=low, positive=low > 0)
 
 
-def _option(name: str, default: Any, choices: tuple[Any, ...], description: str) -> Input:
-    return Input(name, "1", default, description, kind="option", choices=choices)
+def _option(
+    name: str,
+    default: Any,
+    choices: tuple[Any, ...],
+    description: str,
+    *,
+    implied: Any = None,
+    implied_by: tuple[str, ...] = (),
+) -> Input:
+    return Input(
+        name,
+        "1",
+        default,
+        description,
+        kind="option",
+        choices=choices,
+        implied=implied,
+        implied_by=implied_by,
+    )
+
+
+def _budget(name: str, default: float, loss: str) -> Input:
+    description = f"share of wall time lost to {loss} (goodput_model = additive)"
+    return _real(name, "1", default, description, positive=False, high=1.0)
 
 
 def _mttf(name: str, default: float, component: str) -> Input:
@@ -70,20 +95,52 @@ _ROWS = [
     _count("nics_per_node", 8, "network cards of one node", low=0),
     _count("series_psus_per_node", 0, "power supplies whose loss stops the node", low=0),
     _count("cables_per_node", 0, "network cables of one node", low=0),
+    _count("gpus_per_switch", 32, "accelerators behind one leaf switch"),
     _real("peak_flops_fp16", "FLOP/s", None, "dense FP16 peak of one GPU"),
     _real("peak_flops_bf16", "FLOP/s", None, "dense BF16 peak of one GPU"),
     _real("peak_flops_fp8", "FLOP/s", None, "dense FP8 peak of one GPU"),
     _real("peak_flops_fp4", "FLOP/s", None, "dense FP4 peak of one GPU"),
     _real("hbm_bandwidth", "B/s", None, "memory bandwidth of one GPU"),
+    _real(
+        "hbm_capacity",
+        "B",
+        math.inf,
+        "memory of one GPU (infinite: not checked)",
+        may_be_infinite=True,
+    ),
     _real("intra_node_bandwidth", "B/s", None, "per GPU and direction, inside a node"),
     _real("intra_node_latency", "s", 0.5e-6, "one hop inside a node", positive=False),
     _real("inter_node_bandwidth", "B/s", None, "per GPU and direction, between nodes"),
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
     _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of the fabric"),
-    # Model and workload
-    _real("parameters", "1", None, "parameters of the model"),
+    _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
+    _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
+    # Power and money
+    _real("gpu_tdp", "W", None, "power of one GPU"),
+    _real("node_overhead_power", "W", 0.0, "power of a node besides its GPUs", positive=False),
+    _real("rack_power", "W", 70e3, "power that one rack may draw"),
+    _real("pue", "1", 1.2, "facility over IT power (1.06 to 1.58; 1.12 is good air cooling)"),
+    _real("grid_carbon_intensity", "kg/J", None, "carbon dioxide of one unit of electricity"),
+    _real("electricity_price", "USD/J", None, "price of one unit of electricity"),
+    _real("gpu_hour_price", "USD/h", None, "price of one GPU for one hour"),
+    # Model
     _count("layers", None, "transformer layers"),
     _count("hidden_size", None, "width of the residual stream"),
+    _option("gated_ffn", False, (False, True), "feed-forward layers with a gate: three matrices"),
+    _count("vocab_size", 51200, "tokens of the vocabulary"),
+    _option(
+        "mixture_of_experts",
+        False,
+        (False, True),
+        "feed-forward layers of routed experts",
+        implied=True,
+        implied_by=("experts", "experts_per_token"),
+    ),
+    _count("experts", 8, "routed experts of one layer"),
+    _count("experts_per_token", 2, "routed experts that each token visits"),
+    _count("shared_experts", 0, "experts of one layer that every token visits", low=0),
+    _count("dense_layers", 0, "layers of a mixture of experts that are dense", low=0),
+    # Workload
     _count("sequence_length", 4096, "tokens of one sequence"),
     _count("global_batch_size", 1024, "sequences of one step"),
     _count("micro_batch_size", 1, "sequences of one micro-batch"),
@@ -93,21 +150,51 @@ _ROWS = [
     # Layout
     _count("tensor_parallel", 1, "GPUs that share each layer"),
     _count("pipeline_parallel", 1, "pipeline stages"),
-    _count(
-        "context_parallel", 1, "GPUs that share each sequence (their exchanges are not counted yet)"
-    ),
+    _count("context_parallel", 1, "GPUs that share each sequence"),
+    _count("expert_parallel", 1, "data-parallel ranks that share the routed experts"),
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
     _option("zero_stage", 1, (0, 1, 2, 3), "what data-parallel ranks shard"),
     _option(
         "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
     ),
     _option("recompute", "selective", ("none", "selective", "full"), "activations computed twice"),
+    _option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
+    _option(
+        "pipeline_schedule",
+        "1f1b",
+        ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
+        "order of the micro-batches (1f1b is interleaved where stages hold several chunks)",
+    ),
     _option(
         "all_reduce",
         "auto",
-        ("auto", "ring", "tree", "double_binary_tree", "hierarchical"),
+        (
+            "auto",
+            "ring",
+            "tree",
+            "double_binary_tree",
+            "recursive_halving_doubling",
+            "hierarchical",
+            "in_network",
+            "fitted",
+        ),
         "algorithm of every all-reduce",
     ),
+    _real(
+        "sqrt_coefficient",
+        "s/B^0.5",
+        0.0,
+        "square-root term of a fitted all-reduce",
+        positive=False,
+    ),
+    _real(
+        "bucket_bytes",
+        "B",
+        math.inf,
+        "gradients sent at a time (infinite: all at once)",
+        may_be_infinite=True,
+    ),
+    _real("gradient_compression", "1", 1.0, "bytes of the gradients over bytes sent"),
     _real(
         "data_parallel_overlap",
         "1",
@@ -124,36 +211,188 @@ _ROWS = [
         positive=False,
         high=1.0,
     ),
+    _real(
+        "context_parallel_overlap",
+        "1",
+        0.0,
+        "share of compute that hides context traffic",
+        positive=False,
+        high=1.0,
+    ),
+    _real(
+        "expert_parallel_overlap",
+        "1",
+        0.0,
+        "share of compute that hides expert traffic",
+        positive=False,
+        high=1.0,
+    ),
+    _option("fsdp_prefetch", False, (False, True), "gather ZeRO-3 weights ahead in both passes"),
+    _option("offload", "none", ("none", "cpu", "nvme"), "where optimizer states live, if not here"),
+    _real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
+    _real("nvme_bandwidth", "B/s", 3e9, "per GPU, to its drives"),
+    # Memory
+    _option(
+        "gradient_storage",
+        "bf16",
+        ("none", "bf16", "fp32", "bf16_and_fp32"),
+        "gradients kept: 14, 16, 18 or 20 bytes of state a parameter",
+    ),
+    _real("optimizer_bytes_per_parameter", "B", 12, "FP32 master and two moments", positive=False),
+    _real("reserved_memory", "B", 0.0, "per GPU, for the context and buffers", positive=False),
     # Efficiency
-    _option("compute_model", "mfu", ("mfu",), "how compute time is predicted"),
+    _option("compute_model", "mfu", ("mfu", "roofline"), "how compute time is predicted"),
+    _option(
+        "flops_counting",
+        "parameters",
+        ("parameters", "transformer"),
+        "operations of a step: 6 N D, or matrix by matrix with attention and logits",
+    ),
     _real(
         "flops_efficiency",
         "1",
         0.45,
-        "share of peak while computing: no bubble, no communication",
+        "share of peak while computing: no bubble, no communication (compute_model = mfu)",
         high=1.0,
     ),
+    _real(
+        "gemm_efficiency",
+        "1",
+        0.8,
+        "share of peak of a large matrix product (compute_model = roofline)",
+        high=1.0,
+    ),
+    _real(
+        "gemm_half_size",
+        "1",
+        128.0,
+        "rows, columns or depth at which a matrix product loses half its rate",
+        positive=False,
+    ),
+    _real("attention_efficiency", "1", 0.5, "share of peak of the attention kernel", high=1.0),
+    _real("memory_efficiency", "1", 0.8, "share of memory bandwidth reached", high=1.0),
     _real("straggler_slowdown", "1", 0.0, "extra compute time of the slowest rank", positive=False),
+    _real(
+        "step_time_jitter",
+        "1",
+        0.0,
+        "standard deviation of a rank's compute time, over its mean",
+        positive=False,
+    ),
+    _option("jitter_model", "normal", ("normal", "gumbel"), "distribution of the jitter"),
+    _count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
+    _real(
+        "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False
+    ),
+    _real("serial_fraction", "1", 0.0, "part of the work that no GPU shares", positive=False, high=1.0),
+    _real("coherency", "1", 0.0, "cost of each pair of workers (scalability law)", positive=False),
     # Reliability
     _mttf("gpu_mttf", 50_000 * HOUR, "GPU"),
     _mttf("nic_mttf", 150_000 * HOUR, "network card"),
     _mttf("psu_mttf", 100_000 * HOUR, "power supply"),
     _mttf("cable_mttf", math.inf, "network cable"),
+    _mttf("switch_mttf", math.inf, "leaf switch"),
     _mttf("host_mttf", math.inf, "host (CPU, board, memory)"),
+    _mttf("software_mttf", math.inf, "node's software"),
+    _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
+    _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures"),
+    _real(
+        "correlated_failure_fraction",
+        "1",
+        0.0,
+        "share of node failures that take a failure domain down together",
+        positive=False,
+        high=1.0,
+    ),
+    _count("failure_domain_nodes", 4, "nodes that fail together"),
+    _option(
+        "mtbf_model", "components", ("components", "empirical"), "how the cluster's MTBF is found"
+    ),
+    _real("reference_mtbf", "s", 7.9 * HOUR, "measured MTBF of a reference job (empirical)"),
+    _count("reference_gpus", 1024, "accelerators of the reference job (empirical)"),
+    _real("mtbf_exponent", "1", 1.0, "MTBF falls with this power of n_gpus (empirical)"),
+    _count("spare_nodes", 0, "hot spares at hand", low=0),
+    _real("repair_time", "s", 24 * HOUR, "until a failed node is whole again", positive=False),
+    _option("elastic", "off", ("off", "shrink"), "go on with fewer replicas until repair"),
     _real("detection_time", "s", 30, "failure until it is noticed", positive=False),
     _real("drain_time", "s", 30, "stopping the other ranks", positive=False),
-    _real("provision_time", "s", 300, "getting a healthy node", positive=False),
+    _real("provision_time", "s", 300, "getting a healthy node, without a spare", positive=False),
     _real("reinit_time", "s", 30, "starting the job again", positive=False),
+    _real(
+        "maintenance_fraction",
+        "1",
+        0.0,
+        "share of wall time lost to planned maintenance",
+        positive=False,
+        high=0.999,
+    ),
     # Checkpoints and goodput
     _real("checkpoint_bytes_per_parameter", "B", 14, "BF16 weights, FP32 master, two moments"),
     _real("checkpoint_write_bandwidth", "B/s", 100e9, "of the whole storage system"),
     _real("checkpoint_read_bandwidth", "B/s", 100e9, "of the whole storage system"),
-    _option("checkpoint_mode", "sync", ("sync",), "whether training stops while writing"),
+    _real(
+        "per_node_storage_bandwidth",
+        "B/s",
+        math.inf,
+        "of one node, up to that of the whole system",
+        may_be_infinite=True,
+    ),
+    _option(
+        "storage_scaling",
+        "total",
+        ("total", "per_node"),
+        "whether storage bandwidth grows with the nodes that write",
+        implied="per_node",
+        implied_by=("per_node_storage_bandwidth",),
+    ),
+    _real("snapshot_bandwidth", "B/s", 25e9, "per GPU, to host memory (PCIe 4 x16)"),
+    _option(
+        "checkpoint_mode",
+        "sync",
+        ("sync", "async", "in_memory"),
+        "training stops for the write, or only for a snapshot that is written or copied behind it",
+    ),
     _option(
         "checkpoint_policy", "exact", ("exact", "daly", "young", "fixed"), "how the interval is set"
     ),
     _real("fixed_checkpoint_interval", "s", None, "interval under checkpoint_policy = fixed"),
-    _option("goodput_model", "exact", ("exact", "first_order"), "how losses combine"),
+    _real(
+        "corruption_probability",
+        "1",
+        0.0,
+        "chance that a checkpoint cannot be read",
+        positive=False,
+        high=0.999,
+    ),
+    _option(
+        "checkpoint_corruption",
+        False,
+        (False, True),
+        "whether unreadable checkpoints are counted",
+        implied=True,
+        implied_by=("corruption_probability",),
+    ),
+    _option(
+        "goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"
+    ),
+    _budget("bubble_budget", 0.05, "pipeline bubbles; 0 where step_time counts them"),
+    _budget("checkpoint_budget", 0.03, "checkpoints"),
+    _budget("recovery_budget", 0.10, "failures, rework included"),
+    _budget("maintenance_budget", 0.05, "maintenance windows"),
+    _option(
+        "mfu_scope",
+        "step",
+        ("step", "node"),
+        "what mfu was measured on: whole steps, or one node without the fabric",
+        implied="node",
+        implied_by=("scaling_efficiency",),
+    ),
+    # Serving
+    _count("serving_batch_size", 1, "sequences that a replica decodes at once"),
+    _count("prompt_tokens", 1024, "tokens of one prompt", low=0),
+    _count("output_tokens", 256, "tokens of one answer", low=0),
+    _real("kv_bytes_per_element", "B", 2, "size of a key or value in the cache"),
+    _real("request_rate", "1/s", 1.0, "requests of all users"),
 ]
 
 INPUTS: dict[str, Input] = {row.name: row for row in _ROWS}

@@ -5,6 +5,7 @@ Where an option chooses between formulas, the alternatives stand under one quant
 """
 
 MODULES = (
+    "model",
     "compute",
     "communication",
     "tensor_traffic",

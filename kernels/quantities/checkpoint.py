@@ -42,7 +42,7 @@ def checkpoint_write_time(checkpoint_size: Any, checkpoint_write_bandwidth: Any)
     return checkpoint_size / checkpoint_write_bandwidth
 
 
-@alternative("checkpoint_stall_time", checkpoint_mode="sync")
+@alternative("checkpoint_stall_time", checkpoint_mode=("sync", "async", "in_memory"))
 def sync_checkpoint_stall_time(checkpoint_write_time: Any) -> Any:
     """Time for which one checkpoint stops training.
 
@@ -177,7 +177,7 @@ def exact_recovery_overhead(recovery_time: Any, cluster_mtbf: Any) -> Any:
     return -np.expm1(-recovery_time / cluster_mtbf)
 
 
-@alternative("recovery_overhead", goodput_model="first_order")
+@alternative("recovery_overhead", goodput_model=("first_order", "additive"))
 def first_order_recovery_overhead(recovery_time: Any, cluster_mtbf: Any) -> Any:
     """Share of the wall time that goes into recovering from failures.
 
@@ -210,7 +210,7 @@ def exact_rework_overhead(
     return (1 - recovery_overhead) * lost
 
 
-@alternative("rework_overhead", goodput_model="first_order")
+@alternative("rework_overhead", goodput_model=("first_order", "additive"))
 def first_order_rework_overhead(checkpoint_interval: Any, cluster_mtbf: Any) -> Any:
     """Share of the wall time that computes again what failures destroyed.
 
@@ -244,7 +244,7 @@ def exact_checkpoint_overhead(
     return kept * stall_share(checkpoint_interval, checkpoint_stall_time)
 
 
-@alternative("checkpoint_overhead", goodput_model="first_order")
+@alternative("checkpoint_overhead", goodput_model=("first_order", "additive"))
 def first_order_checkpoint_overhead(checkpoint_interval: Any, checkpoint_stall_time: Any) -> Any:
     """Share of the wall time that training waits for checkpoints.
 
@@ -276,7 +276,7 @@ def exact_goodput(
     return np.exp(-recovery_time / cluster_mtbf) * kept * useful
 
 
-@alternative("goodput", goodput_model="first_order")
+@alternative("goodput", goodput_model=("first_order", "additive"))
 def first_order_goodput(
     checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
 ) -> Any:

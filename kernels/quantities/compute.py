@@ -6,48 +6,6 @@ from ..alternatives import alternative
 from ..roofline import roofline_flops
 
 
-def active_parameters(parameters: Any) -> Any:
-    """Parameters that each token uses; all of them unless a mixture of experts says otherwise.
-
-    N_active = N
-
-    Parameters: parameters [1]
-    Returns: [1] active parameters
-    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
-    """
-    return 1.0 * parameters
-
-
-def training_tokens(parameters: Any) -> Any:
-    """Tokens of the training run, where neither the scenario nor the model's label states them.
-
-    D = 20 N
-
-    Parameters: parameters [1]
-    Returns: [1] tokens
-    Source: Hoffmann et al. 2022, arXiv:2203.15556, table 3 (about 20 tokens per parameter)
-    Example:
-        >>> training_tokens(70e9) / 1e12
-        1.4
-    """
-    return 20 * parameters
-
-
-def attention_heads(hidden_size: Any) -> Any:
-    """Attention heads, where the scenario does not state them: heads of 128.
-
-    a = h / 128
-
-    Parameters: hidden_size [1]
-    Returns: [1] heads
-    Source: Brown et al. 2020, arXiv:2005.14165, table 2.1 (d_head = 128 for 13B and 175B)
-    Example:
-        >>> attention_heads(12288)
-        96.0
-    """
-    return hidden_size / 128
-
-
 def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
     """Tokens that one optimizer step consumes.
 
@@ -198,6 +156,19 @@ def mfu_compute_time(
     Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P / (n X), written per step)
     """
     return ideal_compute_time * recompute_flops_factor / flops_efficiency
+
+
+@alternative("compute_time", compute_model="roofline")
+def roofline_compute_time(ideal_compute_time: Any) -> Any:
+    """Placeholder.
+
+    x
+
+    Parameters: ideal_compute_time [s]
+    Returns: [s] compute time of one step
+    Source: by definition, to be replaced
+    """
+    return 1.0 * ideal_compute_time
 
 
 def arithmetic_intensity(

@@ -169,7 +169,7 @@ def double_binary_tree_data_parallel_all_reduce_time(
     )
 
 
-@alternative("data_parallel_all_reduce_time", all_reduce="hierarchical")
+@alternative("data_parallel_all_reduce_time", all_reduce=("hierarchical", "recursive_halving_doubling", "in_network", "fitted"))
 def hierarchical_data_parallel_all_reduce_time(
     gradient_message: Any,
     data_parallel: Any,

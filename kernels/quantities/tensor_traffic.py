@@ -150,7 +150,7 @@ def double_binary_tree_tensor_parallel_all_reduce_time(
     )
 
 
-@alternative("tensor_parallel_all_reduce_time", all_reduce="hierarchical")
+@alternative("tensor_parallel_all_reduce_time", all_reduce=("hierarchical", "recursive_halving_doubling", "in_network", "fitted"))
 def hierarchical_tensor_parallel_all_reduce_time(
     activation_message: Any,
     tensor_parallel: Any,

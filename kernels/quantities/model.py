@@ -1,0 +1,349 @@
+"""The shape of the model: what a scenario does not state follows from layers and width."""
+
+from typing import Any
+
+from ..alternatives import alternative
+
+
+def attention_heads(hidden_size: Any) -> Any:
+    """Attention heads, where the scenario does not state them: heads of 128.
+
+    a = h / 128
+
+    Parameters: hidden_size [1]
+    Returns: [1] heads
+    Source: Brown et al. 2020, arXiv:2005.14165, table 2.1 (d_head = 128 for 13B and 175B)
+    Example:
+        >>> attention_heads(12288)
+        96.0
+    """
+    return hidden_size / 128
+
+
+def head_size(hidden_size: Any, attention_heads: Any) -> Any:
+    """Width of one attention head.
+
+    h / a
+
+    Parameters: hidden_size [1], attention_heads [1]
+    Returns: [1] width
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
+    """
+    return hidden_size / attention_heads
+
+
+def kv_heads(attention_heads: Any) -> Any:
+    """Heads of keys and values: as many as of queries unless the model groups them.
+
+    a_kv = a
+
+    Parameters: attention_heads [1]
+    Returns: [1] key-value heads
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2 (multi-head attention)
+    """
+    return 1.0 * attention_heads
+
+
+@alternative("ffn_hidden_size", gated_ffn=False)
+def plain_ffn_hidden_size(hidden_size: Any) -> Any:
+    """Width of the feed-forward layers.
+
+    f = 4 h
+
+    Parameters: hidden_size [1]
+    Returns: [1] width
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
+    """
+    return 4 * hidden_size
+
+
+@alternative("ffn_hidden_size", gated_ffn=True)
+def gated_ffn_hidden_size(hidden_size: Any) -> Any:
+    """Width of the feed-forward layers: three matrices with the parameters of two.
+
+    f = 8 h / 3
+
+    Parameters: hidden_size [1]
+    Returns: [1] width
+    Source: Shazeer 2020, arXiv:2002.05202, section 3.1 (width reduced by 2/3)
+    """
+    return 8 * hidden_size / 3
+
+
+@alternative("ffn_matrices", gated_ffn=False)
+def plain_ffn_matrices() -> Any:
+    """Matrices of one feed-forward block: up and down.
+
+    2
+
+    Parameters: none
+    Returns: [1] matrices
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
+    """
+    return 2.0
+
+
+@alternative("ffn_matrices", gated_ffn=True)
+def gated_ffn_matrices() -> Any:
+    """Matrices of one feed-forward block: gate, up and down.
+
+    3
+
+    Parameters: none
+    Returns: [1] matrices
+    Source: Shazeer 2020, arXiv:2002.05202, section 2
+    """
+    return 3.0
+
+
+def expert_ffn_hidden_size(ffn_hidden_size: Any) -> Any:
+    """Width of one expert: that of a dense block unless the model states it.
+
+    f_e = f
+
+    Parameters: ffn_hidden_size [1]
+    Returns: [1] width
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1 (each expert is a feed-forward layer)
+    """
+    return 1.0 * ffn_hidden_size
+
+
+def attention_parameters_per_layer(
+    hidden_size: Any, attention_heads: Any, kv_heads: Any, head_size: Any
+) -> Any:
+    """Weights of one layer's queries, keys, values and output projection.
+
+    h (2 a + 2 a_kv) (h / a)
+
+    Parameters: hidden_size [1], attention_heads [1], kv_heads [1], head_size [1]
+    Returns: [1] parameters
+    Source: Ainslie et al. 2023, arXiv:2305.13245, section 2.2; Narayanan et al. 2021 (SC21), eq. 2
+        (4 h^2 where every head has its own keys and values)
+    Example:
+        >>> attention_parameters_per_layer(8192, 64, 8, 128)
+        150994944
+    """
+    return hidden_size * head_size * (2 * attention_heads + 2 * kv_heads)
+
+
+def ffn_parameters_per_layer(hidden_size: Any, ffn_hidden_size: Any, ffn_matrices: Any) -> Any:
+    """Weights of one dense feed-forward block.
+
+    2 h f, 3 h f with a gate
+
+    Parameters: hidden_size [1], ffn_hidden_size [1], ffn_matrices [1]
+    Returns: [1] parameters
+    Source: Shazeer 2020, arXiv:2002.05202, section 2
+    """
+    return ffn_matrices * hidden_size * ffn_hidden_size
+
+
+def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrices: Any) -> Any:
+    """Weights of one expert.
+
+    2 h f_e, 3 h f_e with a gate
+
+    Parameters: hidden_size [1], expert_ffn_hidden_size [1], ffn_matrices [1]
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    return ffn_matrices * hidden_size * expert_ffn_hidden_size
+
+
+def expert_layers(layers: Any, dense_layers: Any) -> Any:
+    """Layers whose feed-forward block is a mixture of experts.
+
+    l - dense layers
+
+    Parameters: layers [1], dense_layers [1]
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (all but the first three layers)
+    """
+    return layers - dense_layers
+
+
+def routed_parameters(expert_layers: Any, experts: Any, expert_parameters: Any) -> Any:
+    """Weights of all routed experts of the model: what expert parallelism shares out.
+
+    l_e E x parameters of an expert
+
+    Parameters: expert_layers [1], experts [1], expert_parameters [1]
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    return expert_layers * experts * expert_parameters
+
+
+@alternative("ffn_parameters", mixture_of_experts=False)
+def dense_ffn_parameters(layers: Any, ffn_parameters_per_layer: Any) -> Any:
+    """Feed-forward weights of the model.
+
+    l x parameters of a block
+
+    Parameters: layers [1], ffn_parameters_per_layer [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 (8 l h^2)
+    """
+    return layers * ffn_parameters_per_layer
+
+
+@alternative("ffn_parameters", mixture_of_experts=True)
+def expert_ffn_parameters(
+    dense_layers: Any,
+    ffn_parameters_per_layer: Any,
+    routed_parameters: Any,
+    expert_layers: Any,
+    shared_experts: Any,
+    expert_parameters: Any,
+    hidden_size: Any,
+    experts: Any,
+) -> Any:
+    """Feed-forward weights of the model: dense layers, routed and shared experts, routers.
+
+    dense x block + l_e ((E + E_shared) x expert + h E)
+
+    Parameters: dense_layers [1], ffn_parameters_per_layer [1], routed_parameters [1],
+        expert_layers [1], shared_experts [1], expert_parameters [1], hidden_size [1], experts [1]
+    Returns: [1] parameters
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    beside = shared_experts * expert_parameters + hidden_size * experts
+    return dense_layers * ffn_parameters_per_layer + routed_parameters + expert_layers * beside
+
+
+@alternative("parameters", gated_ffn=False)
+def gpt_parameters(
+    layers: Any,
+    hidden_size: Any,
+    attention_parameters_per_layer: Any,
+    ffn_parameters: Any,
+    ffn_hidden_size: Any,
+    attention_heads: Any,
+    kv_heads: Any,
+    head_size: Any,
+    vocab_size: Any,
+    sequence_length: Any,
+) -> Any:
+    """Parameters of the model, where the scenario does not state them: a GPT's.
+
+    l (attention + 8 h^2 + 13 h) + (V + s) h: weights, biases and norms of the layers, tied
+    embeddings, learned positions; 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)) where f = 4 h
+
+    Parameters: layers [1], hidden_size [1], attention_parameters_per_layer [1], ffn_parameters [1],
+        ffn_hidden_size [1], attention_heads [1], kv_heads [1], head_size [1], vocab_size [1],
+        sequence_length [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    biases = head_size * (attention_heads + 2 * kv_heads) + ffn_hidden_size + 2 * hidden_size
+    norms = 4 * hidden_size
+    small = layers * (attention_parameters_per_layer + biases + norms)
+    return small + ffn_parameters + (vocab_size + sequence_length) * hidden_size
+
+
+@alternative("parameters", gated_ffn=True)
+def llama_parameters(
+    layers: Any,
+    hidden_size: Any,
+    attention_parameters_per_layer: Any,
+    ffn_parameters: Any,
+    vocab_size: Any,
+) -> Any:
+    """Parameters of the model, where the scenario does not state them: a Llama's.
+
+    l (attention + 2 h) + feed-forward + (2 V + 1) h: no biases, two embeddings, no positions
+
+    Parameters: layers [1], hidden_size [1], attention_parameters_per_layer [1], ffn_parameters [1],
+        vocab_size [1]
+    Returns: [1] parameters
+    Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    """
+    inside = layers * (attention_parameters_per_layer + 2 * hidden_size)
+    return inside + ffn_parameters + (2 * vocab_size + 1) * hidden_size
+
+
+@alternative("active_parameters", mixture_of_experts=False)
+def dense_active_parameters(parameters: Any) -> Any:
+    """Parameters that each token uses: all of them.
+
+    N_active = N
+
+    Parameters: parameters [1]
+    Returns: [1] active parameters
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    return 1.0 * parameters
+
+
+@alternative("active_parameters", mixture_of_experts=True)
+def expert_active_parameters(
+    parameters: Any,
+    expert_layers: Any,
+    experts: Any,
+    experts_per_token: Any,
+    expert_parameters: Any,
+) -> Any:
+    """Parameters that each token uses: all but the experts that it does not visit.
+
+    N - l_e (E - k) x parameters of an expert
+
+    Parameters: parameters [1], expert_layers [1], experts [1], experts_per_token [1],
+        expert_parameters [1]
+    Returns: [1] active parameters
+    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
+    """
+    return parameters - expert_layers * (experts - experts_per_token) * expert_parameters
+
+
+@alternative("local_parameters", mixture_of_experts=False)
+def dense_local_parameters(
+    parameters: Any, tensor_parallel: Any, pipeline_parallel: Any
+) -> Any:
+    """Parameters that one GPU computes with: its shard of the model, the stages alike.
+
+    N / (t p)
+
+    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    Example:
+        >>> dense_local_parameters(1e12, 8, 16)
+        7812500000.0
+    """
+    return parameters / (tensor_parallel * pipeline_parallel)
+
+
+@alternative("local_parameters", mixture_of_experts=True)
+def expert_local_parameters(
+    parameters: Any,
+    routed_parameters: Any,
+    expert_parallel: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+) -> Any:
+    """Parameters that one GPU computes with: routed experts are also shared over their group.
+
+    (N - N_routed (1 - 1 / e)) / (t p)
+
+    Parameters: parameters [1], routed_parameters [1], expert_parallel [1], tensor_parallel [1],
+        pipeline_parallel [1]
+    Returns: [1] parameters
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    elsewhere = routed_parameters * (1 - 1 / expert_parallel)
+    return (parameters - elsewhere) / (tensor_parallel * pipeline_parallel)
+
+
+def training_tokens(parameters: Any) -> Any:
+    """Tokens of the training run, where neither the scenario nor the model's label states them.
+
+    D = 20 N
+
+    Parameters: parameters [1]
+    Returns: [1] tokens
+    Source: Hoffmann et al. 2022, arXiv:2203.15556, table 3 (about 20 tokens per parameter)
+    Example:
+        >>> training_tokens(70e9) / 1e12
+        1.4
+    """
+    return 20 * parameters
