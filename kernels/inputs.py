@@ -51,9 +51,7 @@ def _real(
     )
 
 
-def _count(
-    name: str, default: float | None, description: str, *, low: float = 1.0
-) -> Input:
+def _count(name: str, default: float | None, description: str, *, low: float = 1.0) -> Input:
     return Input(name, "1", default, description, kind="count", low=low, positive=low > 0)
 
 
@@ -284,7 +282,9 @@ _ROWS = [
     _real(
         "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False
     ),
-    _real("serial_fraction", "1", 0.0, "part of the work that no GPU shares", positive=False, high=1.0),
+    _real(
+        "serial_fraction", "1", 0.0, "part of the work that no GPU shares", positive=False, high=1.0
+    ),
     _real("coherency", "1", 0.0, "cost of each pair of workers (scalability law)", positive=False),
     # Reliability
     _mttf("gpu_mttf", 50_000 * HOUR, "GPU"),
@@ -372,9 +372,7 @@ _ROWS = [
         implied=True,
         implied_by=("corruption_probability",),
     ),
-    _option(
-        "goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"
-    ),
+    _option("goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"),
     _budget("bubble_budget", 0.05, "pipeline bubbles; 0 where step_time counts them"),
     _budget("checkpoint_budget", 0.03, "checkpoints"),
     _budget("recovery_budget", 0.10, "failures, rework included"),
