@@ -277,7 +277,14 @@ _ROWS = [
         "standard deviation of a rank's compute time, over its mean",
         positive=False,
     ),
-    _option("jitter_model", "normal", ("normal", "gumbel"), "distribution of the jitter"),
+    _option(
+        "jitter_model",
+        "none",
+        ("none", "normal", "gumbel"),
+        "distribution of the jitter",
+        implied="normal",
+        implied_by=("step_time_jitter",),
+    ),
     _count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
     _real(
         "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False

@@ -19,28 +19,40 @@ def training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
     return training_tokens / tokens_per_step
 
 
-def attempted_steps(training_steps: Any, goodput: Any) -> Any:
+def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any:
     """Steps that would fit into the wall time of the run.
 
-    steps / goodput
+    steps / (goodput x availability)
 
-    Parameters: training_steps [1], goodput [1]
+    Parameters: training_steps [1], goodput [1], availability [1]
     Returns: [1] step times until the run is done
     Source: by definition of goodput
     """
-    return training_steps / goodput
+    return training_steps / (goodput * availability)
 
 
 def job_time(attempted_steps: Any, step_time: Any) -> Any:
     """Wall time of the run.
 
-    steps x step time / goodput
+    steps x step time / (goodput x availability)
 
     Parameters: attempted_steps [1], step_time [s]
     Returns: [s] wall time
     Source: Daly 2006, FGCS 22(3), eq. 13 (solve time over goodput)
     """
     return attempted_steps * step_time
+
+
+def availability(maintenance_fraction: Any) -> Any:
+    """TEMPORARY.
+
+    1 - maintenance
+
+    Parameters: maintenance_fraction [1]
+    Returns: [1] share
+    Source: by definition
+    """
+    return 1 - maintenance_fraction
 
 
 def step_rate(step_time: Any) -> Any:
@@ -56,7 +68,7 @@ def step_rate(step_time: Any) -> Any:
 
 
 def useful_step_rate(goodput: Any, step_rate: Any) -> Any:
-    """Steps that the run keeps per unit of wall time.
+    """Steps that the run keeps per unit of wall time, while the whole cluster is available.
 
     goodput x steps per second
 
@@ -80,17 +92,17 @@ def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
 
 
 def compute_inefficiency_overhead(
-    compute_time: Any, ideal_compute_time: Any, useful_step_rate: Any
+    compute_time: Any, optimizer_time: Any, ideal_compute_time: Any, useful_step_rate: Any
 ) -> Any:
     """Share of the wall time lost because GPUs compute below their peak, recompute included.
 
-    (compute - ideal) x kept steps per second
+    (compute + optimizer - ideal) x kept steps per second
 
-    Parameters: compute_time [s], ideal_compute_time [s], useful_step_rate [1/s]
+    Parameters: compute_time [s], optimizer_time [s], ideal_compute_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
-    return (compute_time - ideal_compute_time) * useful_step_rate
+    return (compute_time + optimizer_time - ideal_compute_time) * useful_step_rate
 
 
 def communication_overhead(exposed_communication_time: Any, useful_step_rate: Any) -> Any:
@@ -127,6 +139,18 @@ def straggler_overhead(straggler_time: Any, useful_step_rate: Any) -> Any:
     Source: by definition
     """
     return straggler_time * useful_step_rate
+
+
+def serial_overhead(serial_time_per_step: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time in work that nothing overlaps: data loading, logging.
+
+    serial time x kept steps per second
+
+    Parameters: serial_time_per_step [s], useful_step_rate [1/s]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return serial_time_per_step * useful_step_rate
 
 
 def reliability_overhead(
@@ -190,17 +214,18 @@ def dominant_overhead(
     checkpoint_overhead: Any,
     rework_overhead: Any,
     recovery_overhead: Any,
+    serial_overhead: Any,
 ) -> Any:
     """Which loss takes the largest share of the wall time; the first of equals.
 
-    argmax of the seven overheads
+    argmax of the eight overheads
 
     Parameters: compute_inefficiency_overhead [1], communication_overhead [1],
         bubble_overhead [1], straggler_overhead [1], checkpoint_overhead [1], rework_overhead [1],
-        recovery_overhead [1]
+        recovery_overhead [1], serial_overhead [1]
     Returns: [flag] the largest loss
     Flags: 0 compute_inefficiency, 1 communication, 2 bubble, 3 straggler, 4 checkpoint, 5 rework,
-        6 recovery
+        6 recovery, 7 serial
     Source: by definition
     """
     worst = compute_inefficiency_overhead
@@ -217,4 +242,6 @@ def dominant_overhead(
     worst = np.maximum(worst, rework_overhead)
     flag = where(recovery_overhead > worst, 6.0, flag)
     worst = np.maximum(worst, recovery_overhead)
+    flag = where(serial_overhead > worst, 7.0, flag)
+    worst = np.maximum(worst, serial_overhead)
     return where(worst == worst, flag, np.nan)

@@ -20,24 +20,16 @@ from ..collectives import (
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-def activation_message(
-    micro_batch_size: Any,
-    sequence_length: Any,
-    context_parallel: Any,
-    hidden_size: Any,
-    bytes_per_element: Any,
-) -> Any:
+def activation_message(microbatch_tokens: Any, hidden_size: Any, bytes_per_element: Any) -> Any:
     """Bytes of one layer's activation of one micro-batch: what tensor-parallel ranks reduce.
 
     (s / c) b h e
 
-    Parameters: micro_batch_size [1], sequence_length [1], context_parallel [1], hidden_size [1],
-        bytes_per_element [B]
+    Parameters: microbatch_tokens [1], hidden_size [1], bytes_per_element [B]
     Returns: [B] message
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
-    tokens = micro_batch_size * sequence_length / context_parallel
-    return tokens * hidden_size * bytes_per_element
+    return microbatch_tokens * hidden_size * bytes_per_element
 
 
 def tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any) -> Any:
