@@ -166,6 +166,7 @@ def test_poisson_limits() -> None:
     assert list(poisson_below(np.array([1.0, 50.0]), 0.0)) == [1, 1]
     assert poisson_below(3.0, 1e12) == 0
     assert poisson_below(1e12, 3.0) == 1
+    assert np.isnan(poisson_below(np.array([math.nan, 2.0]), np.array([1.0, math.nan]))).all()
 
 
 # Engines and gradients
