@@ -80,7 +80,7 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
 def routed_expert_layout_reason(
     layout_reason: Any, experts: Any, expert_parallel: Any, gradient_ranks: Any
 ) -> Any:
-    """Why a layout cannot be laid out: experts must divide over their group, and it over replicas.
+    """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
     the layout's reason; E / e and d c / e whole
 

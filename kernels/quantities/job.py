@@ -43,18 +43,6 @@ def job_time(attempted_steps: Any, step_time: Any) -> Any:
     return attempted_steps * step_time
 
 
-def availability(maintenance_fraction: Any) -> Any:
-    """TEMPORARY.
-
-    1 - maintenance
-
-    Parameters: maintenance_fraction [1]
-    Returns: [1] share
-    Source: by definition
-    """
-    return 1 - maintenance_fraction
-
-
 def step_rate(step_time: Any) -> Any:
     """Steps per unit of time while nothing fails.
 
@@ -92,17 +80,23 @@ def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
 
 
 def compute_inefficiency_overhead(
-    compute_time: Any, optimizer_time: Any, ideal_compute_time: Any, useful_step_rate: Any
+    compute_time: Any,
+    optimizer_time: Any,
+    serial_time_per_step: Any,
+    ideal_compute_time: Any,
+    useful_step_rate: Any,
 ) -> Any:
-    """Share of the wall time lost because GPUs compute below their peak, recompute included.
+    """Share of the wall time lost because GPUs work below their peak, recompute included.
 
-    (compute + optimizer - ideal) x kept steps per second
+    (compute + optimizer + serial - ideal) x kept steps per second
 
-    Parameters: compute_time [s], optimizer_time [s], ideal_compute_time [s], useful_step_rate [1/s]
+    Parameters: compute_time [s], optimizer_time [s], serial_time_per_step [s],
+        ideal_compute_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
-    return (compute_time + optimizer_time - ideal_compute_time) * useful_step_rate
+    spent = compute_time + optimizer_time + serial_time_per_step
+    return (spent - ideal_compute_time) * useful_step_rate
 
 
 def communication_overhead(exposed_communication_time: Any, useful_step_rate: Any) -> Any:
@@ -139,18 +133,6 @@ def straggler_overhead(straggler_time: Any, useful_step_rate: Any) -> Any:
     Source: by definition
     """
     return straggler_time * useful_step_rate
-
-
-def serial_overhead(serial_time_per_step: Any, useful_step_rate: Any) -> Any:
-    """Share of the wall time in work that nothing overlaps: data loading, logging.
-
-    serial time x kept steps per second
-
-    Parameters: serial_time_per_step [s], useful_step_rate [1/s]
-    Returns: [1] share of the wall time
-    Source: by definition
-    """
-    return serial_time_per_step * useful_step_rate
 
 
 def reliability_overhead(
@@ -214,18 +196,17 @@ def dominant_overhead(
     checkpoint_overhead: Any,
     rework_overhead: Any,
     recovery_overhead: Any,
-    serial_overhead: Any,
 ) -> Any:
     """Which loss takes the largest share of the wall time; the first of equals.
 
-    argmax of the eight overheads
+    argmax of the seven overheads
 
     Parameters: compute_inefficiency_overhead [1], communication_overhead [1],
         bubble_overhead [1], straggler_overhead [1], checkpoint_overhead [1], rework_overhead [1],
-        recovery_overhead [1], serial_overhead [1]
+        recovery_overhead [1]
     Returns: [flag] the largest loss
     Flags: 0 compute_inefficiency, 1 communication, 2 bubble, 3 straggler, 4 checkpoint, 5 rework,
-        6 recovery, 7 serial
+        6 recovery
     Source: by definition
     """
     worst = compute_inefficiency_overhead
@@ -242,6 +223,4 @@ def dominant_overhead(
     worst = np.maximum(worst, rework_overhead)
     flag = where(recovery_overhead > worst, 6.0, flag)
     worst = np.maximum(worst, recovery_overhead)
-    flag = where(serial_overhead > worst, 7.0, flag)
-    worst = np.maximum(worst, serial_overhead)
     return where(worst == worst, flag, np.nan)
