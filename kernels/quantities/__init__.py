@@ -16,4 +16,5 @@ MODULES = (
     "checkpoint",
     "job",
     "feasibility",
+    "scaling",
 )

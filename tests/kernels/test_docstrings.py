@@ -18,6 +18,7 @@ from fleetcube.kernels import (
     pipeline,
     reliability,
     roofline,
+    scaling,
     topology,
 )
 from fleetcube.kernels.docstrings import read
@@ -27,7 +28,7 @@ Function = Callable[..., Any]
 
 LAWS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": function
-    for module in (checkpoint, collectives, pipeline, reliability, roofline, topology)
+    for module in (checkpoint, collectives, pipeline, reliability, roofline, scaling, topology)
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and not name.startswith("_")
 }

@@ -71,6 +71,19 @@ def points() -> dict[str, Any]:
         "tensor_parallel_overlap": rng.uniform(0, 1, POINTS),
         "straggler_slowdown": 0.05,
         "fixed_checkpoint_interval": rng.uniform(60, 7200, POINTS),
+        "serial_fraction": rng.uniform(0, 1, POINTS),
+        "coherency": rng.choice([0.0, 1e-7, 1e-3], POINTS),
+        "hbm_capacity": rng.uniform(4e10, 3e11, POINTS),
+        "gpu_tdp": rng.uniform(300, 1200, POINTS),
+        "rack_power": rng.choice([12e3, 30e3, 70e3, 120e3], POINTS),
+        "grid_carbon_intensity": 1e-7,
+        "electricity_price": 2e-8,
+        "gpu_hour_price": 2.0,
+        "backup_workers": rng.choice([0.0, 2.0], POINTS),
+        "spare_nodes": rng.choice([0.0, 3.0], POINTS),
+        "serving_batch_size": rng.choice([1.0, 16.0, 256.0], POINTS),
+        "prompt_tokens": rng.choice([0.0, 100.0, 30_000.0], POINTS),
+        "experts_per_token": rng.choice([1.0, 2.0, 8.0], POINTS),
     }
 
 
