@@ -17,4 +17,7 @@ MODULES = (
     "job",
     "feasibility",
     "scaling",
+    "serving",
+    "power",
+    "cost",
 )
