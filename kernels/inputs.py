@@ -121,6 +121,14 @@ _ROWS = [
     _real("grid_carbon_intensity", "kg/J", None, "carbon dioxide of one unit of electricity"),
     _real("electricity_price", "USD/J", None, "price of one unit of electricity"),
     _real("gpu_hour_price", "USD/h", None, "price of one GPU for one hour"),
+    _option(
+        "reserves",
+        False,
+        (False, True),
+        "backup workers and spare nodes are powered and paid for",
+        implied=True,
+        implied_by=("backup_workers", "spare_nodes"),
+    ),
     # Model
     _count("layers", None, "transformer layers"),
     _count("hidden_size", None, "width of the residual stream"),

@@ -21,4 +21,8 @@ MODULES = (
     "checkpoint",
     "job",
     "feasibility",
+    "scaling",
+    "serving",
+    "power",
+    "cost",
 )
