@@ -112,14 +112,14 @@ def sync_wall(
         >>> round(float(sync_wall(1e4, 1.0, 1e-4, 0.0, 0.0, float("inf"))))
         10000
     """
-    shared = np.maximum(parallel_time_gpus, 0.0)
+    shared = parallel_time_gpus
     stall = stall_time / gpu_time_per_failure
     recovery = recovery_time / gpu_time_per_failure
     top = 27.631021115928547  # ln 10^12
     low = 0.0 * (shared + fixed_time + time_per_gpu + stall + recovery)
     high = low + top
     beyond, _ = _sync_balance(high, shared, fixed_time, time_per_gpu, stall, recovery)
-    for _ in range(14):
+    for _ in range(9):
         middle = 0.5 * (low + high)
         balance, _ = _sync_balance(middle, shared, fixed_time, time_per_gpu, stall, recovery)
         low = where(balance < 0, middle, low)
@@ -128,7 +128,7 @@ def sync_wall(
     for _ in range(4):
         balance, slope = _sync_balance(best, shared, fixed_time, time_per_gpu, stall, recovery)
         rises = slope > 0
-        better = best - where(rises, balance / where(rises, slope, 1.0), 0.0)
+        better = best - where(rises, balance / where(rises, slope, 1.0), top)
         best = np.minimum(np.maximum(better, low), high)
     return where(beyond <= 0, np.inf, np.exp(best))
 
