@@ -14,6 +14,8 @@ MODULES = (
     "step",
     "reliability",
     "checkpoint",
+    "recovery",
+    "goodput",
     "job",
     "feasibility",
 )
