@@ -19,6 +19,8 @@ MODULES = (
     "step",
     "reliability",
     "checkpoint",
+    "recovery",
+    "goodput",
     "job",
     "feasibility",
     "scaling",

@@ -46,8 +46,9 @@ def test_slowdown_of_the_reference(table: dict[str, Any], policy: str) -> None:
     np.testing.assert_allclose(got, table[f"slowdown_{policy}"], rtol=6e-10)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 @pytest.mark.parametrize("policy", LAWS)
-def test_goodput_of_the_reference(table: dict[str, Any], policy: str) -> None:
+def test_goodput_of_the_reference(table: dict[str, Any], policy: str, engine: str) -> None:
     case = fleetcube.Sweep(
         {"checkpoint_policy": policy},
         {
@@ -57,10 +58,29 @@ def test_goodput_of_the_reference(table: dict[str, Any], policy: str) -> None:
                 "recovery_time": table["recovery_time"],
             }
         },
-        ["checkpoint_interval", "goodput"],
-    ).evaluate()
+        ["checkpoint_interval", "goodput", "expected_slowdown"],
+    ).evaluate(engine=engine)
     np.testing.assert_allclose(case.checkpoint_interval, table[policy], rtol=6e-10)
     np.testing.assert_allclose(1 / case.goodput, table[f"slowdown_{policy}"], rtol=6e-10)
+    np.testing.assert_allclose(case.expected_slowdown, table[f"slowdown_{policy}"], rtol=6e-10)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_optimum_and_slowdown_from_almost_free_to_hopeless_checkpoints(engine: str) -> None:
+    ratios = [1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 2.0, 10.0]
+    with mpmath.workdps(60):
+        x = [mpmath.mpf(ratio) for ratio in ratios]
+        u = [1 + mpmath.lambertw(-mpmath.exp(-v - 1)).real for v in x]
+        slowdown = [mpmath.exp("0.25") * mpmath.expm1(a + v) / a for a, v in zip(u, x, strict=True)]
+    got = fleetcube.evaluate(
+        ["exact_interval", "expected_slowdown"],
+        engine=engine,
+        cluster_mtbf=86400,
+        recovery_time=21600,
+        checkpoint_stall_time=86400 * np.array(ratios),
+    )
+    np.testing.assert_allclose(got.exact_interval / 86400, np.array(u, float), rtol=1e-12)
+    np.testing.assert_allclose(got.expected_slowdown, np.array(slowdown, float), rtol=1e-12)
 
 
 # Daly 2006, figs 3-5: optimum printed in minutes for a write time of 5 min.
@@ -269,3 +289,116 @@ def test_limits_of_the_laws_raise_no_warning() -> None:
     assert expected_slowdown(540.0, 60.0, 600.0, math.inf) == pytest.approx(600 / 540)
     with np.errstate(divide="ignore"):
         assert expected_slowdown(1e6, 60.0, 0.0, 10.0) == math.inf
+
+
+# Fixed intervals
+
+
+@pytest.mark.parametrize(("mtbf", "stall"), [(241e3, 60.0), (86400.0, 30.0), (5400.0, 300.0)])
+def test_the_best_of_many_fixed_intervals_is_the_optimum(mtbf: float, stall: float) -> None:
+    found = {}
+    for model in ("exact", "first_order"):
+        intervals = np.geomspace(stall / 3, 8 * mtbf**0.5 * stall**0.5, 3001)
+        goodput = fleetcube.evaluate(
+            "goodput",
+            goodput_model=model,
+            checkpoint_policy="fixed",
+            fixed_checkpoint_interval=intervals,
+            cluster_mtbf=mtbf,
+            checkpoint_stall_time=stall,
+            recovery_time=600,
+        )
+        found[model] = intervals[np.nanargmax(goodput)]
+    step = intervals[1] / intervals[0] - 1
+    # Young's, and Lambert's, a little below it
+    assert found["first_order"] == pytest.approx(math.sqrt(2 * stall * mtbf), rel=step)
+    u = 1 + float(mpmath.lambertw(-mpmath.exp(-stall / mtbf - 1)).real)
+    assert found["exact"] == pytest.approx(mtbf * u, rel=step)
+
+
+def test_exercise_2_from_checkpoints_written_and_failures() -> None:
+    # 512 GPUs, 30 days, writes of 60 s: T d/(tau + d) + T/M tau/2 is least at sqrt(2 d M) - d,
+    # 1.477 h; the writes cost as much there as the rework.
+    hours = np.linspace(0.5, 8, 7501)
+    got = fleetcube.evaluate(
+        ["checkpoints_written", "expected_failures"],
+        n_gpus=512,
+        series_psus_per_node=2,
+        job_duration="30 d",
+        checkpoint_stall_time=60,
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=hours * 3600,
+    )
+    writes = 60 * got.checkpoints_written.values
+    rework = float(got.expected_failures) * hours * 1800
+    best = np.argmin(writes + rework)
+    mtbf = 1 / (64 * (8 / 50e3 + 8 / 150e3 + 2 / 100e3))  # h
+    assert hours[best] == pytest.approx(math.sqrt(2 * mtbf / 60) - 1 / 60, abs=0.001)
+    assert writes[best] == pytest.approx(rework[best], rel=0.02)
+
+
+# First order and ETTR
+
+
+def test_first_order_waste_at_youngs_interval() -> None:
+    mtbf = np.array([900.0, 86400.0, 1e7])
+    got = fleetcube.evaluate(
+        "first_order_waste",
+        checkpoint_policy="young",
+        cluster_mtbf=mtbf,
+        checkpoint_stall_time=30,
+        recovery_time=600,
+    )
+    np.testing.assert_allclose(got, np.sqrt(60 / mtbf) + 600 / mtbf, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("minutes", "printed"), [(60, "0.7"), (5, "0.93")])
+def test_ettr_of_sixteen_thousand_gpus(minutes: float, printed: str) -> None:
+    # Kokolis et al. 2025: RSC-1's 6.50 failures in 1,000 node-days, restarts of 5 min, checkpoints
+    # that cost nothing; printed to these digits.
+    got = fleetcube.evaluate(
+        "ettr",
+        n_gpus=16000,
+        node_mttf=86400 * 1000 / 6.5,
+        recovery_time="5 min",
+        checkpoint_stall_time=0,
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=60 * minutes,
+    )
+    assert f"{float(got):.{len(printed) - 2}f}" == printed
+
+
+def test_ettr_is_goodput_to_second_order() -> None:
+    # Both are 1 - d/tau - tau/2M - R/M + products of these, which are 0.01 each here.
+    given = {"cluster_mtbf": 1e6, "checkpoint_stall_time": 200, "recovery_time": 1e4}
+    got = fleetcube.evaluate(["ettr", "goodput", "first_order_waste"], **given)
+    assert float(got.ettr) == pytest.approx(float(got.goodput), abs=3 * 0.02**2)
+    assert float(got.ettr) == pytest.approx(1 - float(got.first_order_waste), abs=3 * 0.02**2)
+
+
+def test_ettr_limits() -> None:
+    never = fleetcube.evaluate(
+        "ettr", cluster_mtbf=math.inf, checkpoint_stall_time=60, recovery_time=600
+    )
+    hopeless = fleetcube.evaluate(
+        "ettr", cluster_mtbf=60, checkpoint_stall_time=60, recovery_time=600
+    )
+    assert (float(never), float(hopeless)) == (1, 0)
+
+
+# Budgets
+
+
+def test_budgets_add_up() -> None:
+    # Fleet Foundations, table 8: bubbles 5 %, checkpoints 3 %, failures 10 %, maintenance 5 %.
+    got = fleetcube.evaluate(["goodput", *SHARES], goodput_model="additive")
+    assert float(got.goodput) == pytest.approx(0.77, rel=1e-15)
+    assert [float(got[name]) for name in SHARES] == [0.03, 0, 0.1]
+    single = fleetcube.evaluate("goodput", goodput_model="additive", bubble_budget=0)
+    assert float(single) == pytest.approx(0.82, rel=1e-15)
+
+
+def test_budgets_that_leave_nothing_are_undefined() -> None:
+    got = fleetcube.evaluate("goodput", goodput_model="additive", recovery_budget=[0.86, 0.88])
+    assert float(got[0]) == pytest.approx(0.01)
+    assert math.isnan(got[1])

@@ -59,8 +59,12 @@ def test_nothing_else_is_selected() -> None:
         "young_interval",
         "checkpoint_stall_time",
         "checkpoint_write_time",
+        "write_bandwidth",
         "cluster_mtbf",
+        "node_failure_rate",
+        "nodes",
         "node_mttf",
+        "switches",
     }
 
 
@@ -83,8 +87,8 @@ def test_a_missing_input_names_the_output_and_the_path() -> None:
     with pytest.raises(MissingInputError) as error:
         select(["expected_failures"], OPTIONS, {*DEFAULTS, "job_duration"})
     assert str(error.value) == (
-        "n_gpus is missing: expected_failures needs it (via cluster_mtbf) and it has no default; "
-        "give n_gpus"
+        "n_gpus is missing: expected_failures needs it (via cluster_mtbf -> node_failure_rate -> "
+        "nodes) and it has no default; give n_gpus"
     )
 
 
@@ -107,7 +111,7 @@ def test_a_missing_input_names_the_labels_that_set_it(output: str, advice: str) 
 
 
 def test_a_missing_input_is_told_through_the_door() -> None:
-    with pytest.raises(fleetcube.InputError, match=r"n_gpus is missing: .*\(via cluster_mtbf\)"):
+    with pytest.raises(fleetcube.InputError, match=r"n_gpus is missing: .*\(via cluster_mtbf -> "):
         fleetcube.evaluate("expected_failures", job_duration="30 d")
 
 

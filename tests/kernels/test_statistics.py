@@ -17,6 +17,7 @@ from fleetcube.kernels.statistics import (
     normal_probability,
     normal_quantile,
     poisson_below,
+    poisson_excess,
 )
 
 RUN = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
@@ -161,6 +162,17 @@ def test_poisson_below_is_the_sum(count: int, within: float) -> None:
     np.testing.assert_allclose(poisson_below(float(count), means), expected, rtol=0, atol=within)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 40])
+def test_poisson_excess_is_the_sum(count: int) -> None:
+    # E[max(0, N - c)] = m - c + sum over k < c of (c - k) P(k), itself a sum of P(N < k)
+    means = np.geomspace(1e-4, 5 * count + 10, 400)
+    expected = [
+        mean - count + math.fsum(poisson_sum(k, float(mean)) for k in range(1, count + 1))
+        for mean in means
+    ]
+    np.testing.assert_allclose(poisson_excess(float(count), means), expected, rtol=0, atol=0.006)
+
+
 def test_poisson_limits() -> None:
     assert list(poisson_below(0.0, np.array([0.0, 0.1, 1e9]))) == [0, 0, 0]
     assert list(poisson_below(np.array([1.0, 50.0]), 0.0)) == [1, 1]
@@ -189,6 +201,10 @@ LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
     "expected_maximum_gumbel": (
         expected_maximum_gumbel,
         {"ranks": np.geomspace(1, 1e6, 50), "spares": np.arange(50) % 4.0},
+    ),
+    "poisson_excess": (
+        poisson_excess,
+        {"count": np.arange(60) % 6.0, "mean": np.geomspace(0.5, 30, 60)},
     ),
     "poisson_below": (
         poisson_below,

@@ -1,0 +1,259 @@
+"""Goodput, and the share of the wall time that checkpoints and failures take."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..checkpoint import (
+    effective_training_time_ratio,
+    segment_efficiency,
+    segment_rework,
+    stall_share,
+    useful_share,
+)
+from ..checkpoint import expected_slowdown as slowdown
+from ..checkpoint import first_order_waste as waste
+from ..ops import where
+
+
+@alternative("recovery_overhead", goodput_model="exact")
+def exact_recovery_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
+    """Share of the wall time that goes into recovering from failures.
+
+    1 - exp(-R / M)
+
+    Parameters: restart_time [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    return -np.expm1(-restart_time / cluster_mtbf)
+
+
+@alternative("recovery_overhead", goodput_model="first_order")
+def first_order_recovery_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
+    """Share of the wall time that goes into recovering from failures.
+
+    R / M
+
+    Parameters: restart_time [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    return restart_time / cluster_mtbf
+
+
+@alternative("recovery_overhead", goodput_model="additive")
+def additive_recovery_overhead(recovery_budget: Any) -> Any:
+    """Share of the wall time that goes into recovering from failures.
+
+    as budgeted, rework included
+
+    Parameters: recovery_budget [1]
+    Returns: [1] share of the wall time
+    Source: Fleet Foundations table 8
+    """
+    return 1.0 * recovery_budget
+
+
+@alternative("rework_overhead", goodput_model="exact")
+def exact_rework_overhead(
+    checkpoint_interval: Any,
+    checkpoint_stall_time: Any,
+    cluster_mtbf: Any,
+    recovery_overhead: Any,
+) -> Any:
+    """Share of the wall time that computes again what failures destroyed.
+
+    e^(-R/M) (1 - z / (e^z - 1)), z = (tau + d) / M
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
+        recovery_overhead [1]
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    lost = segment_rework(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    return (1 - recovery_overhead) * lost
+
+
+@alternative("rework_overhead", goodput_model="first_order")
+def first_order_rework_overhead(checkpoint_interval: Any, cluster_mtbf: Any) -> Any:
+    """Share of the wall time that computes again what failures destroyed.
+
+    tau / (2 M); 0 without failures
+
+    Parameters: checkpoint_interval [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Source: Young 1974, CACM 17(9)
+    """
+    fails = cluster_mtbf < np.inf
+    return where(fails, checkpoint_interval / (2 * where(fails, cluster_mtbf, 1.0)), 0.0)
+
+
+@alternative("rework_overhead", goodput_model="additive")
+def additive_rework_overhead() -> Any:
+    """Share of the wall time that computes again what failures destroyed.
+
+    0: the budget of recovery holds it
+
+    Parameters: none
+    Returns: [1] share of the wall time
+    Source: Fleet Foundations table 8
+    """
+    return 0.0
+
+
+@alternative("checkpoint_overhead", goodput_model="exact")
+def exact_checkpoint_overhead(
+    checkpoint_interval: Any,
+    checkpoint_stall_time: Any,
+    recovery_overhead: Any,
+    rework_overhead: Any,
+) -> Any:
+    """Share of the wall time that training waits for checkpoints.
+
+    e^(-R/M) z / (e^z - 1) d / (tau + d), z = (tau + d) / M
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], recovery_overhead [1],
+        rework_overhead [1]
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    kept = 1 - recovery_overhead - rework_overhead
+    return kept * stall_share(checkpoint_interval, checkpoint_stall_time)
+
+
+@alternative("checkpoint_overhead", goodput_model="first_order")
+def first_order_checkpoint_overhead(checkpoint_interval: Any, checkpoint_stall_time: Any) -> Any:
+    """Share of the wall time that training waits for checkpoints.
+
+    d / tau; 0 for a free checkpoint
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s]
+    Returns: [1] share of the wall time
+    Source: Young 1974, CACM 17(9)
+    """
+    costs = checkpoint_stall_time > 0
+    return where(costs, checkpoint_stall_time / where(costs, checkpoint_interval, 1.0), 0.0)
+
+
+@alternative("checkpoint_overhead", goodput_model="additive")
+def additive_checkpoint_overhead(checkpoint_budget: Any) -> Any:
+    """Share of the wall time that training waits for checkpoints.
+
+    as budgeted
+
+    Parameters: checkpoint_budget [1]
+    Returns: [1] share of the wall time
+    Source: Fleet Foundations table 8
+    """
+    return 1.0 * checkpoint_budget
+
+
+@alternative("goodput", goodput_model="exact")
+def exact_goodput(
+    checkpoint_interval: Any, checkpoint_stall_time: Any, restart_time: Any, cluster_mtbf: Any
+) -> Any:
+    """Share of the wall time that makes progress.
+
+    tau / (M e^(R/M) (e^((tau + d)/M) - 1))
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
+        cluster_mtbf [s]
+    Returns: [1] useful time over wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13
+    """
+    kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
+    useful = useful_share(checkpoint_interval, checkpoint_stall_time)
+    return np.exp(-restart_time / cluster_mtbf) * kept * useful
+
+
+@alternative("goodput", goodput_model="first_order")
+def first_order_goodput(
+    checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
+) -> Any:
+    """Share of the wall time that makes progress; undefined where first-order losses reach 1.
+
+    1 - (d / tau + tau / (2 M) + R / M)
+
+    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
+    Returns: [1] useful time over wall time; NaN where the first order says nothing is left
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    waste = checkpoint_overhead + rework_overhead + recovery_overhead
+    return where(waste < 1, 1 - waste, np.nan)
+
+
+@alternative("goodput", goodput_model="additive")
+def additive_goodput(
+    checkpoint_overhead: Any,
+    rework_overhead: Any,
+    recovery_overhead: Any,
+    bubble_budget: Any,
+    maintenance_budget: Any,
+) -> Any:
+    """Share of the wall time that makes progress; undefined where budgets leave nothing.
+
+    1 - checkpoints - rework - recovery - bubbles - maintenance
+
+    The bubble is counted again in step_time, and maintenance in availability where a
+    maintenance_fraction is given: set either budget to 0 to count it once.
+
+    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1],
+        bubble_budget [1], maintenance_budget [1]
+    Returns: [1] useful time over wall time; NaN where the budgets leave nothing
+    Source: Fleet Foundations table 8
+    Example:
+        >>> round(float(additive_goodput(0.03, 0.0, 0.10, 0.05, 0.05)), 2)
+        0.77
+    """
+    lost = checkpoint_overhead + rework_overhead + recovery_overhead
+    lost = lost + bubble_budget + maintenance_budget
+    return where(lost < 1, 1 - lost, np.nan)
+
+
+def ettr(
+    checkpoint_interval: Any, checkpoint_stall_time: Any, restart_time: Any, cluster_mtbf: Any
+) -> Any:
+    """Effective training time ratio: expected share of the wall time that makes progress.
+
+    (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
+        cluster_mtbf [s]
+    Returns: [1] useful time over wall time, queueing left out
+    Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
+    """
+    return effective_training_time_ratio(
+        checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf
+    )
+
+
+def expected_slowdown(
+    checkpoint_interval: Any, checkpoint_stall_time: Any, restart_time: Any, cluster_mtbf: Any
+) -> Any:
+    """Expected wall time over useful time, checkpoints, rework and recovery counted.
+
+    M e^(R/M) (e^((tau + d)/M) - 1) / tau
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
+        cluster_mtbf [s]
+    Returns: [1] wall time over useful time
+    Source: Daly 2006, FGCS 22(3), eq. 13
+    """
+    return slowdown(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)
+
+
+def first_order_waste(
+    checkpoint_interval: Any, checkpoint_stall_time: Any, restart_time: Any, cluster_mtbf: Any
+) -> Any:
+    """Share of the wall time lost to checkpoints and failures, to first order.
+
+    d / tau + tau / (2 M) + R / M
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
+        cluster_mtbf [s]
+    Returns: [1] share lost; above 1 where the first order says that nothing is left
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    return waste(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)

@@ -1,0 +1,144 @@
+"""What a failure costs besides the rework since the last checkpoint."""
+
+from typing import Any
+
+from ..alternatives import alternative
+from ..checkpoint import rollback_time as rolled_back
+
+
+@alternative("effective_provision_time", elastic="off")
+def rigid_effective_provision_time(provision_time: Any, spare_availability: Any) -> Any:
+    """Time that the job waits for a healthy node after a failure, on average.
+
+    provision time x (1 - P(a hot spare is at hand))
+
+    Parameters: provision_time [s], spare_availability [1]
+    Returns: [s] wait for a node
+    Source: law of total expectation; a spare is there at once
+    """
+    return provision_time * (1 - spare_availability)
+
+
+@alternative("effective_provision_time", elastic="shrink")
+def elastic_effective_provision_time() -> Any:
+    """Time that the job waits for a healthy node after a failure, on average.
+
+    0: it goes on with fewer replicas
+
+    Parameters: none
+    Returns: [s] wait for a node
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("checkpoint_restore_time", checkpoint_mode=("sync", "async"))
+def storage_checkpoint_restore_time(checkpoint_size: Any, read_bandwidth: Any) -> Any:
+    """Time to load a checkpoint after a failure.
+
+    size / read bandwidth
+
+    Parameters: checkpoint_size [B], read_bandwidth [B/s]
+    Returns: [s] restore time
+    Source: Fleet Foundations table 7, for reading
+    """
+    return checkpoint_size / read_bandwidth
+
+
+@alternative("checkpoint_restore_time", checkpoint_mode="in_memory")
+def in_memory_checkpoint_restore_time(peer_copy_time: Any) -> Any:
+    """Time to load a checkpoint after a failure.
+
+    the copy from a peer's memory
+
+    Parameters: peer_copy_time [s]
+    Returns: [s] restore time
+    Source: Wang et al. 2023, Gemini, SOSP
+    """
+    return 1.0 * peer_copy_time
+
+
+def recovery_time(
+    detection_time: Any,
+    drain_time: Any,
+    effective_provision_time: Any,
+    checkpoint_restore_time: Any,
+    reinit_time: Any,
+) -> Any:
+    """Time from a failure until training goes on.
+
+    detection + drain + wait for a node + restore + start
+
+    Parameters: detection_time [s], drain_time [s], effective_provision_time [s],
+        checkpoint_restore_time [s], reinit_time [s]
+    Returns: [s] recovery time, without the rework
+    Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
+    """
+    waits = detection_time + drain_time + effective_provision_time
+    return waits + checkpoint_restore_time + reinit_time
+
+
+@alternative("rollback_time", checkpoint_corruption=False)
+def no_rollback_time() -> Any:
+    """Work lost at a failure because the latest checkpoints cannot be read, on average.
+
+    0
+
+    Parameters: none
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("rollback_time", checkpoint_corruption=True)
+def corruption_rollback_time(
+    checkpoint_interval: Any, checkpoint_stall_time: Any, corruption_probability: Any
+) -> Any:
+    """Work lost at a failure because the latest checkpoints cannot be read, on average.
+
+    q / (1 - q) (tau + d)
+
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], corruption_probability [1]
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Source: mean of the geometric distribution (Feller 1968, An Introduction to Probability Theory)
+    """
+    return rolled_back(checkpoint_interval, checkpoint_stall_time, corruption_probability)
+
+
+@alternative("unsafe_time", checkpoint_mode="sync")
+def sync_unsafe_time() -> Any:
+    """Work lost at a failure because the latest snapshot was not yet safe, on average.
+
+    0: training waits for the write
+
+    Parameters: none
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("unsafe_time", checkpoint_mode=("async", "in_memory"))
+def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
+    """Work lost at a failure because the latest snapshot was not yet safe, on average.
+
+    F: a failure during the flush, a share F/tau of them, falls back by one interval tau
+
+    Parameters: checkpoint_flush_time [s]
+    Returns: [s] time lost beyond the rework since the last checkpoint, for intervals of at least F
+    Source: by definition; the last safe snapshot has a mean age of tau/2 + F
+    """
+    return 1.0 * checkpoint_flush_time
+
+
+def restart_time(recovery_time: Any, rollback_time: Any, unsafe_time: Any) -> Any:
+    """Time that a failure costs besides the rework since the last checkpoint.
+
+    recovery + rollback + work that was not yet safe
+
+    Parameters: recovery_time [s], rollback_time [s], unsafe_time [s]
+    Returns: [s] restart time
+    Source: by definition
+    """
+    return recovery_time + rollback_time + unsafe_time

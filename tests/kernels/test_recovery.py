@@ -1,0 +1,272 @@
+"""What a failure costs besides rework: waiting, restoring, unsafe and corrupt snapshots."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube.kernels.checkpoint import rollback_time
+
+RECOVERY = ["recovery_time", "rollback_time", "unsafe_time", "restart_time"]
+
+# 1 TB of state on 1,024 GPUs, one rail of 50 GB/s each, storage of 200 GB/s
+JOB: dict[str, Any] = {
+    "n_gpus": 1024,
+    "checkpoint_size": 1.024e12,
+    "checkpoint_write_bandwidth": 200e9,
+    "checkpoint_read_bandwidth": 400e9,
+    "inter_node_bandwidth": 50e9,
+    "cluster_mtbf": "24 h",
+}
+
+
+def values(names: list[str], **given: Any) -> list[float]:
+    got = fleetcube.evaluate(names, **{**JOB, **given})
+    return [float(got[name]) for name in names]
+
+
+# Modes. A GPU's part is 1 GB: 0.04 s to its host at 25 GB/s, 0.02 s to a peer at 50 GB/s; the
+# whole is written in 5.12 s and read in 2.56 s.
+
+
+@pytest.mark.parametrize(
+    ("mode", "stall", "flush", "shortest", "restore"),
+    [
+        ("sync", 5.12, 5.12, 0.0, 2.56),
+        ("async", 0.04, 5.12, 5.12, 2.56),
+        ("in_memory", 0.04, 0.02, 0.02, 0.02),
+    ],
+)
+def test_times_of_each_mode(
+    mode: str, stall: float, flush: float, shortest: float, restore: float
+) -> None:
+    got = values(
+        [
+            "checkpoint_stall_time",
+            "checkpoint_flush_time",
+            "minimum_checkpoint_interval",
+            "checkpoint_restore_time",
+        ],
+        checkpoint_mode=mode,
+    )
+    assert got == pytest.approx([stall, flush, shortest, restore], rel=1e-14)
+
+
+def test_a_flush_behind_training_does_not_stall_it() -> None:
+    # An estimator charges max(copy, flush) = 5.12 s: 1.09 % of a day at its interval of 940 s.
+    # Training waits for the copy only, 0.04 s: the interval shrinks to 83 s and the loss to 0.1 %,
+    # and the flush costs the work that is not yet safe, 5.12 s a failure.
+    names = ["checkpoint_interval", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+    charged = values(names, checkpoint_stall_time=5.12, recovery_time=0)
+    interval, *waits = values(names, checkpoint_mode="async", recovery_time=0)
+    assert charged[0] == pytest.approx(math.sqrt(2 * 5.12 * 86400), rel=0.005)
+    assert sum(charged[1:]) == pytest.approx(0.0109, abs=1e-4)
+    assert interval == pytest.approx(math.sqrt(2 * 0.04 * 86400), rel=0.005)
+    assert sum(waits) == pytest.approx(math.sqrt(2 * 0.04 / 86400) + 5.12 / 86400, rel=0.005)
+
+
+@pytest.mark.parametrize("policy", ["young", "daly", "exact"])
+@pytest.mark.parametrize("mode", ["async", "in_memory"])
+def test_the_flush_bounds_the_interval_from_below(mode: str, policy: str) -> None:
+    # sqrt(2 d M) = 83 s for d = 0.04 s; flushes of 30 s fit, of 100 s do not.
+    given = {"checkpoint_mode": mode, "checkpoint_policy": policy}
+    fits, late = (
+        values(["checkpoint_interval"], checkpoint_flush_time=flush, **given)[0]
+        for flush in (30, 100)
+    )
+    assert fits == pytest.approx(83.1, abs=0.1)
+    assert late == 100
+
+
+def test_a_fixed_interval_stays_as_given() -> None:
+    got = values(
+        ["checkpoint_interval"],
+        checkpoint_mode="async",
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=1,
+    )
+    assert got == [1]
+
+
+def test_rails_share_an_oversubscribed_fabric() -> None:
+    assert values(["checkpoint_restore_time"], checkpoint_mode="in_memory", oversubscription=4) == [
+        pytest.approx(0.08, rel=1e-14)
+    ]
+
+
+# Storage
+
+
+def test_storage_grows_with_the_nodes_up_to_the_system() -> None:
+    # 2 GB/s a node: 16, 128 and 1,024 nodes; the system writes 200 GB/s and reads 400 GB/s.
+    got = fleetcube.evaluate(
+        ["checkpoint_write_time", "checkpoint_restore_time"],
+        **{**JOB, "n_gpus": [128, 1024, 8192]},
+        per_node_storage_bandwidth=2e9,
+    )
+    np.testing.assert_allclose(got.checkpoint_write_time, [32, 5.12, 5.12], rtol=1e-14)
+    np.testing.assert_allclose(got.checkpoint_restore_time, [32, 4, 2.56], rtol=1e-14)
+
+
+def test_storage_of_the_system_alone_does_not_depend_on_the_nodes() -> None:
+    sizes = {**JOB, "n_gpus": [128, 1024]}
+    assert fleetcube.evaluate("checkpoint_write_time", **sizes).dims == ()
+    boundless = fleetcube.evaluate(
+        "checkpoint_write_time", **sizes, per_node_storage_bandwidth=math.inf
+    )
+    assert list(boundless) == [5.12, 5.12]
+
+
+# Recovery
+
+
+def test_phases_of_a_recovery_add_up() -> None:
+    # An estimator's example: 10 + 10 + 600 + 20 s, and a restore, of 1,000 GB at 100 GB/s.
+    got = values(
+        RECOVERY,
+        detection_time=10,
+        drain_time=10,
+        provision_time=600,
+        reinit_time=20,
+        checkpoint_size=1e12,
+        checkpoint_read_bandwidth=100e9,
+    )
+    assert got == [650, 0, 0, 650]
+
+
+def test_a_spare_shortens_the_wait_by_its_chance() -> None:
+    waits = [
+        values(["effective_provision_time"], provision_time=600, **given)[0]
+        for given in (
+            {},
+            {"spare_availability": 0.25},
+            {"spare_nodes": 0},
+            {"spare_nodes": 50},
+            {"elastic": "shrink"},
+            {"elastic": "shrink", "spare_nodes": 2},
+        )
+    ]
+    assert waits == pytest.approx([600, 450, 600, 0, 0, 0], abs=1e-9)
+
+
+def test_defaults_add_nothing_and_no_dimension() -> None:
+    scenario = {**JOB, "cluster_mtbf": [3600.0, 86400.0], "checkpoint_size": [1e12, 2e12]}
+    got = fleetcube.evaluate(RECOVERY, **scenario)
+    assert got.rollback_time.dims == got.unsafe_time.dims == ()
+    assert got.recovery_time.dims == got.restart_time.dims == ("checkpoint_size",)
+    assert got.restart_time.equals(got.recovery_time.rename("restart_time"))
+
+
+# Unsafe snapshots
+
+
+@pytest.mark.parametrize(("interval", "flush"), [(1000.0, 0.0), (1000.0, 300.0), (1000.0, 1000.0)])
+def test_unsafe_time_is_the_mean_extra_age_of_the_safe_snapshot(
+    interval: float, flush: float
+) -> None:
+    # A failure at u after a snapshot loses u, and one interval more during the flush.
+    u = (np.arange(100_000) + 0.5) * interval / 100_000
+    lost = u + np.where(u < flush, interval, 0)
+    got = values(["unsafe_time"], checkpoint_mode="async", checkpoint_flush_time=max(flush, 1e-9))
+    assert interval / 2 + got[0] == pytest.approx(lost.mean(), rel=1e-5)
+
+
+def simulate(mtbf: float, interval: float, stall: float, flush: float, recovery: float) -> float:
+    """Goodput of a job with snapshots that are safe after their flush, by drawing its failures."""
+    rng = np.random.default_rng(7)
+    wall = kept = 0.0  # kept: work that is safe
+    for life in rng.exponential(mtbf, 40_000):
+        wall += life
+        if life < recovery:
+            continue  # fails again before it is back
+        up = life - recovery
+        snapshots = math.floor(up / (interval + stall))
+        if snapshots and up - snapshots * (interval + stall) < flush:
+            snapshots -= 1  # the last one was not safe yet
+        kept += snapshots * interval
+    return kept / wall
+
+
+@pytest.mark.parametrize("flush", [0.0, 300.0, 800.0])
+def test_goodput_with_a_flush_by_simulation(flush: float) -> None:
+    # M = 10,000 s, tau = 1,000 s, d = 20 s, R = 200 s: the flush costs F/M, up to 8 %.
+    got = fleetcube.evaluate(
+        "goodput",
+        checkpoint_mode="async",
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=1000,
+        cluster_mtbf=10_000,
+        checkpoint_stall_time=20,
+        checkpoint_flush_time=max(flush, 1e-9),
+        recovery_time=200,
+    )
+    drawn = simulate(10_000, 1000, 20, flush, 200)
+    assert float(got) == pytest.approx(drawn, abs=0.004)
+
+
+# Corrupt checkpoints
+
+
+@pytest.mark.parametrize("q", [0.0, 0.05, 0.5, 0.9])
+def test_rollback_is_the_mean_of_a_geometric_number_of_segments(q: float) -> None:
+    segments = math.fsum(j * (1 - q) * q**j for j in range(2000))
+    got = values(
+        RECOVERY,
+        corruption_probability=q,
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=540,
+        checkpoint_stall_time=60,
+        recovery_time=300,
+    )
+    assert got == pytest.approx([300, 600 * segments, 0, 300 + 600 * segments], rel=1e-12)
+
+
+def test_corruption_costs_goodput_by_simulation() -> None:
+    # Each failure loses a geometric number of segments more; they are computed again.
+    rng = np.random.default_rng(3)
+    mtbf, interval, stall, recovery, q = 20_000.0, 1000.0, 20.0, 200.0, 0.2
+    wall = kept = 0.0
+    for life in rng.exponential(mtbf, 40_000):
+        wall += life
+        up = max(0.0, life - recovery)
+        kept += math.floor(up / (interval + stall)) * interval
+        kept -= (rng.geometric(1 - q) - 1) * interval if up else 0
+    got = values(
+        ["goodput"],
+        corruption_probability=q,
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=interval,
+        checkpoint_stall_time=stall,
+        cluster_mtbf=mtbf,
+        recovery_time=recovery,
+    )
+    assert got[0] == pytest.approx(kept / wall, abs=0.003)
+
+
+def test_without_failures_corruption_costs_nothing() -> None:
+    got = values(
+        ["goodput", "rollback_time"],
+        corruption_probability=0.5,
+        cluster_mtbf=math.inf,
+        checkpoint_stall_time=60,
+    )
+    assert got == [1, 0]
+    assert rollback_time(math.inf, 60.0, 0.5) == 0
+    assert math.isnan(rollback_time(math.nan, 60.0, 0.5))
+
+
+def test_losses_add_up_with_everything_switched_on() -> None:
+    shares = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+    got = values(
+        shares,
+        checkpoint_mode="async",
+        corruption_probability=0.1,
+        spare_nodes=1,
+        per_node_storage_bandwidth=1e9,
+        repair_time="48 h",
+        cluster_mtbf="2 h",
+    )
+    assert sum(got) == pytest.approx(1, rel=1e-14)
+    assert min(got) > 0
