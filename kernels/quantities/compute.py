@@ -87,7 +87,7 @@ def bf16_peak_flops(peak_flops_bf16: Any) -> Any:
 
     Parameters: peak_flops_bf16 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_bf16
 
@@ -100,7 +100,7 @@ def fp16_peak_flops(peak_flops_fp16: Any) -> Any:
 
     Parameters: peak_flops_fp16 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_fp16
 
@@ -113,7 +113,7 @@ def fp8_peak_flops(peak_flops_fp8: Any) -> Any:
 
     Parameters: peak_flops_fp8 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_fp8
 
@@ -126,7 +126,7 @@ def fp4_peak_flops(peak_flops_fp4: Any) -> Any:
 
     Parameters: peak_flops_fp4 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_fp4
 
@@ -166,7 +166,7 @@ def roofline_compute_time(ideal_compute_time: Any) -> Any:
 
     Parameters: ideal_compute_time [s]
     Returns: [s] compute time of one step
-    Source: by definition, to be replaced
+    Source: by definition
     """
     return 1.0 * ideal_compute_time
 

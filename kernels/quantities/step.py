@@ -71,7 +71,7 @@ def straggler_time(compute_time: Any, straggler_slowdown: Any) -> Any:
 
     Parameters: compute_time [s], straggler_slowdown [1]
     Returns: [s] wait of one step
-    Source: synchronous steps run at the pace of the slowest rank (MegaScale 2024, section 5)
+    Source: Jiang et al. 2024 (MegaScale), section 5 (a step waits for its slowest rank)
     """
     return compute_time * straggler_slowdown
 
