@@ -97,16 +97,22 @@ def run_spec(
 
 @cli.command()
 @click.argument("cube", type=click.Path())
-def show(cube: str) -> None:
+@click.option("--bibtex", is_flag=True, help="Print the works that it rests on, as BibTeX.")
+def show(cube: str, bibtex: bool) -> None:
     """Say what a cube holds: axes, variables, units, sources.
 
     \b
     Example:
       fleetcube show cubes/scaling.zarr
+      fleetcube show cubes/scaling.zarr --bibtex > scaling.bib
     """
+    from fleetcube.grid.citations import citations
     from fleetcube.grid.cube import open_cube
 
-    _show(open_cube(cube), sources=True)
+    if bibtex:
+        click.echo(citations(open_cube(cube)))
+    else:
+        _show(open_cube(cube), sources=True)
 
 
 @cli.command("slice")
