@@ -176,19 +176,17 @@ def plot(
 @cli.command()
 @click.argument("name", required=False)
 def explain(name: str | None) -> None:
-    """Say what a name means: formula, unit, source, neighbours. Without NAME, list all names.
+    """Say what a name means: formula, unit, default, source, what it is computed from and feeds.
+
+    Without NAME, list all inputs with their defaults and all quantities.
 
     \b
     Example:
       fleetcube explain goodput
     """
     from fleetcube.grid.explain import explain as text
-    from fleetcube.grid.explain import names
 
-    if name is not None:
-        click.echo(text(name))
-        return
-    _print_table(["name", "kind", "unit", "meaning"], [list(row) for row in names()])
+    click.echo(text(name))
 
 
 @cli.command()
