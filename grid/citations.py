@@ -15,17 +15,18 @@ from ..kernels.graph import Function
 from .errors import InputError
 
 ATTRIBUTE = "fleetcube_citations"
-SELF_EVIDENT = ("by definition", "stated by the scenario")  # a Source line that cites nothing
+SELF_EVIDENT = ("by definition", "stated by the scenario")  # how a line begins that cites nothing
 # Documents that are cited by name, without author and year.
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
-    "Megatron-LM rank order": "megatronlm",
-    "Megatron-LM source": "megatronlm",
+    "Megatron-LM": "megatronlm",
     "NCCL": "nccl",
+    "Scaling Distributed Training": "pingdo",
     "mlsysim": "mlsysim",
     "nccl-tests": "nccltests",
 }
-_NAME = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
+_WORD = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
+_NAME = rf"{_WORD}(?: {_WORD})*"
 _WORK = re.compile(rf"({_NAME})(?:(?:, {_NAME})*,? & {_NAME}| et al\.)?,? (\d{{4}})\b")
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _ENTRY = re.compile(r"^@\w+\{([\w-]+),\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
@@ -62,7 +63,7 @@ def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             works = tuple(k for k, entry in references().items() if entry.get("eprint") == number)
             found.append((f"arXiv:{number}", works))
         for name, key in _DOCUMENTS.items():
-            if re.search(rf"\b{name}\b", part):
+            if re.search(rf"(?<!\()\b{name}\b", part):  # (Megatron-LM) marks a work before it
                 found.append((name, (key,)))
     known = dict.fromkeys(works[0] for _, works in found if len(works) == 1)
     unknown = dict.fromkeys(name for name, works in found if len(works) != 1)

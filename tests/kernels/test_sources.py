@@ -28,10 +28,12 @@ SOURCED = {
 }
 # Entries for formulas that are being written; remove an entry from the file when none comes.
 AWAITED = """
-amdahl1967 blom1958 chen2016backup chen2016memory dao2022 dao2023 deepseekai2024v2 feeney1966
-fleming1975 graham2016 gunther1993 gunther2007 gustafson1988 klenk2020 kokolis2025 lanczos1964
-little1961 liu2023 nccltests pope2022 qi2023 rajbhandari2021 ren2021 touvron2023llama2
-wang2023gemini wichura1988 wilson1931
+amdahl1967 avelar2012 blom1958 chen2016backup chen2016memory dao2022 dao2023 deepseekai2024v2
+feeney1966 feller1968 fleming1975 gale2023 golub2013 graham2016 gumbel1958 gunther1993 gunther2007
+gustafson1988 hart1968 hockney1988 ivanov2021 klenk2020 kokolis2025 kwon2023 lanczos1964 lin2018
+little1961 liu2023 luccioni2022 mccalpin1995 mohan2021 nccltests pingdo pope2022 qi2023 qi2024
+rajbhandari2021 rajbhandari2022 ren2021 renyi1953 schroeder2006 wang2023gemini weibull1951
+west2005 wichura1988 wilson1931
 """
 
 
@@ -44,7 +46,8 @@ def test_a_source_names_works_of_the_bibliography(function: Callable[..., Any]) 
     source = read(function).source
     keys, unknown = cited(source)
     assert not unknown, f"{', '.join(unknown)}: add it to kernels/references.bib, or say which"
-    assert keys or source in SELF_EVIDENT, f"cite a work, or write {' or '.join(SELF_EVIDENT)}"
+    begin = " or ".join(SELF_EVIDENT)
+    assert keys or source.startswith(SELF_EVIDENT), f"cite a work, or begin with {begin}"
 
 
 def test_every_entry_is_cited() -> None:
@@ -63,6 +66,7 @@ REQUIRED = {
     "book": {"author", "title", "publisher", "year"},
     "incollection": {"author", "title", "booktitle", "year", "url"},
     "inproceedings": {"author", "title", "booktitle", "year"},
+    "techreport": {"author", "title", "institution", "year"},
 }
 
 
@@ -108,6 +112,9 @@ def test_an_arxiv_number_stands_once() -> None:
         ("Kokolis et al. 2025, HPCA 2025, eq. 1", "kokolis2025"),
         ("NCCL 2.30 src/graph/tuning.cc", "nccl"),
         ("nccl-tests, doc/PERFORMANCE.md", "nccltests"),
+        ("constraints of Megatron-LM's layout", "megatronlm"),
+        ("Golub & Van Loan 2013, section 1.1", "golub2013"),
+        ("Gunther 1993; Gunther 2007", "gunther1993 gunther2007"),
         (
             "Shoeybi et al. 2019 (Megatron-LM), section 3; Fleet Foundations table 7",
             "shoeybi2019 fleetfoundations",
