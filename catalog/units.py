@@ -29,6 +29,7 @@ _BASE = {
     "USD": "dollar",
     "USD/J": "dollar/joule",
     "USD/h": "dollar/hour",
+    "s/B": "second/byte",
     "s/B^0.5": "second/byte**0.5",
 }
 _HINTS = {

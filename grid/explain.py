@@ -103,7 +103,7 @@ def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
 
     def written(current: str, depth: int) -> Iterable[str]:
         option = load()[current].option
-        choice = f" ({option} = {_written(INPUTS[option].default)})" if option else ""
+        choice = f" {_whole(f'({option} = {_written(INPUTS[option].default)})')}" if option else ""
         yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
         for needed in below[current]:
             yield from written(needed, depth + 1)
@@ -234,12 +234,16 @@ def _unit(unit: str) -> str:
 
 def _field(title: str, words: Iterable[str]) -> list[str]:
     """A title and words after it, none of them cut at the end of a line."""
-    whole = ", ".join(word.replace(" ", "\N{NO-BREAK SPACE}") for word in words)
-    lines = _wrapped(f"{title + ':':<9}{whole}", " " * 9)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+    return _wrapped(f"{title + ':':<9}{', '.join(map(_whole, words))}", " " * 9)
+
+
+def _whole(text: str) -> str:
+    """Text that is not cut at the end of a line."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

@@ -126,9 +126,7 @@ def _set_by_labels(
 def _said(kind: str, label: str, used: dict[tuple[str, str], Record]) -> dict[str, Any]:
     """Inputs and quantities that a label sets; a node says what its gpu says."""
     entry = used.setdefault((kind, label), record(kind, label))
-    said = {
-        name: value for name, value in entry.values.items() if name in INPUTS or name in load()
-    }
+    said = {name: value for name, value in entry.values.items() if name in INPUTS or name in load()}
     if isinstance(entry.values.get("gpu"), str):
         said = {**_said("gpu", entry.values["gpu"], used), **said}
     return said

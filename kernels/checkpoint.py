@@ -196,3 +196,70 @@ def expected_slowdown(interval: Any, write_time: Any, recovery_time: Any, mtbf: 
     """
     kept = segment_efficiency(interval, write_time, mtbf) * useful_share(interval, write_time)
     return np.exp(recovery_time / mtbf) / kept
+
+
+def first_order_waste(interval: Any, write_time: Any, recovery_time: Any, mtbf: Any) -> Any:
+    """Share of the wall time lost to checkpoints and failures, to first order.
+
+    d / tau + tau / (2 M) + R / M; least at Young's interval, where it is sqrt(2 d / M) + R / M
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        recovery_time [s]: time R from a failure until training goes on
+        mtbf [s]: mean time M between failures
+    Returns: [1] share lost; above 1 where the first order says that nothing is left
+    Source: Young 1974, CACM 17(9), with a recovery term
+    Example:
+        >>> round(float(first_order_waste(2276.839915, 30.0, 600.0, 86400.0)), 8)
+        0.03329676
+    """
+    costs = write_time > 0
+    fails = mtbf < np.inf
+    stalled = where(costs, write_time / where(costs, interval, 1.0), 0.0)
+    rework = where(fails, where(fails, interval, 0.0) / (2 * where(fails, mtbf, 1.0)), 0.0)
+    return stalled + rework + recovery_time / mtbf
+
+
+def effective_training_time_ratio(
+    interval: Any, write_time: Any, restart_time: Any, mtbf: Any
+) -> Any:
+    """Expected share of the wall time of a job that makes progress (ETTR), without its queueing.
+
+    (1 - (u0 + tau/2) / M) / (1 + d / tau), at least 0
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        restart_time [s]: time u0 from a failure until training goes on
+        mtbf [s]: mean time M between failures
+    Returns: [1] useful time over wall time
+    Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
+    Example:
+        >>> mtbf = 86400 / (2000 * 6.5e-3)  # 2,000 nodes, 6.5 failures in 1,000 node-days
+        >>> round(float(effective_training_time_ratio(300.0, 0.0, 300.0, mtbf)), 2)
+        0.93
+    """
+    fails = mtbf < np.inf
+    rework = where(fails, interval, 0.0) / (2 * where(fails, mtbf, 1.0))
+    kept = np.maximum(1 - restart_time / mtbf - rework, 0.0)
+    return kept * useful_share(interval, write_time)
+
+
+def rollback_time(interval: Any, write_time: Any, corruption_probability: Any) -> Any:
+    """Expected work lost because the latest checkpoints cannot be read.
+
+    q / (1 - q) (tau + d): each unreadable one costs one more segment; 0 for an endless interval
+
+    Parameters:
+        interval [s]: useful time tau between two checkpoints
+        write_time [s]: time d for which one checkpoint stops training
+        corruption_probability [1]: chance q that a checkpoint cannot be read
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Source: mean of the geometric distribution (Feller 1968, An Introduction to Probability Theory)
+    Example:
+        >>> float(rollback_time(540.0, 60.0, 0.5))
+        600.0
+    """
+    segment = where(interval == np.inf, 0.0, interval + write_time)
+    return corruption_probability / (1 - corruption_probability) * segment

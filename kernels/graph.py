@@ -127,7 +127,7 @@ def select(
             via = f" (via {' -> '.join(path[1:])})" if len(path) > 1 else ""
             raise MissingInputError(
                 f"{name} is missing: {wanted} needs it{via} and it has no default; "
-                f"give {name}{_label_hint(name)}"
+                f"give {'parameters' if 'parameters' in path else name}{_label_hint(name)}"
             )
         formula = graph[name].formula(options)
         for parameter in parameters(formula):

@@ -51,9 +51,7 @@ def _real(
     )
 
 
-def _count(
-    name: str, default: float | None, description: str, *, low: float = 1.0
-) -> Input:
+def _count(name: str, default: float | None, description: str, *, low: float = 1.0) -> Input:
     return Input(name, "1", default, description, kind="count", low=low, positive=low > 0)
 
 
@@ -123,6 +121,14 @@ _ROWS: list[str | Input] = [
     _real("grid_carbon_intensity", "kg/J", None, "carbon dioxide of one unit of electricity"),
     _real("electricity_price", "USD/J", None, "price of one unit of electricity"),
     _real("gpu_hour_price", "USD/h", None, "price of one GPU for one hour"),
+    _option(
+        "reserves",
+        False,
+        (False, True),
+        "backup workers and spare nodes are powered and paid for",
+        implied=True,
+        implied_by=("backup_workers", "spare_nodes"),
+    ),
     "Model",
     _count("layers", None, "transformer layers"),
     _count("hidden_size", None, "width of the residual stream"),
@@ -279,12 +285,21 @@ _ROWS: list[str | Input] = [
         "standard deviation of a rank's compute time, over its mean",
         positive=False,
     ),
-    _option("jitter_model", "normal", ("normal", "gumbel"), "distribution of the jitter"),
+    _option(
+        "jitter_model",
+        "none",
+        ("none", "normal", "gumbel"),
+        "distribution of the jitter",
+        implied="normal",
+        implied_by=("step_time_jitter",),
+    ),
     _count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
     _real(
         "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False
     ),
-    _real("serial_fraction", "1", 0.0, "part of the work that no GPU shares", positive=False, high=1.0),
+    _real(
+        "serial_fraction", "1", 0.0, "part of the work that no GPU shares", positive=False, high=1.0
+    ),
     _real("coherency", "1", 0.0, "cost of each pair of workers (scalability law)", positive=False),
     "Reliability",
     _mttf("gpu_mttf", 50_000 * HOUR, "GPU"),
@@ -296,6 +311,14 @@ _ROWS: list[str | Input] = [
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
     _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures"),
+    _option(
+        "failure_distribution",
+        "exponential",
+        ("exponential", "weibull"),
+        "distribution of the time between failures in failure_probability",
+        implied="weibull",
+        implied_by=("failure_shape",),
+    ),
     _real(
         "correlated_failure_fraction",
         "1",
@@ -312,6 +335,14 @@ _ROWS: list[str | Input] = [
     _count("reference_gpus", 1024, "accelerators of the reference job (empirical)"),
     _real("mtbf_exponent", "1", 1.0, "MTBF falls with this power of n_gpus (empirical)"),
     _count("spare_nodes", 0, "hot spares at hand", low=0),
+    _option(
+        "sparing",
+        "none",
+        ("none", "hot"),
+        "whether hot spares replace failed nodes",
+        implied="hot",
+        implied_by=("spare_nodes",),
+    ),
     _real("repair_time", "s", 24 * HOUR, "until a failed node is whole again", positive=False),
     _option("elastic", "off", ("off", "shrink"), "go on with fewer replicas until repair"),
     _real("detection_time", "s", 30, "failure until it is noticed", positive=False),
@@ -372,9 +403,7 @@ _ROWS: list[str | Input] = [
         implied=True,
         implied_by=("corruption_probability",),
     ),
-    _option(
-        "goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"
-    ),
+    _option("goodput_model", "exact", ("exact", "first_order", "additive"), "how losses combine"),
     _budget("bubble_budget", 0.05, "pipeline bubbles; 0 where step_time counts them"),
     _budget("checkpoint_budget", 0.03, "checkpoints"),
     _budget("recovery_budget", 0.10, "failures, rework included"),

@@ -16,31 +16,59 @@ def rail_bandwidth(inter_node_bandwidth: Any, oversubscription: Any) -> Any:
 
 
 def communication_time(
-    tensor_parallel_time: Any, pipeline_parallel_time: Any, data_parallel_time: Any
+    tensor_parallel_time: Any,
+    context_parallel_time: Any,
+    expert_parallel_time: Any,
+    pipeline_parallel_time: Any,
+    data_parallel_time: Any,
+    offload_time: Any,
 ) -> Any:
     """Communication of one step on one GPU, hidden or not.
 
-    tensor + pipeline + data
+    tensor + context + expert + pipeline + data + offload
 
-    Parameters: tensor_parallel_time [s], pipeline_parallel_time [s], data_parallel_time [s]
+    Parameters: tensor_parallel_time [s], context_parallel_time [s], expert_parallel_time [s],
+        pipeline_parallel_time [s], data_parallel_time [s], offload_time [s]
     Returns: [s] communication of one step
     Source: sum of the exclusive parts; Narayanan et al. 2021 (SC21), section 3
     """
-    return tensor_parallel_time + pipeline_parallel_time + data_parallel_time
+    layers = tensor_parallel_time + context_parallel_time + expert_parallel_time
+    return layers + pipeline_parallel_time + data_parallel_time + offload_time
 
 
-def exposed_communication_time(
+def exposed_layer_communication_time(
     exposed_tensor_parallel_time: Any,
-    pipeline_parallel_time: Any,
-    exposed_data_parallel_time: Any,
+    exposed_context_parallel_time: Any,
+    exposed_expert_parallel_time: Any,
 ) -> Any:
-    """Communication of one step that computing does not hide.
+    """Communication inside the layers of one step that computing does not hide.
 
-    exposed tensor + pipeline + exposed data
+    exposed tensor + exposed context + exposed expert
 
-    Parameters: exposed_tensor_parallel_time [s], pipeline_parallel_time [s],
-        exposed_data_parallel_time [s]
+    Parameters: exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
+        exposed_expert_parallel_time [s]
     Returns: [s] exposed communication of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
-    return exposed_tensor_parallel_time + pipeline_parallel_time + exposed_data_parallel_time
+    return (
+        exposed_tensor_parallel_time + exposed_context_parallel_time + exposed_expert_parallel_time
+    )
+
+
+def exposed_communication_time(
+    exposed_layer_communication_time: Any,
+    pipeline_parallel_time: Any,
+    exposed_data_parallel_time: Any,
+    offload_time: Any,
+) -> Any:
+    """Communication of one step that computing does not hide.
+
+    exposed in layers + pipeline + exposed data + offload
+
+    Parameters: exposed_layer_communication_time [s], pipeline_parallel_time [s],
+        exposed_data_parallel_time [s], offload_time [s]
+    Returns: [s] exposed communication of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    exposed = exposed_layer_communication_time + pipeline_parallel_time
+    return exposed + exposed_data_parallel_time + offload_time

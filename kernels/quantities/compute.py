@@ -21,19 +21,121 @@ def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
     return global_batch_size * sequence_length
 
 
-def model_flops_per_step(active_parameters: Any, tokens_per_step: Any) -> Any:
+@alternative("active_matrix_parameters", mixture_of_experts=False)
+def dense_active_matrix_parameters(
+    layers: Any, attention_parameters_per_layer: Any, ffn_parameters: Any
+) -> Any:
+    """Weights of the layers' matrices that each token is multiplied with.
+
+    l x attention + feed-forward
+
+    Parameters: layers [1], attention_parameters_per_layer [1], ffn_parameters [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2 (12 l h^2)
+    """
+    return layers * attention_parameters_per_layer + ffn_parameters
+
+
+@alternative("active_matrix_parameters", mixture_of_experts=True)
+def expert_active_matrix_parameters(
+    layers: Any,
+    attention_parameters_per_layer: Any,
+    ffn_parameters: Any,
+    expert_layers: Any,
+    experts: Any,
+    experts_per_token: Any,
+    expert_parameters: Any,
+) -> Any:
+    """Weights of the layers' matrices that each token is multiplied with.
+
+    l x attention + feed-forward - l_e (E - k) x parameters of an expert
+
+    Parameters: layers [1], attention_parameters_per_layer [1], ffn_parameters [1],
+        expert_layers [1], experts [1], experts_per_token [1], expert_parameters [1]
+    Returns: [1] parameters
+    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
+    """
+    skipped = expert_layers * (experts - experts_per_token) * expert_parameters
+    return layers * attention_parameters_per_layer + ffn_parameters - skipped
+
+
+@alternative("model_flops_per_token", flops_counting="parameters")
+def parameters_model_flops_per_token(active_parameters: Any) -> Any:
+    """Operations that one token needs, forward and backward, nothing recomputed: the estimate.
+
+    6 N_active
+
+    Parameters: active_parameters [1]
+    Returns: [FLOP] model operations of one token
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    return 6 * active_parameters
+
+
+@alternative("model_flops_per_token", flops_counting="transformer")
+def transformer_model_flops_per_token(
+    active_matrix_parameters: Any,
+    layers: Any,
+    sequence_length: Any,
+    attention_heads: Any,
+    head_size: Any,
+    vocab_size: Any,
+    hidden_size: Any,
+) -> Any:
+    """Operations that one token needs, forward and backward, nothing recomputed: by matrix.
+
+    6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h) + V / (12 l h)) for a GPT
+
+    Parameters: active_matrix_parameters [1], layers [1], sequence_length [1], attention_heads [1],
+        head_size [1], vocab_size [1], hidden_size [1]
+    Returns: [FLOP] model operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix; Korthikanti et al. 2022, arXiv:2205.05198, eq. 7
+    """
+    scores = 12 * layers * sequence_length * attention_heads * head_size
+    return 6 * active_matrix_parameters + scores + 6 * vocab_size * hidden_size
+
+
+def model_flops_per_step(model_flops_per_token: Any, tokens_per_step: Any) -> Any:
     """Operations that one step needs, forward and backward, nothing recomputed.
 
-    6 N_active D
+    operations of a token x B s; 6 N_active D by default
 
-    Parameters: active_parameters [1], tokens_per_step [1]
+    Parameters: model_flops_per_token [FLOP], tokens_per_step [1]
     Returns: [FLOP] model operations of one step
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     Example:
-        >>> model_flops_per_step(1e12, 6.67e6) / 1e18
+        >>> model_flops_per_step(6e12, 6.67e6) / 1e18
         40.02
     """
-    return 6 * active_parameters * tokens_per_step
+    return model_flops_per_token * tokens_per_step
+
+
+@alternative("layer_flops_share", flops_counting="parameters")
+def parameters_layer_flops_share() -> Any:
+    """Share of the model's operations that is in its layers: taken as all of them.
+
+    1
+
+    Parameters: none
+    Returns: [1] share
+    Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P operations with recompute)
+    """
+    return 1.0
+
+
+@alternative("layer_flops_share", flops_counting="transformer")
+def transformer_layer_flops_share(
+    model_flops_per_token: Any, vocab_size: Any, hidden_size: Any
+) -> Any:
+    """Share of the model's operations that is in its layers: all but the logits.
+
+    1 - 6 V h / operations of a token
+
+    Parameters: model_flops_per_token [FLOP], vocab_size [1], hidden_size [1]
+    Returns: [1] share
+    Source: Narayanan et al. 2021 (SC21), eq. 3 (V / (16 l h): logits are not computed again)
+    """
+    return 1 - 6 * vocab_size * hidden_size / model_flops_per_token
 
 
 @alternative("recompute_flops_factor", recompute="none")
@@ -51,32 +153,37 @@ def no_recompute_flops_factor() -> Any:
 
 @alternative("recompute_flops_factor", recompute="selective")
 def selective_recompute_flops_factor(
-    layers: Any, hidden_size: Any, sequence_length: Any, active_parameters: Any
+    layers: Any,
+    attention_heads: Any,
+    head_size: Any,
+    sequence_length: Any,
+    model_flops_per_token: Any,
 ) -> Any:
     """Hardware over model operations when the attention matrices are computed twice.
 
-    1 + 4 l s h / (6 N_active): one more forward pass of the two attention products, per token
+    1 + 4 l s a (h / a) / operations of a token: one more forward pass of the two products
 
-    Parameters: layers [1], hidden_size [1], sequence_length [1], active_parameters [1]
+    Parameters: layers [1], attention_heads [1], head_size [1], sequence_length [1],
+        model_flops_per_token [FLOP]
     Returns: [1] hardware over model operations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5 (what is recomputed); Narayanan et
         al. 2021, appendix (4 B s^2 h operations of the two products in a layer's forward pass)
     """
-    attention = 4 * layers * sequence_length * hidden_size
-    return 1 + attention / (6 * active_parameters)
+    attention = 4 * layers * sequence_length * (attention_heads * head_size)
+    return 1 + attention / model_flops_per_token
 
 
 @alternative("recompute_flops_factor", recompute="full")
-def full_recompute_flops_factor() -> Any:
+def full_recompute_flops_factor(layer_flops_share: Any) -> Any:
     """Hardware over model operations when each layer's forward pass is computed twice.
 
-    (1 + 1 + 2) / (1 + 2) = 4/3
+    1 + layers' share / 3; 4/3 where that is all
 
-    Parameters: none
+    Parameters: layer_flops_share [1]
     Returns: [1] hardware over model operations
     Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2)
     """
-    return 4 / 3
+    return 1 + layer_flops_share / 3
 
 
 @alternative("peak_flops", precision="bf16")
@@ -159,34 +266,34 @@ def mfu_compute_time(
 
 
 @alternative("compute_time", compute_model="roofline")
-def roofline_compute_time(ideal_compute_time: Any) -> Any:
-    """Placeholder.
-
-    x
-
-    Parameters: ideal_compute_time [s]
-    Returns: [s] compute time of one step
-    Source: by definition
-    """
-    return 1.0 * ideal_compute_time
-
-
-def arithmetic_intensity(
-    micro_batch_size: Any, sequence_length: Any, context_parallel: Any, bytes_per_element: Any
+def roofline_compute_time(
+    num_microbatches: Any, layers: Any, pipeline_parallel: Any, layer_time: Any, logits_time: Any
 ) -> Any:
+    """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
+
+    m (l x layer + embedding and logits) / p: the stages share the work evenly
+
+    Parameters: num_microbatches [1], layers [1], pipeline_parallel [1], layer_time [s],
+        logits_time [s]
+    Returns: [s] compute time of one step
+    Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
+    """
+    return num_microbatches * (layers * layer_time + logits_time) / pipeline_parallel
+
+
+def arithmetic_intensity(microbatch_tokens: Any, bytes_per_element: Any) -> Any:
     """Operations per byte of weights read, for the tokens that one pass sees.
 
-    2 (b s / cp) / e: each weight is read once and used in one multiply-add per token
+    2 T / e: each weight is read once and used in one multiply-add per token
 
-    Parameters: micro_batch_size [1], sequence_length [1], context_parallel [1],
-        bytes_per_element [B]
+    Parameters: microbatch_tokens [1], bytes_per_element [B]
     Returns: [FLOP/B] intensity; one token in BF16 (decoding) gives 1
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
     Example:
-        >>> arithmetic_intensity(1, 1, 1, 2)
+        >>> arithmetic_intensity(1, 2)
         1.0
     """
-    return 2 * micro_batch_size * sequence_length / (context_parallel * bytes_per_element)
+    return 2 * microbatch_tokens / bytes_per_element
 
 
 def ridge_point(peak_flops: Any, hbm_bandwidth: Any) -> Any:

@@ -9,30 +9,49 @@ from ..collectives import (
     all_gather_time,
     auto_all_reduce_time,
     double_binary_tree_all_reduce_time,
+    fitted_all_reduce_time,
     hierarchical_all_reduce_time,
+    in_network_all_reduce_time,
+    nvls_all_reduce_time,
+    recursive_halving_doubling_all_reduce_time,
     reduce_scatter_time,
     ring_all_reduce_time,
+    ring_tree_crossover_bytes,
+    switch_all_reduce_time,
     tree_all_reduce_time,
 )
+from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
+def gradient_ranks(data_parallel: Any, context_parallel: Any) -> Any:
+    """Ranks that hold the same weights and add up their gradients.
+
+    d c: replicas, and the ranks that share each sequence
+
+    Parameters: data_parallel [1], context_parallel [1]
+    Returns: [1] ranks
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
+    """
+    return data_parallel * context_parallel
+
+
 def data_parallel_ranks_per_node(
-    gpus_per_node: Any, data_parallel: Any, tensor_parallel: Any, context_parallel: Any
+    gpus_per_node: Any, gradient_ranks: Any, tensor_parallel: Any
 ) -> Any:
     """Ranks of one data-parallel group on each node.
 
-    clip(gpus per node / (t c), 1, group size)
+    clip(gpus per node / t, 1, group size)
 
-    Parameters: gpus_per_node [1], data_parallel [1], tensor_parallel [1], context_parallel [1]
+    Parameters: gpus_per_node [1], gradient_ranks [1], tensor_parallel [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
-    return group_ranks_per_node(gpus_per_node, tensor_parallel * context_parallel, data_parallel)
+    return group_ranks_per_node(gpus_per_node, tensor_parallel, gradient_ranks)
 
 
 def data_parallel_bandwidth(
-    data_parallel: Any,
+    gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
     rail_bandwidth: Any,
@@ -41,18 +60,18 @@ def data_parallel_bandwidth(
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
-    Parameters: data_parallel [1], data_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
+    Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
         rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
-        data_parallel, data_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
     )
 
 
 def data_parallel_latency(
-    data_parallel: Any,
+    gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
     inter_node_latency: Any,
@@ -61,55 +80,131 @@ def data_parallel_latency(
 
     intra-node in one node, else inter-node
 
-    Parameters: data_parallel [1], data_parallel_ranks_per_node [1], intra_node_latency [s],
+    Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_latency [s],
         inter_node_latency [s]
     Returns: [s] latency of one hop
     Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
     return flat_latency(
-        data_parallel, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency
+        gradient_ranks, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency
     )
 
 
-def gradient_message(
+@alternative("reduced_parameters", mixture_of_experts=False)
+def dense_reduced_parameters(local_parameters: Any) -> Any:
+    """Parameters of one rank whose gradients its data-parallel group adds up.
+
+    N / (t p)
+
+    Parameters: local_parameters [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return 1.0 * local_parameters
+
+
+@alternative("reduced_parameters", mixture_of_experts=True)
+def expert_reduced_parameters(
     parameters: Any,
+    routed_parameters: Any,
+    expert_parallel: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
-    gradient_bytes_per_element: Any,
+    gradient_ranks: Any,
 ) -> Any:
-    """Bytes of the gradients of one rank's shard of the model.
+    """Parameters of one rank whose gradients its data-parallel group adds up.
 
-    N / (t p) x bytes
+    (N - N_routed + N_routed / e x (n - e) / (n - 1)) / (t p): routed experts are added up by n / e
+    ranks, and count by what a ring of them moves beside a ring of all n
 
-    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1],
-        gradient_bytes_per_element [B]
+    Parameters: parameters [1], routed_parameters [1], expert_parallel [1], tensor_parallel [1],
+        pipeline_parallel [1], gradient_ranks [1]
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
+    """
+    others = np.maximum(gradient_ranks - expert_parallel, 0.0)
+    share = where(
+        gradient_ranks > 1, others / where(gradient_ranks > 1, gradient_ranks - 1, 1.0), 0.0
+    )
+    counted = parameters - routed_parameters + routed_parameters / expert_parallel * share
+    return counted / (tensor_parallel * pipeline_parallel)
+
+
+def gradient_message(
+    reduced_parameters: Any, gradient_bytes_per_element: Any, gradient_compression: Any
+) -> Any:
+    """Bytes of the gradients that one rank sends into its data-parallel group.
+
+    N / (t p) x bytes / compression
+
+    Parameters: reduced_parameters [1], gradient_bytes_per_element [B], gradient_compression [1]
     Returns: [B] message
-    Source: Narayanan et al. 2021 (SC21), section 3.3
+    Source: Narayanan et al. 2021 (SC21), section 3.3; Lin et al. 2018, arXiv:1712.01887 (sparse
+        gradients)
     Example:
-        >>> gradient_message(1e12, 8, 16, 2) / 1e9
+        >>> gradient_message(1e12 / (8 * 16), 2, 1) / 1e9
         15.625
     """
-    return parameters / (tensor_parallel * pipeline_parallel) * gradient_bytes_per_element
+    return reduced_parameters * gradient_bytes_per_element / gradient_compression
 
 
-def weight_message(
-    parameters: Any, tensor_parallel: Any, pipeline_parallel: Any, bytes_per_element: Any
-) -> Any:
-    """Bytes of the weights of one rank's shard of the model.
+def weight_message(reduced_parameters: Any, bytes_per_element: Any) -> Any:
+    """Bytes of the weights that one rank's data-parallel group gathers.
 
     N / (t p) x bytes
 
-    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], bytes_per_element [B]
+    Parameters: reduced_parameters [1], bytes_per_element [B]
     Returns: [B] message
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7
     """
-    return parameters / (tensor_parallel * pipeline_parallel) * bytes_per_element
+    return reduced_parameters * bytes_per_element
+
+
+def gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
+    """Pieces in which gradients are sent.
+
+    max(1, ceil(M / bucket))
+
+    Parameters: gradient_message [B], bucket_bytes [B]
+    Returns: [1] buckets
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
+    Example:
+        >>> float(gradient_buckets(700e6, 25e6)), float(gradient_buckets(700e6, float("inf")))
+        (28.0, 1.0)
+    """
+    return np.maximum(1.0, np.ceil(gradient_message / bucket_bytes))
+
+
+def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
+    """Bytes of one bucket of gradients.
+
+    M / buckets
+
+    Parameters: gradient_message [B], gradient_buckets [1]
+    Returns: [B] message
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
+    """
+    return gradient_message / gradient_buckets
+
+
+def ring_tree_crossover(
+    gradient_ranks: Any, data_parallel_latency: Any, data_parallel_bandwidth: Any
+) -> Any:
+    """Gradient message below which two binary trees beat the ring.
+
+    n (n - 1 - ceil(log2 n)) a B
+
+    Parameters: gradient_ranks [1], data_parallel_latency [s], data_parallel_bandwidth [B/s]
+    Returns: [B] size at which both take the same time
+    Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
+    """
+    return ring_tree_crossover_bytes(gradient_ranks, data_parallel_latency, data_parallel_bandwidth)
 
 
 @alternative("data_parallel_all_reduce_time", all_reduce="ring")
 def ring_data_parallel_all_reduce_time(
-    gradient_message: Any,
-    data_parallel: Any,
+    bucket_message: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
 ) -> Any:
@@ -117,20 +212,20 @@ def ring_data_parallel_all_reduce_time(
 
     2 (n - 1) (a + M / (n B))
 
-    Parameters: gradient_message [B], data_parallel [1], data_parallel_latency [s],
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_latency [s],
         data_parallel_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Patarasuk & Yuan 2009, JPDC 69(2)
     """
     return ring_all_reduce_time(
-        gradient_message, data_parallel, data_parallel_latency, data_parallel_bandwidth
+        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
     )
 
 
 @alternative("data_parallel_all_reduce_time", all_reduce="tree")
 def tree_data_parallel_all_reduce_time(
-    gradient_message: Any,
-    data_parallel: Any,
+    bucket_message: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
 ) -> Any:
@@ -138,20 +233,20 @@ def tree_data_parallel_all_reduce_time(
 
     2 ceil(log2 n) (a + M / B)
 
-    Parameters: gradient_message [B], data_parallel [1], data_parallel_latency [s],
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_latency [s],
         data_parallel_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Thakur et al. 2005, IJHPCA 19(1)
     """
     return tree_all_reduce_time(
-        gradient_message, data_parallel, data_parallel_latency, data_parallel_bandwidth
+        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
     )
 
 
 @alternative("data_parallel_all_reduce_time", all_reduce="double_binary_tree")
 def double_binary_tree_data_parallel_all_reduce_time(
-    gradient_message: Any,
-    data_parallel: Any,
+    bucket_message: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
 ) -> Any:
@@ -159,20 +254,20 @@ def double_binary_tree_data_parallel_all_reduce_time(
 
     2 ceil(log2 n) a + 2 M / B
 
-    Parameters: gradient_message [B], data_parallel [1], data_parallel_latency [s],
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_latency [s],
         data_parallel_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Sanders et al. 2009, Parallel Computing 35(12)
     """
     return double_binary_tree_all_reduce_time(
-        gradient_message, data_parallel, data_parallel_latency, data_parallel_bandwidth
+        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
     )
 
 
-@alternative("data_parallel_all_reduce_time", all_reduce=("hierarchical", "recursive_halving_doubling", "in_network", "fitted"))
+@alternative("data_parallel_all_reduce_time", all_reduce="hierarchical")
 def hierarchical_data_parallel_all_reduce_time(
-    gradient_message: Any,
-    data_parallel: Any,
+    bucket_message: Any,
+    gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
@@ -183,18 +278,193 @@ def hierarchical_data_parallel_all_reduce_time(
 
     2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters: gradient_message [B], data_parallel [1],
+    Parameters: bucket_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
         inter_node_latency [s], rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
     return hierarchical_all_reduce_time(
-        gradient_message,
-        data_parallel / data_parallel_ranks_per_node,
+        bucket_message,
+        gradient_ranks / data_parallel_ranks_per_node,
         data_parallel_ranks_per_node,
         intra_node_latency,
         intra_node_bandwidth,
+        inter_node_latency,
+        rail_bandwidth,
+    )
+
+
+@alternative("data_parallel_all_reduce_time", all_reduce="recursive_halving_doubling")
+def recursive_halving_doubling_data_parallel_all_reduce_time(
+    bucket_message: Any,
+    gradient_ranks: Any,
+    data_parallel_latency: Any,
+    data_parallel_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a data-parallel group: recursive halving and doubling.
+
+    2 log2(n) a + 2 (n - 1) / n M / B
+
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_latency [s],
+        data_parallel_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5
+    """
+    return recursive_halving_doubling_all_reduce_time(
+        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
+    )
+
+
+@alternative("data_parallel_all_reduce_time", all_reduce="fitted")
+def fitted_data_parallel_all_reduce_time(
+    bucket_message: Any,
+    gradient_ranks: Any,
+    data_parallel_latency: Any,
+    data_parallel_bandwidth: Any,
+    sqrt_coefficient: Any,
+) -> Any:
+    """Time of one all-reduce in a data-parallel group: the law fitted to measured curves.
+
+    a + 2 (n - 1) / n M / B + g sqrt(M)
+
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_latency [s],
+        data_parallel_bandwidth [B/s], sqrt_coefficient [s/B^0.5]
+    Returns: [s] time of one all-reduce
+    Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
+    """
+    return fitted_all_reduce_time(
+        bucket_message,
+        gradient_ranks,
+        data_parallel_latency,
+        data_parallel_bandwidth,
+        sqrt_coefficient,
+    )
+
+
+@alternative("data_parallel_all_reduce_time", all_reduce="in_network")
+def in_network_data_parallel_all_reduce_time(
+    bucket_message: Any,
+    gradient_ranks: Any,
+    data_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time of one all-reduce in a data-parallel group: the switches add up.
+
+    2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e)
+
+    Parameters: bucket_message [B], gradient_ranks [1],
+        data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
+        inter_node_latency [s], rail_bandwidth [B/s]
+    Returns: [s] time of one all-reduce
+    Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
+    """
+    return in_network_all_reduce_time(
+        bucket_message,
+        gradient_ranks / data_parallel_ranks_per_node,
+        data_parallel_ranks_per_node,
+        intra_node_latency,
+        intra_node_bandwidth,
+        inter_node_latency,
+        rail_bandwidth,
+    )
+
+
+@alternative("data_parallel_in_node_time", node_reduction=False)
+def ring_data_parallel_in_node_time(
+    bucket_message: Any,
+    data_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of the part of an all-reduce inside the nodes: a reduce-scatter and an all-gather.
+
+    2 (g - 1) (a_i + M / (g B_i))
+
+    Parameters: bucket_message [B], data_parallel_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s]
+    Returns: [s] time inside the nodes
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
+    """
+    return ring_all_reduce_time(
+        bucket_message, data_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+    )
+
+
+@alternative("data_parallel_in_node_time", node_reduction=True)
+def nvls_data_parallel_in_node_time(
+    bucket_message: Any,
+    data_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of the part of an all-reduce inside the nodes: the cheaper of ring and NVLink switch.
+
+    min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i))
+
+    Parameters: bucket_message [B], data_parallel_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s]
+    Returns: [s] time inside the nodes
+    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
+    """
+    return np.minimum(
+        ring_all_reduce_time(
+            bucket_message, data_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+        ),
+        nvls_all_reduce_time(
+            bucket_message, data_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+        ),
+    )
+
+
+@alternative("data_parallel_between_nodes_time", fabric_reduction=False)
+def ring_data_parallel_between_nodes_time(
+    bucket_message: Any,
+    gradient_ranks: Any,
+    data_parallel_ranks_per_node: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time of the part of an all-reduce between nodes: a ring per rail, of a share of the buffer.
+
+    2 (k - 1) (a_e + M / (g k B_e))
+
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
+        inter_node_latency [s], rail_bandwidth [B/s]
+    Returns: [s] time between nodes
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
+    """
+    return ring_all_reduce_time(
+        bucket_message / data_parallel_ranks_per_node,
+        gradient_ranks / data_parallel_ranks_per_node,
+        inter_node_latency,
+        rail_bandwidth,
+    )
+
+
+@alternative("data_parallel_between_nodes_time", fabric_reduction=True)
+def switch_data_parallel_between_nodes_time(
+    bucket_message: Any,
+    gradient_ranks: Any,
+    data_parallel_ranks_per_node: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time of the part of an all-reduce between nodes: added up by the fabric, per rail.
+
+    2 a_e + M / (g B_e); nothing in one node
+
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
+        inter_node_latency [s], rail_bandwidth [B/s]
+    Returns: [s] time between nodes
+    Source: Graham et al. 2016 (SHARP), COMHPC
+    """
+    return switch_all_reduce_time(
+        bucket_message / data_parallel_ranks_per_node,
+        gradient_ranks / data_parallel_ranks_per_node,
         inter_node_latency,
         rail_bandwidth,
     )
@@ -202,42 +472,35 @@ def hierarchical_data_parallel_all_reduce_time(
 
 @alternative("data_parallel_all_reduce_time", all_reduce="auto")
 def auto_data_parallel_all_reduce_time(
-    gradient_message: Any,
-    data_parallel: Any,
+    bucket_message: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-    inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_parallel_in_node_time: Any,
+    data_parallel_between_nodes_time: Any,
 ) -> Any:
     """Time of one all-reduce in a data-parallel group: the cheapest that a library would offer.
 
-    min(ring, double binary tree, hierarchical)
+    min(ring, double binary tree, level by level)
 
-    Parameters: gradient_message [B], data_parallel [1], data_parallel_latency [s],
-        data_parallel_bandwidth [B/s], data_parallel_ranks_per_node [1], intra_node_latency [s],
-        intra_node_bandwidth [B/s], inter_node_latency [s], rail_bandwidth [B/s]
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_latency [s],
+        data_parallel_bandwidth [B/s], data_parallel_in_node_time [s],
+        data_parallel_between_nodes_time [s]
     Returns: [s] time of one all-reduce
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time
     """
     return auto_all_reduce_time(
-        gradient_message,
-        data_parallel,
+        bucket_message,
+        gradient_ranks,
         data_parallel_latency,
         data_parallel_bandwidth,
-        data_parallel_ranks_per_node,
-        intra_node_latency,
-        intra_node_bandwidth,
-        inter_node_latency,
-        rail_bandwidth,
+        data_parallel_in_node_time + data_parallel_between_nodes_time,
     )
 
 
 def gradient_reduce_scatter_time(
     gradient_message: Any,
-    data_parallel: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
 ) -> Any:
@@ -245,19 +508,19 @@ def gradient_reduce_scatter_time(
 
     (d - 1) (a + M / (d B))
 
-    Parameters: gradient_message [B], data_parallel [1], data_parallel_latency [s],
+    Parameters: gradient_message [B], gradient_ranks [1], data_parallel_latency [s],
         data_parallel_bandwidth [B/s]
     Returns: [s] time of one reduce-scatter
     Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
     return reduce_scatter_time(
-        gradient_message, data_parallel, data_parallel_latency, data_parallel_bandwidth
+        gradient_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
     )
 
 
 def weight_all_gather_time(
     weight_message: Any,
-    data_parallel: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
 ) -> Any:
@@ -265,27 +528,27 @@ def weight_all_gather_time(
 
     (d - 1) (a + M / (d B))
 
-    Parameters: weight_message [B], data_parallel [1], data_parallel_latency [s],
+    Parameters: weight_message [B], gradient_ranks [1], data_parallel_latency [s],
         data_parallel_bandwidth [B/s]
     Returns: [s] time of one all-gather
     Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
     return all_gather_time(
-        weight_message, data_parallel, data_parallel_latency, data_parallel_bandwidth
+        weight_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
     )
 
 
 @alternative("data_parallel_time", zero_stage=(0, 1))
-def replicated_data_parallel_time(data_parallel_all_reduce_time: Any) -> Any:
-    """Time of one step's gradient traffic: one all-reduce, or its two halves around the update.
+def replicated_data_parallel_time(gradient_buckets: Any, data_parallel_all_reduce_time: Any) -> Any:
+    """Time of one step's gradient traffic: all-reduces, or their two halves around the update.
 
-    t, once per step whatever the number of micro-batches
+    buckets x t, once per step whatever the number of micro-batches
 
-    Parameters: data_parallel_all_reduce_time [s]
+    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return 1.0 * data_parallel_all_reduce_time
+    return gradient_buckets * data_parallel_all_reduce_time
 
 
 @alternative("data_parallel_time", zero_stage=2)

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from ..alternatives import alternative
 from ..ops import where
 
 
-def infeasible_reason(
+def layout_reason(
     n_gpus: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
@@ -17,8 +18,9 @@ def infeasible_reason(
     micro_batch_size: Any,
     layers: Any,
     attention_heads: Any,
+    sequence_length: Any,
 ) -> Any:
-    """Why a layout cannot be run, the gravest reason first; 0 where it can.
+    """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
 
     Formulas stay defined at such points (a continuous relaxation); this flag marks them. Layers
     may also divide when the embedding and the output layer count as one each: the first and the
@@ -26,18 +28,20 @@ def infeasible_reason(
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
         virtual_stages [1], global_batch_size [1], micro_batch_size [1], layers [1],
-        attention_heads [1]
+        attention_heads [1], sequence_length [1]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time
     Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3); uneven end
         stages as in Llama 3 (arXiv:2407.21783, section 3.3.2: 126 layers on 16 stages)
     """
     group = tensor_parallel * pipeline_parallel * context_parallel
     replicas = n_gpus / group
     slices = replicas * micro_batch_size
-    reason = where(_whole(attention_heads / tensor_parallel), 0.0, 7.0)
+    reason = where(_whole(sequence_length / context_parallel), 0.0, 8.0)
+    reason = where(_whole(attention_heads / tensor_parallel), reason, 7.0)
     chunks = pipeline_parallel * virtual_stages
     divides = _whole(layers / chunks) | _whole((layers + 2) / chunks)
     reason = where(divides, reason, 6.0)
@@ -50,7 +54,101 @@ def infeasible_reason(
     counts = counts & _whole(global_batch_size) & _whole(micro_batch_size)
     reason = where(counts, reason, 1.0)
     known = n_gpus + group + virtual_stages + global_batch_size + layers + attention_heads
-    return where(known + micro_batch_size == known + micro_batch_size, reason, np.nan)
+    known = known + micro_batch_size + sequence_length
+    return where(known == known, reason, np.nan)
+
+
+@alternative("expert_layout_reason", mixture_of_experts=False)
+def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
+    """Why a layout cannot be laid out: a dense model has no experts to share.
+
+    the layout's reason; expert parallelism above 1 has nothing to share
+
+    Parameters: layout_reason [flag], expert_parallel [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time
+    Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
+    """
+    alone = where(expert_parallel > 1, 9.0, 0.0)
+    return where(layout_reason == 0, alone, layout_reason)
+
+
+@alternative("expert_layout_reason", mixture_of_experts=True)
+def routed_expert_layout_reason(
+    layout_reason: Any, experts: Any, expert_parallel: Any, gradient_ranks: Any
+) -> Any:
+    """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
+
+    the layout's reason; E / e and d c / e whole
+
+    Parameters: layout_reason [flag], experts [1], expert_parallel [1], gradient_ranks [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time
+    Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
+    """
+    divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
+    divides = divides & _whole(expert_parallel)
+    return where(layout_reason == 0, where(divides, 0.0, 9.0), layout_reason)
+
+
+def capacity_reason(expert_layout_reason: Any, memory_per_gpu: Any, hbm_capacity: Any) -> Any:
+    """Why a layout cannot be run, memory counted.
+
+    the layout's reason; memory needed <= capacity
+
+    Parameters: expert_layout_reason [flag], memory_per_gpu [B], hbm_capacity [B]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time
+    Source: by definition
+    """
+    full = where(memory_per_gpu > hbm_capacity, 10.0, 0.0)
+    return where(expert_layout_reason == 0, full, expert_layout_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode="sync")
+def sync_infeasible_reason(capacity_reason: Any) -> Any:
+    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+
+    the reason of layout and memory
+
+    Parameters: capacity_reason [flag]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time
+    Source: by definition
+    """
+    return 1.0 * capacity_reason
+
+
+@alternative("infeasible_reason", checkpoint_mode=("async", "in_memory"))
+def flushed_infeasible_reason(
+    capacity_reason: Any, checkpoint_interval: Any, checkpoint_flush_time: Any
+) -> Any:
+    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+
+    the reason of layout and memory; checkpoints follow each other no faster than they are flushed
+
+    Parameters: capacity_reason [flag], checkpoint_interval [s], checkpoint_flush_time [s]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time
+    Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
+    """
+    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, 0.0)
+    return where(capacity_reason == 0, early, capacity_reason)
 
 
 def _whole(value: Any) -> Any:

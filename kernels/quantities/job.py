@@ -19,22 +19,22 @@ def training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
     return training_tokens / tokens_per_step
 
 
-def attempted_steps(training_steps: Any, goodput: Any) -> Any:
+def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any:
     """Steps that would fit into the wall time of the run.
 
-    steps / goodput
+    steps / (goodput x availability)
 
-    Parameters: training_steps [1], goodput [1]
+    Parameters: training_steps [1], goodput [1], availability [1]
     Returns: [1] step times until the run is done
     Source: by definition
     """
-    return training_steps / goodput
+    return training_steps / (goodput * availability)
 
 
 def job_time(attempted_steps: Any, step_time: Any) -> Any:
     """Wall time of the run.
 
-    steps x step time / goodput
+    steps x step time / (goodput x availability)
 
     Parameters: attempted_steps [1], step_time [s]
     Returns: [s] wall time
@@ -56,7 +56,7 @@ def step_rate(step_time: Any) -> Any:
 
 
 def useful_step_rate(goodput: Any, step_rate: Any) -> Any:
-    """Steps that the run keeps per unit of wall time.
+    """Steps that the run keeps per unit of wall time, while the whole cluster is available.
 
     goodput x steps per second
 
@@ -80,17 +80,23 @@ def useful_compute_share(ideal_compute_time: Any, useful_step_rate: Any) -> Any:
 
 
 def compute_inefficiency_overhead(
-    compute_time: Any, ideal_compute_time: Any, useful_step_rate: Any
+    compute_time: Any,
+    optimizer_time: Any,
+    serial_time_per_step: Any,
+    ideal_compute_time: Any,
+    useful_step_rate: Any,
 ) -> Any:
-    """Share of the wall time lost because GPUs compute below their peak, recompute included.
+    """Share of the wall time lost because GPUs work below their peak, recompute included.
 
-    (compute - ideal) x kept steps per second
+    (compute + optimizer + serial - ideal) x kept steps per second
 
-    Parameters: compute_time [s], ideal_compute_time [s], useful_step_rate [1/s]
+    Parameters: compute_time [s], optimizer_time [s], serial_time_per_step [s],
+        ideal_compute_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
-    return (compute_time - ideal_compute_time) * useful_step_rate
+    spent = compute_time + optimizer_time + serial_time_per_step
+    return (spent - ideal_compute_time) * useful_step_rate
 
 
 def communication_overhead(exposed_communication_time: Any, useful_step_rate: Any) -> Any:

@@ -296,9 +296,7 @@ def expert_active_parameters(
 
 
 @alternative("local_parameters", mixture_of_experts=False)
-def dense_local_parameters(
-    parameters: Any, tensor_parallel: Any, pipeline_parallel: Any
-) -> Any:
+def dense_local_parameters(parameters: Any, tensor_parallel: Any, pipeline_parallel: Any) -> Any:
     """Parameters that one GPU computes with: its shard of the model, the stages alike.
 
     N / (t p)

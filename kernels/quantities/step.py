@@ -6,8 +6,8 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..ops import where
-from ..pipeline import bubble_fraction as idle_over_total
 from ..pipeline import bubble_ratio as idle_over_ideal
+from ..statistics import expected_maximum, expected_maximum_gumbel
 
 
 def data_parallel(
@@ -40,7 +40,8 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
     return global_batch_size / (data_parallel * micro_batch_size)
 
 
-def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+@alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved"))
+def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
     """Pipeline idle time over useful time.
 
     (p - 1) / (v m)
@@ -52,46 +53,117 @@ def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: 
     return idle_over_ideal(pipeline_parallel, num_microbatches, virtual_stages)
 
 
-def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+@alternative("bubble_ratio", pipeline_schedule="zb_h1")
+def zb_h1_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Pipeline idle time over useful time: weight gradients fill two thirds of 1F1B's.
+
+    (p - 1) / (3 m), forward and both parts of backward taking equal times
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [1] bubble over ideal time
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3
+    """
+    return (pipeline_parallel - 1) / (3 * num_microbatches)
+
+
+@alternative("bubble_ratio", pipeline_schedule="zb_v")
+def zb_v_bubble_ratio() -> Any:
+    """Pipeline idle time over useful time: none, where the three passes take equal times.
+
+    0
+
+    Parameters: none
+    Returns: [1] bubble over ideal time
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
+    """
+    return 0.0
+
+
+def bubble_fraction(bubble_ratio: Any) -> Any:
     """Pipeline idle time over total time.
 
-    (p - 1) / (v m + p - 1)
+    r / (1 + r); (p - 1) / (v m + p - 1) for 1F1B
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1]
+    Parameters: bubble_ratio [1]
     Returns: [1] bubble over total time
     Source: Huang et al. 2019 (GPipe), section 2.3
     """
-    return idle_over_total(pipeline_parallel, num_microbatches, virtual_stages)
+    return bubble_ratio / (1 + bubble_ratio)
 
 
-def straggler_time(compute_time: Any, straggler_slowdown: Any) -> Any:
+@alternative("slowest_rank_deviation", jitter_model="none")
+def no_slowest_rank_deviation() -> Any:
+    """How many standard deviations the slowest rank lies above the mean: no jitter is counted.
+
+    0
+
+    Parameters: none
+    Returns: [1] deviations
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("slowest_rank_deviation", jitter_model="normal")
+def normal_slowest_rank_deviation(n_gpus: Any, backup_workers: Any) -> Any:
+    """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
+
+    the largest of n, after one of the slowest for each backup replica
+
+    Parameters: n_gpus [1], backup_workers [1]
+    Returns: [1] deviations
+    Source: Blom 1958 (expected order statistics); Chen et al. 2016, arXiv:1604.00981 (backups)
+    """
+    return expected_maximum(n_gpus, backup_workers)
+
+
+@alternative("slowest_rank_deviation", jitter_model="gumbel")
+def gumbel_slowest_rank_deviation(n_gpus: Any, backup_workers: Any) -> Any:
+    """How many standard deviations the slowest awaited rank lies above the mean, long tails.
+
+    the largest of n, after one of the slowest for each backup replica
+
+    Parameters: n_gpus [1], backup_workers [1]
+    Returns: [1] deviations
+    Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
+    """
+    return expected_maximum_gumbel(n_gpus, backup_workers)
+
+
+def straggler_time(
+    compute_time: Any,
+    straggler_slowdown: Any,
+    step_time_jitter: Any,
+    slowest_rank_deviation: Any,
+) -> Any:
     """Time for which a step waits for its slowest rank.
 
-    compute time x slowdown
+    compute time x (slowdown + jitter x deviations of the slowest rank)
 
-    Parameters: compute_time [s], straggler_slowdown [1]
+    Parameters: compute_time [s], straggler_slowdown [1], step_time_jitter [1],
+        slowest_rank_deviation [1]
     Returns: [s] wait of one step
-    Source: Jiang et al. 2024 (MegaScale), section 5 (a step waits for its slowest rank)
+    Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
     """
-    return compute_time * straggler_slowdown
+    return compute_time * (straggler_slowdown + step_time_jitter * slowest_rank_deviation)
 
 
 def bubble_time(
     bubble_ratio: Any,
     compute_time: Any,
     straggler_time: Any,
-    exposed_tensor_parallel_time: Any,
+    exposed_layer_communication_time: Any,
 ) -> Any:
-    """Time of one step in which pipeline stages idle; their work includes tensor traffic.
+    """Time of one step in which pipeline stages idle; their work includes layers' traffic.
 
-    (p - 1) / (v m) x (compute + straggler + exposed tensor traffic)
+    bubble ratio x (compute + straggler + exposed traffic of layers)
 
     Parameters: bubble_ratio [1], compute_time [s], straggler_time [s],
-        exposed_tensor_parallel_time [s]
+        exposed_layer_communication_time [s]
     Returns: [s] bubble of one step
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
-    return bubble_ratio * (compute_time + straggler_time + exposed_tensor_parallel_time)
+    return bubble_ratio * (compute_time + straggler_time + exposed_layer_communication_time)
 
 
 def step_time(
@@ -99,17 +171,20 @@ def step_time(
     straggler_time: Any,
     bubble_time: Any,
     exposed_communication_time: Any,
+    optimizer_time: Any,
+    serial_time_per_step: Any,
 ) -> Any:
     """Time of one optimizer step.
 
-    compute + straggler + bubble + exposed communication
+    compute + straggler + bubble + exposed communication + optimizer + serial
 
     Parameters: compute_time [s], straggler_time [s], bubble_time [s],
-        exposed_communication_time [s]
+        exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s]
     Returns: [s] time of one step
-    Source: sum of the exclusive parts of a step (Jiang et al. 2024, MegaScale, section 2)
+    Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
     """
-    return compute_time + straggler_time + bubble_time + exposed_communication_time
+    working = compute_time + straggler_time + bubble_time + exposed_communication_time
+    return working + optimizer_time + serial_time_per_step
 
 
 def tokens_per_second(tokens_per_step: Any, step_time: Any) -> Any:
@@ -134,6 +209,18 @@ def mfu(ideal_compute_time: Any, step_time: Any) -> Any:
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     """
     return ideal_compute_time / step_time
+
+
+def hfu(ideal_compute_time: Any, recompute_flops_factor: Any, step_time: Any) -> Any:
+    """Hardware FLOPs utilisation: what is computed again counts.
+
+    F (hardware / model operations) / (n P t)
+
+    Parameters: ideal_compute_time [s], recompute_flops_factor [1], step_time [s]
+    Returns: [1] share of peak that does operations
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6.3
+    """
+    return ideal_compute_time * recompute_flops_factor / step_time
 
 
 def scaling_efficiency(compute_time: Any, step_time: Any) -> Any:
@@ -188,6 +275,32 @@ def last_backward_window(
 
 
 @alternative("gradient_window", zero_stage=3)
+def sharded_gradient_window(sharded_window: Any) -> Any:
+    """Time behind which gradient traffic can hide: that of weights gathered where they are used.
+
+    window of sharded traffic
+
+    Parameters: sharded_window [s]
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
+    """
+    return 1.0 * sharded_window
+
+
+@alternative("sharded_window", fsdp_prefetch=True)
+def every_pass_window(compute_time: Any) -> Any:
+    """Time behind which sharded traffic can hide: forward and backward, gathered ahead in both.
+
+    compute
+
+    Parameters: compute_time [s]
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
+    """
+    return 1.0 * compute_time
+
+
+@alternative("sharded_window", fsdp_prefetch=False)
 def every_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
     """Time behind which sharded traffic can hide: each micro-batch's backward pass.
 

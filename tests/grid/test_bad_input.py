@@ -95,7 +95,7 @@ def test_a_missing_input_is_named_with_the_way_to_it() -> None:
     with pytest.raises(InputError, match="inter_node_bandwidth is missing: job_time needs it"):
         fleetcube.evaluate("job_time", n_gpus=64, model="llama-3-8b", node="dgx-h100")
     with pytest.raises(
-        InputError, match=r"parameters is missing.*give parameters or a model label"
+        InputError, match=r"layers is missing.*\(via parameters\).*give parameters or a model label"
     ):
         fleetcube.evaluate("checkpoint_size")
 

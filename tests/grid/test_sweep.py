@@ -17,6 +17,7 @@ TRAINING: dict[str, Any] = {
     "node": "dgx-h100",
     "fabric": "infiniband-ndr",
     "tensor_parallel": 8,
+    "sequence_parallel": True,
 }
 
 
@@ -184,6 +185,20 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
         # Llama 3 405B ran 126 layers on 16 stages (arXiv:2407.21783, section 3.3.2)
         ({"layers": 126, "pipeline_parallel": 16}, "feasible"),
         ({"tensor_parallel": 128, "n_gpus": 512}, "heads_not_divisible"),
+        ({"context_parallel": 64, "sequence_length": 8191}, "sequence_not_divisible"),
+        ({"expert_parallel": 2}, "experts_not_divisible"),
+        ({"model": "mixtral-8x7b", "expert_parallel": 3}, "experts_not_divisible"),
+        ({"model": "mixtral-8x7b", "expert_parallel": 8}, "feasible"),
+        ({"sequence_parallel": False}, "out_of_memory"),
+        ({"hbm_capacity": "60 GB"}, "out_of_memory"),
+        (
+            {
+                "checkpoint_mode": "async",
+                "checkpoint_policy": "fixed",
+                "fixed_checkpoint_interval": 5,
+            },
+            "interval_below_flush_time",
+        ),
         ({}, "feasible"),
     ],
 )

@@ -15,9 +15,12 @@ from fleetcube.kernels import (
     checkpoint,
     collectives,
     graph,
+    layer,
     pipeline,
     reliability,
     roofline,
+    scaling,
+    statistics,
     topology,
 )
 from fleetcube.kernels.docstrings import read
@@ -27,7 +30,17 @@ Function = Callable[..., Any]
 
 LAWS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": function
-    for module in (checkpoint, collectives, pipeline, reliability, roofline, topology)
+    for module in (
+        checkpoint,
+        collectives,
+        layer,
+        pipeline,
+        reliability,
+        roofline,
+        scaling,
+        statistics,
+        topology,
+    )
     for name, function in inspect.getmembers(module, inspect.isfunction)
     if function.__module__ == module.__name__ and not name.startswith("_")
 }

@@ -71,6 +71,38 @@ def points() -> dict[str, Any]:
         "tensor_parallel_overlap": rng.uniform(0, 1, POINTS),
         "straggler_slowdown": 0.05,
         "fixed_checkpoint_interval": rng.uniform(60, 7200, POINTS),
+        "switch_mttf": rng.uniform(1e7, 1e9, POINTS),
+        "software_mttf": 1e9,
+        "silent_corruption_mttf": 1e10,
+        "failure_shape": rng.uniform(0.5, 2, POINTS),
+        "correlated_failure_fraction": rng.uniform(0, 1, POINTS),
+        "mtbf_exponent": rng.uniform(0.5, 1.2, POINTS),
+        "spare_nodes": rng.choice([0.0, 1.0, 8.0], POINTS),
+        "maintenance_fraction": rng.uniform(0, 0.2, POINTS),
+        "corruption_probability": rng.uniform(0, 0.5, POINTS),
+        "per_node_storage_bandwidth": 10.0 ** rng.uniform(8, 10, POINTS),
+        "serial_fraction": rng.uniform(0, 1, POINTS),
+        "coherency": rng.choice([0.0, 1e-7, 1e-3], POINTS),
+        "hbm_capacity": rng.uniform(4e10, 3e11, POINTS),
+        "gpu_tdp": rng.uniform(300, 1200, POINTS),
+        "rack_power": rng.choice([12e3, 30e3, 70e3, 120e3], POINTS),
+        "grid_carbon_intensity": 1e-7,
+        "electricity_price": 2e-8,
+        "gpu_hour_price": 2.0,
+        "backup_workers": rng.choice([0.0, 2.0], POINTS),
+        "serving_batch_size": rng.choice([1.0, 16.0, 256.0], POINTS),
+        "prompt_tokens": rng.choice([0.0, 100.0, 30_000.0], POINTS),
+        "experts": rng.choice([8.0, 64.0], POINTS),
+        "experts_per_token": rng.choice([1.0, 2.0, 8.0], POINTS),
+        "expert_parallel": rng.choice([1.0, 2.0, 8.0], POINTS),
+        "shared_experts": rng.choice([0.0, 1.0], POINTS),
+        "sqrt_coefficient": rng.uniform(0, 1e-8, POINTS),
+        "bucket_bytes": rng.choice([25e6, np.inf], POINTS),
+        "gradient_compression": rng.choice([1.0, 4.0], POINTS),
+        "context_parallel_overlap": rng.uniform(0, 0.1, POINTS),
+        "expert_parallel_overlap": rng.uniform(0, 0.1, POINTS),
+        "step_time_jitter": rng.uniform(0, 0.1, POINTS),
+        "serial_time_per_step": rng.uniform(0, 0.1, POINTS),
     }
 
 
@@ -252,9 +284,9 @@ def test_dependencies_are_the_functions_called() -> None:
 
 
 def test_formulas_with_exponentials_and_logarithms_are_heavy() -> None:
-    assert numba_engine.is_heavy(FORMULAS["failure_probability"])
+    assert numba_engine.is_heavy(FORMULAS["exponential_failure_probability"])
     assert numba_engine.is_heavy(FORMULAS["tree_data_parallel_all_reduce_time"])  # by a callee
-    assert not numba_engine.is_heavy(FORMULAS["cluster_mtbf"])
+    assert not numba_engine.is_heavy(FORMULAS["component_cluster_mtbf"])
 
 
 def cache_folder(formula: Function) -> Path:

@@ -89,10 +89,8 @@ def test_a_missing_input_names_the_output_and_the_path() -> None:
 
 
 def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
-    with pytest.raises(
-        MissingInputError, match="parameters is missing: checkpoint_size needs it and"
-    ):
-        select(["checkpoint_size"], OPTIONS, DEFAULTS)
+    with pytest.raises(MissingInputError, match="n_gpus is missing: cluster_mtbf needs it and"):
+        select(["cluster_mtbf"], OPTIONS, DEFAULTS)
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,10 @@ def test_the_layout_is_infeasible() -> None:
 
 def test_the_layout_is_feasible_with_a_sequence_for_each_replica() -> None:
     result = fleetcube.evaluate(
-        ["bubble_fraction"], **{**LAYOUT, "global_batch_size": [512, 781, 64 * 781]}
+        ["bubble_fraction"],
+        sequence_parallel=True,
+        recompute="full",
+        **{**LAYOUT, "global_batch_size": [512, 781, 64 * 781]},
     )
     assert list(result.infeasible_reason) == [4, 0, 0]
     # One micro-batch each leaves 15/16 of the pipeline idle.

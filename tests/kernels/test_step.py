@@ -33,7 +33,10 @@ BASE: dict[str, Any] = {
     "bytes_per_element": 2,
     "gradient_bytes_per_element": 4,
     "tensor_parallel_overlap": 0.1,
+    "context_parallel_overlap": 0.0,
     "data_parallel_overlap": 0.4,
+    "kv_heads": 8,
+    "serial_time_per_step": 0.0,
     "all_reduce": "ring",
     "recompute": "selective",
     "sequence_parallel": False,
@@ -52,6 +55,9 @@ CASES: dict[str, dict[str, Any]] = {
     "full recompute": {"recompute": "full"},
     "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
     "context parallel": {"context_parallel": 2},
+    "context groups over nodes": {"context_parallel": 4, "recompute": "full"},
+    "context hidden": {"context_parallel": 2, "context_parallel_overlap": 0.01},
+    "serial work": {"serial_time_per_step": 0.3},
     "gradients sharded": {"zero_stage": 2},
     "weights sharded": {"zero_stage": 3, "pipeline_parallel": 1},
     "nothing hidden": {"data_parallel_overlap": 0.0, "tensor_parallel_overlap": 0.0},
@@ -114,10 +120,23 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
                 pipeline_time += latency + message / bandwidth
 
     shard = c["parameters"] / (tensor * stages)
-    data_link = link(replicas, tensor * context)
+    context_time = 0.0
+    if context > 1:  # keys and values of grouped heads go round; their gradients too
+        hop = link(context, tensor)
+        together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
+        hop = hop if together == context else (c["inter_node_latency"], rail)
+        keys_and_values = 2 * tokens_here * c["kv_heads"] * 128 // tensor * c["bytes_per_element"]
+        rounds = ["forward", "keys again", "gradients"] + ["repeated"] * (c["recompute"] == "full")
+        for _ in range(microbatches * (c["layers"] // stages)):
+            for _ in rounds:
+                for _ in range(context - 1):
+                    context_time += hop[0] + keys_and_values / hop[1]
+
+    replicas_of_weights = replicas * context
+    data_link = link(replicas_of_weights, tensor)
     gradients, weights = (shard * c[f"{kind}bytes_per_element"] for kind in ("gradient_", ""))
-    reduce_scatter = ring(gradients, replicas, *data_link, trips=1)
-    all_gather = ring(weights, replicas, *data_link, trips=1)
+    reduce_scatter = ring(gradients, replicas_of_weights, *data_link, trips=1)
+    all_gather = ring(weights, replicas_of_weights, *data_link, trips=1)
     data_time = {
         1: 2 * reduce_scatter,
         2: microbatches * reduce_scatter + all_gather,
@@ -127,11 +146,13 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     window = behind if c["zero_stage"] == 3 else behind / microbatches
 
     exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
+    exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_data = max(0.0, data_time - c["data_parallel_overlap"] * window)
     slots, idle = microbatches * c["virtual_stages"], stages - 1
-    bubble = (compute + straggler + exposed_tensor) / slots * idle
-    exposed = exposed_tensor + pipeline_time + exposed_data
-    step = compute + straggler + bubble + exposed
+    bubble = (compute + straggler + exposed_tensor + exposed_context) / slots * idle
+    exposed = exposed_tensor + exposed_context + pipeline_time + exposed_data
+    step = compute + straggler + bubble + exposed + c["serial_time_per_step"]
+    traffic = tensor_time + context_time + pipeline_time + data_time
     steps = c["training_tokens"] / tokens
     return {
         "data_parallel": replicas,
@@ -143,19 +164,23 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "pipeline_parallel_time": pipeline_time,
         "data_parallel_time": data_time,
         "gradient_window": window,
-        "communication_time": tensor_time + pipeline_time + data_time,
+        "context_parallel_time": context_time,
+        "communication_time": traffic,
         "exposed_communication_time": exposed,
         "bubble_time": bubble,
         "step_time": step,
         "tokens_per_second": tokens / step,
         "mfu": ideal / step,
+        "hfu": ideal / step * (forward + backward + again) / (forward + backward),
         "scaling_efficiency": compute / step,
         "communication_fraction": exposed / step,
-        "raw_communication_fraction": (tensor_time + pipeline_time + data_time) / step,
+        "raw_communication_fraction": traffic / step,
         "training_steps": steps,
         "job_time": steps * step / c["goodput"],
         "useful_compute_share": ideal / step * c["goodput"],
-        "compute_inefficiency_overhead": (compute - ideal) / step * c["goodput"],
+        "compute_inefficiency_overhead": (
+            (compute + c["serial_time_per_step"] - ideal) / step * c["goodput"]
+        ),
         "communication_overhead": exposed / step * c["goodput"],
         "bubble_overhead": bubble / step * c["goodput"],
         "straggler_overhead": straggler / step * c["goodput"],

@@ -1,0 +1,76 @@
+"""Times of the operations of a transformer layer on one GPU."""
+
+from typing import Any
+
+import numpy as np
+
+
+def gemm_flops(rows: Any, columns: Any, depth: Any) -> Any:
+    """Operations of one matrix product.
+
+    2 m n k
+
+    Parameters:
+        rows [1]: rows m of the result
+        columns [1]: columns n of the result
+        depth [1]: length k of the sums
+    Returns: [FLOP] operations
+    Source: Golub & Van Loan 2013, section 1.1
+    Example:
+        >>> gemm_flops(2, 3, 4)
+        48
+    """
+    return 2 * rows * columns * depth
+
+
+def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size: Any) -> Any:
+    """Share of peak that a matrix product reaches, smooth in its size.
+
+    largest x m / (m + s) x n / (n + s) x k / (k + s): a side of s loses half of the rate
+
+    Parameters:
+        rows [1]: rows m of the result
+        columns [1]: columns n of the result
+        depth [1]: length k of the sums
+        largest [1]: share that a large product reaches
+        half_size [1]: side s at which half of the rate is lost
+    Returns: [1] share of peak
+    Source: Hockney & Jesshope 1988, Parallel Computers 2 (half-performance length), each side
+    Example:
+        >>> gemm_rate_share(128, 1e12, 1e12, 0.8, 128)
+        0.4
+    """
+    filled = rows / (rows + half_size) * (columns / (columns + half_size))
+    return largest * filled * (depth / (depth + half_size))
+
+
+def gemm_time(
+    rows: Any,
+    columns: Any,
+    depth: Any,
+    element_bytes: Any,
+    peak_flops: Any,
+    rate_share: Any,
+    memory_bandwidth: Any,
+) -> Any:
+    """Time of one matrix product: its operations or its operands, whichever takes longer.
+
+    max(2 m n k / (share P), (m k + k n + m n) e / BW)
+
+    Parameters:
+        rows [1]: rows m of the result
+        columns [1]: columns n of the result
+        depth [1]: length k of the sums
+        element_bytes [B]: size of an element
+        peak_flops [FLOP/s]: peak of the GPU
+        rate_share [1]: share of peak that a product of this size reaches
+        memory_bandwidth [B/s]: bandwidth that the memory reaches
+    Returns: [s] time
+    Source: Williams et al. 2009, CACM 52(4)
+    Example:
+        >>> float(gemm_time(1024, 1024, 1024, 2, 2.0**31, 1.0, 1e15))
+        1.0
+    """
+    moved = (rows * depth + depth * columns + rows * columns) * element_bytes
+    compute = gemm_flops(rows, columns, depth) / (rate_share * peak_flops)
+    return np.maximum(compute, moved / memory_bandwidth)

@@ -1,0 +1,128 @@
+"""Traffic of context parallelism: keys and values go round the ranks that share a sequence."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..collectives import point_to_point_time
+from ..ops import where
+from ..topology import group_ranks_per_node
+
+
+def context_message(
+    microbatch_tokens: Any,
+    kv_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of one rank's keys and values of one layer and micro-batch.
+
+    2 (s / c) b a_kv (h / a) e / t
+
+    Parameters: microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
+        bytes_per_element [B]
+    Returns: [B] message
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    width = kv_heads * head_size / tensor_parallel
+    return 2 * microbatch_tokens * width * bytes_per_element
+
+
+def context_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any, context_parallel: Any) -> Any:
+    """Ranks of one context-parallel group on each node.
+
+    clip(gpus per node / t, 1, c)
+
+    Parameters: gpus_per_node [1], tensor_parallel [1], context_parallel [1]
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, then context)
+    """
+    return group_ranks_per_node(gpus_per_node, tensor_parallel, context_parallel)
+
+
+def context_send_time(
+    context_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+    inter_node_latency: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
+
+    a + M / B
+
+    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        rail_bandwidth [B/s]
+    Returns: [s] time of one exchange
+    Source: Hockney 1994; Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, intra_node_bandwidth, rail_bandwidth)
+    return point_to_point_time(context_message, latency, bandwidth)
+
+
+@alternative("context_exchanges_per_layer", recompute=("none", "selective"))
+def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
+    """Exchanges of each layer and micro-batch: once round forward, twice as much backward.
+
+    3 (c - 1)
+
+    Parameters: context_parallel [1]
+    Returns: [1] exchanges
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (backward also passes the
+        gradients of keys and values)
+    """
+    return 3 * (context_parallel - 1)
+
+
+@alternative("context_exchanges_per_layer", recompute="full")
+def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
+    """Exchanges of each layer and micro-batch: twice round forward, twice as much backward.
+
+    4 (c - 1)
+
+    Parameters: context_parallel [1]
+    Returns: [1] exchanges
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
+    """
+    return 4 * (context_parallel - 1)
+
+
+def context_parallel_time(
+    context_exchanges_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_send_time: Any,
+) -> Any:
+    """Time of one step's context-parallel traffic on each stage.
+
+    exchanges per layer x l / p x m x t
+
+    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_send_time [s]
+    Returns: [s] context-parallel traffic of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * context_send_time
+
+
+def exposed_context_parallel_time(
+    context_parallel_time: Any, context_parallel_overlap: Any, compute_time: Any
+) -> Any:
+    """Time that a step waits for context-parallel traffic.
+
+    max(0, traffic - overlap x compute)
+
+    Parameters: context_parallel_time [s], context_parallel_overlap [1], compute_time [s]
+    Returns: [s] exposed traffic of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
+    """
+    return np.maximum(0.0, context_parallel_time - context_parallel_overlap * compute_time)

@@ -1,0 +1,154 @@
+"""Traffic of expert parallelism: tokens travel to the experts they visit, and back."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..collectives import two_level_all_to_all_time
+from ..topology import flat_latency, group_ranks_per_node
+
+
+def expert_message(pipeline_message: Any, experts_per_token: Any) -> Any:
+    """Bytes that one rank sends to experts for one layer and micro-batch.
+
+    (s / c) b h k e, shared over tensor ranks with sequence parallelism
+
+    Parameters: pipeline_message [B], experts_per_token [1]
+    Returns: [B] message
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return pipeline_message * experts_per_token
+
+
+def expert_ranks_per_node(
+    gpus_per_node: Any, tensor_parallel: Any, context_parallel: Any, expert_parallel: Any
+) -> Any:
+    """Ranks of one expert-parallel group on each node.
+
+    clip(gpus per node / (t c), 1, e)
+
+    Parameters: gpus_per_node [1], tensor_parallel [1], context_parallel [1], expert_parallel [1]
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
+    """
+    return group_ranks_per_node(gpus_per_node, tensor_parallel * context_parallel, expert_parallel)
+
+
+def expert_all_to_all_time(
+    expert_message: Any,
+    expert_parallel: Any,
+    expert_ranks_per_node: Any,
+    intra_node_latency: Any,
+    inter_node_latency: Any,
+    intra_node_bandwidth: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Time of one all-to-all in an expert-parallel group.
+
+    (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e))
+
+    Parameters: expert_message [B], expert_parallel [1], expert_ranks_per_node [1],
+        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
+        rail_bandwidth [B/s]
+    Returns: [s] time of one all-to-all
+    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.4, on two networks
+    """
+    return two_level_all_to_all_time(
+        expert_message,
+        expert_parallel,
+        expert_ranks_per_node,
+        flat_latency(
+            expert_parallel, expert_ranks_per_node, intra_node_latency, inter_node_latency
+        ),
+        intra_node_bandwidth,
+        rail_bandwidth,
+    )
+
+
+@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective"))
+def kept_expert_all_to_alls_per_layer() -> Any:
+    """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
+
+    4
+
+    Parameters: none
+    Returns: [1] all-to-alls
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return 4.0
+
+
+@alternative("expert_all_to_alls_per_layer", recompute="full")
+def repeated_expert_all_to_alls_per_layer() -> Any:
+    """All-to-alls of each expert layer and micro-batch: there and back, forward twice, backward.
+
+    6
+
+    Parameters: none
+    Returns: [1] all-to-alls
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1, with forward repeated
+    """
+    return 6.0
+
+
+@alternative("expert_parallel_time", mixture_of_experts=False)
+def no_expert_parallel_time() -> Any:
+    """Time of one step's expert-parallel traffic: a dense model has none.
+
+    0
+
+    Parameters: none
+    Returns: [s] expert-parallel traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("expert_parallel_time", mixture_of_experts=True)
+def routed_expert_parallel_time(
+    expert_all_to_alls_per_layer: Any,
+    expert_layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    expert_all_to_all_time: Any,
+) -> Any:
+    """Time of one step's expert-parallel traffic on each stage.
+
+    all-to-alls per layer x l_e / p x m x t
+
+    Parameters: expert_all_to_alls_per_layer [1], expert_layers [1], pipeline_parallel [1],
+        num_microbatches [1], expert_all_to_all_time [s]
+    Returns: [s] expert-parallel traffic of one step
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    per_microbatch = expert_all_to_alls_per_layer * expert_layers / pipeline_parallel
+    return per_microbatch * num_microbatches * expert_all_to_all_time
+
+
+@alternative("exposed_expert_parallel_time", mixture_of_experts=False)
+def no_exposed_expert_parallel_time() -> Any:
+    """Time that a step waits for expert-parallel traffic: a dense model has none.
+
+    0
+
+    Parameters: none
+    Returns: [s] exposed traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("exposed_expert_parallel_time", mixture_of_experts=True)
+def routed_exposed_expert_parallel_time(
+    expert_parallel_time: Any, expert_parallel_overlap: Any, compute_time: Any
+) -> Any:
+    """Time that a step waits for expert-parallel traffic.
+
+    max(0, traffic - overlap x compute)
+
+    Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s]
+    Returns: [s] exposed traffic of one step
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
+    """
+    return np.maximum(0.0, expert_parallel_time - expert_parallel_overlap * compute_time)

@@ -1,0 +1,569 @@
+"""One micro-batch through one layer on one GPU: matrix by matrix on the roofline."""
+
+from typing import Any
+
+from ..alternatives import alternative
+from ..layer import gemm_rate_share, gemm_time
+
+
+def microbatch_tokens(micro_batch_size: Any, sequence_length: Any, context_parallel: Any) -> Any:
+    """Tokens of one micro-batch that one GPU works on.
+
+    b s / c
+
+    Parameters: micro_batch_size [1], sequence_length [1], context_parallel [1]
+    Returns: [1] tokens
+    Source: by definition
+    """
+    return micro_batch_size * sequence_length / context_parallel
+
+
+def reached_hbm_bandwidth(hbm_bandwidth: Any, memory_efficiency: Any) -> Any:
+    """Memory bandwidth that kernels reach.
+
+    efficiency x BW
+
+    Parameters: hbm_bandwidth [B/s], memory_efficiency [1]
+    Returns: [B/s] bandwidth
+    Source: McCalpin 1995 (STREAM), the measure of sustained bandwidth
+    """
+    return hbm_bandwidth * memory_efficiency
+
+
+def attention_projection_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    attention_parameters_per_layer: Any,
+    attention_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of a layer's products with the weights of queries, keys, values and output.
+
+    GEMM(T, W_qkv / t, h) + GEMM(T, h, W_o / t); W_o = a (h / a), W_qkv = attention weights / h
+    - W_o
+
+    Parameters: microbatch_tokens [1], hidden_size [1], attention_parameters_per_layer [1],
+        attention_heads [1], head_size [1], tensor_parallel [1], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    output = attention_heads * head_size / tensor_parallel
+    inputs = attention_parameters_per_layer / hidden_size / tensor_parallel - output
+    entering = gemm_time(
+        microbatch_tokens,
+        inputs,
+        hidden_size,
+        bytes_per_element,
+        peak_flops,
+        gemm_rate_share(microbatch_tokens, inputs, hidden_size, gemm_efficiency, gemm_half_size),
+        reached_hbm_bandwidth,
+    )
+    leaving = gemm_time(
+        microbatch_tokens,
+        hidden_size,
+        output,
+        bytes_per_element,
+        peak_flops,
+        gemm_rate_share(microbatch_tokens, hidden_size, output, gemm_efficiency, gemm_half_size),
+        reached_hbm_bandwidth,
+    )
+    return entering + leaving
+
+
+def attention_score_flops(
+    microbatch_tokens: Any,
+    sequence_length: Any,
+    attention_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Operations of a layer's two attention products, every query with every key.
+
+    4 T s a (h / a) / t
+
+    Parameters: microbatch_tokens [1], sequence_length [1], attention_heads [1], head_size [1],
+        tensor_parallel [1]
+    Returns: [FLOP] operations of one forward pass
+    Source: Narayanan et al. 2021 (SC21), appendix (4 B s^2 h)
+    """
+    width = attention_heads * head_size / tensor_parallel
+    return 4 * microbatch_tokens * sequence_length * width
+
+
+@alternative("attention_core_time", attention_kernel="standard")
+def standard_attention_core_time(
+    attention_score_flops: Any,
+    peak_flops: Any,
+    attention_efficiency: Any,
+    microbatch_tokens: Any,
+    sequence_length: Any,
+    attention_heads: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of a layer's attention products and softmax: scores go through memory.
+
+    4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
+
+    Parameters: attention_score_flops [FLOP], peak_flops [FLOP/s], attention_efficiency [1],
+        microbatch_tokens [1], sequence_length [1], attention_heads [1], tensor_parallel [1],
+        bytes_per_element [B], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
+    """
+    scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
+    compute = attention_score_flops / (attention_efficiency * peak_flops)
+    return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
+
+
+@alternative("attention_core_time", attention_kernel="flash")
+def flash_attention_core_time(
+    attention_score_flops: Any, peak_flops: Any, attention_efficiency: Any
+) -> Any:
+    """Time of a layer's attention products and softmax in one kernel that skips masked blocks.
+
+    half of 4 T s a d / (t share P): a causal mask leaves half of the scores
+
+    Parameters: attention_score_flops [FLOP], peak_flops [FLOP/s], attention_efficiency [1]
+    Returns: [s] time of one forward pass
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
+    """
+    return attention_score_flops / 2 / (attention_efficiency * peak_flops)
+
+
+@alternative("attention_backward_ratio", attention_kernel="standard")
+def standard_attention_backward_ratio() -> Any:
+    """Time of attention backward over forward: four products for two.
+
+    2
+
+    Parameters: none
+    Returns: [1] backward over forward
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return 2.0
+
+
+@alternative("attention_backward_ratio", attention_kernel="flash")
+def flash_attention_backward_ratio() -> Any:
+    """Time of attention backward over forward: five products for two, scores computed again.
+
+    2.5
+
+    Parameters: none
+    Returns: [1] backward over forward
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
+    """
+    return 2.5
+
+
+def dense_ffn_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    ffn_hidden_size: Any,
+    ffn_matrices: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the products of one dense feed-forward block.
+
+    GEMM(T, (1 or 2) f / t, h) + GEMM(T, h, f / t)
+
+    Parameters: microbatch_tokens [1], hidden_size [1], ffn_hidden_size [1], ffn_matrices [1],
+        tensor_parallel [1], bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1],
+        gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3; Shazeer 2020 (gates)
+    """
+    width = ffn_hidden_size / tensor_parallel
+    wide = (ffn_matrices - 1) * width
+    entering = gemm_time(
+        microbatch_tokens,
+        wide,
+        hidden_size,
+        bytes_per_element,
+        peak_flops,
+        gemm_rate_share(microbatch_tokens, wide, hidden_size, gemm_efficiency, gemm_half_size),
+        reached_hbm_bandwidth,
+    )
+    leaving = gemm_time(
+        microbatch_tokens,
+        hidden_size,
+        width,
+        bytes_per_element,
+        peak_flops,
+        gemm_rate_share(microbatch_tokens, hidden_size, width, gemm_efficiency, gemm_half_size),
+        reached_hbm_bandwidth,
+    )
+    return entering + leaving
+
+
+def tokens_per_expert(
+    microbatch_tokens: Any, experts_per_token: Any, expert_parallel: Any, experts: Any
+) -> Any:
+    """Tokens that each expert gets from one micro-batch of its group, shared out evenly.
+
+    T k e / E
+
+    Parameters: microbatch_tokens [1], experts_per_token [1], expert_parallel [1], experts [1]
+    Returns: [1] tokens
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (balanced load)
+    """
+    return microbatch_tokens * experts_per_token * expert_parallel / experts
+
+
+def routed_ffn_time(
+    tokens_per_expert: Any,
+    experts: Any,
+    expert_parallel: Any,
+    hidden_size: Any,
+    expert_ffn_hidden_size: Any,
+    ffn_matrices: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
+
+    E / e x (GEMM(T_e, (1 or 2) f_e / t, h) + GEMM(T_e, h, f_e / t))
+
+    Parameters: tokens_per_expert [1], experts [1], expert_parallel [1], hidden_size [1],
+        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
+    """
+    one = dense_ffn_time(
+        tokens_per_expert,
+        hidden_size,
+        expert_ffn_hidden_size,
+        ffn_matrices,
+        tensor_parallel,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    return experts / expert_parallel * one
+
+
+def shared_ffn_time(
+    microbatch_tokens: Any,
+    shared_experts: Any,
+    hidden_size: Any,
+    expert_ffn_hidden_size: Any,
+    ffn_matrices: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the products of one layer's shared experts, which every token visits.
+
+    E_shared x (GEMM(T, (1 or 2) f_e / t, h) + GEMM(T, h, f_e / t))
+
+    Parameters: microbatch_tokens [1], shared_experts [1], hidden_size [1],
+        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    one = dense_ffn_time(
+        microbatch_tokens,
+        hidden_size,
+        expert_ffn_hidden_size,
+        ffn_matrices,
+        tensor_parallel,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    return shared_experts * one
+
+
+@alternative("ffn_time", mixture_of_experts=False)
+def dense_model_ffn_time(dense_ffn_time: Any) -> Any:
+    """Time of the feed-forward products of a layer.
+
+    that of a dense block
+
+    Parameters: dense_ffn_time [s]
+    Returns: [s] time of one forward pass
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 1.0 * dense_ffn_time
+
+
+@alternative("ffn_time", mixture_of_experts=True)
+def expert_model_ffn_time(
+    dense_layers: Any,
+    dense_ffn_time: Any,
+    expert_layers: Any,
+    routed_ffn_time: Any,
+    shared_ffn_time: Any,
+    layers: Any,
+) -> Any:
+    """Time of the feed-forward products of a layer, the mean over dense and expert layers.
+
+    (dense x block + l_e x (routed + shared)) / l
+
+    Parameters: dense_layers [1], dense_ffn_time [s], expert_layers [1], routed_ffn_time [s],
+        shared_ffn_time [s], layers [1]
+    Returns: [s] time of one forward pass
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    experts = expert_layers * (routed_ffn_time + shared_ffn_time)
+    return (dense_layers * dense_ffn_time + experts) / layers
+
+
+@alternative("active_ffn_width", mixture_of_experts=False)
+def dense_active_ffn_width(ffn_hidden_size: Any) -> Any:
+    """Width of feed-forward activations that each token has in a layer.
+
+    f
+
+    Parameters: ffn_hidden_size [1]
+    Returns: [1] width
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3
+    """
+    return 1.0 * ffn_hidden_size
+
+
+@alternative("active_ffn_width", mixture_of_experts=True)
+def expert_active_ffn_width(
+    dense_layers: Any,
+    ffn_hidden_size: Any,
+    expert_layers: Any,
+    experts_per_token: Any,
+    shared_experts: Any,
+    expert_ffn_hidden_size: Any,
+    layers: Any,
+) -> Any:
+    """Width of feed-forward activations that each token has in a layer, the mean over layers.
+
+    (dense x f + l_e (k + E_shared) f_e) / l
+
+    Parameters: dense_layers [1], ffn_hidden_size [1], expert_layers [1], experts_per_token [1],
+        shared_experts [1], expert_ffn_hidden_size [1], layers [1]
+    Returns: [1] width
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    visited = (experts_per_token + shared_experts) * expert_ffn_hidden_size
+    return (dense_layers * ffn_hidden_size + expert_layers * visited) / layers
+
+
+@alternative("residual_ranks", sequence_parallel=False)
+def whole_residual_ranks() -> Any:
+    """Ranks that share norms and residuals: every tensor rank does them all.
+
+    1
+
+    Parameters: none
+    Returns: [1] ranks
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 1.0
+
+
+@alternative("residual_ranks", sequence_parallel=True)
+def sharded_residual_ranks(tensor_parallel: Any) -> Any:
+    """Ranks that share norms and residuals: the tensor ranks, along the sequence.
+
+    t
+
+    Parameters: tensor_parallel [1]
+    Returns: [1] ranks
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return 1.0 * tensor_parallel
+
+
+def elementwise_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    residual_ranks: Any,
+    ffn_matrices: Any,
+    active_ffn_width: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of a layer's norms, residuals and activation functions: bound by memory.
+
+    T e (10 h / t_s + (2 or 3) f / t) / BW: two norms (read, write), two residuals (two reads, a
+    write), the activation function (f or 2 f read, f written)
+
+    Parameters: microbatch_tokens [1], hidden_size [1], residual_ranks [1], ffn_matrices [1],
+        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B],
+        reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
+    """
+    residual = 10 * hidden_size / residual_ranks
+    activation = ffn_matrices * active_ffn_width / tensor_parallel
+    moved = microbatch_tokens * bytes_per_element * (residual + activation)
+    return moved / reached_hbm_bandwidth
+
+
+def layer_matrix_time(attention_projection_time: Any, ffn_time: Any, elementwise_time: Any) -> Any:
+    """Time of a layer's forward pass without the attention products.
+
+    projections + feed-forward + norms, residuals and activations
+
+    Parameters: attention_projection_time [s], ffn_time [s], elementwise_time [s]
+    Returns: [s] time of one forward pass
+    Source: by definition
+    """
+    return attention_projection_time + ffn_time + elementwise_time
+
+
+@alternative("layer_recompute_time", recompute="none")
+def no_layer_recompute_time() -> Any:
+    """Time of what a layer's backward pass computes again.
+
+    0
+
+    Parameters: none
+    Returns: [s] time for one micro-batch
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 0.0
+
+
+@alternative("layer_recompute_time", recompute="selective")
+def selective_layer_recompute_time(attention_core_time: Any) -> Any:
+    """Time of what a layer's backward pass computes again: the attention products.
+
+    attention
+
+    Parameters: attention_core_time [s]
+    Returns: [s] time for one micro-batch
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 1.0 * attention_core_time
+
+
+@alternative("layer_recompute_time", recompute="full")
+def full_layer_recompute_time(layer_matrix_time: Any, attention_core_time: Any) -> Any:
+    """Time of what a layer's backward pass computes again: the whole forward pass.
+
+    forward
+
+    Parameters: layer_matrix_time [s], attention_core_time [s]
+    Returns: [s] time for one micro-batch
+    Source: Chen et al. 2016, arXiv:1604.06174, section 3
+    """
+    return layer_matrix_time + attention_core_time
+
+
+def layer_time(
+    layer_matrix_time: Any,
+    attention_core_time: Any,
+    attention_backward_ratio: Any,
+    layer_recompute_time: Any,
+) -> Any:
+    """Time of a layer for one micro-batch, forward, backward and what is computed again.
+
+    3 x matrices + (1 + r) x attention + recompute: backward takes two products for one
+
+    Parameters: layer_matrix_time [s], attention_core_time [s], attention_backward_ratio [1],
+        layer_recompute_time [s]
+    Returns: [s] time for one micro-batch
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    attention = (1 + attention_backward_ratio) * attention_core_time
+    return 3 * layer_matrix_time + attention + layer_recompute_time
+
+
+def logits_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    vocab_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of embedding, logits and loss for one micro-batch, forward and backward.
+
+    3 GEMM(T, V / t, h) + T (4 h e + 12 V / t) / BW: rows of the embedding are read, written and
+    their gradients added; FP32 logits are written, read by the loss and their gradient written
+
+    Parameters: microbatch_tokens [1], hidden_size [1], vocab_size [1], tensor_parallel [1],
+        bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
+        reached_hbm_bandwidth [B/s]
+    Returns: [s] time for one micro-batch
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V operations); Shoeybi et al. 2019,
+        section 3 (embeddings sharded along the vocabulary)
+    """
+    shard = vocab_size / tensor_parallel
+    product = gemm_time(
+        microbatch_tokens,
+        shard,
+        hidden_size,
+        bytes_per_element,
+        peak_flops,
+        gemm_rate_share(microbatch_tokens, shard, hidden_size, gemm_efficiency, gemm_half_size),
+        reached_hbm_bandwidth,
+    )
+    moved = microbatch_tokens * (4 * hidden_size * bytes_per_element + 12 * shard)
+    return 3 * product + moved / reached_hbm_bandwidth
+
+
+@alternative("optimizer_time", compute_model="mfu")
+def covered_optimizer_time() -> Any:
+    """Time of the optimizer's update beside compute time: none, the efficiency covers it.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("optimizer_time", compute_model="roofline")
+def roofline_optimizer_time(
+    optimizer_parameters: Any,
+    gradient_storage_bytes: Any,
+    optimizer_bytes_per_parameter: Any,
+    bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the optimizer's update beside compute time: bound by memory.
+
+    N_o (gradient + 2 x state + weight) / BW: gradients read, states read and written, weights
+    written
+
+    Parameters: optimizer_parameters [1], gradient_storage_bytes [B],
+        optimizer_bytes_per_parameter [B], bytes_per_element [B], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
+        Adam)
+    """
+    states = 2 * optimizer_bytes_per_parameter
+    each = gradient_storage_bytes + states + bytes_per_element
+    return optimizer_parameters * each / reached_hbm_bandwidth

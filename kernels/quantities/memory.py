@@ -1,0 +1,436 @@
+"""Memory of one GPU: weights, gradients, optimizer states, activations."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..ops import where
+
+
+@alternative("gradient_storage_bytes", gradient_storage="none")
+def no_gradient_storage_bytes() -> Any:
+    """Bytes of the gradients that are kept for each parameter.
+
+    0: what a checkpoint holds, 14 bytes a parameter with weights and optimizer states
+
+    Parameters: none
+    Returns: [B] bytes of one parameter's gradients
+    Source: Fleet Foundations table 7
+    """
+    return 0.0
+
+
+@alternative("gradient_storage_bytes", gradient_storage="bf16")
+def bf16_gradient_storage_bytes() -> Any:
+    """Bytes of the gradients that are kept for each parameter.
+
+    2: 16 bytes a parameter with weights and optimizer states
+
+    Parameters: none
+    Returns: [B] bytes of one parameter's gradients
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
+    """
+    return 2.0
+
+
+@alternative("gradient_storage_bytes", gradient_storage="fp32")
+def fp32_gradient_storage_bytes() -> Any:
+    """Bytes of the gradients that are kept for each parameter.
+
+    4: 18 bytes a parameter with weights and optimizer states
+
+    Parameters: none
+    Returns: [B] bytes of one parameter's gradients
+    Source: Megatron-LM, docs of the distributed optimizer (BF16 weights, FP32 gradients)
+    """
+    return 4.0
+
+
+@alternative("gradient_storage_bytes", gradient_storage="bf16_and_fp32")
+def double_gradient_storage_bytes() -> Any:
+    """Bytes of the gradients that are kept for each parameter.
+
+    6: 20 bytes a parameter with weights and optimizer states
+
+    Parameters: none
+    Returns: [B] bytes of one parameter's gradients
+    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients, FP32
+        gradients)
+    """
+    return 6.0
+
+
+def state_bytes_per_parameter(
+    bytes_per_element: Any, gradient_storage_bytes: Any, optimizer_bytes_per_parameter: Any
+) -> Any:
+    """Bytes of training state of one parameter, nothing shared out.
+
+    weight + gradients + optimizer states
+
+    Parameters: bytes_per_element [B], gradient_storage_bytes [B], optimizer_bytes_per_parameter [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (16 bytes)
+    Example:
+        >>> state_bytes_per_parameter(2, 2, 12)
+        16
+    """
+    return bytes_per_element + gradient_storage_bytes + optimizer_bytes_per_parameter
+
+
+def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capacity: Any) -> Any:
+    """GPUs whose memories together hold the training state and nothing else.
+
+    N x bytes / capacity
+
+    Parameters: parameters [1], state_bytes_per_parameter [B], hbm_capacity [B]
+    Returns: [1] GPUs
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 1
+    Example:
+        >>> min_gpus_for_state(1e12, 16, 80e9)
+        200.0
+    """
+    return parameters * state_bytes_per_parameter / hbm_capacity
+
+
+def sharded_parameters(
+    parameters: Any, tensor_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
+) -> Any:
+    """Parameters of one GPU where its data-parallel group shares them out.
+
+    N / (t p d c); routed experts come to the same: their smaller group holds fewer copies
+
+    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1]
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+
+
+@alternative("optimizer_parameters", zero_stage=0)
+def replicated_optimizer_parameters(local_parameters: Any) -> Any:
+    """Parameters whose optimizer states one GPU holds: all that it computes with.
+
+    N / (t p)
+
+    Parameters: local_parameters [1]
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
+    """
+    return 1.0 * local_parameters
+
+
+@alternative("optimizer_parameters", zero_stage=(1, 2, 3))
+def sharded_optimizer_parameters(sharded_parameters: Any) -> Any:
+    """Parameters whose optimizer states one GPU holds: its share.
+
+    N / (t p d c)
+
+    Parameters: sharded_parameters [1]
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return 1.0 * sharded_parameters
+
+
+@alternative("weights_memory", zero_stage=(0, 1, 2))
+def replicated_weights_memory(local_parameters: Any, bytes_per_element: Any) -> Any:
+    """Memory of one GPU's weights.
+
+    N / (t p) x bytes
+
+    Parameters: local_parameters [1], bytes_per_element [B]
+    Returns: [B] weights
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return local_parameters * bytes_per_element
+
+
+@alternative("weights_memory", zero_stage=3)
+def sharded_weights_memory(sharded_parameters: Any, bytes_per_element: Any) -> Any:
+    """Memory of one GPU's weights, without those gathered for the layer at work.
+
+    N / (t p d c) x bytes
+
+    Parameters: sharded_parameters [1], bytes_per_element [B]
+    Returns: [B] weights
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
+    """
+    return sharded_parameters * bytes_per_element
+
+
+@alternative("gradients_memory", zero_stage=(0, 1))
+def replicated_gradients_memory(local_parameters: Any, gradient_storage_bytes: Any) -> Any:
+    """Memory of one GPU's gradients.
+
+    N / (t p) x bytes
+
+    Parameters: local_parameters [1], gradient_storage_bytes [B]
+    Returns: [B] gradients
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return local_parameters * gradient_storage_bytes
+
+
+@alternative("gradients_memory", zero_stage=(2, 3))
+def sharded_gradients_memory(sharded_parameters: Any, gradient_storage_bytes: Any) -> Any:
+    """Memory of one GPU's gradients.
+
+    N / (t p d c) x bytes
+
+    Parameters: sharded_parameters [1], gradient_storage_bytes [B]
+    Returns: [B] gradients
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return sharded_parameters * gradient_storage_bytes
+
+
+@alternative("optimizer_memory", offload="none")
+def held_optimizer_memory(optimizer_parameters: Any, optimizer_bytes_per_parameter: Any) -> Any:
+    """Memory of one GPU's optimizer states.
+
+    N_o x bytes
+
+    Parameters: optimizer_parameters [1], optimizer_bytes_per_parameter [B]
+    Returns: [B] optimizer states
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return optimizer_parameters * optimizer_bytes_per_parameter
+
+
+@alternative("optimizer_memory", offload=("cpu", "nvme"))
+def offloaded_optimizer_memory() -> Any:
+    """Memory of one GPU's optimizer states: they live elsewhere.
+
+    0
+
+    Parameters: none
+    Returns: [B] optimizer states
+    Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
+    """
+    return 0.0
+
+
+@alternative("residual_activations_per_token", sequence_parallel=False)
+def whole_residual_activations_per_token(hidden_size: Any) -> Any:
+    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
+
+    10 h: inputs of two norms and of attention and feed-forward, and two dropout masks
+
+    Parameters: hidden_size [1]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return 10.0 * hidden_size
+
+
+@alternative("residual_activations_per_token", sequence_parallel=True)
+def sharded_residual_activations_per_token(hidden_size: Any, tensor_parallel: Any) -> Any:
+    """Bytes of a layer's activations that only sequence parallelism shares, of one token.
+
+    10 h / t
+
+    Parameters: hidden_size [1], tensor_parallel [1]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return 10 * hidden_size / tensor_parallel
+
+
+def matrix_activations_per_token(
+    attention_heads: Any,
+    kv_heads: Any,
+    head_size: Any,
+    ffn_matrices: Any,
+    active_ffn_width: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
+
+    (2 (2 a + 2 a_kv) (h / a) + 2 (2 or 3) f) / t: queries, keys, values and the input of the output
+    projection; in and out of the activation function; 24 h / t for a GPT
+
+    Parameters: attention_heads [1], kv_heads [1], head_size [1], ffn_matrices [1],
+        active_ffn_width [1], tensor_parallel [1]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
+    """
+    attention = 2 * head_size * (2 * attention_heads + 2 * kv_heads)
+    return (attention + 2 * ffn_matrices * active_ffn_width) / tensor_parallel
+
+
+@alternative("score_activations_per_token", attention_kernel="standard")
+def standard_score_activations_per_token(
+    attention_heads: Any, sequence_length: Any, tensor_parallel: Any
+) -> Any:
+    """Bytes of a layer's attention scores, of one token.
+
+    5 a s / t: softmax and dropout output in two bytes, dropout mask in one
+
+    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
+    """
+    return 5 * attention_heads * sequence_length / tensor_parallel
+
+
+@alternative("score_activations_per_token", attention_kernel="flash")
+def flash_score_activations_per_token() -> Any:
+    """Bytes of a layer's attention scores, of one token: they never reach memory.
+
+    0
+
+    Parameters: none
+    Returns: [B] activations of one token in one layer
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
+    """
+    return 0.0
+
+
+@alternative("activation_memory_per_layer", recompute="none")
+def kept_activation_memory_per_layer(
+    microbatch_tokens: Any,
+    residual_activations_per_token: Any,
+    matrix_activations_per_token: Any,
+    score_activations_per_token: Any,
+) -> Any:
+    """Memory of one layer's activations of one micro-batch.
+
+    T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
+
+    Parameters: microbatch_tokens [1], residual_activations_per_token [B],
+        matrix_activations_per_token [B], score_activations_per_token [B]
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
+    """
+    kept = residual_activations_per_token + matrix_activations_per_token
+    return microbatch_tokens * (kept + score_activations_per_token)
+
+
+@alternative("activation_memory_per_layer", recompute="selective")
+def selective_activation_memory_per_layer(
+    microbatch_tokens: Any,
+    residual_activations_per_token: Any,
+    matrix_activations_per_token: Any,
+) -> Any:
+    """Memory of one layer's activations of one micro-batch; scores are computed again.
+
+    T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
+
+    Parameters: microbatch_tokens [1], residual_activations_per_token [B],
+        matrix_activations_per_token [B]
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 6 and table 2
+    """
+    return microbatch_tokens * (residual_activations_per_token + matrix_activations_per_token)
+
+
+@alternative("activation_memory_per_layer", recompute="full")
+def full_activation_memory_per_layer(pipeline_message: Any) -> Any:
+    """Memory of one layer's activations of one micro-batch: its input alone.
+
+    2 T h; shared by tensor ranks with sequence parallelism
+
+    Parameters: pipeline_message [B]
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
+    """
+    return 1.0 * pipeline_message
+
+
+@alternative("microbatches_in_flight", pipeline_schedule="gpipe")
+def gpipe_microbatches_in_flight(num_microbatches: Any) -> Any:
+    """Micro-batches whose activations the first stage holds at once.
+
+    m
+
+    Parameters: num_microbatches [1]
+    Returns: [1] micro-batches
+    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3
+    """
+    return 1.0 * num_microbatches
+
+
+@alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_microbatches_in_flight(
+    pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any
+) -> Any:
+    """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
+
+    min(m, p); min(m, p (1 + (p - 1) / (p v))) with v > 1 chunks on a stage
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1]
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    """
+    several = where(virtual_stages > 1, (pipeline_parallel - 1) / virtual_stages, 0.0)
+    return np.minimum(num_microbatches, pipeline_parallel + several)
+
+
+@alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))
+def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Micro-batches whose activations one stage holds at once: as many as with 1F1B.
+
+    min(m, p)
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [1] micro-batches
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.2; Qi et al. 2024,
+        arXiv:2405.15362, section 3 (V-shaped schedule)
+    """
+    return np.minimum(num_microbatches, pipeline_parallel)
+
+
+def logits_memory(
+    microbatch_tokens: Any, vocab_size: Any, tensor_parallel: Any, pipeline_parallel: Any
+) -> Any:
+    """Memory of one micro-batch's logits on the GPU that also holds the first stage.
+
+    4 T V / t in one stage; 0 in several: the last stage has them, and fewer micro-batches
+
+    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1]
+    Returns: [B] logits
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
+    """
+    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
+    return where(pipeline_parallel > 1, 0.0, logits)
+
+
+def activation_memory(
+    layers: Any,
+    pipeline_parallel: Any,
+    microbatches_in_flight: Any,
+    activation_memory_per_layer: Any,
+    logits_memory: Any,
+) -> Any:
+    """Memory of the activations of the first stage, which holds most.
+
+    l / p x micro-batches in flight x activations of a layer + logits
+
+    Parameters: layers [1], pipeline_parallel [1], microbatches_in_flight [1],
+        activation_memory_per_layer [B], logits_memory [B]
+    Returns: [B] activations
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
+    """
+    held = layers / pipeline_parallel * microbatches_in_flight
+    return held * activation_memory_per_layer + logits_memory
+
+
+def memory_per_gpu(
+    weights_memory: Any,
+    gradients_memory: Any,
+    optimizer_memory: Any,
+    activation_memory: Any,
+    reserved_memory: Any,
+) -> Any:
+    """Memory that one GPU of the first stage needs.
+
+    weights + gradients + optimizer states + activations + reserved
+
+    Parameters: weights_memory [B], gradients_memory [B], optimizer_memory [B],
+        activation_memory [B], reserved_memory [B]
+    Returns: [B] memory
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
+    """
+    states = weights_memory + gradients_memory + optimizer_memory
+    return states + activation_memory + reserved_memory

@@ -1,0 +1,175 @@
+"""Power, cooling, energy and carbon of the run. GPUs are taken to draw their rated power."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..ops import where
+
+
+def node_power(gpus_per_node: Any, gpu_tdp: Any, node_overhead_power: Any) -> Any:
+    """Power of one node, where its label does not state it.
+
+    g x TDP + overhead
+
+    Parameters: gpus_per_node [1], gpu_tdp [W], node_overhead_power [W]
+    Returns: [W] power of one node
+    Source: Fleet Foundations, power and sustainability numbers (rule of thumb: GPUs x TDP)
+    """
+    return gpus_per_node * gpu_tdp + node_overhead_power
+
+
+@alternative("allocated_gpus", reserves=False)
+def job_allocated_gpus(n_gpus: Any) -> Any:
+    """GPUs that are powered and paid for: those of the job.
+
+    n
+
+    Parameters: n_gpus [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * n_gpus
+
+
+@alternative("allocated_gpus", reserves=True)
+def reserved_allocated_gpus(
+    n_gpus: Any,
+    backup_workers: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    context_parallel: Any,
+    spare_nodes: Any,
+    gpus_per_node: Any,
+) -> Any:
+    """GPUs that are powered and paid for: those of the job, of backup replicas and of hot spares.
+
+    n + backups t p c + spare nodes g
+
+    Parameters: n_gpus [1], backup_workers [1], tensor_parallel [1], pipeline_parallel [1],
+        context_parallel [1], spare_nodes [1], gpus_per_node [1]
+    Returns: [1] GPUs
+    Source: by definition; backups: Chen et al. 2016, arXiv:1604.00981
+    """
+    replica = tensor_parallel * pipeline_parallel * context_parallel
+    return n_gpus + backup_workers * replica + spare_nodes * gpus_per_node
+
+
+def allocated_nodes(allocated_gpus: Any, gpus_per_node: Any) -> Any:
+    """Nodes that are powered and paid for.
+
+    n / g
+
+    Parameters: allocated_gpus [1], gpus_per_node [1]
+    Returns: [1] nodes, not rounded
+    Source: by definition
+    """
+    return allocated_gpus / gpus_per_node
+
+
+def it_power(allocated_nodes: Any, node_power: Any) -> Any:
+    """Power of all nodes.
+
+    nodes x power of a node
+
+    Parameters: allocated_nodes [1], node_power [W]
+    Returns: [W] power of the equipment
+    Source: Fleet Foundations, power and sustainability numbers (10,000 x 700 W = 7 MW)
+    Example:
+        >>> it_power(1250, 8 * 700) / 1e6
+        7.0
+    """
+    return allocated_nodes * node_power
+
+
+def facility_power(it_power: Any, pue: Any) -> Any:
+    """Power of the data centre, cooling and losses counted.
+
+    IT power x PUE
+
+    Parameters: it_power [W], pue [1]
+    Returns: [W] power of the facility
+    Source: Avelar et al. 2012 (PUE); Fleet Foundations, the energy hierarchy at scale
+    Example:
+        >>> round((facility_power(10e6, 1.58) - facility_power(10e6, 1.06)) / 1e6, 1)
+        5.2
+    """
+    return it_power * pue
+
+
+def nodes_per_rack(rack_power: Any, node_power: Any) -> Any:
+    """Whole nodes that the power of one rack feeds.
+
+    floor(rack / node)
+
+    Parameters: rack_power [W], node_power [W]
+    Returns: [1] nodes; 0 where one node needs more than the rack has
+    Source: Fleet Foundations, power density wall
+    """
+    return np.floor(rack_power / node_power)
+
+
+def racks(it_power: Any, rack_power: Any) -> Any:
+    """Racks that the power of the equipment fills, at least; whole nodes may leave some unused.
+
+    ceil(IT power / rack)
+
+    Parameters: it_power [W], rack_power [W]
+    Returns: [1] racks
+    Source: Fleet Foundations, power density wall
+    Example:
+        >>> float(racks(7e6, 70e3))
+        100.0
+    """
+    return np.ceil(it_power / rack_power)
+
+
+def cooling_class(rack_power: Any) -> Any:
+    """How a rack of that power must be cooled: air takes away up to 30 kW.
+
+    air for 30 kW or less, else liquid
+
+    Parameters: rack_power [W]
+    Returns: [flag] cooling
+    Flags: 0 air, 1 liquid
+    Source: Fleet Foundations table 12
+    """
+    cooling = where(rack_power > 30e3, 1.0, 0.0)
+    return where(rack_power == rack_power, cooling, np.nan)
+
+
+def energy(facility_power: Any, job_time: Any) -> Any:
+    """Electricity of the run, at rated power throughout.
+
+    facility power x wall time
+
+    Parameters: facility_power [W], job_time [s]
+    Returns: [J] energy
+    Source: Luccioni et al. 2022, arXiv:2211.02001 (GPU hours x TDP)
+    """
+    return facility_power * job_time
+
+
+def carbon_emissions(energy: Any, grid_carbon_intensity: Any) -> Any:
+    """Carbon dioxide of the run's electricity.
+
+    energy x intensity of the grid
+
+    Parameters: energy [J], grid_carbon_intensity [kg/J]
+    Returns: [kg] carbon dioxide
+    Source: Luccioni et al. 2022, arXiv:2211.02001
+    """
+    return energy * grid_carbon_intensity
+
+
+def energy_per_token(energy: Any, training_tokens: Any) -> Any:
+    """Electricity of the run for each token that it trains on.
+
+    energy / D
+
+    Parameters: energy [J], training_tokens [1]
+    Returns: [J] energy of one token
+    Source: by definition
+    """
+    return energy / training_tokens

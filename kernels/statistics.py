@@ -1,0 +1,225 @@
+"""Normal quantiles and probabilities, the gamma function, extremes of many, Poisson counts."""
+
+from typing import Any
+
+import numpy as np
+
+from .ops import where
+
+
+def normal_quantile(probability: Any) -> Any:
+    """Value below which a standard normal variable lies with a given probability.
+
+    x = Phi^-1(p): ratios of polynomials in 0.180625 - (p - 1/2)^2 or sqrt(-log(min(p, 1 - p)))
+
+    Parameters:
+        probability [1]: p between 0 and 1
+    Returns: [1] quantile; -infinity at 0, infinity at 1; 1e-14 relative
+    Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
+    Example:
+        >>> round(float(normal_quantile(0.975)), 6)
+        1.959964
+    """
+    deviation = probability - 0.5
+    tail = np.minimum(probability, 1 - probability)
+    depth = np.sqrt(-np.log(where(tail <= 0, 0.5, tail)))
+    outer = where(depth <= 5, _quantile_in_tail(depth - 1.6), _quantile_far_out(depth - 5))
+    outer = where(tail <= 0, np.inf, outer)
+    outer = where(deviation < 0, -outer, outer)
+    return where(np.abs(deviation) <= 0.425, _quantile_in_middle(deviation), outer)
+
+
+def _quantile_in_middle(q: Any) -> Any:
+    """Normal quantile for a probability within 0.425 of one half.
+
+    q times a ratio of polynomials in r = 0.425^2 - q^2
+
+    Parameters:
+        q [1]: probability - 1/2
+    Returns: [1] quantile
+    Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
+    """
+    r = 0.180625 - q * q
+    a = 3.34305755835881281050e4 + r * 2.50908092873012267270e3
+    a = 4.59219539315498714570e4 + r * (6.72657709270087008530e4 + r * a)
+    a = 1.97159095030655144270e3 + r * (1.37316937655094611250e4 + r * a)
+    a = 3.38713287279636660800e0 + r * (1.33141667891784377450e2 + r * a)
+    b = 2.87290857357219426740e4 + r * 5.22649527885285456100e3
+    b = 2.12137943015865958670e4 + r * (3.93078958000927106100e4 + r * b)
+    b = 6.87187007492057908300e2 + r * (5.39419602142475110770e3 + r * b)
+    b = 1 + r * (4.23133307016009112520e1 + r * b)
+    return q * a / b
+
+
+def _quantile_in_tail(r: Any) -> Any:
+    """Size of the normal quantile for a tail between exp(-25) and 0.075.
+
+    a ratio of polynomials in r
+
+    Parameters:
+        r [1]: sqrt(-log(tail)) - 1.6
+    Returns: [1] size of the quantile
+    Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
+    """
+    a = 2.27238449892691845833e-2 + r * 7.74545014278341407640e-4
+    a = 1.27045825245236838258e0 + r * (2.41780725177450611770e-1 + r * a)
+    a = 5.76949722146069140550e0 + r * (3.64784832476320460504e0 + r * a)
+    a = 1.42343711074968357734e0 + r * (4.63033784615654529590e0 + r * a)
+    b = 5.47593808499534494600e-4 + r * 1.05075007164441684324e-9
+    b = 1.48103976427480074590e-1 + r * (1.51986665636164571966e-2 + r * b)
+    b = 1.67638483018380384940e0 + r * (6.89767334985100004550e-1 + r * b)
+    b = 1 + r * (2.05319162663775882187e0 + r * b)
+    return a / b
+
+
+def _quantile_far_out(r: Any) -> Any:
+    """Size of the normal quantile for a tail below exp(-25).
+
+    a ratio of polynomials in r
+
+    Parameters:
+        r [1]: sqrt(-log(tail)) - 5
+    Returns: [1] size of the quantile
+    Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
+    """
+    a = 2.71155556874348757815e-5 + r * 2.01033439929228813265e-7
+    a = 2.65321895265761230930e-2 + r * (1.24266094738807843860e-3 + r * a)
+    a = 1.78482653991729133580e0 + r * (2.96560571828504891230e-1 + r * a)
+    a = 6.65790464350110377720e0 + r * (5.46378491116411436990e0 + r * a)
+    b = 1.42151175831644588870e-7 + r * 2.04426310338993978564e-15
+    b = 7.86869131145613259100e-4 + r * (1.84631831751005468180e-5 + r * b)
+    b = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * b)
+    b = 1 + r * (5.99832206555887937690e-1 + r * b)
+    return a / b
+
+
+def normal_probability(x: Any) -> Any:
+    """Probability that a standard normal variable lies below a value.
+
+    Phi(x): exp(-x^2/2) times a ratio of polynomials in |x|, or past 7.07 a continued fraction
+
+    Parameters:
+        x [1]: value
+    Returns: [1] probability; 1e-15 absolute, 1e-8 relative in the lower tail
+    Source: Hart et al. 1968, Computer Approximations, algorithm 5666; West 2005, Wilmott 5
+    Example:
+        >>> round(float(normal_probability(1.959963984540054)), 12)
+        0.975
+    """
+    size = np.minimum(np.abs(x), 40.0)
+    a = 0.700383064443688 + size * 0.0352624965998911
+    a = 33.912866078383 + size * (6.37396220353165 + size * a)
+    a = 221.213596169931 + size * (112.079291497871 + size * a)
+    a = 220.206867912376 + size * a
+    b = 1.75566716318264 + size * 0.0883883476483184
+    b = 86.7807322029461 + size * (16.064177579207 + size * b)
+    b = 637.333633378831 + size * (296.564248779674 + size * b)
+    b = 440.413735824752 + size * (793.826512519948 + size * b)
+    fraction = size + 1 / (size + 2 / (size + 3 / (size + 4 / (size + 0.65))))
+    share = where(size < 7.07106781186547, a / b, 0.3989422804014327 / fraction)
+    tail = np.exp(-size * size / 2) * share
+    return where(x >= 0, 1 - tail, tail)
+
+
+def log_gamma(x: Any) -> Any:
+    """Natural logarithm of the gamma function.
+
+    log Gamma(x) = log(2 pi)/2 + (x - 1/2) log t - t + log(c0 + sum c_k / (x + k - 1)), t = x + 13/2
+
+    Parameters:
+        x [1]: positive number
+    Returns: [1] logarithm; for 1 <= x <= 100, 1e-14 relative or absolute, the larger
+    Source: Lanczos 1964, SIAM J. Numer. Anal. B 1; coefficients of P. Godfrey, g = 7
+    Example:
+        >>> round(float(log_gamma(11.0)), 10)  # log 10!
+        15.1044125731
+    """
+    t = x + 6.5
+    series = 0.99999999999980993 + 676.5203681218851 / x - 1259.1392167224028 / (x + 1)
+    series = series + 771.32342877765313 / (x + 2) - 176.61502916214059 / (x + 3)
+    series = series + 12.507343278686905 / (x + 4) - 0.13857109526572012 / (x + 5)
+    series = series + 9.9843695780195716e-6 / (x + 6) + 1.5056327351493116e-7 / (x + 7)
+    return 0.9189385332046727 + (x - 0.5) * np.log(t) - t + np.log(series)
+
+
+def expected_maximum(ranks: Any, spares: Any) -> Any:
+    """Expected value of the slowest of many normal variables, the very slowest not awaited.
+
+    Phi^-1((n - b - 0.375) / (n + 0.25)), at least 0: the (b + 1)-th largest of n
+
+    Parameters:
+        ranks [1]: number n of variables
+        spares [1]: number b of the largest that are left out
+    Returns: [1] standard deviations above the mean; within 0.026 of the integral, and within 0.016
+        from n = 8 on
+    Source: Blom 1958, Statistical Estimates and Transformed Beta-Variables
+    Example:
+        >>> round(float(expected_maximum(1000, 0)), 2)  # 3.24 by integration
+        3.23
+    """
+    tail = (spares + 0.625) / (ranks + 0.25)
+    return -normal_quantile(np.minimum(tail, 0.5))
+
+
+def expected_maximum_gumbel(ranks: Any, spares: Any) -> Any:
+    """Expected value of the slowest of many Gumbel variables, the very slowest not awaited.
+
+    sqrt(6)/pi (log(n - b/2) - H_b), at least 0, H_b = 1 + 1/2 + ... + 1/b ~ log(1 + e^gamma b)
+
+    A Gumbel variable is -log of an exponential one, whose (b + 1)-th smallest of n is nearly a sum
+    of b + 1 exponentials of rate n - b/2.
+
+    Parameters:
+        ranks [1]: number n of variables
+        spares [1]: number b of the largest that are left out
+    Returns: [1] standard deviations above the mean; exact for b = 0, else within 0.02 of the
+        integral from n = 2 b + 1 on
+    Source: Gumbel 1958, Statistics of Extremes; Renyi 1953, Acta Math. Hung. 4; gamma is Euler's
+        constant and H_b is within 2.3 percent
+    Example:
+        >>> round(float(expected_maximum_gumbel(1000, 0)), 3)
+        5.386
+    """
+    left_out = np.log1p(1.781072417990198 * spares)
+    middle = np.maximum(ranks - spares / 2, 1.0)
+    return np.maximum(0.7796968012336761 * (np.log(middle) - left_out), 0.0)
+
+
+def poisson_below(count: Any, mean: Any) -> Any:
+    """Probability that a Poisson variable is less than a number.
+
+    Phi(3 sqrt(c) (1 - 1/(9 c) - (m/c)^(1/3))); 0 for c = 0; 1 for m = 0
+
+    Parameters:
+        count [1]: number c, not counted itself
+        mean [1]: mean m of the variable
+    Returns: [1] probability; within 0.013 of the sum for c = 1, 0.0035 for 2, 0.0013 from 5 on
+    Source: Wilson & Hilferty 1931, PNAS 17(12), through the chi-square distribution
+    Example:
+        >>> round(float(poisson_below(4, 2.0)), 2)  # e^-2 (1 + 2 + 2 + 4/3) = 0.857
+        0.86
+    """
+    never = mean <= 0
+    c = where(count <= 0, 1.0, count)
+    m = where(never, 1.0, mean)
+    x = 3 * np.sqrt(c) * (1 - 1 / (9 * c) - np.exp(np.log(m / c) / 3))
+    return where(count <= 0, 0.0, where(never, 1.0, normal_probability(x)))
+
+
+def poisson_excess(count: Any, mean: Any) -> Any:
+    """Expected amount by which a Poisson variable exceeds a number.
+
+    E[max(0, N - c)] = m P(N >= c) - c P(N > c), at least 0; m for c = 0
+
+    Parameters:
+        count [1]: number c
+        mean [1]: mean m of the variable
+    Returns: [1] expected excess; within 0.006 of the sum
+    Source: Feeney & Sherbrooke 1966, Management Science 12(5) (expected backorders)
+    Example:
+        >>> round(float(poisson_excess(1, 2.0)), 2)  # 1 + e^-2 = 1.135
+        1.14
+    """
+    reached = 1 - poisson_below(count, mean)
+    exceeded = 1 - poisson_below(count + 1, mean)
+    return np.maximum(mean * reached - count * exceeded, 0.0)

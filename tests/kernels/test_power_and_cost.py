@@ -1,0 +1,143 @@
+"""Power, carbon and money against published runs and tables."""
+
+from typing import Any
+
+import pytest
+
+import fleetcube
+
+HOUR = 3600.0
+
+
+def value(name: str, **scenario: Any) -> float:
+    return float(fleetcube.evaluate(name, **scenario))
+
+
+H100: dict[str, Any] = {"n_gpus": 10_000, "gpu_tdp": 700}
+
+
+def test_power_of_ten_thousand_gpus() -> None:
+    # Fleet Foundations, power and sustainability numbers: 7 MW, 9.8 MW at a PUE of 1.40.
+    assert value("it_power", **H100) == 7e6
+    assert value("facility_power", **H100, pue=1.40) == pytest.approx(9.8e6, rel=1e-15)
+
+
+def test_liquid_cooling_saves_five_megawatts_in_fifteen() -> None:
+    # Fleet Foundations, the energy hierarchy at scale: 15.8 MW against 10.6 MW.
+    legacy, liquid = (value("facility_power", it_power=10e6, pue=pue) for pue in (1.58, 1.06))
+    assert (legacy, liquid) == pytest.approx((15.8e6, 10.6e6), rel=1e-15)
+    assert legacy - liquid == pytest.approx(5.2e6, rel=1e-12)
+
+
+def test_a_node_draws_more_than_its_gpus() -> None:
+    # DGX H100 datasheet: 10.2 kW for 8 GPUs of 700 W.
+    labelled = value("it_power", node="dgx-h100", n_gpus=1024)
+    assert labelled == 128 * 10.2e3
+    stated = value("it_power", n_gpus=1024, gpu_tdp=700, node_overhead_power=10.2e3 - 8 * 700)
+    assert stated == labelled
+
+
+@pytest.mark.parametrize(
+    ("rack_power", "cooling"),
+    [("12 kW", 0), ("30 kW", 0), ("30.1 kW", 1), ("70 kW", 1), ("100 kW", 1)],
+)
+def test_cooling_of_published_racks(rack_power: str, cooling: int) -> None:
+    # Fleet Foundations table 12.
+    assert value("cooling_class", rack_power=rack_power) == cooling
+
+
+def test_racks_hold_whole_nodes() -> None:
+    assert value("nodes_per_rack", rack_power=70e3, node_power=10.2e3) == 6
+    assert value("nodes_per_rack", rack_power=12e3, node_power=14.3e3) == 0
+    assert value("racks", **H100, rack_power=70e3) == 100
+    assert value("racks", **{**H100, "n_gpus": 10_008}, rack_power=70e3) == 101
+
+
+def test_reserves_are_powered_and_paid_for() -> None:
+    scenario: dict[str, Any] = {"n_gpus": 1024, "tensor_parallel": 8, "pipeline_parallel": 2}
+    assert value("allocated_gpus", **scenario) == 1024
+    assert value("allocated_gpus", **scenario, spare_nodes=3) == 1024 + 3 * 8
+    both = value("allocated_gpus", **scenario, spare_nodes=3, backup_workers=2)
+    assert both == 1024 + 3 * 8 + 2 * 16
+    assert value("allocated_gpus", **scenario, spare_nodes=3, reserves=False) == 1024
+
+
+def test_allocation_has_no_other_axes_unless_asked_for() -> None:
+    got = fleetcube.evaluate(
+        ["gpu_hours"], n_gpus=[512, 1024], tensor_parallel=[1, 8], gpus_per_node=[4, 8], job_time=1
+    )
+    assert got.gpu_hours.dims == ("n_gpus",)
+
+
+def test_energy_and_carbon_of_bloom() -> None:
+    # Luccioni et al. 2022: 1,082,990 hours of A100 at 400 W, 433,196 kWh; 57 g/kWh, 24.69 t.
+    run = {"n_gpus": 384, "gpu_tdp": 400, "pue": 1, "job_time": 1_082_990 / 384 * HOUR}
+    assert value("energy", **run) / 3.6e6 == pytest.approx(433_196, rel=1e-9)
+    carbon = value("carbon_emissions", **run, grid_carbon_intensity="57 g/kWh")
+    assert round(carbon / 1000, 2) == 24.69
+    per_token = value("energy_per_token", **run, training_tokens=366e9)
+    assert per_token * 366e9 == pytest.approx(433_196 * 3.6e6, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("hours", "tdp", "tonnes"),
+    [
+        (184_320, 400, 31.22),
+        (368_640, 400, 62.44),
+        (1_038_336, 350, 153.90),
+        (1_720_320, 400, 291.42),
+    ],
+)
+def test_carbon_of_llama_2(hours: int, tdp: int, tonnes: float) -> None:
+    # Touvron et al. 2023, arXiv:2307.09288, table 2: one intensity, here from the sum of its rows.
+    kwh = (184_320 + 368_640 + 1_720_320) * 0.400 + 1_038_336 * 0.350
+    intensity = f"{539.00 / kwh:.12f} t/kWh"
+    got = value(
+        "carbon_emissions",
+        n_gpus=2000,
+        gpu_tdp=tdp,
+        pue=1,
+        job_time=hours / 2000 * HOUR,
+        grid_carbon_intensity=intensity,
+    )
+    assert got / 1000 == pytest.approx(tonnes, rel=5e-4)
+
+
+def test_price_of_deepseek_v3() -> None:
+    # arXiv:2412.19437, table 1: 2.788 million H800 hours at 2 USD, 5.576 million USD; 2048 GPUs.
+    run: dict[str, Any] = {"n_gpus": 2048, "job_time": 2.788e6 / 2048 * HOUR}
+    assert value("gpu_hours", **run) == pytest.approx(2.788e6, rel=1e-12)
+    for name in ("gpu_cost", "job_cost"):
+        assert value(name, **run, gpu_hour_price="2 USD/h") == pytest.approx(5.576e6, rel=1e-12)
+
+
+def test_gpu_hours_of_deepseek_v3_for_each_trillion_tokens() -> None:
+    # arXiv:2412.19437, section 1: 180,000 hours, 3.7 days on 2048 GPUs; 14.8e12 tokens, 2664 k.
+    run: dict[str, Any] = {"n_gpus": 2048, "job_time": 180e3 / 2048 * HOUR}
+    assert round(run["job_time"] / (24 * HOUR), 1) == 3.7
+    assert value("gpu_hours", **run) * 14.8 == pytest.approx(2.664e6, rel=1e-3)
+    price = value("cost_per_million_tokens", **run, gpu_hour_price=2, training_tokens=1e12)
+    assert price == pytest.approx(0.36, rel=1e-12)
+
+
+def test_hours_of_llama_405b_at_its_published_rate() -> None:
+    # arXiv:2407.21783: 15.6e12 tokens, 400 TFLOP/s a GPU on 16,384 (table 4), more than 90 % of the
+    # time effective; the model card counts 30.84 million hours, later stages included.
+    got = value(
+        "gpu_hours",
+        n_gpus=16_384,
+        parameters=405e9,
+        training_tokens=15.6e12,
+        global_batch_size=2048,
+        sequence_length=8192,
+        step_time=6 * 405e9 * 2048 * 8192 / (16_384 * 400e12),
+        goodput=0.9,
+    )
+    assert 0.9 * 30.84e6 < got < 30.84e6
+
+
+def test_electricity_of_owned_gpus_is_not_added_to_rent() -> None:
+    run: dict[str, Any] = {"n_gpus": 8, "gpu_tdp": 700, "job_time": HOUR, "gpu_hour_price": 2}
+    cost = value("electricity_cost", **run, pue=1.5, electricity_price="0.10 USD/kWh")
+    assert cost == pytest.approx(8 * 0.7 * 1.5 * 0.10, rel=1e-12)
+    assert value("job_cost", **run) == 16

@@ -1,0 +1,333 @@
+"""Speed-up laws, ceilings and the sync wall: tables, closed forms, Lambert W, brute force."""
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube.kernels import jax_engine
+from fleetcube.kernels.collectives import ring_all_reduce_time
+from fleetcube.kernels.roofline import iron_law_time, network_roofline_flops, roofline_flops
+from fleetcube.kernels.scaling import (
+    amdahl_speedup,
+    gustafson_speedup,
+    sync_wall,
+    usl_peak,
+    usl_speedup,
+)
+
+# Speed-up
+
+
+@pytest.mark.parametrize(("n_gpus", "printed"), [(32, 7.8), (256, 9.7), (1024, 9.9), (8192, 10.0)])
+def test_amdahl_at_fleet_scale(n_gpus: int, printed: float) -> None:
+    # Fleet Foundations, Amdahl's law at fleet scale: 10 % serial.
+    got = fleetcube.evaluate("amdahl_speedup", n_gpus=n_gpus, serial_fraction=0.1)
+    assert round(float(got), 1) == printed
+
+
+def test_five_percent_serial_caps_1024_gpus_near_twenty() -> None:
+    # The tutorial on reliability at scale: 5 % serial gives "about 20x" at 1024 GPUs.
+    got = fleetcube.evaluate("amdahl_speedup", n_gpus=1024, serial_fraction=0.05)
+    assert float(got) == pytest.approx(1 / (0.05 + 0.95 / 1024), rel=1e-15)
+    assert float(amdahl_speedup(0.05, 1e15)) == pytest.approx(20)
+
+
+def test_gustafson_counts_the_work_of_every_worker() -> None:
+    # In one unit of time a single worker does the serial part; all do the rest.
+    for serial in (0.0, 0.004, 0.3, 1.0):
+        work = serial + sum(1 - serial for _ in range(1024))
+        assert gustafson_speedup(serial, 1024) == pytest.approx(work, rel=1e-12)
+
+
+def test_gustafson_is_amdahl_of_the_work_that_it_scales_to() -> None:
+    # s of the parallel time is s / (s + n (1 - s)) of one worker's time (Gustafson 1988).
+    serial, workers = 0.02, 512
+    seen_by_one = serial / (serial + workers * (1 - serial))
+    assert gustafson_speedup(serial, workers) == pytest.approx(
+        amdahl_speedup(seen_by_one, workers), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "law", [amdahl_speedup, gustafson_speedup, lambda s, n: usl_speedup(s, 0.01, n)]
+)
+def test_one_worker_gains_nothing(law: Any) -> None:
+    assert law(0.3, 1) == pytest.approx(1, rel=1e-15)
+
+
+def test_scalability_law_without_coherency_is_amdahl() -> None:
+    workers = np.array([1.0, 2.0, 37.0, 1e5])
+    np.testing.assert_allclose(
+        usl_speedup(0.07, 0.0, workers), amdahl_speedup(0.07, workers), rtol=1e-13
+    )
+
+
+def test_scalability_peak_of_a_published_fit() -> None:
+    # R package usl 3.0.4 on SPEC SDM 91: sigma 0.0277285, kappa 0.0001044, gamma 89.9952; it
+    # prints a peak at 96.52 users.
+    got = fleetcube.evaluate("usl_peak_gpus", serial_fraction=0.0277285, coherency=0.0001044)
+    assert float(got) == pytest.approx(96.52, rel=2e-4)
+
+
+def test_scalability_is_highest_at_the_peak() -> None:
+    workers = np.arange(1.0, 2000.0)
+    speedup = usl_speedup(0.03, 2e-5, workers)
+    assert workers[np.argmax(speedup)] == pytest.approx(usl_peak(0.03, 2e-5), abs=0.5)
+
+
+def test_without_coherency_more_always_helps() -> None:
+    assert float(usl_peak(0.03, 0.0)) == math.inf
+    assert float(usl_peak(1.0, 0.01)) == 0.0
+
+
+# Ceilings
+
+
+@pytest.mark.parametrize(
+    ("communication", "computing", "printed"),
+    [(0.5604, 5.0, "0.112"), (0.0296, 0.010, "2.96"), (0.036e-3, 1e-3, "0.036")],
+)
+def test_rho_of_published_scenarios(communication: float, computing: float, printed: str) -> None:
+    # Fleet Foundations table 11: data parallel 7B and "350M" (printed 3), tensor parallel in a node.
+    got = fleetcube.evaluate(
+        "communication_computation_ratio", communication_time=communication, compute_time=computing
+    )
+    assert float(got) == pytest.approx(float(printed), abs=5e-3 * float(printed))
+
+
+def test_gradient_bytes_of_a_published_ring() -> None:
+    # Fleet Foundations table 11: 14 GB of gradients, 256 GPUs of 50 GB/s and 5 us: 560.4 ms.
+    sent = fleetcube.evaluate("gradient_bytes_sent", gradient_message=14e9, data_parallel=256)
+    assert float(sent) / 50e9 + 2 * 255 * 5e-6 == pytest.approx(0.5604, abs=5e-5)
+
+
+NETWORK: dict[str, Any] = {
+    "arithmetic_intensity": 4096.0,
+    "peak_flops": 989e12,
+    "hbm_bandwidth": 3.35e12,
+    "model_flops_per_step": 6 * 7e9 * 4e6,
+    "gradient_message": 14e9,
+}
+
+
+def test_network_is_the_lowest_ceiling_where_it_binds() -> None:
+    # Attained operations take at least the time of the exchange, and no longer.
+    work = NETWORK["model_flops_per_step"] / 256
+    exchange = 2 * 255 / 256 * 14e9 / 5e9
+    got = fleetcube.evaluate(
+        "network_attainable_flops",
+        n_gpus=256,
+        data_parallel=256,
+        data_parallel_bandwidth=5e9,
+        **NETWORK,
+    )
+    assert work / float(got) == pytest.approx(exchange, rel=1e-13)
+    assert exchange > work / 989e12
+
+
+@pytest.mark.parametrize(
+    "free",
+    [{"data_parallel": 1, "data_parallel_bandwidth": 1.0}, {"data_parallel_bandwidth": 1e30}],
+)
+def test_a_free_network_leaves_the_roofline(free: dict[str, float]) -> None:
+    got = fleetcube.evaluate(
+        "network_attainable_flops", **{"n_gpus": 256, "data_parallel": 256, **NETWORK, **free}
+    )
+    assert float(got) == 989e12
+    assert network_roofline_flops(1.0, 989e12, 3.35e12, math.inf, 1.0) == roofline_flops(
+        1.0, 989e12, 3.35e12
+    )
+
+
+def test_iron_law_is_compute_and_a_ring() -> None:
+    scenario: dict[str, Any] = {
+        "n_gpus": 64,
+        "gradient_message": 16e9,
+        "data_parallel_latency": 5e-6,
+        "data_parallel_bandwidth": 50e9,
+        "peak_flops": 989e12,
+        "flops_efficiency": 0.4,
+        "model_flops_per_step": 1e19,
+    }
+    ring = ring_all_reduce_time(16e9, 64, 5e-6, 50e9)
+    got = fleetcube.evaluate("iron_law_time", data_parallel=64, **scenario)
+    assert float(got) == pytest.approx(1e19 / 64 / (0.4 * 989e12) + ring, rel=1e-13)
+
+
+def test_iron_law_without_work_or_data() -> None:
+    assert iron_law_time(0.0, 1.0, 0.0, 1.0, 1.0, 3e-6) == 3e-6
+    assert iron_law_time(1e9, math.inf, 1e12, math.inf, 0.5, 0.0) == 0.0
+
+
+# Throughput of the fleet
+
+
+def test_effective_flops_of_a_published_fleet() -> None:
+    # Fleet Foundations: 1024 x 989 TFLOP/s x 0.5 x 0.5 x 0.77 = 194,951.7 TFLOP/s.
+    got = fleetcube.evaluate(
+        "effective_flops",
+        n_gpus=1024,
+        peak_flops="989 TFLOP/s",
+        mfu=0.5,
+        scaling_efficiency=0.5,
+        goodput=0.77,
+    )
+    assert round(float(got) / 1e12, 1) == 194951.7
+
+
+STEP: dict[str, Any] = {
+    "gpu": "h100-sxm",
+    "model": "llama-3-70b",
+    "fabric": "infiniband-ndr",
+    "n_gpus": 512,
+    "tensor_parallel": 8,
+}
+
+
+def test_utilisation_of_whole_steps_holds_the_scaling_loss() -> None:
+    # Model operations of the run over its wall time, whatever they were lost to.
+    got = fleetcube.evaluate(
+        ["effective_flops", "model_flops_per_step", "training_steps", "job_time"], **STEP
+    )
+    operations = got.model_flops_per_step * got.training_steps
+    assert float(got.effective_flops) == pytest.approx(float(operations / got.job_time), rel=1e-12)
+
+
+def test_without_losses_the_run_takes_the_ideal_time() -> None:
+    free = {"intra_node_bandwidth": 1e30, "intra_node_latency": 0, "inter_node_latency": 0}
+    got = fleetcube.evaluate(
+        ["utilization_efficiency", "ideal_job_time", "job_time"],
+        **{**STEP, "inter_node_bandwidth": 1e30, "cluster_mtbf": math.inf, **free},
+    )
+    assert float(got.utilization_efficiency) == pytest.approx(1, rel=1e-12)
+    assert float(got.ideal_job_time) == pytest.approx(float(got.job_time), rel=1e-12)
+
+
+def test_reading_of_the_utilisation() -> None:
+    shares = np.array([0.3, 0.6999, 0.70, 0.8, 0.85, 0.8501, 1.0])
+    got = fleetcube.evaluate("utilization_reading", utilization_efficiency=shares)
+    assert got.values.tolist() == [0, 0, 1, 1, 1, 2, 2]
+
+
+# The sync wall
+
+
+def test_latency_alone_ends_the_gain_at_the_root_of_the_ratio() -> None:
+    # A / n + C + D n is least at sqrt(A / D).
+    for shared, per_gpu in ((1e4, 1e-4), (7e6, 3e-7), (2.0, 0.1)):
+        got = sync_wall(shared, 3.0, per_gpu, 0.0, 0.0, math.inf)
+        assert float(got) == pytest.approx(math.sqrt(shared / per_gpu), rel=1e-13)
+
+
+def test_recovery_alone_ends_the_gain_where_it_takes_the_time_between_failures() -> None:
+    # (A / n) e^(R n / K) is least at n = K / R.
+    assert float(sync_wall(1e6, 0.0, 0.0, 0.0, 600.0, 1.8e8)) == pytest.approx(3e5, rel=1e-13)
+
+
+def test_checkpoints_alone_end_the_gain() -> None:
+    # x = u with -u - log(1 - u) = x: 1 - u = e^(-2 u).
+    u = float(mpmath.findroot(lambda u: 1 - u - mpmath.exp(-2 * u), 0.8))
+    got = sync_wall(1e6, 0.0, 0.0, 30.0, 0.0, 1.8e8)
+    assert float(got) == pytest.approx(u * 1.8e8 / 30, rel=1e-12)
+
+
+def test_nothing_ends_the_gain() -> None:
+    assert float(sync_wall(1e4, 1.0, 0.0, 0.0, 0.0, 1e8)) == math.inf
+    assert float(sync_wall(1e4, 1.0, 0.0, 30.0, 600.0, math.inf)) == math.inf
+
+
+def test_every_gpu_costs_time() -> None:
+    assert float(sync_wall(0.0, 1.0, 1e-3, 30.0, 600.0, 1e8)) == 1
+    assert math.isnan(float(sync_wall(math.nan, 1.0, 1e-3, 30.0, 600.0, 1e8)))
+
+
+WALLS = [
+    (1e4, 1.0, 1e-4, 30.0, 600.0, 1.8e8),
+    (3e6, 0.0, 1e-9, 10.0, 1500.0, 1.8e8),
+    (5e3, 20.0, 1e-6, 120.0, 300.0, 1e7),
+    (1e5, 0.02, 1e-5, 0.0, 900.0, 1e9),
+    (1e5, 0.02, 1e-5, 300.0, 0.0, 1e6),
+]
+
+
+@pytest.mark.parametrize("case", WALLS)
+def test_wall_is_where_the_expected_time_is_stationary(case: tuple[float, ...]) -> None:
+    # Expected time per step with Lambert's W and 40 digits, differentiated numerically.
+    shared, fixed, per_gpu, stall, recovery, per_failure = map(mpmath.mpf, case)
+
+    def log_time(log_gpus: Any) -> Any:
+        gpus = mpmath.exp(log_gpus)
+        mtbf = per_failure / gpus
+        step = shared / gpus + fixed + per_gpu * gpus
+        interval = mtbf * (1 + mpmath.lambertw(-mpmath.exp(-stall / mtbf - 1)).real)
+        if stall == 0:
+            return mpmath.log(step) + recovery / mtbf
+        wall = mtbf * mpmath.exp(recovery / mtbf) * mpmath.expm1((interval + stall) / mtbf)
+        return mpmath.log(step * wall / interval)
+
+    with mpmath.workdps(40):
+        got = float(sync_wall(*case))
+        root = mpmath.findroot(lambda y: mpmath.diff(log_time, y), mpmath.log(got) + 0.05)
+        assert got == pytest.approx(float(mpmath.exp(root)), rel=1e-11)
+
+
+def test_wall_has_derivatives() -> None:
+    # n = sqrt(A / D): dn/dA = n / 2A, dn/dD = -n / 2D, dn/dC = 0.
+    import jax
+
+    law = jax_engine._binding().bind(sync_wall)
+    with jax.enable_x64(True):
+        slopes = jax.grad(law, (0, 1, 2))(1e4, 1.0, 1e-4, 0.0, 0.0, math.inf)
+        both = jax.grad(law, (0, 1, 2, 3, 4, 5))(*WALLS[0])
+    np.testing.assert_allclose(slopes, [0.5, 0.0, -5e7], rtol=1e-9, atol=1e-9)
+    for k, slope in enumerate(both):
+        step = [value * (1 + 1e-5 * (i == k)) for i, value in enumerate(WALLS[0])]
+        back = [value * (1 - 1e-5 * (i == k)) for i, value in enumerate(WALLS[0])]
+        secant = (sync_wall(*step) - sync_wall(*back)) / (step[k] - back[k])
+        assert float(slope) == pytest.approx(float(secant), rel=1e-6)
+
+
+BASE: dict[str, Any] = {
+    "gpu": "h100-sxm",
+    "parameters": 8e9,
+    "layers": 32,
+    "hidden_size": 4096,
+    "gpus_per_node": 8,
+    "tensor_parallel": 8,
+    "inter_node_bandwidth": "50 GB/s",
+    "inter_node_latency": "5 us",
+    "all_reduce": "ring",
+    "global_batch_size": 2048,
+    "training_tokens": 1e12,
+    "data_parallel_overlap": 0,
+    "tensor_parallel_overlap": 0,
+}
+SWEEPS: dict[str, dict[str, Any]] = {
+    "latency and failures": {},
+    "no failures": {"cluster_mtbf": "inf h"},
+    "frail": {"gpu_mttf": "300 h", "inter_node_latency": 0},
+    "pipeline and context": {"pipeline_parallel": 4, "context_parallel": 2, "gpu_mttf": "5_000 h"},
+    "stragglers": {"straggler_slowdown": 0.2, "recompute": "full", "virtual_stages": 2},
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_wall_is_the_least_job_time_of_a_sweep(name: str) -> None:
+    scenario = {**BASE, **SWEEPS[name]}
+    sizes = np.geomspace(128, 4e6, 40_001)
+    times = fleetcube.evaluate("job_time", **scenario, n_gpus=sizes)
+    best = float(sizes[np.argmin(times.values)])
+    assert sizes[0] < best < sizes[-1]
+    for n_gpus in (256, 4096):  # the wall does not depend on where one stands
+        wall = fleetcube.evaluate("sync_wall_gpus", **scenario, n_gpus=n_gpus)
+        assert float(wall) == pytest.approx(best, rel=1e-3)
+
+
+def test_at_least_one_replica() -> None:
+    # Frail beyond use: even the smallest cluster is too large.
+    scenario = {**BASE, "gpu_mttf": "0.001 h", "tensor_parallel": 64, "n_gpus": 128}
+    assert float(fleetcube.evaluate("sync_wall_gpus", **scenario)) == 64

@@ -1,0 +1,193 @@
+"""Serving: published cache sizes and rates, a replica replayed step by step, Little's law."""
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+
+H100: dict[str, Any] = {"peak_flops": 989e12, "hbm_bandwidth": 3.35e12, "hbm_capacity": 80e9}
+LLAMA_8B: dict[str, Any] = {
+    "parameters": 8.03e9,
+    "layers": 32,
+    "hidden_size": 4096,
+    "attention_heads": 32,
+    "kv_heads": 8,
+}
+SCENARIO: dict[str, Any] = {
+    **H100,
+    **LLAMA_8B,
+    "serving_batch_size": 16,
+    "prompt_tokens": 700,
+    "output_tokens": 90,
+}
+
+
+def value(name: str, **scenario: Any) -> float:
+    return float(fleetcube.evaluate(name, **scenario))
+
+
+def test_decoding_alone_on_an_h100() -> None:
+    # Fleet Foundations, the single-accelerator roofline: 8B, 16.06 GB, 3.35 TB/s, an empty cache.
+    first = {"serving_batch_size": 1, "prompt_tokens": 0, "output_tokens": 1}
+    assert value("weights_bytes", **LLAMA_8B) == 16.06e9
+    assert round(value("decode_tokens_per_second", **H100, **LLAMA_8B, **first), 1) == 208.6
+
+
+CACHES: dict[str, tuple[dict[str, Any], float]] = {
+    # Kwon et al. 2023 (vLLM), section 3: 2 x 5120 x 40 x 2 bytes, 800 KB.
+    "opt-13b": ({"layers": 40, "hidden_size": 5120, "attention_heads": 40}, 800 * 1024),
+    # DeepSeek-AI 2025, arXiv:2505.09343, table 1, in units of 1000 bytes.
+    "llama-3.1-405b": (
+        {"layers": 126, "hidden_size": 16384, "attention_heads": 128, "kv_heads": 8},
+        516_096,
+    ),
+    "qwen-2.5-72b": (
+        {"layers": 80, "hidden_size": 8192, "attention_heads": 64, "kv_heads": 8},
+        327_680,
+    ),
+    "deepseek-v3": ({"layers": 61, "kv_elements_per_layer": 512 + 64}, 70_272),
+    # llama.cpp allocates 640 MiB and 256 MiB for 2048 tokens.
+    "llama-3-70b": ({"model": "llama-3-70b"}, 640 * 2**20 / 2048),
+    "llama-3-8b": ({"model": "llama-3-8b"}, 256 * 2**20 / 2048),
+}
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_cache_of_one_token(name: str) -> None:
+    shape, printed = CACHES[name]
+    assert value("kv_cache_bytes_per_token", **shape) == printed
+
+
+def test_narrow_numbers_halve_what_is_read_and_kept() -> None:
+    narrow = {"bytes_per_element": 1, "kv_bytes_per_element": 1}
+    for name in ("decode_bytes", "weights_bytes", "kv_cache_memory"):
+        assert value(name, **SCENARIO) == 2 * value(name, **SCENARIO, **narrow)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"tensor_parallel": 4},
+        {"output_tokens": 1},
+        {"serving_batch_size": 1, "prompt_tokens": 10},  # prefill bound by the weights
+        {"serving_batch_size": 4000, "prompt_tokens": 0},  # decoding bound by arithmetic
+    ],
+)
+def test_a_batch_replayed_token_by_token(change: dict[str, Any]) -> None:
+    scenario = {**SCENARIO, **change}
+    batch, prompt = scenario["serving_batch_size"], scenario["prompt_tokens"]
+    ranks = scenario.get("tensor_parallel", 1)
+    bandwidth, peak = ranks * 3.35e12, ranks * 989e12
+    weights, kept = 2 * 8.03e9, 32 * 2 * 8 * 128 * 2  # bytes; of each token
+    clock = 0.0
+    if prompt:
+        clock = max(2 * 8.03e9 * batch * prompt / peak, weights / bandwidth)
+    assert value("time_to_first_token", **scenario) == pytest.approx(clock, rel=1e-12)
+    for done in range(scenario["output_tokens"]):
+        read = weights + batch * (prompt + done) * kept
+        clock += max(read / bandwidth, 2 * 8.03e9 * batch / peak)
+    assert value("request_latency", **scenario) == pytest.approx(clock, rel=1e-12)
+
+
+def test_a_large_batch_is_bound_by_arithmetic() -> None:
+    # A weight of 2 B does 2 FLOP for each sequence: the ridge, 295.2 FLOP/B, is at 295.2 of them.
+    scenario = {**H100, **LLAMA_8B, "prompt_tokens": 0, "output_tokens": 1}
+    rates = [
+        value("decode_tokens_per_second", **scenario, serving_batch_size=batch)
+        for batch in (295, 296, 4096)
+    ]
+    assert rates[0] == pytest.approx(295 * 3.35e12 / 16.06e9, rel=1e-12)
+    assert rates[1] == rates[2] == pytest.approx(989e12 / (2 * 8.03e9), rel=1e-12)
+
+
+MIXTRAL: dict[str, Any] = {
+    "model": "mixtral-8x7b",
+    "experts": 8,
+    "experts_per_token": 2,
+    "expert_layers": 32,
+}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_experts_that_a_batch_visits(batch: int) -> None:
+    rng = random.Random(7)
+    draws = 20_000
+    visited = [
+        len({expert for _ in range(batch) for expert in rng.sample(range(8), 2)})
+        for _ in range(draws)
+    ]
+    each = value("expert_parameters", **MIXTRAL)
+    total = value("parameters", **MIXTRAL)
+    expected = 2 * (total - 32 * (8 - sum(visited) / draws) * each)
+    got = value("decode_weights_bytes", **MIXTRAL, serving_batch_size=batch)
+    assert got == pytest.approx(expected, rel=5e-3 if batch > 1 else 1e-12)
+
+
+def test_one_token_reads_the_active_parameters_and_many_read_all() -> None:
+    # Mixtral 8x7B (arXiv:2401.04088) prints 12.9e9 active parameters.
+    total = value("parameters", **MIXTRAL)
+    assert value("decode_weights_bytes", **MIXTRAL) == pytest.approx(2 * 12.9e9, rel=3e-3)
+    many = value("decode_weights_bytes", **MIXTRAL, serving_batch_size=1000)
+    assert many == pytest.approx(2 * total, rel=1e-12)
+    dense = value("decode_weights_bytes", **{**MIXTRAL, "experts_per_token": 8})
+    assert dense == 2 * total
+
+
+def test_largest_batch_fits_and_one_more_does_not() -> None:
+    batch = value("largest_serving_batch", **SCENARIO)
+    room = 80e9 - value("weights_bytes", **SCENARIO)
+    assert batch == int(batch) > 100
+    kept = value("kv_cache_memory", **{**SCENARIO, "serving_batch_size": batch})
+    more = value("kv_cache_memory", **{**SCENARIO, "serving_batch_size": batch + 1})
+    assert kept <= room < more
+
+
+def test_weights_that_do_not_fit_leave_no_room() -> None:
+    big = {**SCENARIO, "parameters": 70e9}
+    assert value("largest_serving_batch", **big) == 0
+    assert value("largest_serving_batch", **big, tensor_parallel=4) > 0
+    reserved = value("largest_serving_batch", **SCENARIO, reserved_memory=80e9 - 16.06e9)
+    assert reserved == 0
+
+
+def test_requests_in_service_of_a_simulated_queue() -> None:
+    # Little's law: arrivals at random, each in service for the same time.
+    rng = random.Random(3)
+    latency, rate, horizon = 2.5, 40.0, 20_000.0
+    arrivals = [rng.uniform(0, horizon) for _ in range(int(rate * horizon))]
+    watched = [rng.uniform(latency, horizon) for _ in range(2000)]
+    times = np.sort(arrivals)
+    present = np.searchsorted(times, watched) - np.searchsorted(times, np.array(watched) - latency)
+    got = value("concurrent_requests", request_rate=rate, request_latency=latency)
+    assert got == pytest.approx(float(present.mean()), rel=0.02)
+
+
+def test_replicas_carry_the_rate_and_no_fewer_would() -> None:
+    fleet = {**SCENARIO, "tensor_parallel": 2, "request_rate": 500.0}
+    gpus, latency = value("serving_gpus", **fleet), value("request_latency", **fleet)
+    carried_by_each = 16 / latency  # a batch every latency
+    replicas = gpus / 2
+    assert replicas == int(replicas)
+    assert (replicas - 1) * carried_by_each < 500 <= replicas * carried_by_each
+    assert value("serving_replicas", **fleet) * carried_by_each == pytest.approx(500, rel=1e-12)
+
+
+def test_price_of_tokens_is_that_of_the_fleet() -> None:
+    # What the busy replicas cost in an hour over the tokens of that hour.
+    fleet = {**SCENARIO, "tensor_parallel": 2, "request_rate": 500.0}
+    hourly = value("serving_replicas", **fleet) * 2 * 3.0
+    tokens = 500.0 * 90 * 3600
+    got = value("serving_cost_per_million_tokens", **fleet, gpu_hour_price="3 USD/h")
+    assert got == pytest.approx(hourly / tokens * 1e6, rel=1e-12)
+
+
+def test_nobody_asks() -> None:
+    assert value("serving_gpus", **SCENARIO, concurrent_requests=0) == 0
+    endless = value("decode_step_time", **{**SCENARIO, "hbm_bandwidth": 1e30})
+    assert endless == pytest.approx(2 * 8.03e9 * 16 / 989e12, rel=1e-15)
+    assert math.isinf(value("largest_serving_batch", **{**SCENARIO, "hbm_capacity": math.inf}))
