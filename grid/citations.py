@@ -140,12 +140,15 @@ def _own(version: str) -> str:
     )
 
 
-def _record(kind: str, label: str, source: str, date: str, title: str = "", **_: Any) -> str:
+def _record(
+    kind: str, label: str, source: str, date: str, title: str = "", edition: int = 0, **_: Any
+) -> str:
+    which = f"{kind} {label}{f', edition {edition},' if edition else ''}"
     return _entry(
         re.sub(r"[^\w-]", "_", f"{kind}_{label}"),
         title=_escaped(title or label),
         howpublished=_escaped(source),
-        note=_escaped(f"Record {kind} {label} of the fleetcube catalog, dated {date}"),
+        note=_escaped(f"Record {which} of the fleetcube catalog, dated {date}"),
         year=date[:4],
     )
 

@@ -73,9 +73,9 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         {
             "kind": entry.kind,
             "label": entry.label,
-            "title": entry.title,
             "source": entry.source,
             "date": entry.date,
+            "title": entry.title,
             "values": dict(entry.values),
         }
         for entry in plan.problem.records

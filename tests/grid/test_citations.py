@@ -80,6 +80,7 @@ def test_what_tex_reserves_is_escaped() -> None:
         "title": "50% of A&B_c #1",
         "source": "paper & data, https://example.org/a_b%20c; p. 3",
         "date": "2026-03",
+        "edition": 2,
     }
     made = xarray.Dataset(
         attrs={"fleetcube_citations": "fleetcube", "fleetcube_catalog": json.dumps([record])}
@@ -88,6 +89,7 @@ def test_what_tex_reserves_is_escaped() -> None:
     assert keys(text) == ["fleetcube", "gpu_a_b_2"]
     assert r"title = {50\% of A\&B\_c \#1}," in text
     assert r"howpublished = {paper \& data, \url{https://example.org/a_b%20c}; p. 3}," in text
+    assert r"note = {Record gpu a\&b@2, edition 2, of the" in text
     assert "year = {2026}," in text
 
 
