@@ -12,6 +12,7 @@ from ..kernels.docstrings import read
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from .axes import Array, Axis
+from .citations import ATTRIBUTE, keys
 from .plan import REASON, Plan
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
             "label": entry.label,
             "source": entry.source,
             "date": entry.date,
+            "title": entry.title,
             "values": dict(entry.values),
         }
         for entry in plan.problem.records
@@ -84,6 +86,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         "fleetcube_engine": plan.engine,
         "fleetcube_spec": json.dumps(spec, default=_plain),
         "fleetcube_catalog": json.dumps(records),
+        ATTRIBUTE: keys(formula for case in plan.cases for formula in case.formulas.values()),
     }
 
 

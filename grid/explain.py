@@ -1,107 +1,249 @@
-"""Say what a name means: formula, unit, source, what it needs and what it feeds."""
+"""Say what a name means: formula, unit, default, source, what it needs and what it feeds."""
 
+import functools
 import inspect
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..catalog import KINDS, kind
-from ..kernels.docstrings import read
-from ..kernels.graph import Function, load, parameters
-from ..kernels.inputs import INPUTS, Input
+from ..kernels import quantities
+from ..kernels.docstrings import Doc, read
+from ..kernels.graph import Function, Quantity, load, parameters, select
+from ..kernels.inputs import INPUTS, Input, groups
 from .errors import InputError, nearest
+from .scenario import choose
+from .slicing import scale
+
+WIDTH = 80
 
 
-def explain(name: str) -> str:
-    """Text about an input or quantity: what it is, its formula, unit and source, its neighbours.
+def explain(name: str | None = None) -> str:
+    """Text about an input, option, quantity or catalog kind; without a name, the list of all.
 
-    Raises InputError for an unknown name, with the nearest known one.
+    A quantity: its formulas, the option that chooses between them, sources, and all that it is
+    computed from under the default options, with defaults. An input: default, bounds, what it
+    feeds. Raises InputError for an unknown name, with the nearest known one.
     """
+    if name is None:
+        return _list_all()
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
     if name in KINDS:
-        labels = ", ".join(kind(name))
-        sets = ", ".join(KINDS[name])
-        return f"{name}: a catalog kind\n\nlabels: {labels}\nsays:   {sets}"
-    if name in INPUTS:
-        return _explain_input(INPUTS[name])
-    if name not in load():
-        raise InputError(f"{name!r} is neither an input nor a quantity; {_near(name)}")
-    quantity = load()[name]
-    choices: dict[Function, list[Any]] = {}
-    for choice, formula in quantity.formulas.items():
-        choices.setdefault(formula, []).append(choice)
-    doc = quantity.doc
-    unit = "flag" if doc.flags else _unit(doc.unit)
-    lines = [f"{name} [{unit}]"]
-    for formula, values in choices.items():
-        said = read(formula)
-        lines.append("")
-        if quantity.option:
-            chosen = " or ".join(_written(value) for value in values)
-            default = " (default)" if INPUTS[quantity.option].default in values else ""
-            lines.append(f"where {quantity.option} = {chosen}{default}")
-        lines.append(said.summary)
-        lines.append("")
-        lines += [f"    {line}" for line in said.maths.splitlines() if line.strip()]
-        lines.append("")
-        if said.flags:
-            lines.append("flags:   " + ", ".join(f"{k} {v}" for k, v in said.flags.items()))
-        needs = ", ".join(f"{p} [{_unit(u)}]" for p, u in said.parameters.items()) or "nothing"
-        lines.append(f"needs:   {needs}")
-        lines.append(f"source:  {said.source}")
-        file = inspect.getsourcefile(formula) or ""
-        lines.append(f"code:    {'/'.join(file.split('/')[-3:])}, {formula.__name__}")
-    lines += ["", f"feeds:   {', '.join(feeds(name)) or 'nothing: it is a result'}"]
+        lines = [f"{name}: a catalog kind", ""]
+        lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
+    elif name in INPUTS:
+        lines = _explain_input(INPUTS[name])
+    elif name in load():
+        lines = _explain_quantity(load()[name])
+    else:
+        near = nearest(name, [*INPUTS, *load()])
+        raise InputError(f"{name!r} is neither an input nor a quantity; {near}")
     return "\n".join(lines)
 
 
-def feeds(name: str) -> list[str]:
-    """Quantities whose formula, or choice of formula, uses a name."""
-    return [
-        quantity.name
-        for quantity in load().values()
-        if quantity.option == name
-        or any(name in parameters(formula) for formula in quantity.formulas.values())
-    ]
+# One name
 
 
-def names() -> list[tuple[str, str, str, str]]:
-    """Every name with its kind, unit and meaning: quantities, then inputs."""
-    rows = [(q.name, "quantity", _unit(q.unit), q.doc.summary) for q in load().values()]
-    rows += [(i.name, "input", _unit(i.unit), i.description) for i in INPUTS.values()]
-    return rows
+def _explain_quantity(quantity: Quantity) -> list[str]:
+    doc = quantity.doc
+    lines = [f"{quantity.name} [{'flag' if doc.flags else _unit(doc.unit)}]"]
+    choices: dict[Function, list[Any]] = {}
+    for choice in INPUTS[quantity.option].choices if quantity.option else (None,):
+        choices.setdefault(quantity.formulas[choice], []).append(choice)
+    for formula, values in choices.items():
+        lines.append("")
+        if quantity.option:
+            default = " (default)" if INPUTS[quantity.option].default in values else ""
+            chosen = " or ".join(map(_written, values))
+            lines += _wrapped(f"where {quantity.option} = {chosen}{default}:")
+        lines += _explain_formula(formula)
+    lines += ["", *_feeds(quantity.name, "nothing: it is a result")]
+    formulas = select([quantity.name], choose({}, ()), INPUTS)
+    if len(formulas) > 1:
+        lines += ["", "Computed from, with default options (each name once, where first needed):"]
+        lines += _tree(quantity.name, formulas)
+    names = {p for formula in formulas.values() for p in parameters(formula)}
+    names |= {option for made in formulas if (option := load()[made].option)}
+    rows = [row for row in INPUTS.values() if row.name in names]
+    return [*lines, *(["", "Inputs of these, with defaults:", *_defaults(rows)] if rows else [])]
 
 
-def _explain_input(row: Input) -> str:
-    lines = [
-        f"{row.name} [{_unit(row.unit)}]",
-        "",
-        f"{row.description[0].upper()}{row.description[1:]}.",
-        "",
-    ]
-    if row.kind == "option":
-        lines.append(f"choices: {', '.join(map(_written, row.choices))}")
-    if row.default is None:
-        lines.append("default: none; give it, or a label that sets it")
-    else:
-        lines.append(f"default: {_written(row.default)}{'' if row.unit == '1' else ' ' + row.unit}")
+def _explain_formula(formula: Function) -> list[str]:
+    doc = read(formula)
+    lines = [*_wrapped(doc.summary), "", *_maths(doc), ""]
+    if doc.flags:
+        lines += _field("flags", (f"{code} {name}" for code, name in doc.flags.items()))
+    needs = [f"{name} [{_unit(unit)}]" for name, unit in doc.parameters.items()]
+    lines += _field("needs", needs or ["nothing"])
+    lines += _wrapped(f"source:  {doc.source}", "         ")
+    file = "/".join((inspect.getsourcefile(formula) or "").split("/")[-3:])
+    return [*lines, *_field("code", (file, formula.__name__))]
+
+
+def _maths(doc: Doc) -> list[str]:
+    """Lines as they are written; a paragraph that is too wide is prose, and is filled anew."""
+    lines = []
+    for paragraph in doc.maths.split("\n\n"):
+        if max(map(len, paragraph.splitlines())) > WIDTH - 4:
+            paragraph = "\n".join(textwrap.wrap(paragraph, WIDTH - 4))
+        lines += ["", *textwrap.indent(paragraph, "    ").splitlines()]
+    return lines[1:]
+
+
+def _tree(name: str, formulas: Mapping[str, Function]) -> list[str]:
+    """Quantities below those that need them, each once, at its least depth."""
+    below: dict[str, list[str]] = {}
+    seen, level = {name}, [name]
+    for current in level:
+        new = [p for p in parameters(formulas[current]) if p in formulas and p not in seen]
+        below[current] = new
+        seen.update(new)
+        level += new
+
+    def written(current: str, depth: int) -> Iterable[str]:
+        option = load()[current].option
+        choice = f" {_whole(f'({option} = {_written(INPUTS[option].default)})')}" if option else ""
+        yield from _wrapped(f"{'  ' * depth}{current}{choice}", "  " * (depth + 2))
+        for needed in below[current]:
+            yield from written(needed, depth + 1)
+
+    return list(written(name, 1))
+
+
+def _explain_input(row: Input) -> list[str]:
+    lines = [_named(row), ""]
+    lines += [*_wrapped(f"{row.description[0].upper()}{row.description[1:]}."), ""]
+    lines += _field("choices", map(_written, row.choices)) if row.choices else []
+    lines.append(f"default: {_default(row) or 'none: it is required'}")
+    if row.implied_by:
+        given = " or ".join(row.implied_by)
+        lines += _wrapped(f"implied: {_written(row.implied)} where {given} is given", " " * 9)
     if row.kind != "option":
         low = "above 0" if row.positive and row.low == 0 else f"at least {row.low:g}"
         high = f", at most {row.high:g}" if row.high < float("inf") else ""
         whole = "; whole in reality, continuous in the formulas" if row.kind == "count" else ""
         lines.append(f"bounds:  {low}{high}{', may be infinite' * row.may_be_infinite}{whole}")
-    lines += ["", f"feeds:   {', '.join(feeds(row.name))}"]
+    labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
+    lines += _field("set by", labels) if labels else []
+    return [*lines, *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds")]
+
+
+def _defaults(rows: Sequence[Input]) -> list[str]:
+    """A table of names, units and defaults."""
+    names = [_named(row) for row in rows]
+    width = max(map(len, names))
+    return [
+        f"  {name:<{width}}  {_default(row) or 'required'}"
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+# Neighbours
+
+
+@functools.cache
+def feeds(name: str) -> tuple[str, ...]:
+    """Quantities whose formula, or choice of formula, uses a name."""
+    return tuple(
+        quantity.name
+        for quantity in load().values()
+        if quantity.option == name
+        or any(name in parameters(formula) for formula in quantity.formulas.values())
+    )
+
+
+def downstream(name: str) -> set[str]:
+    """Every quantity that a name can reach, directly or through others."""
+    found: set[str] = set()
+    level = [name]
+    for current in level:
+        new = [fed for fed in feeds(current) if fed not in found]
+        found.update(new)
+        level += new
+    return found
+
+
+def _feeds(name: str, nothing: str, title: str = "feeds") -> list[str]:
+    direct, count = feeds(name), len(downstream(name))
+    more = [f"and through these {count - len(direct)} others"] if count > len(direct) else []
+    return _field(title, [*direct, *more] or [nothing])
+
+
+# The list of all names
+
+
+def _list_all() -> str:
+    lines = ["INPUTS: name [unit of plain numbers] = default", ""]
+    lines += _wrapped(
+        'Text carries a unit ("400 Gbit/s"). Catalog labels set several inputs at once: see '
+        "fleetcube catalog. Quantities, below, may be given as inputs too."
+    )
+    for heading, rows in groups().items():
+        lines += ["", heading]
+        for row in rows:
+            default = f" = {_default(row)}" if _default(row) else ", required"
+            choices = f" ({', '.join(map(_written, row.choices))})" if row.choices else ""
+            lines.append(f"  {_named(row)}{default}")
+            lines += _wrapped(f"      {row.description}{choices}", " " * 6)
+    lines += ["", "", "QUANTITIES: name [unit]"]
+    for module, made in _modules().items():
+        lines += ["", module]
+        for quantity in made:
+            option = f" (by {quantity.option})" if quantity.option else ""
+            lines.append(f"  {quantity.name} [{_unit(quantity.unit)}]")
+            lines += _wrapped(f"      {quantity.doc.summary}{option}", " " * 6)
     return "\n".join(lines)
 
 
+def _modules() -> dict[str, list[Quantity]]:
+    """Quantities by module, in the order of the modules and of the alphabet."""
+    found: dict[str, list[Quantity]] = {module: [] for module in quantities.MODULES}
+    for _, quantity in sorted(load().items()):
+        formula = next(iter(quantity.formulas.values()))
+        found[formula.__module__.rpartition(".")[2]].append(quantity)
+    return found
+
+
+# Words
+
+
+def _default(row: Input) -> str:
+    """A default as one reads it: 50,000 h, 100 GB/s; empty where there is none."""
+    if row.default is None:
+        return ""
+    if row.kind == "option":
+        return _written(row.default)
+    if row.default == float("inf"):
+        return "infinite"
+    factor, unit = scale(row.unit, row.default, row.name)
+    return f"{row.default / factor:,.12g} {unit}".strip()
+
+
+def _named(row: Input) -> str:
+    return row.name if row.unit == "1" else f"{row.name} [{row.unit}]"
+
+
 def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _unit(unit: str) -> str:
     return "-" if unit == "1" else unit
 
 
-def _near(name: str) -> str:
-    return nearest(name, [*INPUTS, *load()])
+def _field(title: str, words: Iterable[str]) -> list[str]:
+    """A title and words after it, none of them cut at the end of a line."""
+    return _wrapped(f"{title + ':':<9}{', '.join(map(_whole, words))}", " " * 9)
+
+
+def _whole(text: str) -> str:
+    """Text that is not cut at the end of a line."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    lines = textwrap.wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

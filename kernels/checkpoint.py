@@ -137,7 +137,7 @@ def segment_rework(interval: Any, write_time: Any, mtbf: Any) -> Any:
         write_time [s]: time d for which one checkpoint stops training
         mtbf [s]: mean time M between failures
     Returns: [1] time lost over time spent
-    Source: Daly 2006, FGCS 22(3), eq. 13, rearranged; Bernoulli numbers (Abramowitz & Stegun 23.1)
+    Source: Daly 2006, FGCS 22(3), eq. 13, rearranged; Abramowitz & Stegun 1964, 23.1
     """
     z = _segment(interval, write_time, mtbf)
     small = np.minimum(z, 0.1)

@@ -288,7 +288,7 @@ def fitted_crossover_bytes(
         other_seconds_per_byte [s/B]: b of the other
         other_sqrt_coefficient [s/B^0.5]: g of the other
     Returns: [B] size at which both take the same time
-    Source: the quadratic formula, in sqrt(M)
+    Source: by definition; the quadratic formula, in sqrt(M)
     Example:
         >>> round(float(fitted_crossover_bytes(3e-5, 1e-11, 0.0, 1e-5, 2e-11, 0.0)))
         2000000

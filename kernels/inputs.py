@@ -86,8 +86,8 @@ def _mttf(name: str, default: float, component: str) -> Input:
     return _real(name, "s", default, description, may_be_infinite=True)
 
 
-_ROWS = [
-    # Cluster
+_ROWS: list[str | Input] = [
+    "Cluster",
     _count("n_gpus", None, "accelerators of the job"),
     _count("gpus_per_node", 8, "accelerators of one node"),
     _count("nics_per_node", 8, "network cards of one node", low=0),
@@ -113,7 +113,7 @@ _ROWS = [
     _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of the fabric"),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
     _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
-    # Power and money
+    "Power and money",
     _real("gpu_tdp", "W", None, "power of one GPU"),
     _real("node_overhead_power", "W", 0.0, "power of a node besides its GPUs", positive=False),
     _real("rack_power", "W", 70e3, "power that one rack may draw"),
@@ -129,7 +129,7 @@ _ROWS = [
         implied=True,
         implied_by=("backup_workers", "spare_nodes"),
     ),
-    # Model
+    "Model",
     _count("layers", None, "transformer layers"),
     _count("hidden_size", None, "width of the residual stream"),
     _option("gated_ffn", False, (False, True), "feed-forward layers with a gate: three matrices"),
@@ -146,14 +146,14 @@ _ROWS = [
     _count("experts_per_token", 2, "routed experts that each token visits"),
     _count("shared_experts", 0, "experts of one layer that every token visits", low=0),
     _count("dense_layers", 0, "layers of a mixture of experts that are dense", low=0),
-    # Workload
+    "Workload",
     _count("sequence_length", 4096, "tokens of one sequence"),
     _count("global_batch_size", 1024, "sequences of one step"),
     _count("micro_batch_size", 1, "sequences of one micro-batch"),
     _real("bytes_per_element", "B", 2, "size of an activation or weight"),
     _real("gradient_bytes_per_element", "B", 2, "size of a gradient on the wire"),
     _option("precision", "bf16", ("bf16", "fp16", "fp8", "fp4"), "number format: chooses the peak"),
-    # Layout
+    "Layout",
     _count("tensor_parallel", 1, "GPUs that share each layer"),
     _count("pipeline_parallel", 1, "pipeline stages"),
     _count("context_parallel", 1, "GPUs that share each sequence"),
@@ -237,7 +237,7 @@ _ROWS = [
     _option("offload", "none", ("none", "cpu", "nvme"), "where optimizer states live, if not here"),
     _real("offload_bandwidth", "B/s", 25e9, "per GPU and direction, to the host (PCIe 4 x16)"),
     _real("nvme_bandwidth", "B/s", 3e9, "per GPU, to its drives"),
-    # Memory
+    "Memory",
     _option(
         "gradient_storage",
         "bf16",
@@ -246,7 +246,7 @@ _ROWS = [
     ),
     _real("optimizer_bytes_per_parameter", "B", 12, "FP32 master and two moments", positive=False),
     _real("reserved_memory", "B", 0.0, "per GPU, for the context and buffers", positive=False),
-    # Efficiency
+    "Efficiency",
     _option("compute_model", "mfu", ("mfu", "roofline"), "how compute time is predicted"),
     _option(
         "flops_counting",
@@ -301,7 +301,7 @@ _ROWS = [
         "serial_fraction", "1", 0.0, "part of the work that no GPU shares", positive=False, high=1.0
     ),
     _real("coherency", "1", 0.0, "cost of each pair of workers (scalability law)", positive=False),
-    # Reliability
+    "Reliability",
     _mttf("gpu_mttf", 50_000 * HOUR, "GPU"),
     _mttf("nic_mttf", 150_000 * HOUR, "network card"),
     _mttf("psu_mttf", 100_000 * HOUR, "power supply"),
@@ -357,7 +357,7 @@ _ROWS = [
         positive=False,
         high=0.999,
     ),
-    # Checkpoints and goodput
+    "Checkpoints and goodput",
     _real("checkpoint_bytes_per_parameter", "B", 14, "BF16 weights, FP32 master, two moments"),
     _real("checkpoint_write_bandwidth", "B/s", 100e9, "of the whole storage system"),
     _real("checkpoint_read_bandwidth", "B/s", 100e9, "of the whole storage system"),
@@ -416,7 +416,7 @@ _ROWS = [
         implied="node",
         implied_by=("scaling_efficiency",),
     ),
-    # Serving
+    "Serving",
     _count("serving_batch_size", 1, "sequences that a replica decodes at once"),
     _count("prompt_tokens", 1024, "tokens of one prompt", low=0),
     _count("output_tokens", 256, "tokens of one answer", low=0),
@@ -424,4 +424,17 @@ _ROWS = [
     _real("request_rate", "1/s", 1.0, "requests of all users"),
 ]
 
-INPUTS: dict[str, Input] = {row.name: row for row in _ROWS}
+INPUTS: dict[str, Input] = {row.name: row for row in _ROWS if isinstance(row, Input)}
+
+
+def groups() -> dict[str, list[Input]]:
+    """The inputs under the headings of the table."""
+    found: dict[str, list[Input]] = {}
+    heading = ""
+    for row in _ROWS:
+        if isinstance(row, Input):
+            found[heading].append(row)
+        else:
+            heading = row
+            found[heading] = []
+    return found

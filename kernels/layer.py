@@ -35,7 +35,7 @@ def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size
         largest [1]: share that a large product reaches
         half_size [1]: side s at which half of the rate is lost
     Returns: [1] share of peak
-    Source: Hockney 1988, Parallel Computing 8 (the half-performance length), for each side
+    Source: Hockney & Jesshope 1988, Parallel Computers 2 (half-performance length), each side
     Example:
         >>> gemm_rate_share(128, 1e12, 1e12, 0.8, 128)
         0.4

@@ -13,6 +13,6 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
         if_true [any]: value where the condition holds
         if_false [any]: value elsewhere
     Returns: [any] the chosen values
-    Source: numpy.where
+    Source: by definition
     """
     return np.where(condition, if_true, if_false)

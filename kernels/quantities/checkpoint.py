@@ -48,7 +48,7 @@ def per_node_write_bandwidth(
 
     Parameters: nodes [1], per_node_storage_bandwidth [B/s], checkpoint_write_bandwidth [B/s]
     Returns: [B/s] write bandwidth of the job
-    Source: the narrower of two stages in series, by definition
+    Source: by definition; the narrower of two stages in series
     """
     return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_write_bandwidth)
 
@@ -76,7 +76,7 @@ def per_node_read_bandwidth(
 
     Parameters: nodes [1], per_node_storage_bandwidth [B/s], checkpoint_read_bandwidth [B/s]
     Returns: [B/s] read bandwidth of the job
-    Source: the narrower of two stages in series, by definition
+    Source: by definition; the narrower of two stages in series
     """
     return np.minimum(nodes * per_node_storage_bandwidth, checkpoint_read_bandwidth)
 

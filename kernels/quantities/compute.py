@@ -194,7 +194,7 @@ def bf16_peak_flops(peak_flops_bf16: Any) -> Any:
 
     Parameters: peak_flops_bf16 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_bf16
 
@@ -207,7 +207,7 @@ def fp16_peak_flops(peak_flops_fp16: Any) -> Any:
 
     Parameters: peak_flops_fp16 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_fp16
 
@@ -220,7 +220,7 @@ def fp8_peak_flops(peak_flops_fp8: Any) -> Any:
 
     Parameters: peak_flops_fp8 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_fp8
 
@@ -233,7 +233,7 @@ def fp4_peak_flops(peak_flops_fp4: Any) -> Any:
 
     Parameters: peak_flops_fp4 [FLOP/s]
     Returns: [FLOP/s] peak
-    Source: vendor datasheets, in the catalog
+    Source: stated by the scenario
     """
     return 1.0 * peak_flops_fp4
 

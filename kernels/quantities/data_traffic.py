@@ -63,7 +63,7 @@ def data_parallel_bandwidth(
     Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
         rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
-    Source: NCCL channels over several NICs; see topology.flat_bandwidth
+    Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
         gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
@@ -83,7 +83,7 @@ def data_parallel_latency(
     Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_latency [s],
         inter_node_latency [s]
     Returns: [s] latency of one hop
-    Source: a ring steps at its slowest link; see topology.flat_latency
+    Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
     return flat_latency(
         gradient_ranks, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency

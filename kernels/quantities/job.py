@@ -26,7 +26,7 @@ def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any
 
     Parameters: training_steps [1], goodput [1], availability [1]
     Returns: [1] step times until the run is done
-    Source: by definition of goodput
+    Source: by definition
     """
     return training_steps / (goodput * availability)
 
@@ -62,7 +62,7 @@ def useful_step_rate(goodput: Any, step_rate: Any) -> Any:
 
     Parameters: goodput [1], step_rate [1/s]
     Returns: [1/s] kept steps per second of wall time
-    Source: by definition of goodput
+    Source: by definition
     """
     return goodput * step_rate
 

@@ -90,7 +90,7 @@ def facility_power(it_power: Any, pue: Any) -> Any:
 
     Parameters: it_power [W], pue [1]
     Returns: [W] power of the facility
-    Source: The Green Grid 2007; Fleet Foundations, the energy hierarchy at scale
+    Source: Avelar et al. 2012 (PUE); Fleet Foundations, the energy hierarchy at scale
     Example:
         >>> round((facility_power(10e6, 1.58) - facility_power(10e6, 1.06)) / 1e6, 1)
         5.2

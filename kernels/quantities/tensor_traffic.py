@@ -57,7 +57,7 @@ def tensor_parallel_bandwidth(
     Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
         rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
-    Source: NCCL channels over several NICs; see topology.flat_bandwidth
+    Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
         tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
@@ -77,7 +77,7 @@ def tensor_parallel_latency(
     Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_latency [s],
         inter_node_latency [s]
     Returns: [s] latency of one hop
-    Source: a ring steps at its slowest link; see topology.flat_latency
+    Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
     return flat_latency(
         tensor_parallel, tensor_parallel_ranks_per_node, intra_node_latency, inter_node_latency

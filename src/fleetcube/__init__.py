@@ -8,19 +8,30 @@ if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import grid as grid
     from fleetcube import kernels as kernels
+    from fleetcube.grid.citations import citations as citations
     from fleetcube.grid.cube import open_cube as open_cube
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.explain import explain as explain
     from fleetcube.grid.sweep import Sweep as Sweep
     from fleetcube.grid.sweep import evaluate as evaluate
 
-__all__ = ["InputError", "Sweep", "catalog", "evaluate", "explain", "kernels", "open_cube"]
+__all__ = [
+    "InputError",
+    "Sweep",
+    "catalog",
+    "citations",
+    "evaluate",
+    "explain",
+    "kernels",
+    "open_cube",
+]
 __version__ = _version("fleetcube")
 
 # Imported when first used, so that `import fleetcube` stays fast.
 _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Sweep": "fleetcube.grid.sweep",
+    "citations": "fleetcube.grid.citations",
     "evaluate": "fleetcube.grid.sweep",
     "explain": "fleetcube.grid.explain",
     "open_cube": "fleetcube.grid.cube",

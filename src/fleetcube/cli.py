@@ -97,16 +97,22 @@ def run_spec(
 
 @cli.command()
 @click.argument("cube", type=click.Path())
-def show(cube: str) -> None:
+@click.option("--bibtex", is_flag=True, help="Print the works that it rests on, as BibTeX.")
+def show(cube: str, bibtex: bool) -> None:
     """Say what a cube holds: axes, variables, units, sources.
 
     \b
     Example:
       fleetcube show cubes/scaling.zarr
+      fleetcube show cubes/scaling.zarr --bibtex > scaling.bib
     """
+    from fleetcube.grid.citations import citations
     from fleetcube.grid.cube import open_cube
 
-    _show(open_cube(cube), sources=True)
+    if bibtex:
+        click.echo(citations(open_cube(cube)))
+    else:
+        _show(open_cube(cube), sources=True)
 
 
 @cli.command("slice")
@@ -170,19 +176,17 @@ def plot(
 @cli.command()
 @click.argument("name", required=False)
 def explain(name: str | None) -> None:
-    """Say what a name means: formula, unit, source, neighbours. Without NAME, list all names.
+    """Say what a name means: formula, unit, default, source, what it is computed from and feeds.
+
+    Without NAME, list all inputs with their defaults and all quantities.
 
     \b
     Example:
       fleetcube explain goodput
     """
     from fleetcube.grid.explain import explain as text
-    from fleetcube.grid.explain import names
 
-    if name is not None:
-        click.echo(text(name))
-        return
-    _print_table(["name", "kind", "unit", "meaning"], [list(row) for row in names()])
+    click.echo(text(name))
 
 
 @cli.command()

@@ -1,0 +1,169 @@
+"""The works that a result rests on: from the Source lines of its formulas to BibTeX."""
+
+import functools
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import Any
+
+from .. import kernels
+from ..kernels.bind import dependencies
+from ..kernels.docstrings import read
+from ..kernels.graph import Function
+from .errors import InputError
+
+ATTRIBUTE = "fleetcube_citations"
+SELF_EVIDENT = ("by definition", "stated by the scenario")  # how a line begins that cites nothing
+# Documents that are cited by name, without author and year.
+_DOCUMENTS = {
+    "Fleet Foundations": "fleetfoundations",
+    "Megatron-LM": "megatronlm",
+    "NCCL": "nccl",
+    "Scaling Distributed Training": "pingdo",
+    "mlsysim": "mlsysim",
+    "nccl-tests": "nccltests",
+}
+_WORD = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
+_NAME = rf"{_WORD}(?: {_WORD})*"
+_WORK = re.compile(rf"({_NAME})(?:(?:, {_NAME})*,? & {_NAME}| et al\.)?,? (\d{{4}})\b")
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+_ENTRY = re.compile(r"^@\w+\{([\w-]+),\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"^  (\w+) = \{(.*)\},$", re.MULTILINE)
+_URL = re.compile(r"https?://[^\s,;)]+")
+
+
+@functools.cache
+def references() -> dict[str, dict[str, str]]:
+    """Every entry of references.bib by key: its fields, and its whole text as "bibtex"."""
+    text = resources.files(kernels).joinpath("references.bib").read_text(encoding="utf-8")
+    return {
+        match.group(1): {**dict(_FIELD.findall(match.group(2))), "bibtex": match.group(0)}
+        for match in _ENTRY.finditer(text)
+    }
+
+
+@functools.cache
+def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Keys of the works that a Source line names, and the names that no entry answers to.
+
+    A work is named by first author and year, by its arXiv number, or as one of the documents
+    above. Where works share author and year, its part of the line (up to the semicolon) must
+    hold the arXiv number, series or short title of one of them.
+    """
+    found: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and what it may mean
+    for part in source.split(";"):
+        for author, year in _WORK.findall(part):
+            works = _works().get(f"{_plain(author)}{year}", ())
+            if len(works) > 1:
+                works = tuple(key for key in works if any(mark in part for mark in _marks(key)))
+            found.append((f"{author} {year}", works))
+        for number in _ARXIV.findall(part):
+            works = tuple(k for k, entry in references().items() if entry.get("eprint") == number)
+            found.append((f"arXiv:{number}", works))
+        for name, key in _DOCUMENTS.items():
+            if re.search(rf"(?<!\()\b{name}\b", part):  # (Megatron-LM) marks a work before it
+                found.append((name, (key,)))
+    known = dict.fromkeys(works[0] for _, works in found if len(works) == 1)
+    unknown = dict.fromkeys(name for name, works in found if len(works) != 1)
+    return tuple(known), tuple(unknown)
+
+
+@functools.cache
+def _works() -> dict[str, tuple[str, ...]]:
+    """Keys by author and year: a key without the word behind its year."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key in references():
+        stem = re.sub(r"(?<=\d{4})[a-z]\w*$", "", key)
+        found[stem] = (*found.get(stem, ()), key)
+    return found
+
+
+def _marks(key: str) -> list[str]:
+    entry = references()[key]
+    return [entry[field] for field in ("eprint", "series", "shorttitle") if field in entry]
+
+
+def _plain(name: str) -> str:
+    """A family name as it stands in a key: lower case ASCII letters and digits."""
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]", "", ascii_only.lower())
+
+
+@functools.cache
+def _rests_on(formula: Function) -> tuple[str, ...]:
+    """Keys of what a formula and the laws that it calls cite."""
+    said = [read(law) for law in dependencies(formula) if not law.__name__.startswith("_")]
+    return tuple(key for doc in said for key in cited(doc.source)[0])
+
+
+def keys(formulas: Iterable[Function]) -> str:
+    """Keys of all that some formulas cite, as the attribute holds them: words in order."""
+    found = {key for formula in set(formulas) for key in _rests_on(formula)}
+    return " ".join(["fleetcube", *sorted(found)])
+
+
+def citations(dataset: Any) -> str:
+    """BibTeX of everything that a Dataset was computed from.
+
+    The works behind every formula on the way from the inputs to its variables, the catalog
+    records used, and fleetcube itself. `dataset` is a result of `evaluate` (of a list of names),
+    of `Sweep`, an opened cube, a cut of one, or any of them read back from a file.
+
+    Raises InputError for anything else.
+    """
+    attrs = getattr(dataset, "attrs", None)
+    if not isinstance(attrs, Mapping) or ATTRIBUTE not in attrs:
+        raise InputError(
+            f"this {type(dataset).__name__} does not say what it was computed from; give a "
+            "Dataset that fleetcube made: evaluate([...]), Sweep, open_cube"
+        )
+    entries = [_own(str(attrs.get("fleetcube_version", "")))]
+    for key in str(attrs[ATTRIBUTE]).split()[1:]:
+        known = references().get(key)
+        entries.append(known["bibtex"] if known else f"% {key}: not among the references any more")
+    try:
+        records = [_record(**said) for said in json.loads(attrs.get("fleetcube_catalog", "[]"))]
+    except (TypeError, ValueError):
+        raise InputError("the attribute fleetcube_catalog is damaged; evaluate again") from None
+    return "\n\n".join([*entries, *records])
+
+
+def _own(version: str) -> str:
+    return _entry(
+        "fleetcube",
+        author="{The fleetcube authors}",
+        title="{fleetcube}: A Sweep Engine for the Physics of Large-Scale {AI} Training",
+        howpublished="Software",
+        note=f"Version {_escaped(version)}",
+    )
+
+
+def _record(
+    kind: str, label: str, source: str, date: str, title: str = "", edition: int = 0, **_: Any
+) -> str:
+    which = f"{kind} {label}{f', edition {edition},' if edition else ''}"
+    return _entry(
+        re.sub(r"[^\w-]", "_", f"{kind}_{label}"),
+        title=_escaped(title or label),
+        howpublished=_escaped(source),
+        note=_escaped(f"Record {which} of the fleetcube catalog, dated {date}"),
+        year=date[:4],
+    )
+
+
+def _entry(key: str, **fields: str) -> str:
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
+    return "\n".join([f"@misc{{{key},", *lines, "}"])
+
+
+def _escaped(text: str) -> str:
+    """Text with the characters that TeX reserves escaped, addresses in \\url."""
+    parts = []
+    end = 0
+    for address in _URL.finditer(text):
+        parts += [re.sub(r"([&%$#_{}])", r"\\\1", text[end : address.start()])]
+        parts += [f"\\url{{{address.group()}}}"]
+        end = address.end()
+    return "".join([*parts, re.sub(r"([&%$#_{}])", r"\\\1", text[end:])])

@@ -1,0 +1,154 @@
+"""What a result rests on, as BibTeX: for datasets, cubes, cuts and files."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray
+
+import fleetcube
+from fleetcube import InputError, Sweep, catalog, citations, evaluate, open_cube
+from fleetcube.grid.citations import references
+
+SCENARIO = {
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+}
+
+
+def keys(text: str) -> list[str]:
+    return re.findall(r"^@\w+\{(.+),$", text, re.MULTILINE)
+
+
+def test_the_works_behind_every_formula_on_the_way_are_named() -> None:
+    # MTBF from Fleet Foundations eq. 1, with Fleming's common causes; nodes as a series system.
+    result = evaluate(["cluster_mtbf"], n_gpus=1024)
+    assert set(keys(citations(result))) == {
+        "fleetcube",
+        "barlow1975",
+        "fleetfoundations",
+        "fleming1975",
+    }
+
+
+def test_the_laws_that_a_formula_calls_count() -> None:
+    # The quantity cites Daly alone; the series of the law that it calls is Temme's.
+    result = evaluate(["checkpoint_interval"], checkpoint_stall_time=30, cluster_mtbf=86400)
+    assert keys(citations(result)) == ["fleetcube", "daly2006", "temme1979"]
+
+
+def test_what_is_given_is_not_cited() -> None:
+    given = evaluate(["job_time"], training_steps=1e5, step_time=2.0, goodput=[0.5, 0.9])
+    assert keys(citations(given)) == ["fleetcube", "daly2006"]
+
+
+def test_every_alternative_in_use_is_cited_and_no_other() -> None:
+    inputs: dict[str, Any] = {"checkpoint_stall_time": 30, "cluster_mtbf": 86400}
+    young = evaluate(["checkpoint_interval"], checkpoint_policy="young", **inputs)
+    assert keys(citations(young)) == ["fleetcube", "young1974"]
+    both = evaluate(["checkpoint_interval"], checkpoint_policy=["young", "daly"], **inputs)
+    assert keys(citations(both)) == ["fleetcube", "daly2006", "young1974"]
+
+
+def test_catalog_records_are_entries() -> None:
+    text = citations(evaluate(["mfu"], n_gpus=64, **SCENARIO))
+    assert {"node_dgx-h100", "gpu_h100-sxm", "fabric_infiniband-ndr", "model_llama-3-8b"} <= set(
+        keys(text)
+    )
+    record = catalog.record("gpu", "h100-sxm")
+    entry = text[text.index("@misc{gpu_h100-sxm") :].partition("\n}")[0]
+    assert record.title in entry
+    assert f"dated {record.date}" in entry
+    assert "\\url{https://developer.nvidia.com/blog/nvidia-hopper-architecture-in-depth/}" in entry
+
+
+def test_fleetcube_cites_itself_with_its_version() -> None:
+    text = citations(evaluate(["cluster_mtbf"], n_gpus=8))
+    assert f"Version {fleetcube.__version__}" in text.partition("\n}")[0]
+
+
+def test_what_tex_reserves_is_escaped() -> None:
+    record = {
+        "kind": "gpu",
+        "label": "a&b@2",
+        "title": "50% of A&B_c #1",
+        "source": "paper & data, https://example.org/a_b%20c; p. 3",
+        "date": "2026-03",
+        "edition": 2,
+    }
+    made = xarray.Dataset(
+        attrs={"fleetcube_citations": "fleetcube", "fleetcube_catalog": json.dumps([record])}
+    )
+    text = citations(made)
+    assert keys(text) == ["fleetcube", "gpu_a_b_2"]
+    assert r"title = {50\% of A\&B\_c \#1}," in text
+    assert r"howpublished = {paper \& data, \url{https://example.org/a_b%20c}; p. 3}," in text
+    assert r"note = {Record gpu a\&b@2, edition 2, of the" in text
+    assert "year = {2026}," in text
+
+
+def test_the_text_is_bibtex() -> None:
+    text = citations(evaluate(["job_time"], n_gpus=[64, 512], **SCENARIO))
+    found = keys(text)
+    assert len(set(found)) == len(found) == text.count("\n}")
+    assert text.count("{") == text.count("}")
+    assert "daly2006" in found
+    assert references()["daly2006"]["bibtex"] in text
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Sweep:
+    return Sweep(SCENARIO, {"n_gpus": [64, 512], "gpu_mttf": [3e7, 9e7]}, ["goodput"])
+
+
+def test_reductions_cubes_cuts_and_files_carry_it(sweep: Sweep, tmp_path: Path) -> None:
+    pytest.importorskip("netCDF4")
+    wanted = citations(sweep.evaluate())
+    assert "daly2006" in wanted
+    assert citations(sweep.reduce("max")) == wanted
+    cube = open_cube(sweep.store(tmp_path / "a.zarr"))
+    assert citations(cube) == wanted
+    cut = cube.isel(n_gpus=1)[["goodput"]]
+    assert citations(cut) == wanted
+    cut.to_netcdf(tmp_path / "cut.nc")
+    with xarray.open_dataset(tmp_path / "cut.nc") as read:
+        assert citations(read) == wanted
+
+
+def test_show_prints_it(sweep: Sweep, tmp_path: Path) -> None:
+    sweep.store(tmp_path / "a.zarr")
+    command = [sys.executable, "-m", "fleetcube", "show", "a.zarr", "--bibtex"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == citations(open_cube(tmp_path / "a.zarr")) + "\n"
+
+
+@pytest.mark.parametrize("other", [xarray.Dataset({"a": 1}), xarray.DataArray(1.0), {}, None, 3.0])
+def test_what_fleetcube_did_not_make_is_refused(other: Any) -> None:
+    with pytest.raises(InputError, match="give a Dataset that fleetcube made") as told:
+        citations(other)
+    assert "\n" not in str(told.value)
+
+
+def test_a_damaged_record_of_the_catalog_is_refused() -> None:
+    for text in ("[", "[1]", '[{"kind": "gpu"}]'):
+        made = xarray.Dataset(attrs={"fleetcube_citations": "x", "fleetcube_catalog": text})
+        with pytest.raises(InputError, match="fleetcube_catalog is damaged"):
+            citations(made)
+
+
+def test_a_work_that_is_no_longer_listed_is_said_and_stays_bibtex() -> None:
+    made = xarray.Dataset(attrs={"fleetcube_citations": "fleetcube nobody1900"})
+    assert citations(made).endswith("\n\n% nobody1900: not among the references any more")
+
+
+def test_the_attribute_is_text(sweep: Sweep) -> None:
+    held = sweep.evaluate().attrs["fleetcube_citations"]
+    assert isinstance(held, str)
+    assert held.split()[0] == "fleetcube"

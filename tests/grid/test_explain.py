@@ -1,0 +1,233 @@
+"""What `explain` says is what the functions and the table of inputs say."""
+
+import inspect
+import math
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fleetcube import InputError, explain
+from fleetcube.catalog.units import parse
+from fleetcube.kernels.docstrings import read
+from fleetcube.kernels.graph import load
+from fleetcube.kernels.inputs import INPUTS, Input, groups
+
+GRAPH = load()
+DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
+
+
+def section(text: str, heading: str) -> list[str]:
+    """Lines below a heading, up to the next empty line."""
+    return text.partition(f"{heading}")[2].partition("\n\n")[0].splitlines()[1:]
+
+
+def field(text: str, title: str) -> list[str]:
+    """Words of one of the first lines, which may go on over several."""
+    match = re.search(rf"^{title}:(.*(?:\n {{9}}.*)*)", text, re.MULTILINE)
+    assert match is not None
+    return [" ".join(word.split()) for word in match.group(1).split(",")]
+
+
+def branches(name: str) -> list[tuple[int, str]]:
+    """Depth and quantity of every line of a tree; a choice may stand on a line of its own."""
+    lines = section(explain(name), "Computed from")
+    named = [re.fullmatch(r"((?:  )+)(\w+)(?: \(.*)?", line) for line in lines]
+    return [(len(match.group(1)) // 2 - 1, match.group(2)) for match in named if match]
+
+
+def upstream(name: str) -> set[str]:
+    """A quantity and all that it needs under the default options, from the signatures."""
+    if name not in GRAPH:
+        return {name}
+    quantity = GRAPH[name]
+    formula = quantity.formulas[DEFAULTS[quantity.option] if quantity.option else None]
+    found = {name} | ({quantity.option} if quantity.option else set())
+    return found.union(*(upstream(needed) for needed in inspect.signature(formula).parameters))
+
+
+@pytest.mark.parametrize("name", [*GRAPH, *INPUTS, None])
+def test_it_fits_a_terminal(name: str | None) -> None:
+    for line in explain(name).splitlines():
+        assert len(line) <= 80
+        assert line == line.rstrip()
+
+
+@pytest.mark.parametrize("name", GRAPH)
+def test_the_tree_and_the_inputs_are_all_that_a_quantity_needs(name: str) -> None:
+    text = explain(name)
+    tree = [quantity for _, quantity in branches(name)]
+    inputs = [line.split()[0] for line in section(text, "Inputs of these")]
+    assert len(set(tree)) == len(tree)
+    assert {name, *tree, *inputs} == upstream(name)
+    assert inputs == [row for row in INPUTS if row in inputs]
+
+
+def test_a_tree_is_indented_below_what_needs_it_and_names_choices() -> None:
+    lines = section(explain("goodput"), "Computed from")
+    assert lines[:3] == [
+        "  goodput (goodput_model = exact)",
+        "    checkpoint_interval (checkpoint_policy = exact)",
+        "      exact_interval",
+    ]
+
+
+@pytest.mark.parametrize("name", GRAPH)
+def test_what_stands_below_a_name_is_a_parameter_of_it(name: str) -> None:
+    path: list[str] = []
+    for depth, quantity in branches(name):
+        path[depth:] = [quantity]
+        if depth:
+            formulas = GRAPH[path[depth - 1]].formulas.values()
+            assert any(quantity in inspect.signature(formula).parameters for formula in formulas)
+
+
+def test_every_alternative_is_shown_and_the_default_marked() -> None:
+    text = explain("checkpoint_interval")
+    assert re.findall(r"^where checkpoint_policy = (.*):$", text, re.MULTILINE) == [
+        "exact (default)",
+        "daly",
+        "young",
+        "fixed",
+    ]
+    assert "Source" not in text
+    assert field(text, "source")[0] == "Daly 2006"
+
+
+@pytest.mark.parametrize("name", GRAPH)
+def test_maths_stands_as_it_is_written_and_what_is_too_wide_is_filled(name: str) -> None:
+    text = explain(name)
+    words = " ".join(text.split())
+    for formula in GRAPH[name].formulas.values():
+        for paragraph in read(formula).maths.split("\n\n"):
+            assert " ".join(paragraph.split()) in words
+            lines = paragraph.splitlines()
+            if max(map(len, lines)) <= 76:
+                assert "".join(f"\n    {line}".rstrip() for line in lines) + "\n" in text
+
+
+def test_a_flag_is_not_cut_from_its_meaning() -> None:
+    text = explain("infeasible_reason")
+    flags = re.search(r"^flags:((?:.*,\n)*.*)$", text, re.MULTILINE)
+    assert flags is not None
+    words = re.split(r",\s+", flags.group(1).strip())
+    assert words == [
+        f"{code} {name}" for code, name in GRAPH["infeasible_reason"].doc.flags.items()
+    ]
+
+
+def ancestors(name: str, known: dict[str, set[str]] | None = None) -> set[str]:
+    """All that a name may need under any options."""
+    known = {} if known is None else known
+    if name in GRAPH and name not in known:
+        needs = {p for f in GRAPH[name].formulas.values() for p in inspect.signature(f).parameters}
+        needs |= {GRAPH[name].option} if GRAPH[name].option else set()
+        known[name] = needs.union(*(ancestors(needed, known) for needed in needs))
+    return known.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "name", ["node_mttf", "goodput", "n_gpus", "checkpoint_policy", "gpu_mttf", "job_duration"]
+)
+def test_what_a_name_feeds_is_told_and_counted(name: str) -> None:
+    title = "chooses" if name in DEFAULTS else "feeds"
+    told = field(explain(name), title)
+    more = [int(word) for line in told for word in re.findall(r"these (\d+) others", line)]
+    direct = {word for word in told if not word.startswith("and through")}
+    for quantity in GRAPH.values():
+        needs = [inspect.signature(f).parameters for f in quantity.formulas.values()]
+        assert (quantity.name in direct) == (
+            quantity.option == name or any(name in names for names in needs)
+        )
+    assert len(direct) + sum(more) == sum(name in ancestors(other) for other in GRAPH)
+
+
+def test_an_input_tells_default_bounds_and_labels() -> None:
+    text = explain("gpu_mttf")
+    assert text.startswith("gpu_mttf [s]\n\nMean time to failure of one GPU")
+    assert field(text, "default") == ["50", "000 h"]
+    assert field(text, "bounds") == ["above 0", "may be infinite"]
+    assert field(text, "set by") == ["reliability labels"]
+    assert field(explain("n_gpus"), "default") == ["none: it is required"]
+    assert field(explain("nics_per_node"), "bounds")[0].startswith("at least 0; whole")
+    assert field(explain("flops_efficiency"), "bounds") == ["above 0", "at most 1"]
+
+
+def test_an_option_tells_choices_default_and_what_implies_another() -> None:
+    text = explain("storage_scaling")
+    assert field(text, "choices") == ["total", "per_node"]
+    assert field(text, "default") == ["total"]
+    assert field(text, "implied") == ["per_node where per_node_storage_bandwidth is given"]
+    assert field(explain("checkpoint_policy"), "chooses")[0] == "checkpoint_interval"
+    assert field(explain("gated_ffn"), "choices") == ["false", "true"]
+
+
+def test_a_catalog_kind_tells_labels_and_what_they_set() -> None:
+    text = explain("gpu")
+    assert "h100-sxm" in field(text, "labels")
+    assert "hbm_bandwidth" in field(text, "sets")
+
+
+# The list of all names
+
+LISTED, _, LISTED_QUANTITIES = explain().partition("\nQUANTITIES")
+
+
+@pytest.mark.parametrize("row", INPUTS.values(), ids=INPUTS)
+def test_the_list_states_every_default_in_its_unit(row: Input) -> None:
+    (line,) = re.findall(rf"^  {row.name}(?: \[.*\])?(?: = |, ).*$", LISTED, re.MULTILINE)
+    unit = re.search(r" \[(.*)\]", line)
+    assert (unit.group(1) if unit else "1") == row.unit
+    shown = line.partition(" = ")[2].replace(",", "")
+    if row.default is None:
+        assert line.endswith(", required")
+    elif row.kind == "option":
+        assert shown == str(row.default).lower()
+    elif math.isinf(row.default):
+        assert shown == "infinite"
+    else:
+        value = float(shown) if row.unit == "1" else parse(shown, row.unit, row.name)
+        assert value == pytest.approx(row.default, rel=1e-12)
+
+
+def test_the_list_groups_inputs_as_the_table_does() -> None:
+    names = [word for line in LISTED.splitlines() for word in re.findall(r"^  (\w+)", line)]
+    assert names == list(INPUTS)
+    headings = re.findall(r"\n\n(\w.*)\n  \w", LISTED)
+    assert headings == list(groups())
+    assert headings[0] == "Cluster"
+    assert [row.name for rows in groups().values() for row in rows] == list(INPUTS)
+
+
+def test_the_list_has_every_quantity_once_under_its_module() -> None:
+    found = re.findall(r"^  (\w+) \[(.*)\]$", LISTED_QUANTITIES, re.MULTILINE)
+    assert sorted(name for name, _ in found) == sorted(GRAPH)
+    for name, unit in found:
+        assert unit == {"1": "-"}.get(GRAPH[name].unit, GRAPH[name].unit)
+    below = LISTED_QUANTITIES.partition("\n\ncheckpoint\n")[2].partition("\n\n")[0]
+    assert "  young_interval [s]\n      First-order optimal time between checkpoints." in below
+
+
+# Errors and the shell
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("goodputs", "did you mean 'goodput'?"), (3, "is not a name"), ("", "is neither")],
+)
+def test_an_unknown_name_is_one_line(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as told:
+        explain(name)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["goodput", None])
+def test_the_command_prints_the_same_plain_text(name: str | None) -> None:
+    command = [sys.executable, "-m", "fleetcube", "explain", *([name] if name else [])]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, "FORCE_COLOR": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == explain(name) + "\n"
