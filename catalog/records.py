@@ -177,7 +177,10 @@ def record(kind_name: str, label: Any) -> Record:
         return every[label]
     known = list(every if "@" in str(label) else current)
     near = difflib.get_close_matches(str(label), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(current)}"
+    some = ", ".join(list(current)[:5]) + (
+        f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
+    )
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {some}"
     raise CatalogError(f"{kind_name} = {label!r} is not in the catalog; {hint}")
 
 

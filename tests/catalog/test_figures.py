@@ -165,13 +165,19 @@ MEMORY = {
     "h100-pcie": (80e9, 2000),
     "h100-nvl": (94e9, 3938),
     "h200-sxm": (141e9, 4800),
+    "h800-sxm": (80e9, 3350),
     "h20": (96e9, 4000),
+    "gh200-96gb": (96e9, 4000),
+    "gh200-144gb": (141e9, 4800),
     "b200-sxm": (180e9, 8000),  # of 192 GB on the package
     "gb200": (186e9, 8000),
+    "b300-sxm": (288e9, 8000),
     "gb300": (20.736e12 / 72, 576e3 / 72),  # totals of the rack
+    "rubin": (288e9, 22000),
     "mi250x": (128e9, 3277),
     "mi300x": (192e9, 5300),
     "mi325x": (256e9, 6000),
+    "mi350x": (288e9, 8000),
     "mi355x": (288e9, 8000),
     "gaudi-2": (96e9, 2450),
     "gaudi-3": (128e9, 3670),
@@ -250,6 +256,19 @@ def test_share_of_the_network(node: str, fabric: str, gigabits: float) -> None:
     assert share == cards * gigabits * 1e9 / 8 / gpus
 
 
+@pytest.mark.parametrize("chip", ["v4", "v5e", "v5p", "v6e", "7x"])
+def test_links_of_a_tpu_go_on_to_the_next_host(chip: str) -> None:
+    inside = of("gpu", f"tpu-{chip}")["intra_node_bandwidth"]
+    assert of("fabric", f"tpu-ici-{chip}")["inter_node_bandwidth"] == inside
+
+
+@pytest.mark.parametrize(("chip", "gigabits"), [("gaudi-2", 100), ("gaudi-3", 200)])
+def test_a_gaudi_has_24_ports(chip: str, gigabits: float) -> None:
+    inside = of("gpu", chip)["intra_node_bandwidth"]
+    outside = of("fabric", f"{chip}-scale-out")["inter_node_bandwidth"]
+    assert inside + outside == 24 * gigabits * 1e9 / 8
+
+
 @pytest.mark.parametrize("label", [name for name in kind("fabric") if name.endswith("-sharp")])
 def test_sharp_is_the_only_difference(label: str) -> None:
     plain = of("fabric", label.removesuffix("-sharp"))
@@ -280,6 +299,16 @@ def test_switches_add_up_from_hopper_on(label: str) -> None:
     assert node.get("node_reduction", False) == (nvswitch and not bridged)
 
 
+# Everything that is not a rack, a pod or a server of another size has 8.
+SIZES = {"gb200-nvl72": 72, "gb300-nvl72": 72, "kempner-h100-4gpu": 4, "frontier-node": 4}
+
+
+@pytest.mark.parametrize("label", [name for name in kind("node") if not name.startswith("tpu")])
+def test_accelerators_of_a_node(label: str) -> None:
+    trainium = label.startswith("aws-trn")
+    assert of("node", label)["gpus_per_node"] == SIZES.get(label, 16 if trainium else 8)
+
+
 # Chips of a pod (Google Cloud TPU documentation, system architecture).
 @pytest.mark.parametrize(
     ("label", "chips", "shape"),
@@ -288,6 +317,7 @@ def test_switches_add_up_from_hopper_on(label: str) -> None:
         ("tpu-v5e-pod", 256, (16, 16)),
         ("tpu-v5p-pod", 8960, (16, 20, 28)),
         ("tpu-v6e-pod", 256, (16, 16)),
+        ("tpu-7x-pod", 9216, (16, 24, 24)),
     ],
 )
 def test_pods_are_tori(label: str, chips: int, shape: tuple[int, ...]) -> None:
