@@ -1,8 +1,14 @@
-"""Catalog records: one TOML file a kind, one table a label; strict about unit, source and date."""
+"""Catalog records: one TOML file a kind, one table a label; strict about unit, source and date.
+
+Published records are not edited. A correction takes the label over with `edition = 2`, and the old
+values stay beside it as ["label@1"], where old scenarios find them.
+"""
 
 import datetime
 import difflib
 import functools
+import hashlib
+import json
 import math
 import re
 import tomllib
@@ -102,7 +108,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _ABOUT = ("title", "source", "date", "note")
-_LABEL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_LABEL = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)(?:@([1-9][0-9]*))?")
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
@@ -116,11 +122,23 @@ class Record:
 
     kind: str
     label: str
+    edition: int
     title: str
     source: str
     date: str
     note: str
     values: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Label and edition, by which this very record is always found."""
+        return f"{self.label}@{self.edition}"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the values in base units, whatever their order and spelling in the file."""
+        text = json.dumps(dict(self.values), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def unit(self, name: str) -> str:
         """Unit of one of the values; empty for text."""
@@ -137,20 +155,39 @@ def unit(name: str) -> str | type:
 
 
 def kind(name: str) -> Mapping[str, Record]:
-    """All records of a kind, by label. Raises CatalogError for an unknown kind."""
-    if name not in KINDS:
-        raise CatalogError(f"there is no catalog kind {name!r}; choose one of {', '.join(KINDS)}")
-    return _load(name)
+    """Current records of a kind, by label. Raises CatalogError for an unknown kind."""
+    return _current(_known(name))
+
+
+def editions(name: str) -> Mapping[str, Record]:
+    """Every record of a kind, superseded ones too, by label@edition."""
+    return _load(_known(name))
 
 
 def record(kind_name: str, label: Any) -> Record:
-    """The record of a label. Raises CatalogError, with the nearest label, for an unknown one."""
-    records = kind(kind_name)
-    if not isinstance(label, str) or label not in records:
-        near = difflib.get_close_matches(str(label), records, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(records)}"
-        raise CatalogError(f"{kind_name} = {label!r} is not in the catalog; {hint}")
-    return records[label]
+    """The record of a label, or of label@edition.
+
+    Raises CatalogError, with the nearest label, for an unknown one.
+    """
+    current = kind(kind_name)
+    if isinstance(label, str) and label in current:
+        return current[label]
+    every = editions(kind_name)
+    if isinstance(label, str) and label in every:
+        return every[label]
+    known = list(every if "@" in str(label) else current)
+    near = difflib.get_close_matches(str(label), known, n=1, cutoff=0.4)
+    some = ", ".join(list(current)[:5]) + (
+        f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
+    )
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {some}"
+    raise CatalogError(f"{kind_name} = {label!r} is not in the catalog; {hint}")
+
+
+def _known(name: str) -> str:
+    if name not in KINDS:
+        raise CatalogError(f"there is no catalog kind {name!r}; choose one of {', '.join(KINDS)}")
+    return name
 
 
 @functools.cache
@@ -159,41 +196,85 @@ def _load(kind_name: str) -> Mapping[str, Record]:
     return read(kind_name, path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def _current(kind_name: str) -> Mapping[str, Record]:
+    latest: dict[str, Record] = {}
+    for entry in _load(kind_name).values():
+        if entry.label not in latest or entry.edition > latest[entry.label].edition:
+            latest[entry.label] = entry
+    return MappingProxyType(latest)
+
+
 def read(kind_name: str, text: str) -> Mapping[str, Record]:
-    """Parse the records of one kind.
+    """Parse the records of one kind, by label@edition.
 
-    Raises CatalogError where a record lacks a unit, source or date, or has an unknown key.
+    Raises CatalogError where a record lacks a unit, source or date, has an unknown key, or where
+    the editions of a label are not numbered 1, 2, ... with the last one under the plain label.
     """
-    tables = tomllib.loads(text)
-    return MappingProxyType(
-        {label: _record(kind_name, label, table) for label, table in tables.items()}
-    )
+    found: dict[str, Record] = {}
+    current: dict[str, int] = {}
+    for key, table in tomllib.loads(text).items():
+        entry = _record(kind_name, key, table)
+        if entry.name in found:
+            raise CatalogError(f"{kind_name} {key!r}: edition {entry.edition} is there twice")
+        found[entry.name] = entry
+        if key == entry.label:
+            current[key] = entry.edition
+    for entry in found.values():
+        if entry.edition > current.get(entry.label, 0):
+            raise CatalogError(
+                f"{kind_name} {entry.name!r} supersedes [{entry.label}]; write the latest edition "
+                f"as [{entry.label}] with edition = {entry.edition}"
+            )
+    for label, edition in current.items():
+        for number in range(1, edition):
+            if f"{label}@{number}" not in found:
+                raise CatalogError(
+                    f"{kind_name} {label!r} is edition {edition}; "
+                    f'keep edition {number} as ["{label}@{number}"]'
+                )
+    return MappingProxyType(found)
 
 
-def _record(kind_name: str, label: str, table: Any) -> Record:
-    where = f"{kind_name} {label!r}"
+def _record(kind_name: str, key: str, table: Any) -> Record:
+    where = f"{kind_name} {key!r}"
     if not isinstance(table, dict):
-        raise CatalogError(f"{where} is not a record; write it as a table [{label}]")
-    if not _LABEL.fullmatch(label):
-        raise CatalogError(f"{where}: labels are lower case words joined by hyphens")
-    for key in _ABOUT:
-        if not isinstance(table.get(key), str) or not table[key].strip():
-            raise CatalogError(f"{where} has no {key}; every record states {', '.join(_ABOUT)}")
+        raise CatalogError(f"{where} is not a record; write it as a table [{key}]")
+    match = _LABEL.fullmatch(key)
+    if not match:
+        raise CatalogError(
+            f"{where}: labels are lower case words joined by hyphens, "
+            "with @1, @2, ... where superseded"
+        )
+    for about in _ABOUT:
+        if not isinstance(table.get(about), str) or not table[about].strip():
+            raise CatalogError(f"{where} has no {about}; every record states {', '.join(_ABOUT)}")
     if not _is_date(table["date"]):
         raise CatalogError(f"{where}: date = {table['date']!r} is not YYYY-MM or YYYY-MM-DD")
     values = {}
-    for key, value in table.items():
-        if key in _ABOUT:
+    for name, value in table.items():
+        if name in _ABOUT or name == "edition":
             continue
-        if key not in KINDS[kind_name]:
-            raise CatalogError(f"{where} has an unknown key {key!r}; known: {KINDS[kind_name]}")
-        values[key] = _value(where, key, value)
+        if name not in KINDS[kind_name]:
+            raise CatalogError(f"{where} has an unknown key {name!r}; known: {KINDS[kind_name]}")
+        values[name] = _value(where, name, value)
     return Record(
         kind_name,
-        label,
-        **{key: table[key] for key in _ABOUT},
+        match.group(1),
+        _edition(where, match.group(2), table),
+        **{about: table[about] for about in _ABOUT},
         values=MappingProxyType(values),
     )
+
+
+def _edition(where: str, suffix: str | None, table: Mapping[str, Any]) -> int:
+    """Number of an edition: that of the key of a superseded record, else what the record says."""
+    said = table.get("edition", int(suffix) if suffix else 1)
+    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
+        raise CatalogError(f"{where}: edition = {said!r} is not 1, 2, 3, ...")
+    if suffix and said != int(suffix):
+        raise CatalogError(f"{where}: edition = {said} is not that of its label")
+    return said
 
 
 def _is_date(text: str) -> bool:

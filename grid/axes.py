@@ -152,10 +152,11 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     _check_length(name, len(points))
     if target in KINDS:
         try:
-            labels = tuple(record(target, label).label for label in points)
+            names = tuple(record(target, label).name for label in points)
         except CatalogError as error:
             raise InputError(str(error)) from None
-        _check_distinct(name, labels)
+        _check_distinct(name, names)
+        labels = tuple(points)  # as written: with or without an edition
         return Axis(name, np.array(labels), records={target: labels})
     if values.is_option(target):
         choices = tuple(values.option(target, point) for point in points)

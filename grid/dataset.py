@@ -73,6 +73,8 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         {
             "kind": entry.kind,
             "label": entry.label,
+            "edition": entry.edition,
+            "digest": entry.digest,
             "source": entry.source,
             "date": entry.date,
             "title": entry.title,

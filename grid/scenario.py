@@ -68,11 +68,11 @@ def _constants(
         values.check_name(name)
         if name in KINDS:
             try:
-                label = record(name, value).label
+                record(name, value)
             except CatalogError as error:
                 raise InputError(str(error)) from None
             if name not in swept:
-                labels[name] = label
+                labels[name] = value
         elif values.is_option(name):
             if name not in swept:
                 options[name] = values.option(name, value)

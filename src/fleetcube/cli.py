@@ -195,6 +195,8 @@ def explain(name: str | None) -> None:
 def catalog(kind: str | None, label: str | None) -> None:
     """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
 
+    A corrected record is a new edition; LABEL@1 is the first.
+
     \b
     Example:
       fleetcube catalog gpu h100-sxm
@@ -218,7 +220,8 @@ def catalog(kind: str | None, label: str | None) -> None:
             click.echo(f"  {name:<28} {value / factor:,.10g} {unit}".rstrip())
         else:
             click.echo(f"  {name:<28} {str(value).lower()}")
-    click.echo(f"\nsource: {record.source}\ndate:   {record.date}\nnote:   {record.note}")
+    click.echo(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")
+    click.echo(f"edition: {record.edition} (sha256 {record.digest[:16]})")
 
 
 def _show(cube: Any, sources: bool = False) -> None:
@@ -237,7 +240,9 @@ def _show(cube: Any, sources: bool = False) -> None:
             f"{cube.attrs.get('fleetcube_engine')}"
         )
         for record in json.loads(cube.attrs.get("fleetcube_catalog", "[]")):
-            click.echo(f"{record['kind']} {record['label']}: {record['source']} ({record['date']})")
+            edition = f", edition {record['edition']}" if "edition" in record else ""
+            about = f"{record['source']} ({record['date']}{edition})"
+            click.echo(f"{record['kind']} {record['label']}: {about}")
 
 
 def _sizes(sizes: Any) -> str:
