@@ -11,10 +11,20 @@ if TYPE_CHECKING:
     from fleetcube.grid.cube import open_cube as open_cube
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.explain import explain as explain
+    from fleetcube.grid.simulate import simulate as simulate
     from fleetcube.grid.sweep import Sweep as Sweep
     from fleetcube.grid.sweep import evaluate as evaluate
 
-__all__ = ["InputError", "Sweep", "catalog", "evaluate", "explain", "kernels", "open_cube"]
+__all__ = [
+    "InputError",
+    "Sweep",
+    "catalog",
+    "evaluate",
+    "explain",
+    "kernels",
+    "open_cube",
+    "simulate",
+]
 __version__ = _version("fleetcube")
 
 # Imported when first used, so that `import fleetcube` stays fast.
@@ -24,6 +34,7 @@ _HOME = {
     "evaluate": "fleetcube.grid.sweep",
     "explain": "fleetcube.grid.explain",
     "open_cube": "fleetcube.grid.cube",
+    "simulate": "fleetcube.grid.simulate",
 }
 
 
