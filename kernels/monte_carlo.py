@@ -65,7 +65,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _compiled(function: Any) -> Any:
-    options = {"nogil": True, "error_model": "numpy"}
+    options: Any = {"nogil": True, "error_model": "numpy"}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to cache in

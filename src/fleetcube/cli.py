@@ -122,7 +122,7 @@ def simulate(
 
     if output is not None:
         check_target(Path(output))  # before it is waited for
-    told = Sweep.from_file(spec).spec
+    told: Any = Sweep.from_file(spec).spec
     found = simulate_spec(told["scenario"], told["axes"], trials=trials, seed=seed, threads=threads)
     found = variables(found, variable)
     if output is not None:
