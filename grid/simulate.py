@@ -23,7 +23,7 @@ LONG = 100  # times the longer of MTBF and repair: a job whose start and end do 
 
 # What the graph and the Monte Carlo have in common; names that the graph lacks are left out
 FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
-HELD = {"sparing": "none"}  # so that recovery_time holds provision_time in full
+HELD = {"sparing": "none"}  # recovery_time then holds provision_time in full; spares are simulated
 _INPUTS = (
     "failure_shape",
     "provision_time",
