@@ -42,10 +42,10 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
     return found
 
 
-def coordinates(plan: Plan) -> dict[str, Any]:
-    """Coordinates of every axis that an output has, and the inputs that move along it."""
+def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]:
+    """Coordinates of every axis that an output has, or of `dims`, and the inputs along it."""
     found: dict[str, Any] = {}
-    used = {dim for name in plan.outputs for dim in plan.out_dims[name]}
+    used = {dim for name in plan.outputs for dim in plan.out_dims[name]} if dims is None else dims
     for axis in plan.problem.axes:
         if axis.name in used:
             found[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))

@@ -186,14 +186,19 @@ def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def export(cube: "xarray.Dataset", path: Path) -> None:
-    """Write a cut of a cube as .csv, .parquet, .nc or .json; values in base units."""
+def check_target(path: Path) -> None:
+    """Refuse a file that cannot be exported to."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending")
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+
+
+def export(cube: "xarray.Dataset", path: Path) -> None:
+    """Write a cut of a cube as .csv, .parquet, .nc or .json; values in base units."""
+    check_target(path)
     cube = cube.load()
     try:
         if path.suffix.lower() == ".nc":

@@ -287,6 +287,14 @@ def evaluate(
         >>> round(float(mtbf) / 3600, 1)
         33.5
     """
+    scenario, axes = scenario_and_axes(inputs)
+    names = [outputs] if isinstance(outputs, str) else outputs
+    result = Sweep(scenario, axes, names).evaluate(engine, mask_infeasible=mask_infeasible)
+    return result[outputs] if isinstance(outputs, str) else result
+
+
+def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the keyword arguments of `evaluate` that are axes from those that are not."""
     scenario: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     together: dict[str, dict[str, Any]] = {}
@@ -321,9 +329,7 @@ def evaluate(
                 f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
             )
         axes[dim] = _moving(dim, moving, labels.get(dim))
-    names = [outputs] if isinstance(outputs, str) else outputs
-    result = Sweep(scenario, axes, names).evaluate(engine, mask_infeasible=mask_infeasible)
-    return result[outputs] if isinstance(outputs, str) else result
+    return scenario, axes
 
 
 def _in_base_unit(name: str, value: Any) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.cube import open_cube as open_cube
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.explain import explain as explain
+    from fleetcube.grid.simulate import simulate as simulate
     from fleetcube.grid.sweep import Sweep as Sweep
     from fleetcube.grid.sweep import evaluate as evaluate
 
@@ -24,6 +25,7 @@ __all__ = [
     "explain",
     "kernels",
     "open_cube",
+    "simulate",
 ]
 __version__ = _version("fleetcube")
 
@@ -35,6 +37,7 @@ _HOME = {
     "evaluate": "fleetcube.grid.sweep",
     "explain": "fleetcube.grid.explain",
     "open_cube": "fleetcube.grid.cube",
+    "simulate": "fleetcube.grid.simulate",
 }
 
 

@@ -96,6 +96,43 @@ def run_spec(
 
 
 @cli.command()
+@click.argument("spec", type=click.Path())
+@click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
+@click.option("--seed", default=0, help="Of the random numbers.  [0]")
+@click.option("--threads", type=int, help="Cores to use.  [all]")
+@click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
+@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+def simulate(
+    spec: str,
+    trials: int,
+    seed: int,
+    threads: int | None,
+    variable: tuple[str, ...],
+    output: str | None,
+) -> None:
+    """Simulate the failures of a spec's jobs at every point: goodput, losses, spares run out.
+
+    \b
+    Example:
+      fleetcube simulate examples/scaling-and-reliability.toml --trials 100 -o failures.csv
+    """
+    from fleetcube.grid.simulate import simulate_spec
+    from fleetcube.grid.slicing import check_target, export, table, variables
+    from fleetcube.grid.sweep import Sweep
+
+    if output is not None:
+        check_target(Path(output))  # before it is waited for
+    told: Any = Sweep.from_file(spec).spec
+    found = simulate_spec(told["scenario"], told["axes"], trials=trials, seed=seed, threads=threads)
+    found = variables(found, variable)
+    if output is not None:
+        export(found, Path(output))
+        click.echo(f"wrote {output}")
+        return
+    _print_table(*table(found))
+
+
+@cli.command()
 @click.argument("cube", type=click.Path())
 @click.option("--bibtex", is_flag=True, help="Print the works that it rests on, as BibTeX.")
 def show(cube: str, bibtex: bool) -> None:

@@ -113,6 +113,11 @@ def test_memory(load: Any, how: str) -> None:
     assert (row["disk_gb"] is not None) == (how == "store")
 
 
+def test_simulate(load: Any) -> None:
+    simulate = load("simulate")
+    check([simulate.measure(what, 2, 1, 1, trials=20) for what in simulate.CASES], simulate.COLUMNS)
+
+
 def test_gpu(load: Any) -> None:
     jax = pytest.importorskip("jax")
     gpu = load("gpu")

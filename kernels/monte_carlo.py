@@ -1,0 +1,326 @@
+"""Monte Carlo of a job that fails, loses work, recovers and goes on.
+
+It shares no formula with `checkpoint.py`, which it judges, and answers what closed forms cannot:
+times between failures that are not exponential, and spares that run out.
+
+The job computes `work` seconds; after every `interval` of them, and at its end, a checkpoint stops
+it for `stall`. Failures are a renewal process: the time from one failure to the next is Weibull
+with mean `mtbf`, whatever happens between them, so that a failure may strike during recovery,
+which then starts again (Daly 2006). A failure takes the work since the last safe checkpoint: one
+is safe `flush` after its stall (flushes may overlap), and cannot be read with probability
+`corruption`, found out when it is read for the first time; one that was read stays readable.
+
+A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
+(Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer.
+
+Self-contained, so that numba's cache, which looks at this file only, cannot be stale.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+
+from .job import Array, pool
+
+PARAMETERS = (
+    "mtbf",
+    "shape",
+    "interval",
+    "stall",
+    "flush",
+    "work",
+    "recovery",
+    "provision",
+    "spares",
+    "repair",
+    "corruption",
+    "fails_in_recovery",  # 1, or 0: the time to the next failure starts after recovery
+)
+LOSSES = ("rework", "recovery", "failures", "shortages")  # of one trial
+STATISTICS = (
+    "goodput",
+    "goodput_error",
+    "checkpoint_overhead",
+    "checkpoint_overhead_error",
+    "rework_overhead",
+    "rework_overhead_error",
+    "recovery_overhead",
+    "recovery_overhead_error",
+    "failures",
+    "failures_error",
+    "spare_shortage",
+    "spare_shortage_error",
+    "wall_time",
+    "wall_time_error",
+    "wall_time_p95",
+)
+MOST_FAILURES = 1_000_000  # of one trial; a point with such a trial is given up
+DONE, TOO_MANY_FAILURES, UNDEFINED = 0, 1, 2
+_TRIALS_AT_ONCE = 1 << 20  # kept in memory: 32 MB
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _compiled(function: Any) -> Any:
+    options: Any = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder to cache in
+        return numba.njit(**options)(function)
+
+
+# Random numbers
+
+
+@_compiled
+def mix(z: Any) -> Any:
+    """Scramble 64 bits: the output of SplitMix64 (Steele et al. 2014, OOPSLA)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@_compiled
+def seed_stream(state: Any, key: Any) -> None:
+    """Four words of SplitMix64, as the authors of xoshiro advise."""
+    for k in range(4):
+        key = key + _GOLDEN
+        state[k] = mix(key)
+
+
+@_compiled
+def next_word(state: Any) -> Any:
+    """64 random bits: xoshiro256++ (Blackman & Vigna 2021, ACM TOMS 47(4))."""
+    total = state[0] + state[3]
+    word = ((total << np.uint64(23)) | (total >> np.uint64(41))) + state[0]
+    shifted = state[1] << np.uint64(17)
+    state[2] ^= state[0]
+    state[3] ^= state[1]
+    state[1] ^= state[2]
+    state[0] ^= state[3]
+    state[2] ^= shifted
+    state[3] = (state[3] << np.uint64(45)) | (state[3] >> np.uint64(19))
+    return word
+
+
+@_compiled
+def uniform(state: Any) -> Any:
+    """A number between 0 and 1, neither of them."""
+    return (float(next_word(state) >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
+
+
+@_compiled
+def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any) -> Any:
+    """Weibull: the scale times the root of order `shape` of an exponential."""
+    exponential = -math.log(uniform(state))
+    if shape == 1.0:
+        return mtbf * exponential
+    return math.exp(log_scale + math.log(exponential) / shape)
+
+
+# One job
+
+
+@_compiled
+def _checkpoints(point: Any) -> Any:
+    """Checkpoints that the job writes, the one at its end included; 0 where they are free."""
+    interval, stall, work = point[2], point[3], point[5]
+    if interval == np.inf or (interval == 0 and stall == 0):
+        return 0.0
+    if interval >= work:
+        return 1.0
+    exact = work / interval
+    nearest = np.rint(exact)
+    # a whole number of intervals, or a shorter one at the end
+    return nearest if abs(exact - nearest) <= 1e-9 * nearest else math.ceil(exact)
+
+
+@_compiled
+def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
+    """One job from start to end, its losses into `losses`; False where it fails too often.
+
+    `lost_nodes` is room for the times at which the last nodes were lost, one for each spare.
+    """
+    mtbf, shape, interval, stall, flush, work = point[0:6]
+    recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
+    log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
+
+    # Work is safe in steps: an interval and its checkpoint, or 1 s where every instant is one.
+    checkpoints = _checkpoints(point)
+    continuous = interval == 0
+    step, steps, rest = 1.0, work, 0.0
+    if not continuous:
+        steps = max(checkpoints - 1, 0.0)
+        rest = work
+        if steps > 0:
+            step = interval + stall
+            rest = work - steps * interval
+        if checkpoints > 0:
+            rest += stall
+
+    room = min(math.floor(spares), float(len(lost_nodes)))
+    now = rework = recovering = safe = 0.0
+    failures = shortages = 0
+    life = _time_to_failure(state, mtbf, shape, log_scale)
+    while life < (steps - safe) * step + rest:
+        gained = max(life - flush, 0.0) / step
+        if not continuous:
+            gained = math.floor(gained)
+            if corruption > 0 and gained > 0:
+                unreadable = math.floor(math.log(uniform(state)) / math.log(corruption))
+                gained = max(gained - unreadable, 0.0)
+        gained = min(gained, steps - safe)
+        safe += gained
+        rework += max(life - gained * step, 0.0)
+        now += life
+        while True:  # until no failure strikes the recovery itself
+            short = room < 1
+            if not short:
+                slot = int(failures % room)
+                short = failures >= room and now - lost_nodes[slot] < repair
+                lost_nodes[slot] = now
+            failures += 1
+            if failures >= MOST_FAILURES:
+                return False
+            needed = recovery
+            if short:
+                shortages += 1
+                needed += provision
+            life = _time_to_failure(state, mtbf, shape, log_scale)
+            if fails_in_recovery == 0:
+                break
+            if not life < needed:
+                life -= needed
+                break
+            recovering += life
+            now += life
+        recovering += needed
+        now += needed
+    losses[0] = rework
+    losses[1] = recovering
+    losses[2] = failures
+    losses[3] = shortages
+    return True
+
+
+@_compiled
+def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any) -> None:
+    """Trials `first` to `last` of all, counted through; trial t of a point has its own stream."""
+    trials = losses.shape[1]
+    most = points[first // trials : (last - 1) // trials + 1, 8].max()
+    lost_nodes = np.empty(int(min(most, float(MOST_FAILURES))))
+    state = np.empty(4, np.uint64)
+    for index in range(first, last):
+        row, number = index // trials, index % trials
+        if verdicts[row] != DONE:
+            continue
+        key = np.uint64(seed)
+        for word in points[row].view(np.uint64):
+            key = mix((key ^ word) + _GOLDEN)
+        seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
+        if not trial(points[row], state, lost_nodes, losses[row, number]):
+            verdicts[row] = TOO_MANY_FAILURES
+
+
+# Many jobs
+
+
+@_compiled
+def _ratio(above: Any, below: Any) -> Any:
+    """A ratio of two means and its standard error, to first order (the delta method)."""
+    count = len(above)
+    top = bottom = 0.0
+    for k in range(count):
+        top += above[k]
+        bottom += below[k]
+    ratio = top / bottom
+    squares = 0.0
+    for k in range(count):
+        squares += (above[k] - ratio * below[k]) ** 2
+    return ratio, math.sqrt(squares / (count - 1) / count) / (bottom / count)
+
+
+@_compiled
+def _summarise(point: Any, losses: Any, found: Any) -> None:
+    """The statistics of a point, in their order."""
+    count = len(losses)
+    checkpoints = _checkpoints(point)
+    spent = checkpoints * point[3] if checkpoints > 0 else 0.0
+    one = np.ones(count)
+    work, stalls = one * point[5], one * spent
+    rework, recovery = losses[:, 0].copy(), losses[:, 1].copy()
+    failures, shortages = losses[:, 2].copy(), losses[:, 3].copy()
+    wall = work + stalls + rework + recovery
+    found[0], found[1] = _ratio(work, wall)
+    found[2], found[3] = _ratio(stalls, wall)
+    found[4], found[5] = _ratio(rework, wall)
+    found[6], found[7] = _ratio(recovery, wall)
+    found[8], found[9] = _ratio(failures, one)
+    found[10], found[11] = _ratio(shortages, failures)
+    found[12], found[13] = _ratio(wall, one)
+    found[14] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
+
+
+@_compiled
+def _judge(point: Any) -> int:
+    """Whether a point can be simulated."""
+    for value in point:
+        if np.isnan(value):
+            return UNDEFINED
+    endless = point[2] == 0 and point[3] > 0
+    if endless or not 0 < point[5] < np.inf or point[1] <= 0 or point[0] <= 0:
+        return UNDEFINED
+    return DONE
+
+
+@_compiled
+def _finish(points: Any, first: int, last: int, losses: Any, verdicts: Any, found: Any) -> None:
+    """The statistics of points `first` to `last`; NaN where one was given up."""
+    for row in range(first, last):
+        if verdicts[row] == DONE:
+            _summarise(points[row], losses[row], found[row])
+        else:
+            found[row] = np.nan
+
+
+def run(points: Array, trials: int, seed: int, threads: int) -> tuple[Array, Array]:
+    """Statistics of jobs, and for each whether it was done.
+
+    `points` has a row for each job with the columns PARAMETERS. Returns a row of STATISTICS for
+    each, NaN where its verdict, the second result, is not DONE. Random numbers depend on the seed,
+    the job's own parameters and the number of the trial, and on nothing else. Shares are ratios of
+    sums over the trials, so that goodput is work over expected wall time; errors are standard.
+    """
+    points = np.ascontiguousarray(points, dtype=np.float64) + 0.0  # no negative zeros
+    found = np.empty((len(points), len(STATISTICS)))
+    verdicts = np.array([_judge(point) for point in points], np.int8)
+    at_once = max(1, _TRIALS_AT_ONCE // trials)
+    for start in range(0, len(points), at_once):
+        rows = slice(start, start + at_once)
+        _run(points[rows], trials, seed, threads, verdicts[rows], found[rows])
+    return found, verdicts
+
+
+def _run(
+    points: Array, trials: int, seed: int, threads: int, verdicts: Array, found: Array
+) -> None:
+    """A part of the jobs, as many as are kept in memory at once."""
+    losses = np.empty((len(points), trials, len(LOSSES)))
+    word = np.uint64(seed)
+    pool(threads).each(
+        lambda ends: _trials(points, *ends, word, losses, verdicts),
+        _edges(len(points) * trials, threads, 64),
+    )
+    pool(threads).each(
+        lambda ends: _finish(points, *ends, losses, verdicts, found),
+        _edges(len(points), threads, 1),
+    )
+
+
+def _edges(size: int, threads: int, least: int) -> Sequence[tuple[int, int]]:
+    """A range cut into several parts for each thread."""
+    step = max(least, -(-size // (16 * threads)))
+    return [(start, min(start + step, size)) for start in range(0, size, step)]

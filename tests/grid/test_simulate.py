@@ -1,0 +1,260 @@
+"""From a scenario to simulated jobs: against the closed forms, and as labelled data."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+import fleetcube
+from fleetcube.grid import simulate as module
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels import monte_carlo
+
+PLAIN: dict[str, Any] = {
+    "cluster_mtbf": "4 h",
+    "checkpoint_stall_time": 30.0,
+    "recovery_time": 600.0,
+}
+FLEET: dict[str, Any] = {"node": "dgx-h100", "model": "llama-3-70b", "n_gpus": 4096}
+SHARES = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+
+
+def test_the_closed_forms_are_right() -> None:
+    grid: dict[str, Any] = {
+        "model": ["llama-3-8b", "llama-3-70b"],
+        "node": "dgx-h100",
+        "n_gpus": [64, 1024, 16384],
+        "gpu_mttf": ["10_000 h", "50_000 h"],
+        "checkpoint_policy": ["young", "exact"],
+        "checkpoint_write_bandwidth": ["2 GB/s", "100 GB/s"],
+        "provision_time": [0.0, "1 h"],
+    }
+    found = fleetcube.simulate(trials=400, **grid)
+    exact = fleetcube.evaluate(SHARES, **grid)
+    assert found.goodput.dims == exact.goodput.dims
+    assert (found.outcome == 0).all()
+    for name in SHARES:
+        expected = exact[name].broadcast_like(found[name])
+        scores = (found[name] - expected) / found[f"{name}_error"]
+        assert float(abs(scores).max()) < 4.5, name
+        assert 0.7 < float((scores**2).mean()) < 1.4, name
+    np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
+
+
+def test_results_are_labelled_as_those_of_evaluate() -> None:
+    axes = {"gpu_mttf": ["10_000 h", "50_000 h"]}
+    found = fleetcube.simulate(trials=10, **FLEET, **axes, all_reduce=["ring", "tree"])
+    alike = fleetcube.evaluate(["goodput"], **FLEET, **axes)
+    assert found.goodput.dims == ("gpu_mttf",)  # all_reduce changes nothing
+    assert found.gpu_mttf.identical(alike.gpu_mttf)
+    for name in found.data_vars:
+        said = found[name].attrs
+        assert said["long_name"]
+        if name != "outcome":
+            assert said["units"] == ("s" if name.startswith(("wall", "work")) else "1")
+    assert found.outcome.attrs["flag_meanings"].split() == list(module.VERDICTS)
+    assert json.loads(found.attrs["fleetcube_spec"])["simulate"]["trials"] == 10
+    assert "dgx-h100" in found.attrs["fleetcube_catalog"]
+
+
+def test_a_point_has_no_dimensions() -> None:
+    found = fleetcube.simulate(**PLAIN)
+    assert dict(found.sizes) == {}
+    assert 0.8 < float(found.goodput) < 1
+
+
+def test_a_point_is_the_same_alone_and_in_any_grid() -> None:
+    one = fleetcube.simulate(trials=50, **FLEET, gpu_mttf="10_000 h")
+    grid = fleetcube.simulate(
+        trials=50, threads=3, **FLEET, repair_time=["1 h", "1 d"], gpu_mttf=["9_000 h", "10_000 h"]
+    )
+    other = fleetcube.simulate(
+        trials=50, threads=1, **FLEET, gpu_mttf=["10_000 h", "9_000 h"], repair_time=["1 d", "1 h"]
+    )
+    assert grid.equals(other.transpose(*grid.dims).sel(grid.coords))
+    xarray.testing.assert_equal(grid.isel(repair_time=1, gpu_mttf=1, drop=True), one)
+    assert one.equals(fleetcube.simulate(trials=50, **FLEET, gpu_mttf="10_000 h"))
+    assert not one.equals(fleetcube.simulate(trials=50, seed=1, **FLEET, gpu_mttf="10_000 h"))
+
+
+def test_the_scenario_reaches_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    # By hand: 8 nodes of 8 GPUs; 1.4 TB at 100 GB/s, each way
+    seen = {}
+
+    def run(points: Any, *_: Any) -> Any:
+        seen.update(zip(monte_carlo.PARAMETERS, points.T, strict=True))
+        return np.zeros((len(points), len(monte_carlo.STATISTICS))), np.zeros(len(points), np.int8)
+
+    monkeypatch.setattr(monte_carlo, "run", run)
+    fleetcube.simulate(
+        parameters=1e11,
+        n_gpus=64,
+        gpu_mttf=8e6,
+        nics_per_node=0,
+        failure_shape=0.7,
+        checkpoint_policy="fixed",
+        fixed_checkpoint_interval=500,
+        provision_time=[100, 200],
+        spare_nodes=3,
+        repair_time="2 h",
+        corruption_probability=0.25,
+        job_duration="10 d",
+    )
+    expected = {
+        "mtbf": 125_000,
+        "shape": 0.7,
+        "interval": 500,
+        "stall": 14,
+        "flush": 0,
+        "work": 864_000,
+        "recovery": 30 + 30 + 30 + 14,
+        "spares": 3,
+        "repair": 7200,
+        "corruption": 0.25,
+        "fails_in_recovery": 1,
+    }
+    for name, value in expected.items():
+        assert seen[name] == pytest.approx([value, value]), name
+    assert seen["provision"].tolist() == [100, 200]
+
+
+def test_spares_save_provision_until_they_run_out() -> None:
+    case = {**FLEET, "gpu_mttf": "5_000 h", "provision_time": "1 h"}
+    found = fleetcube.simulate(trials=200, **case, spare_nodes=[0, 2, 6, 1000], repair_time="4 h")
+    assert (found.goodput.diff("spare_nodes") > 5 * found.goodput_error[1:].values).all()
+    assert found.spare_shortage.values[[0, -1]].tolist() == [1, 0]
+    for spares, provision in ((0, "1 h"), (-1, 0)):
+        expected = fleetcube.evaluate("goodput", **{**case, "provision_time": provision})
+        assert abs(found.goodput[spares] - expected) < 4.5 * found.goodput_error[spares]
+
+
+def test_a_recovery_time_that_is_given_holds_all_of_it() -> None:
+    found = fleetcube.simulate(**PLAIN, provision_time="2 h", spare_nodes=[0, 1])
+    off = found.goodput - fleetcube.evaluate("goodput", **PLAIN)
+    assert (abs(off) < 4.5 * found.goodput_error).all()
+
+
+def test_clustered_failures_cost_less_rework_and_strike_recoveries() -> None:
+    # Of the same mean; shape 0.7 as measured by Schroeder & Gibson 2010, IEEE TDSC 7(4)
+    found = fleetcube.simulate(**PLAIN, failure_shape=[0.7, 1.0])
+    assert found.goodput[0] > found.goodput[1] + 5 * found.goodput_error[1]
+
+
+def test_the_clock_may_start_after_recovery() -> None:
+    grid: dict[str, Any] = {**PLAIN, "recovery_time": "2 h", "checkpoint_interval": 3600}
+    found = fleetcube.simulate(failures_during_recovery=False, **grid)
+    # Each failure costs R: T = (M + R) (e^z - 1), M = 4 h, R = 2 h
+    expected = 3600 / (6 * 3600 * np.expm1(3630 / 14400))
+    assert abs(found.goodput - expected) < 4.5 * found.goodput_error
+
+
+def test_a_stated_job_has_its_length_and_may_be_late() -> None:
+    found = fleetcube.simulate(**PLAIN, job_duration=["10 d", "100 d"])
+    assert found.work.values.tolist() == [864_000, 8_640_000]
+    assert (found.wall_time_p95 > found.wall_time).all()
+    assert (found.wall_time > found.work).all()
+    late = found.wall_time_p95 / found.wall_time - 1
+    assert late[0] > 2 * late[1]  # chance evens out with the square root of the length
+
+
+def test_a_point_that_cannot_be_simulated_is_nan_and_says_why() -> None:
+    found = fleetcube.simulate(
+        trials=10, **{**PLAIN, "cluster_mtbf": [1.0, 1e4]}, checkpoint_interval=[1000.0, 0.0]
+    )
+    assert found.outcome.values.tolist() == [[1, 2], [0, 2]]
+    assert np.isnan(found.goodput.values).tolist() == [[True, True], [False, True]]
+
+
+def test_a_cluster_that_never_fails() -> None:
+    found = fleetcube.simulate(
+        cluster_mtbf=np.inf,
+        checkpoint_stall_time=30,
+        recovery_time=60,
+        checkpoint_interval=[570, np.inf],
+    )
+    assert found.goodput.values.tolist() == [0.95, 1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"trials": 1}, "trials = 1 is not a whole number from 2"),
+        ({"trials": 10**9}, "trials = 1000000000"),
+        ({"trials": 10.0}, "trials = 10.0"),
+        ({"seed": -1}, "seed = -1 is not a whole number from 0"),
+        ({"seed": 1 << 64}, "seed = 18446744073709551616"),
+        ({"threads": 0}, "threads = 0"),
+        ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
+        ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
+        ({"elastic": ["off", "shrink"]}, "elastic = 'shrink' cannot be simulated"),
+        ({"spare_node": 1}, "did you mean 'spare_nodes'?"),
+        ({"recovery_time": -1.0}, "must be at least 0"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used_is_refused_in_one_line(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        fleetcube.simulate(**{**PLAIN, **wrong})
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(InputError, match="n_gpus is missing: cluster_mtbf needs it"):
+        fleetcube.simulate(checkpoint_stall_time=1, recovery_time=1)
+
+
+# From the shell
+
+SPEC = """
+outputs = ["goodput"]
+[scenario]
+node = "dgx-h100"
+model = "llama-3-70b"
+[axes]
+n_gpus = [1024, 4096]
+spare_nodes = [0, 8]
+"""
+
+
+def shell(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fleetcube", "simulate", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    base = ["spec.toml", "--trials", "20", "--seed", "3"]
+    done = shell(tmp_path, *base, "-v", "goodput", "-v", "spare_shortage")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert rows[0] == ["n_gpus", "spare_nodes", "goodput", "spare_shortage"]
+    assert [row[:2] for row in rows[1:]] == [
+        ["1,024", "0"],
+        ["1,024", "8"],
+        ["4,096", "0"],
+        ["4,096", "8"],
+    ]
+    told = fleetcube.simulate(
+        trials=20,
+        seed=3,
+        node="dgx-h100",
+        model="llama-3-70b",
+        n_gpus=[1024, 4096],
+        spare_nodes=[0, 8],
+    )
+    assert rows[1][2] == f"{told.goodput.values[0, 0]:.4g}"
+    written = shell(tmp_path, *base, "-o", "x.csv")
+    assert written.returncode == 0, written.stderr
+    assert len((tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()) == 5
+    again = shell(tmp_path, *base, "-o", "x.csv")
+    assert again.returncode == 2
+    assert "'x.csv' exists" in again.stderr
+    assert "did you mean 'goodput'?" in shell(tmp_path, *base, "-v", "goodputs").stderr
+    helped = shell(tmp_path, "--help").stdout
+    assert "fleetcube simulate" in helped.split("Example:")[1]

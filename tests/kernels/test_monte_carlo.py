@@ -1,0 +1,419 @@
+"""The Monte Carlo against renewal theory, Daly 2006, Poisson tails and an event-by-event walk."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube.kernels import monte_carlo
+from fleetcube.kernels.monte_carlo import LOSSES, MOST_FAILURES, PARAMETERS, STATISTICS
+
+JOB = {
+    "mtbf": 1e4,
+    "shape": 1.0,
+    "interval": 500.0,
+    "stall": 20.0,
+    "flush": 0.0,
+    "work": 1e6,
+    "recovery": 300.0,
+    "provision": 0.0,
+    "spares": 0.0,
+    "repair": 0.0,
+    "corruption": 0.0,
+    "fails_in_recovery": 1.0,
+}
+MASK = (1 << 64) - 1
+
+
+def job(**changed: float) -> dict[str, float]:
+    return {**JOB, **changed}
+
+
+def rows(*jobs: dict[str, float]) -> Any:
+    return np.array([[each[name] for name in PARAMETERS] for each in jobs])
+
+
+def simulate(*jobs: dict[str, float], trials: int = 1000, seed: int = 0) -> dict[str, Any]:
+    found, verdicts = monte_carlo.run(rows(*jobs), trials, seed, 2)
+    assert (verdicts == monte_carlo.DONE).all()
+    return dict(zip(STATISTICS, found.T, strict=True))
+
+
+def score(found: dict[str, Any], name: str, expected: Any) -> Any:
+    """How many standard errors a statistic is off; what has no error must be right."""
+    off, error = found[name] - expected, found[f"{name}_error"]
+    assert (abs(off[error == 0]) <= 1e-9 * abs(np.asarray(expected) + 0 * off)[error == 0]).all()
+    return off / np.where(error == 0, 1.0, error)
+
+
+def survival(each: dict[str, float]) -> Callable[[Any], Any]:
+    """Weibull, by its mean."""
+    scale = each["mtbf"] / math.gamma(1 + 1 / each["shape"])
+    return lambda time: np.exp(-((time / scale) ** each["shape"]))
+
+
+def integral(function: Callable[[Any], Any], end: float) -> float:
+    """From 0, over x = end u^4, which straightens the steep start of a Weibull with shape < 1."""
+    points, weights = np.polynomial.legendre.leggauss(400)
+    u = (points + 1) / 2
+    return float(np.sum(weights / 2 * function(end * u**4) * end * 4 * u**3))
+
+
+# Random numbers
+
+
+def test_streams_start_with_the_words_of_splitmix64() -> None:
+    # Seed 1234567, as printed at rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
+    state = np.empty(4, np.uint64)
+    monte_carlo.seed_stream(state, np.uint64(1234567))
+    assert state.tolist() == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+    ]
+
+
+def word(state: list[int]) -> int:
+    """xoshiro256++ in whole numbers (Blackman & Vigna 2021)."""
+    total = state[0] + state[3] & MASK
+    result = ((total << 23 | total >> 41) & MASK) + state[0] & MASK
+    shifted = state[1] << 17 & MASK
+    state[2] ^= state[0]
+    state[3] ^= state[1]
+    state[1] ^= state[2]
+    state[0] ^= state[3]
+    state[2] ^= shifted
+    state[3] = (state[3] << 45 | state[3] >> 19) & MASK
+    return result
+
+
+def test_words_are_those_of_xoshiro() -> None:
+    state = np.array([1, 2, 3, 4], np.uint64)
+    plain = [1, 2, 3, 4]
+    # rotl(1 + 4, 23) + 1, by hand
+    assert int(monte_carlo.next_word(state)) == word(plain) == 5 * 2**23 + 1
+    for _ in range(1000):
+        assert int(monte_carlo.next_word(state)) == word(plain)
+
+
+# One trial, walked event by event
+
+
+def walk(each: dict[str, float], seed: int) -> dict[str, float]:
+    """The same job told otherwise: a clock, a list of segments, a list of nodes in repair."""
+    state = np.empty(4, np.uint64)
+    monte_carlo.seed_stream(state, np.uint64(seed))
+    words = [int(value) for value in state]
+
+    def uniform() -> float:
+        return ((word(words) >> 11) + 0.5) / 2**53
+
+    def life() -> float:
+        scale = each["mtbf"] / math.gamma(1 + 1 / each["shape"])
+        return scale * (-math.log(uniform())) ** (1 / each["shape"])
+
+    whole, last = divmod(each["work"], each["interval"])
+    segments = [each["interval"]] * int(whole) + ([last] if last else [])
+    clock = rework = recovering = 0.0
+    failures = shortages = 0
+    back: list[float] = []
+    breaks = life()
+    while True:
+        ends = (clock + np.cumsum([part + each["stall"] for part in segments])).tolist()
+        if ends[-1] <= breaks:
+            break
+        readable = [end for end in ends if end + each["flush"] <= breaks]
+        if each["corruption"] and readable:
+            for _ in range(int(math.log(uniform()) / math.log(each["corruption"]))):
+                readable = readable[:-1]
+        rework += breaks - (readable[-1] if readable else clock)
+        segments = segments[len(readable) :]
+        clock = breaks
+        struck = True
+        while struck:
+            failures += 1
+            none_free = sum(time > clock for time in back) >= each["spares"]
+            back.append(clock + each["repair"])
+            shortages += none_free
+            needed = each["recovery"] + (each["provision"] if none_free else 0.0)
+            breaks = clock + life()
+            struck = bool(each["fails_in_recovery"]) and breaks < clock + needed
+            if not each["fails_in_recovery"]:
+                breaks += needed
+            recovering += (breaks - clock) if struck else needed
+            clock = breaks if struck else clock + needed
+    return {
+        "wall": ends[-1],
+        "rework": rework,
+        "recovery": recovering,
+        "failures": failures,
+        "shortages": shortages,
+    }
+
+
+HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5.02e4}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"work": 1.003e5},
+        {"shape": 0.6},
+        {"shape": 4.0, "fails_in_recovery": 0.0},
+        {"flush": 350.0},
+        {"corruption": 0.4},
+        {"provision": 900.0, "spares": 2.0, "repair": 2e4},
+        {**HARD, "shape": 0.8, "flush": 70.0, "corruption": 0.2},
+        {**HARD, "interval": 130.0, "flush": 700.0, "fails_in_recovery": 0.0},
+        {**HARD, "interval": 1e6, "work": 3e3},
+    ],
+    ids=str,
+)
+def test_a_trial_is_the_walk_from_event_to_event(changed: dict[str, float]) -> None:
+    each = job(**changed)
+    losses, state = np.empty(len(LOSSES)), np.empty(4, np.uint64)
+    failures = 0.0
+    for seed in range(20):
+        monte_carlo.seed_stream(state, np.uint64(seed))
+        assert monte_carlo.trial(rows(each)[0], state, np.empty(int(each["spares"])), losses)
+        got, expected = dict(zip(LOSSES, losses, strict=True)), walk(each, seed)
+        checkpoints = math.ceil(each["work"] / each["interval"])
+        wall = each["work"] + checkpoints * each["stall"] + got["rework"] + got["recovery"]
+        assert got == pytest.approx({k: expected[k] for k in LOSSES}, rel=1e-9, abs=1e-5)
+        assert wall == pytest.approx(expected["wall"], rel=1e-12)
+        failures += got["failures"]
+    assert failures > 20
+
+
+# Exponential failures
+
+
+def daly(each: dict[str, float]) -> dict[str, float]:
+    """Shares by Daly 2006, eq. 13, taken apart."""
+    mean, segment = each["mtbf"], each["interval"] + each["stall"]
+    wall = mean * math.exp(each["recovery"] / mean) * math.expm1(segment / mean)
+    return {
+        "goodput": each["interval"] / wall,
+        "checkpoint_overhead": each["stall"] / wall,
+        "rework_overhead": (mean * math.expm1(segment / mean) - segment) / wall,
+        "recovery_overhead": -math.expm1(-each["recovery"] / mean),
+    }
+
+
+def test_exponential_failures_give_dalys_wall_time_and_its_shares() -> None:
+    cases = [
+        job(mtbf=mean, stall=x * mean, interval=y * mean, recovery=r * mean, work=n * y * mean)
+        for mean in (50.0, 1e4, 3e6)
+        for x in (1e-4, 1e-2, 2.0)
+        for y in (0.01, 0.3, 3.0)
+        for r in (0.0, 0.05, 1.5)
+        for n in (3, 30)  # exact for any number of segments
+    ]
+    found = simulate(*cases, seed=1)
+    for name in ("goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"):
+        expected = np.array([daly(each)[name] for each in cases])
+        scores = score(found, name, expected)
+        assert abs(scores).max() < 4.5
+        assert 0.75 < (scores[scores != 0] ** 2).mean() < 1.33  # of independent cases: 1
+    whole = sum(found[name] for name in daly(JOB))
+    np.testing.assert_allclose(whole, 1, rtol=1e-13)
+
+
+def test_without_failures_in_recovery_it_costs_its_own_length() -> None:
+    # A failure costs R: T = (M + R) (e^z - 1) for each segment
+    cases = [
+        job(fails_in_recovery=0.0, recovery=r, mtbf=m)
+        for r in (0.0, 500.0, 1e4)
+        for m in (600.0, 1e4)
+    ]
+    found = simulate(*cases)
+    expected = [
+        500 / ((each["mtbf"] + each["recovery"]) * math.expm1(520 / each["mtbf"])) for each in cases
+    ]
+    assert abs(score(found, "goodput", expected)).max() < 4.5
+
+
+def test_without_failures_only_checkpoints_cost() -> None:
+    never = job(mtbf=math.inf, interval=500.0, work=1000.0)
+    cases = [never, {**never, "interval": math.inf}, {**never, "interval": 0.0, "stall": 0.0}]
+    found = simulate(*cases, {**never, "work": 1100.0}, {**never, "shape": 0.5})
+    expected = [1000 / 1040, 1, 1, 1100 / 1160, 1000 / 1040]
+    np.testing.assert_allclose(found["goodput"], expected, rtol=1e-15)
+    assert (found["failures"] == 0).all()
+    assert np.isnan(found["spare_shortage"]).all()
+
+
+def test_free_checkpoints_at_every_instant_leave_the_recovery() -> None:
+    found = simulate(job(interval=0.0, stall=0.0), job(interval=0.0, stall=0.0, flush=200.0))
+    # Everything but recovery, and but the flush's worth of work before each failure, is kept
+    expected = [math.exp(-0.03), math.exp(-0.05)]
+    assert abs(score(found, "goodput", expected)).max() < 4.5
+    assert found["rework_overhead"][0] == 0
+
+
+# Weibull failures
+
+
+@pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
+@pytest.mark.parametrize("during", [0.0, 1.0])
+def test_one_segment_is_tried_until_it_survives(shape: float, during: float) -> None:
+    # Renewal: E[T] = int_0^L S + F(L) E[after a failure]. After it: R and the same again, where
+    # the clock starts after recovery; else R + L must survive in one go.
+    each = job(shape=shape, fails_in_recovery=during, mtbf=700.0, work=500.0, recovery=200.0)
+    alive, length = survival(each), 520.0
+    if during:
+        after = integral(alive, 720.0) / alive(720.0)
+        expected = integral(alive, length) + (1 - alive(length)) * after
+    else:
+        lost = 1 - alive(length)
+        expected = (integral(alive, length) + lost * 200.0) / alive(length)
+    found = simulate(each, trials=200_000)
+    assert abs(score(found, "wall_time", expected)[0]) < 4
+    assert found["wall_time_error"][0] < 0.004 * expected
+
+
+def long_run(each: dict[str, float]) -> dict[str, float]:
+    """Renewal reward: what a time between failures keeps on average, over its mean.
+
+    A life y keeps the checkpoints that are safe by then, floor((y - R - F) / L), less a geometric
+    number that cannot be read.
+    """
+    alive, bad = survival(each), each["corruption"]
+    segment = each["interval"] + each["stall"]
+    n = np.arange(1, 20_000)
+    reached = alive(each["recovery"] + each["flush"] + n * segment)  # P(at least n are safe)
+    readable = (1 - bad) * sum(bad**g * reached[g:].sum() for g in range(60 if bad else 1))
+    return {
+        "goodput": each["interval"] * readable / each["mtbf"],
+        "checkpoint_overhead": each["stall"] * readable / each["mtbf"],
+        "recovery_overhead": integral(alive, each["recovery"]) / each["mtbf"],
+    }
+
+
+def test_long_jobs_earn_what_renewal_theory_says() -> None:
+    cases = [
+        job(shape=shape, flush=flush, corruption=bad, recovery=recovery, work=3e3 * mean, mtbf=mean)
+        for shape in (0.5, 0.8, 1.0, 3.0)
+        for flush in (0.0, 400.0)
+        for bad in (0.0, 0.3)
+        for recovery in (50.0, 2000.0)
+        for mean in (3e3, 1e5)
+    ]
+    found = simulate(*cases, trials=100)
+    earned = [long_run(each) for each in cases]
+    for name in earned[0]:
+        expected = np.array([each[name] for each in earned])
+        scores = score(found, name, expected)
+        assert abs(scores).max() < 4.5
+        assert 0.6 < (scores**2).mean() < 1.5
+        assert (found[f"{name}_error"] < 0.02 * expected).all()
+
+
+def test_a_large_shape_fails_at_fixed_times() -> None:
+    # By hand: lives of 1000 s, segments of 220 s. Four segments, 120 s lost; 100 s of recovery,
+    # four segments, 20 s lost; 100 s of recovery, the last two segments: 2540 s.
+    each = job(mtbf=1000.0, shape=1e7, interval=200.0, recovery=100.0, work=2000.0)
+    found = simulate(each, trials=10)
+    assert found["wall_time"][0] == pytest.approx(2540, abs=0.01)
+    assert found["failures"][0] == 2
+    assert found["rework_overhead"][0] * 2540 == pytest.approx(140, abs=0.01)
+    assert found["recovery_overhead"][0] * 2540 == pytest.approx(200, abs=0.01)
+
+
+# Flush, corruption, spares
+
+
+def test_a_rare_failure_costs_half_a_segment_and_the_flush() -> None:
+    cases = [job(mtbf=1e6, work=1e9, flush=flush) for flush in (0.0, 100.0, 400.0)]
+    found = simulate(*cases, trials=200)
+    lost = found["rework_overhead"] * found["wall_time"] / found["failures"]
+    # to first order in L / M: 0.05 %
+    np.testing.assert_allclose(lost, [260, 360, 660], rtol=5e-3)
+
+
+def test_each_unreadable_checkpoint_costs_a_segment_more() -> None:
+    cases = [job(mtbf=1e6, work=1e9, corruption=bad) for bad in (0.1, 0.5)]
+    found = simulate(*cases, trials=200)
+    lost = found["rework_overhead"] * found["wall_time"] / found["failures"]
+    np.testing.assert_allclose(lost - 260, [520 / 9, 520], rtol=0.03)
+
+
+def poisson_tail(count: int, mean: float) -> float:
+    """P(N >= count)."""
+    return 1 - sum(math.exp(-mean) * mean**n / math.factorial(n) for n in range(count))
+
+
+def test_a_spare_is_missing_as_often_as_all_are_in_repair() -> None:
+    # Nodes in repair are Poisson (Palm 1938), and failures see time averages.
+    pairs = [(spares, mean) for spares in (0, 1, 2, 5, 10) for mean in (0.1, 1.0, 4.0)]
+    cases = [
+        job(mtbf=1e4, repair=mean * 1e4, spares=spares, provision=600.0, work=5e7)
+        for spares, mean in pairs
+    ]
+    found = simulate(*cases, trials=300)
+    for k, (spares, mean) in enumerate(pairs):
+        expected, got = poisson_tail(spares, mean), found["spare_shortage"][k]
+        if spares == 0:
+            assert got == 1
+        elif expected > 1e-4:
+            assert abs(got - expected) < 4.5 * found["spare_shortage_error"][k]
+            assert abs(got - expected) < 0.05 * expected
+        else:
+            assert got < 1e-4
+
+
+def test_no_spare_waits_for_provision_and_many_never_do() -> None:
+    none = job(provision=900.0, spares=0.0, repair=1e5)
+    found = simulate(none, {**none, "spares": 1e9}, {**none, "spares": 5.0, "repair": 0.0})
+    expected = [daly(job(recovery=r))["goodput"] for r in (1200.0, 300.0, 300.0)]
+    assert abs(score(found, "goodput", expected)).max() < 4.5
+    assert found["spare_shortage"].tolist() == [1, 0, 0]
+
+
+# What cannot be simulated
+
+
+def test_a_job_that_never_ends_is_given_up_and_its_neighbours_are_not() -> None:
+    endless = job(mtbf=1.0, interval=100.0)
+    found, verdicts = monte_carlo.run(rows(JOB, endless, JOB), 100, 0, 2)
+    assert verdicts.tolist() == [0, monte_carlo.TOO_MANY_FAILURES, 0]
+    assert np.isnan(found[1]).all()
+    assert np.array_equal(found[0], found[2])
+    assert MOST_FAILURES > 1e5
+
+
+@pytest.mark.parametrize("wrong", [{"mtbf": math.nan}, {"interval": 0.0}, {"work": 0.0}], ids=str)
+def test_a_job_without_meaning_is_undefined(wrong: dict[str, float]) -> None:
+    found, verdicts = monte_carlo.run(rows(job(**wrong)), 10, 0, 1)
+    assert verdicts.tolist() == [monte_carlo.UNDEFINED]
+    assert np.isnan(found).all()
+
+
+# The same bits
+
+
+def test_results_do_not_depend_on_threads_neighbours_or_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = rows(*(job(mtbf=m, shape=s, spares=2.0, repair=1e4) for m in (1e3, 1e5) for s in (1, 2)))
+    found, _ = monte_carlo.run(jobs, 500, 7, 1)
+    for threads in (2, 3):
+        assert np.array_equal(monte_carlo.run(jobs, 500, 7, threads)[0], found)
+    assert np.array_equal(monte_carlo.run(jobs[2:3], 500, 7, 1)[0], found[2:3])
+    assert np.array_equal(monte_carlo.run(jobs[::-1].copy(), 500, 7, 2)[0], found[::-1])
+    monkeypatch.setattr(monte_carlo, "_TRIALS_AT_ONCE", 700)
+    assert np.array_equal(monte_carlo.run(jobs, 500, 7, 2)[0], found)
+
+
+def test_seeds_points_and_trials_have_streams_of_their_own() -> None:
+    seeds = [simulate(JOB, seed=seed)["wall_time"][0] for seed in (0, 1, 2**64 - 1)]
+    assert len(set(seeds)) == 3
+    # nearly the same job, other numbers: over jobs, goodput scatters as its error says
+    near = [job(recovery=300 * (1 + 1e-9 * k)) for k in range(300)]
+    found = simulate(*near, trials=50)
+    spread = found["goodput"].std(ddof=1) / found["goodput_error"].mean()
+    assert 0.85 < spread < 1.15
