@@ -37,8 +37,8 @@ def gemm_rate_share(rows: Any, columns: Any, depth: Any, largest: Any, half_size
     Returns: [1] share of peak
     Source: Hockney & Jesshope 1988, Parallel Computers 2 (half-performance length), each side
     Example:
-        >>> gemm_rate_share(128, 1e12, 1e12, 0.8, 128)
-        0.4
+        >>> round(gemm_rate_share(128, 384, 384, 0.8, 128), 6)
+        0.225
     """
     filled = rows / (rows + half_size) * (columns / (columns + half_size))
     return largest * filled * (depth / (depth + half_size))

@@ -17,11 +17,10 @@ from ..checkpoint import first_order_waste as waste
 from ..ops import where
 
 
-@alternative("recovery_overhead", goodput_model="exact")
-def exact_recovery_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
-    """Share of the wall time that goes into recovering from failures.
+def restart_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
+    """Share of the wall time between a failure and the end of what it costs beyond the rework.
 
-    1 - exp(-R / M)
+    1 - exp(-R' / M), R' = R + U: recovery and work lost beyond the last checkpoint
 
     Parameters: restart_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
@@ -30,17 +29,32 @@ def exact_recovery_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
     return -np.expm1(-restart_time / cluster_mtbf)
 
 
+@alternative("recovery_overhead", goodput_model="exact")
+def exact_recovery_overhead(restart_overhead: Any, recovery_time: Any, lost_work_time: Any) -> Any:
+    """Share of the wall time that goes into recovering from failures.
+
+    (1 - exp(-R' / M)) R / R', R' = R + U; 1 - exp(-R / M) where every checkpoint is safe at once
+
+    Parameters: restart_overhead [1], recovery_time [s], lost_work_time [s]
+    Returns: [1] share of the wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    together = recovery_time + lost_work_time
+    waits = together > 0
+    return restart_overhead * where(waits, recovery_time / where(waits, together, 1.0), 1.0)
+
+
 @alternative("recovery_overhead", goodput_model="first_order")
-def first_order_recovery_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
+def first_order_recovery_overhead(recovery_time: Any, cluster_mtbf: Any) -> Any:
     """Share of the wall time that goes into recovering from failures.
 
     R / M
 
-    Parameters: restart_time [s], cluster_mtbf [s]
+    Parameters: recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9), with a recovery term
     """
-    return restart_time / cluster_mtbf
+    return recovery_time / cluster_mtbf
 
 
 @alternative("recovery_overhead", goodput_model="additive")
@@ -61,33 +75,37 @@ def exact_rework_overhead(
     checkpoint_interval: Any,
     checkpoint_stall_time: Any,
     cluster_mtbf: Any,
+    restart_overhead: Any,
     recovery_overhead: Any,
 ) -> Any:
     """Share of the wall time that computes again what failures destroyed.
 
-    e^(-R/M) (1 - z / (e^z - 1)), z = (tau + d) / M
+    e^(-R'/M) (1 - z / (e^z - 1)) + (1 - e^(-R'/M)) U / R', z = (tau + d) / M
 
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
-        recovery_overhead [1]
+        restart_overhead [1], recovery_overhead [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     lost = segment_rework(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
-    return (1 - recovery_overhead) * lost
+    return (1 - restart_overhead) * lost + (restart_overhead - recovery_overhead)
 
 
 @alternative("rework_overhead", goodput_model="first_order")
-def first_order_rework_overhead(checkpoint_interval: Any, cluster_mtbf: Any) -> Any:
+def first_order_rework_overhead(
+    checkpoint_interval: Any, lost_work_time: Any, cluster_mtbf: Any
+) -> Any:
     """Share of the wall time that computes again what failures destroyed.
 
-    tau / (2 M); 0 without failures
+    (tau / 2 + U) / M; 0 without failures
 
-    Parameters: checkpoint_interval [s], cluster_mtbf [s]
+    Parameters: checkpoint_interval [s], lost_work_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9)
     """
     fails = cluster_mtbf < np.inf
-    return where(fails, checkpoint_interval / (2 * where(fails, cluster_mtbf, 1.0)), 0.0)
+    lost = where(fails, checkpoint_interval, 0.0) / 2 + lost_work_time
+    return where(fails, lost / where(fails, cluster_mtbf, 1.0), 0.0)
 
 
 @alternative("rework_overhead", goodput_model="additive")

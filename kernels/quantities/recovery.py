@@ -132,13 +132,25 @@ def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
     return 1.0 * checkpoint_flush_time
 
 
-def restart_time(recovery_time: Any, rollback_time: Any, unsafe_time: Any) -> Any:
+def lost_work_time(rollback_time: Any, unsafe_time: Any) -> Any:
+    """Work lost at a failure beyond what was done since the last checkpoint.
+
+    rollback + work that was not yet safe
+
+    Parameters: rollback_time [s], unsafe_time [s]
+    Returns: [s] work to be done again
+    Source: by definition
+    """
+    return rollback_time + unsafe_time
+
+
+def restart_time(recovery_time: Any, lost_work_time: Any) -> Any:
     """Time that a failure costs besides the rework since the last checkpoint.
 
-    recovery + rollback + work that was not yet safe
+    recovery + work lost beyond it
 
-    Parameters: recovery_time [s], rollback_time [s], unsafe_time [s]
+    Parameters: recovery_time [s], lost_work_time [s]
     Returns: [s] restart time
     Source: by definition
     """
-    return recovery_time + rollback_time + unsafe_time
+    return recovery_time + lost_work_time

