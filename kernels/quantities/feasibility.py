@@ -151,6 +151,20 @@ def flushed_infeasible_reason(
     return where(capacity_reason == 0, early, capacity_reason)
 
 
+def feasible(infeasible_reason: Any) -> Any:
+    """Whether a job can be run as it stands.
+
+    reason = 0
+
+    Parameters: infeasible_reason [flag]
+    Returns: [flag] verdict
+    Flags: 0 no, 1 yes
+    Source: by definition
+    """
+    known = infeasible_reason == infeasible_reason
+    return where(known, where(infeasible_reason == 0, 1.0, 0.0), np.nan)
+
+
 def _whole(value: Any) -> Any:
     """Whether a value is a whole number.
 

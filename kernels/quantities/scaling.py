@@ -65,8 +65,8 @@ def usl_peak_gpus(serial_fraction: Any, coherency: Any) -> Any:
     return usl_peak(serial_fraction, coherency)
 
 
-def communication_computation_ratio(communication_time: Any, compute_time: Any) -> Any:
-    """Communication of a step over its computing on each GPU, hidden or not.
+def rho(communication_time: Any, compute_time: Any) -> Any:
+    """Communication-computation ratio: communication of a step, hidden or not, over computing.
 
     rho = T_comm(n) / (T_compute / n); compute_time is already that of one GPU
 
@@ -74,7 +74,7 @@ def communication_computation_ratio(communication_time: Any, compute_time: Any) 
     Returns: [1] above 1, communication cannot be hidden
     Source: Fleet Foundations eq. 5
     Example:
-        >>> round(communication_computation_ratio(0.5604, 5.0), 2)
+        >>> round(rho(0.5604, 5.0), 2)
         0.11
     """
     return communication_time / compute_time

@@ -12,6 +12,7 @@ import click
 from fleetcube import __version__
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 90}
+_SIMULATED = ("goodput", "goodput_error", "failures", "spare_shortage", "wall_time", "outcome")
 
 
 @click.group(context_settings=_SETTINGS)
@@ -100,7 +101,9 @@ def run_spec(
 @click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
 @click.option("--seed", default=0, help="Of the random numbers.  [0]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
-@click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
+@click.option(
+    "-v", "--variable", multiple=True, help="Variable to show.  [the main ones; all with -o]"
+)
 @click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
 def simulate(
     spec: str,
@@ -124,12 +127,11 @@ def simulate(
         check_target(Path(output))  # before it is waited for
     told: Any = Sweep.from_file(spec).spec
     found = simulate_spec(told["scenario"], told["axes"], trials=trials, seed=seed, threads=threads)
-    found = variables(found, variable)
     if output is not None:
-        export(found, Path(output))
+        export(variables(found, variable), Path(output))
         click.echo(f"wrote {output}")
         return
-    _print_table(*table(found))
+    _print_table(*table(variables(found, variable or _SIMULATED)))
 
 
 @cli.command()
