@@ -14,7 +14,7 @@ def rigid_effective_provision_time(provision_time: Any, spare_availability: Any)
 
     Parameters: provision_time [s], spare_availability [1]
     Returns: [s] wait for a node
-    Source: law of total expectation; a spare is there at once
+    Source: by definition; the law of total expectation, a spare being there at once
     """
     return provision_time * (1 - spare_availability)
 

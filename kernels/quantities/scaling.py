@@ -151,19 +151,19 @@ def utilization_reading(utilization_efficiency: Any) -> Any:
     return where(utilization_efficiency == utilization_efficiency, reading, np.nan)
 
 
-def gradient_bytes_sent(gradient_message: Any, data_parallel: Any) -> Any:
+def gradient_bytes_sent(gradient_message: Any, gradient_ranks: Any) -> Any:
     """Bytes that each GPU sends to exchange gradients once, by the least that an all-reduce needs.
 
-    2 (d - 1) / d x M
+    2 (n - 1) / n x M
 
-    Parameters: gradient_message [B], data_parallel [1]
+    Parameters: gradient_message [B], gradient_ranks [1]
     Returns: [B] bytes sent in one step
     Source: Patarasuk & Yuan 2009, JPDC 69(2); Fleet Foundations, all-reduce overhead scaling
     Example:
         >>> gradient_bytes_sent(14e9, 256) / 1e9
         27.890625
     """
-    return 2 * (data_parallel - 1) / data_parallel * gradient_message
+    return 2 * (gradient_ranks - 1) / gradient_ranks * gradient_message
 
 
 def network_intensity(model_flops_per_step: Any, n_gpus: Any, gradient_bytes_sent: Any) -> Any:
@@ -211,23 +211,23 @@ def iron_law_time(
     n_gpus: Any,
     peak_flops: Any,
     flops_efficiency: Any,
-    data_parallel: Any,
+    gradient_ranks: Any,
     data_parallel_latency: Any,
 ) -> Any:
     """Time of one step by the iron law: send the gradients, compute, wait; nothing overlaps.
 
-    bytes / B + F / (n P eta) + 2 (d - 1) a: a first estimate beside step_time, without
+    bytes / B + F / (n P eta) + 2 (n - 1) a: a first estimate beside step_time, without
     recomputation, bubbles or other traffic
 
     Parameters: gradient_bytes_sent [B], data_parallel_bandwidth [B/s],
         model_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s], flops_efficiency [1],
-        data_parallel [1], data_parallel_latency [s]
+        gradient_ranks [1], data_parallel_latency [s]
     Returns: [s] time of one step
     Source: Fleet Foundations, foundations recap (the iron law); latency of a ring: Patarasuk & Yuan
         2009, JPDC 69(2)
     """
     work = model_flops_per_step / n_gpus
-    latency = 2 * (data_parallel - 1) * data_parallel_latency
+    latency = 2 * (gradient_ranks - 1) * data_parallel_latency
     return data_work_and_latency(
         gradient_bytes_sent, data_parallel_bandwidth, work, peak_flops, flops_efficiency, latency
     )
@@ -251,8 +251,8 @@ def sync_wall_gpus(
 ) -> Any:
     """Size of the cluster beyond which more GPUs make the run longer, the global batch fixed.
 
-    n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of d = n / (t p c)
-    ranks, once a step and not hidden, take 2 (d - 1) a + 2 (1 - 1 / d) M / B; bubbles and serial
+    n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of k = n / (t p)
+    ranks, once a step and not hidden, take 2 (k - 1) a + 2 (1 - 1 / k) M / B; bubbles and serial
     time stay; all else shrinks with n. Checkpoints at the exact optimum, failures in proportion to
     GPUs. Layout, link and stall are those of the present point. At least one replica; infinite
     where nothing ends the gain
@@ -265,17 +265,17 @@ def sync_wall_gpus(
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """
-    replica = tensor_parallel * pipeline_parallel * context_parallel
+    shard = tensor_parallel * pipeline_parallel
     stays = bubble_time + serial_time_per_step
     shared = n_gpus * (step_time - stays - exposed_data_parallel_time)
     volume = 2 * gradient_message / data_parallel_bandwidth
     hops = 2 * data_parallel_latency
     wall = sync_wall(
-        shared - volume * replica,
+        shared - volume * shard,
         stays + volume - hops,
-        hops / replica,
+        hops / shard,
         checkpoint_stall_time,
         recovery_time,
         cluster_mtbf * n_gpus,
     )
-    return np.maximum(wall, replica)
+    return np.maximum(wall, shard * context_parallel)

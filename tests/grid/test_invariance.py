@@ -69,6 +69,9 @@ def brute_force(name: str, point: dict[str, Any]) -> float:
             formula = graph.load()[wanted].formula(
                 {
                     **{n: i.default for n, i in INPUTS.items() if i.kind == "option"},
+                    # what the labels of the scenario choose
+                    "gated_ffn": True,
+                    "node_reduction": True,
                     **{k: v for k, v in point.items() if k in INPUTS},
                 }
             )

@@ -93,8 +93,8 @@ def test_a_missing_input_names_the_output_and_the_path() -> None:
 
 
 def test_a_missing_input_of_the_output_itself_needs_no_path() -> None:
-    with pytest.raises(MissingInputError, match="n_gpus is missing: cluster_mtbf needs it and"):
-        select(["cluster_mtbf"], OPTIONS, DEFAULTS)
+    with pytest.raises(MissingInputError, match="n_gpus is missing: nodes needs it and"):
+        select(["nodes"], OPTIONS, DEFAULTS)
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,7 @@ def test_without_coherency_more_always_helps() -> None:
 )
 def test_rho_of_published_scenarios(communication: float, computing: float, printed: str) -> None:
     # Fleet Foundations table 11: data parallel 7B and "350M" (printed 3), tensor parallel.
-    got = fleetcube.evaluate(
-        "rho", communication_time=communication, compute_time=computing
-    )
+    got = fleetcube.evaluate("rho", communication_time=communication, compute_time=computing)
     assert float(got) == pytest.approx(float(printed), abs=5e-3 * float(printed))
 
 
