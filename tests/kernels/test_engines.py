@@ -55,7 +55,7 @@ def points() -> dict[str, Any]:
         "virtual_stages": rng.choice([1.0, 5.0], POINTS),
         "micro_batch_size": rng.choice([1.0, 4.0], POINTS),
         "gpu_mttf": rng.uniform(1e6, 3e8, POINTS),
-        "checkpoint_write_bandwidth": 10.0 ** rng.uniform(8, 12, POINTS),
+        "checkpoint_write_bandwidth": 10.0 ** rng.uniform(6, 12, POINTS),
         "peak_flops_fp16": rng.uniform(1e14, 1e15, POINTS),
         "peak_flops_bf16": rng.uniform(1e14, 1e15, POINTS),
         "peak_flops_fp8": rng.uniform(1e15, 1e16, POINTS),
