@@ -51,31 +51,58 @@ def fp32_gradient_storage_bytes() -> Any:
 def double_gradient_storage_bytes() -> Any:
     """Bytes of the gradients that are kept for each parameter.
 
-    6: 20 bytes a parameter with weights and optimizer states
+    2, and 4 for an FP32 copy beside the optimizer states: 20 bytes a parameter in all
 
     Parameters: none
     Returns: [B] bytes of one parameter's gradients
-    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients, FP32
-        gradients)
+    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients: 20 bytes,
+        4 + 16 / d where the optimizer is sharded)
     """
-    return 6.0
+    return 2.0
+
+
+@alternative("optimizer_state_bytes", gradient_storage=("none", "bf16", "fp32"))
+def plain_optimizer_state_bytes(optimizer_bytes_per_parameter: Any) -> Any:
+    """Bytes of one parameter that only the optimizer's update uses.
+
+    master weight and moments
+
+    Parameters: optimizer_bytes_per_parameter [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes)
+    """
+    return 1.0 * optimizer_bytes_per_parameter
+
+
+@alternative("optimizer_state_bytes", gradient_storage="bf16_and_fp32")
+def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter: Any) -> Any:
+    """Bytes of one parameter that only the optimizer's update uses.
+
+    master weight and moments, and 4 for the gradient in FP32
+
+    Parameters: optimizer_bytes_per_parameter [B]
+    Returns: [B] bytes of one parameter
+    Source: Megatron-LM, docs of the distributed optimizer (4 + 16 / d); Rajbhandari et al. 2021
+        (ZeRO-Infinity), arXiv:2104.07857 (16 bytes)
+    """
+    return optimizer_bytes_per_parameter + 4
 
 
 def state_bytes_per_parameter(
-    bytes_per_element: Any, gradient_storage_bytes: Any, optimizer_bytes_per_parameter: Any
+    bytes_per_element: Any, gradient_storage_bytes: Any, optimizer_state_bytes: Any
 ) -> Any:
     """Bytes of training state of one parameter, nothing shared out.
 
     weight + gradients + optimizer states
 
-    Parameters: bytes_per_element [B], gradient_storage_bytes [B], optimizer_bytes_per_parameter [B]
+    Parameters: bytes_per_element [B], gradient_storage_bytes [B], optimizer_state_bytes [B]
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (16 bytes)
     Example:
         >>> state_bytes_per_parameter(2, 2, 12)
         16
     """
-    return bytes_per_element + gradient_storage_bytes + optimizer_bytes_per_parameter
+    return bytes_per_element + gradient_storage_bytes + optimizer_state_bytes
 
 
 def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capacity: Any) -> Any:
@@ -186,16 +213,16 @@ def sharded_gradients_memory(sharded_parameters: Any, gradient_storage_bytes: An
 
 
 @alternative("optimizer_memory", offload="none")
-def held_optimizer_memory(optimizer_parameters: Any, optimizer_bytes_per_parameter: Any) -> Any:
+def held_optimizer_memory(optimizer_parameters: Any, optimizer_state_bytes: Any) -> Any:
     """Memory of one GPU's optimizer states.
 
     N_o x bytes
 
-    Parameters: optimizer_parameters [1], optimizer_bytes_per_parameter [B]
+    Parameters: optimizer_parameters [1], optimizer_state_bytes [B]
     Returns: [B] optimizer states
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
-    return optimizer_parameters * optimizer_bytes_per_parameter
+    return optimizer_parameters * optimizer_state_bytes
 
 
 @alternative("optimizer_memory", offload=("cpu", "nvme"))
