@@ -238,30 +238,62 @@ def offloaded_optimizer_memory() -> Any:
     return 0.0
 
 
-@alternative("residual_activations_per_token", sequence_parallel=False)
-def whole_residual_activations_per_token(hidden_size: Any) -> Any:
-    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
+@alternative("ffn_input_width", mixture_of_experts=False)
+def dense_ffn_input_width(hidden_size: Any) -> Any:
+    """Width of the inputs of feed-forward blocks that each token has in a layer.
 
-    10 h: inputs of two norms and of attention and feed-forward, and two dropout masks
+    h
 
     Parameters: hidden_size [1]
+    Returns: [1] width
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return 1.0 * hidden_size
+
+
+@alternative("ffn_input_width", mixture_of_experts=True)
+def expert_ffn_input_width(
+    hidden_size: Any, experts_per_token: Any, expert_layers: Any, layers: Any
+) -> Any:
+    """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
+
+    h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
+
+    Parameters: hidden_size [1], experts_per_token [1], expert_layers [1], layers [1]
+    Returns: [1] width
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
+        for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return hidden_size * (1 + experts_per_token * expert_layers / layers)
+
+
+@alternative("residual_activations_per_token", sequence_parallel=False)
+def whole_residual_activations_per_token(hidden_size: Any, ffn_input_width: Any) -> Any:
+    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
+
+    8 h + 2 w, 10 h in a dense model: inputs of two norms, of attention and of feed-forward blocks,
+    and two dropout masks
+
+    Parameters: hidden_size [1], ffn_input_width [1]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
-    return 10.0 * hidden_size
+    return 8 * hidden_size + 2 * ffn_input_width
 
 
 @alternative("residual_activations_per_token", sequence_parallel=True)
-def sharded_residual_activations_per_token(hidden_size: Any, tensor_parallel: Any) -> Any:
+def sharded_residual_activations_per_token(
+    hidden_size: Any, ffn_input_width: Any, tensor_parallel: Any
+) -> Any:
     """Bytes of a layer's activations that only sequence parallelism shares, of one token.
 
-    10 h / t
+    (8 h + 2 w) / t, 10 h / t in a dense model
 
-    Parameters: hidden_size [1], tensor_parallel [1]
+    Parameters: hidden_size [1], ffn_input_width [1], tensor_parallel [1]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    return 10 * hidden_size / tensor_parallel
+    return (8 * hidden_size + 2 * ffn_input_width) / tensor_parallel
 
 
 def matrix_activations_per_token(
