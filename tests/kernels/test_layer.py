@@ -65,6 +65,7 @@ CASES: dict[str, dict[str, Any]] = {
     "experts": EXPERTS,
     "experts at home": {**EXPERTS, "expert_parallel": 1, "shared_experts": 0, "dense_layers": 0},
     "plain experts": {**EXPERTS, "gated_ffn": False, "recompute": "full"},
+    "experts bound by memory": {**EXPERTS, "hbm_bandwidth": 2e10},
     "replicated optimizer": {"zero_stage": 0, "gradient_storage": "bf16"},
     "gradients twice": {"gradient_storage": "bf16_and_fp32"},
 }
@@ -159,6 +160,11 @@ def test_a_step_is_the_sum_of_its_matrices(change: dict[str, Any]) -> None:
     scenario = {**BASE, "parameters": 5e9, **change}
     for name, expected in replay(scenario).items():
         assert float(fleetcube.evaluate(name, **scenario)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_share_of_peak_covers_the_optimizer() -> None:
+    scenario = {**BASE, "compute_model": "mfu"}
+    assert float(fleetcube.evaluate("optimizer_time", **scenario)) == 0
 
 
 # Limits

@@ -166,6 +166,13 @@ def test_activations_of_a_layer_are_those_of_table_2(
         assert got * context == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize(("stages", "expected"), [(1, 4 * 2048 * 51200 / 8), (2, 0), (8, 0)])
+def test_logits_lie_on_the_last_stage(stages: int, expected: float) -> None:
+    # Korthikanti et al. 2022, section 4.3: 4 s b v / t on the first stage where it is the last too
+    scenario = model("175B", pipeline_parallel=stages)
+    assert value("logits_memory", **scenario) == expected
+
+
 def test_flash_attention_keeps_no_scores() -> None:
     kept = {
         recompute: value(

@@ -237,6 +237,7 @@ def test_twenty_tokens_for_each_parameter() -> None:
     # Hoffmann et al. 2022, table 3: 67 billion parameters for 1.5e12 tokens, 1e12 for 21.2e12
     for parameters, tokens in ((67e9, 1.5e12), (1e12, 21.2e12)):
         assert value("training_tokens", parameters=parameters) == pytest.approx(tokens, rel=0.12)
+    assert value("training_tokens", parameters=70e9) == 1.4e12  # Chinchilla itself
 
 
 # Operations
@@ -376,7 +377,9 @@ def test_roofline_of_a_gpu() -> None:
     # Williams et al. 2009: flat above the ridge, bandwidth below it. H100: 989 TFLOP/s, 3.35 TB/s.
     gpu = {"peak_flops": 989e12, "hbm_bandwidth": 3.35e12}
     decoding = {"microbatch_tokens": 1, "bytes_per_element": 2}
+    prefill = {"microbatch_tokens": 256, "bytes_per_element": 1}
     assert value("ridge_point", **gpu) == pytest.approx(295.2, abs=0.05)
     assert value("arithmetic_intensity", **decoding) == 1
+    assert value("arithmetic_intensity", **prefill) == 512
     assert value("attainable_flops", **gpu, **decoding) == 3.35e12
     assert value("attainable_flops", arithmetic_intensity=296, **gpu) == 989e12
