@@ -161,7 +161,8 @@ def selective_recompute_flops_factor(
 ) -> Any:
     """Hardware over model operations when the attention matrices are computed twice.
 
-    1 + 4 l s a (h / a) / operations of a token: one more forward pass of the two products
+    1 + 4 l s a (h / a) / operations of a token: one more forward pass of the two products (the
+    published HFUs of Korthikanti et al. 2022 count 12)
 
     Parameters: layers [1], attention_heads [1], head_size [1], sequence_length [1],
         model_flops_per_token [FLOP]

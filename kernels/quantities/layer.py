@@ -342,7 +342,7 @@ def covered_optimizer_time() -> Any:
 def roofline_optimizer_time(
     optimizer_parameters: Any,
     gradient_storage_bytes: Any,
-    optimizer_bytes_per_parameter: Any,
+    optimizer_state_bytes: Any,
     bytes_per_element: Any,
     reached_hbm_bandwidth: Any,
 ) -> Any:
@@ -352,11 +352,11 @@ def roofline_optimizer_time(
     written
 
     Parameters: optimizer_parameters [1], gradient_storage_bytes [B],
-        optimizer_bytes_per_parameter [B], bytes_per_element [B], reached_hbm_bandwidth [B/s]
+        optimizer_state_bytes [B], bytes_per_element [B], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (states of mixed-precision
         Adam)
     """
-    states = 2 * optimizer_bytes_per_parameter
+    states = 2 * optimizer_state_bytes
     each = gradient_storage_bytes + states + bytes_per_element
     return optimizer_parameters * each / reached_hbm_bandwidth

@@ -51,31 +51,58 @@ def fp32_gradient_storage_bytes() -> Any:
 def double_gradient_storage_bytes() -> Any:
     """Bytes of the gradients that are kept for each parameter.
 
-    6: 20 bytes a parameter with weights and optimizer states
+    2, and 4 for an FP32 copy beside the optimizer states: 20 bytes a parameter in all
 
     Parameters: none
     Returns: [B] bytes of one parameter's gradients
-    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients, FP32
-        gradients)
+    Source: Megatron-LM, docs of the distributed optimizer (FP16 weights and gradients: 20 bytes,
+        4 + 16 / d where the optimizer is sharded)
     """
-    return 6.0
+    return 2.0
+
+
+@alternative("optimizer_state_bytes", gradient_storage=("none", "bf16", "fp32"))
+def plain_optimizer_state_bytes(optimizer_bytes_per_parameter: Any) -> Any:
+    """Bytes of one parameter that only the optimizer's update uses.
+
+    master weight and moments
+
+    Parameters: optimizer_bytes_per_parameter [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (12 bytes)
+    """
+    return 1.0 * optimizer_bytes_per_parameter
+
+
+@alternative("optimizer_state_bytes", gradient_storage="bf16_and_fp32")
+def copied_gradient_optimizer_state_bytes(optimizer_bytes_per_parameter: Any) -> Any:
+    """Bytes of one parameter that only the optimizer's update uses.
+
+    master weight and moments, and 4 for the gradient in FP32
+
+    Parameters: optimizer_bytes_per_parameter [B]
+    Returns: [B] bytes of one parameter
+    Source: Megatron-LM, docs of the distributed optimizer (4 + 16 / d); Rajbhandari et al. 2021
+        (ZeRO-Infinity), arXiv:2104.07857 (16 bytes)
+    """
+    return optimizer_bytes_per_parameter + 4
 
 
 def state_bytes_per_parameter(
-    bytes_per_element: Any, gradient_storage_bytes: Any, optimizer_bytes_per_parameter: Any
+    bytes_per_element: Any, gradient_storage_bytes: Any, optimizer_state_bytes: Any
 ) -> Any:
     """Bytes of training state of one parameter, nothing shared out.
 
     weight + gradients + optimizer states
 
-    Parameters: bytes_per_element [B], gradient_storage_bytes [B], optimizer_bytes_per_parameter [B]
+    Parameters: bytes_per_element [B], gradient_storage_bytes [B], optimizer_state_bytes [B]
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1 (16 bytes)
     Example:
         >>> state_bytes_per_parameter(2, 2, 12)
         16
     """
-    return bytes_per_element + gradient_storage_bytes + optimizer_bytes_per_parameter
+    return bytes_per_element + gradient_storage_bytes + optimizer_state_bytes
 
 
 def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capacity: Any) -> Any:
@@ -186,16 +213,16 @@ def sharded_gradients_memory(sharded_parameters: Any, gradient_storage_bytes: An
 
 
 @alternative("optimizer_memory", offload="none")
-def held_optimizer_memory(optimizer_parameters: Any, optimizer_bytes_per_parameter: Any) -> Any:
+def held_optimizer_memory(optimizer_parameters: Any, optimizer_state_bytes: Any) -> Any:
     """Memory of one GPU's optimizer states.
 
     N_o x bytes
 
-    Parameters: optimizer_parameters [1], optimizer_bytes_per_parameter [B]
+    Parameters: optimizer_parameters [1], optimizer_state_bytes [B]
     Returns: [B] optimizer states
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
-    return optimizer_parameters * optimizer_bytes_per_parameter
+    return optimizer_parameters * optimizer_state_bytes
 
 
 @alternative("optimizer_memory", offload=("cpu", "nvme"))
@@ -211,30 +238,62 @@ def offloaded_optimizer_memory() -> Any:
     return 0.0
 
 
-@alternative("residual_activations_per_token", sequence_parallel=False)
-def whole_residual_activations_per_token(hidden_size: Any) -> Any:
-    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
+@alternative("ffn_input_width", mixture_of_experts=False)
+def dense_ffn_input_width(hidden_size: Any) -> Any:
+    """Width of the inputs of feed-forward blocks that each token has in a layer.
 
-    10 h: inputs of two norms and of attention and feed-forward, and two dropout masks
+    h
 
     Parameters: hidden_size [1]
+    Returns: [1] width
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return 1.0 * hidden_size
+
+
+@alternative("ffn_input_width", mixture_of_experts=True)
+def expert_ffn_input_width(
+    hidden_size: Any, experts_per_token: Any, expert_layers: Any, layers: Any
+) -> Any:
+    """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
+
+    h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
+
+    Parameters: hidden_size [1], experts_per_token [1], expert_layers [1], layers [1]
+    Returns: [1] width
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
+        for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return hidden_size * (1 + experts_per_token * expert_layers / layers)
+
+
+@alternative("residual_activations_per_token", sequence_parallel=False)
+def whole_residual_activations_per_token(hidden_size: Any, ffn_input_width: Any) -> Any:
+    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
+
+    8 h + 2 w, 10 h in a dense model: inputs of two norms, of attention and of feed-forward blocks,
+    and two dropout masks
+
+    Parameters: hidden_size [1], ffn_input_width [1]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
-    return 10.0 * hidden_size
+    return 8 * hidden_size + 2 * ffn_input_width
 
 
 @alternative("residual_activations_per_token", sequence_parallel=True)
-def sharded_residual_activations_per_token(hidden_size: Any, tensor_parallel: Any) -> Any:
+def sharded_residual_activations_per_token(
+    hidden_size: Any, ffn_input_width: Any, tensor_parallel: Any
+) -> Any:
     """Bytes of a layer's activations that only sequence parallelism shares, of one token.
 
-    10 h / t
+    (8 h + 2 w) / t, 10 h / t in a dense model
 
-    Parameters: hidden_size [1], tensor_parallel [1]
+    Parameters: hidden_size [1], ffn_input_width [1], tensor_parallel [1]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    return 10 * hidden_size / tensor_parallel
+    return (8 * hidden_size + 2 * ffn_input_width) / tensor_parallel
 
 
 def matrix_activations_per_token(

@@ -44,7 +44,7 @@ def nvme_offload_time(
     gradient_bytes_per_element: Any,
     bytes_per_element: Any,
     offload_bandwidth: Any,
-    optimizer_bytes_per_parameter: Any,
+    optimizer_state_bytes: Any,
     nvme_bandwidth: Any,
 ) -> Any:
     """Time of one step's traffic to host and drives: optimizer states are read and written.
@@ -52,10 +52,10 @@ def nvme_offload_time(
     N_o (gradient + weight) / B + 2 N_o state / B_nvme
 
     Parameters: optimizer_parameters [1], gradient_bytes_per_element [B], bytes_per_element [B],
-        offload_bandwidth [B/s], optimizer_bytes_per_parameter [B], nvme_bandwidth [B/s]
+        offload_bandwidth [B/s], optimizer_state_bytes [B], nvme_bandwidth [B/s]
     Returns: [s] traffic of one step
     Source: Rajbhandari et al. 2021 (ZeRO-Infinity), arXiv:2104.07857, section 4.1
     """
     to_host = gradient_bytes_per_element + bytes_per_element
-    to_drives = 2 * optimizer_bytes_per_parameter
+    to_drives = 2 * optimizer_state_bytes
     return optimizer_parameters * (to_host / offload_bandwidth + to_drives / nvme_bandwidth)

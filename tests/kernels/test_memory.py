@@ -1,0 +1,384 @@
+"""Memory of a GPU against the tables of its papers, schedules walked through, offload volumes."""
+
+from typing import Any
+
+import pytest
+
+import fleetcube
+
+GIB = 2**30
+STAGES = (0, 1, 2, 3)
+# Korthikanti et al. 2022, table 3: heads, width, layers, stages, chunks of each, micro-batch size.
+MODELS = {
+    "22B": (64, 6144, 48, 1, 1, 4),
+    "175B": (96, 12288, 96, 8, 3, 1),
+    "530B": (128, 20480, 105, 35, 3, 1),
+    "1T": (160, 25600, 128, 64, 1, 1),
+}
+
+
+def value(name: str, **scenario: Any) -> float:
+    return float(fleetcube.evaluate(name, **scenario))
+
+
+def model(name: str, **change: Any) -> dict[str, Any]:
+    heads, h, layers, stages, chunks, sequences = MODELS[name]
+    return {
+        "attention_heads": heads,
+        "hidden_size": h,
+        "layers": layers,
+        "pipeline_parallel": stages,
+        "virtual_stages": chunks,
+        "micro_batch_size": sequences,
+        "sequence_length": 2048,
+        "vocab_size": 51200,
+        "tensor_parallel": 8,
+        "num_microbatches": 10 * stages,
+        "attention_kernel": "standard",
+        **change,
+    }
+
+
+# States
+
+STATES = ["weights_memory", "gradients_memory", "optimizer_memory"]
+
+
+def states(**scenario: Any) -> float:
+    got = fleetcube.evaluate(STATES, **scenario)
+    return sum(float(got[name]) for name in STATES)
+
+
+@pytest.mark.parametrize(
+    ("storage", "each"),
+    [
+        # bytes of a parameter with stages 0 to 3, over d ranks
+        ("none", lambda d: (14, 2 + 12 / d, 2 + 12 / d, 14 / d)),
+        # Rajbhandari et al. 2020, section 5: 16, 4 + 12 / d, 2 + 14 / d, 16 / d
+        ("bf16", lambda d: (16, 4 + 12 / d, 2 + 14 / d, 16 / d)),
+        # Megatron-LM, docs of the distributed optimizer: 18 and 6 + 12 / d, 20 and 4 + 16 / d
+        ("fp32", lambda d: (18, 6 + 12 / d, 2 + 16 / d, 18 / d)),
+        ("bf16_and_fp32", lambda d: (20, 4 + 16 / d, 2 + 18 / d, 20 / d)),
+    ],
+)
+@pytest.mark.parametrize("ranks", [1, 8, 64])
+def test_bytes_of_a_parameter(storage: str, each: Any, ranks: int) -> None:
+    for stage, expected in zip(STAGES, each(ranks), strict=True):
+        got = states(parameters=1e9, n_gpus=ranks, zero_stage=stage, gradient_storage=storage)
+        assert got == pytest.approx(expected * 1e9, rel=1e-12)
+    whole = value("state_bytes_per_parameter", gradient_storage=storage)
+    assert whole == each(1)[0]
+
+
+@pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
+def test_zero_shrinks_the_states_as_published(stage: int, gigabytes: float) -> None:
+    # Rajbhandari et al. 2020, figure 1: 7.5e9 parameters, 64 ranks
+    got = states(parameters=7.5e9, n_gpus=64, zero_stage=stage)
+    assert got / 1e9 == pytest.approx(gigabytes, abs=0.05)
+
+
+def test_a_trillion_parameters_fill_two_hundred_gpus() -> None:
+    # 16 bytes each are 16 TB
+    assert value("min_gpus_for_state", parameters=1e12, hbm_capacity=80e9) == 200
+
+
+def test_states_are_shared_by_every_kind_of_rank() -> None:
+    # 2 tensor x 4 pipeline x 2 context x 8 data ranks: gradients are the same over context ranks
+    layout = {"tensor_parallel": 2, "pipeline_parallel": 4, "context_parallel": 2, "n_gpus": 128}
+    for stage, bytes_each in zip(STAGES, (16, 4 + 12 / 16, 2 + 14 / 16, 16 / 16), strict=True):
+        got = states(parameters=1e9, zero_stage=stage, **layout)
+        assert got == pytest.approx(bytes_each * 1e9 / 8, rel=1e-12)
+
+
+def test_states_of_experts_counted_gpu_by_gpu() -> None:
+    # 16 data ranks, experts over groups of 4: an expert lives on 4 ranks, the rest on all 16.
+    shape = {
+        "layers": 10,
+        "hidden_size": 1024,
+        "ffn_hidden_size": 4096,
+        "gated_ffn": True,
+        "experts": 8,
+        "experts_per_token": 2,
+        "dense_layers": 2,
+        "vocab_size": 32000,
+    }
+    expert = 3 * 1024 * 4096
+    rest = 10 * (4 * 1024 * 1024 + 2 * 1024) + 2 * expert + 8 * 1024 * 8 + (2 * 32000 + 1) * 1024
+    here = [expert for _ in range(8) for _ in range(8 // 4)]  # expert layers, experts of a rank
+    local = rest + sum(here)
+    shard = rest / 16 + sum(part / 4 for part in here)
+    for stage, expected in (
+        (0, 16 * local),
+        (1, 4 * local + 12 * shard),
+        (2, 2 * local + 14 * shard),
+        (3, 16 * shard),
+    ):
+        got = states(n_gpus=16, expert_parallel=4, zero_stage=stage, **shape)
+        assert got == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_states_of_megatron_models_are_those_of_figure_1(name: str) -> None:
+    # Korthikanti et al. 2022, figure 1, as calculon's validation lists it: 18 bytes a parameter
+    # of the layers' matrices.
+    _, h, layers, stages, _, _ = MODELS[name]
+    published = {"22B": 45.5625, "175B": 45.5625, "530B": 31.640625, "1T": 32.958984375}
+    matrices = 12 * layers * h * h
+    shape = model(name, n_gpus=8 * stages, gradient_storage="fp32", zero_stage=0)
+    assert states(**shape, parameters=matrices) / GIB == pytest.approx(published[name], rel=1e-9)
+    assert states(**shape) / GIB == pytest.approx(published[name], rel=0.02)
+
+
+# Activations
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("row", "factor"),
+    [
+        # Korthikanti et al. 2022, table 2, in s b h; x is the scores' 5 a s / h
+        (("none", False, 1), lambda t, x: 34 + x),
+        (("none", False, 8), lambda t, x: 10 + 24 / t + x / t),
+        (("none", True, 8), lambda t, x: 34 / t + x / t),
+        (("selective", False, 8), lambda t, x: 10 + 24 / t),
+        (("selective", True, 8), lambda t, x: 34 / t),
+        (("full", False, 8), lambda t, x: 2),
+        (("full", True, 8), lambda t, x: 2 / t),  # Megatron-LM shares the input as well
+    ],
+)
+def test_activations_of_a_layer_are_those_of_table_2(
+    name: str, row: tuple[str, bool, int], factor: Any
+) -> None:
+    recompute, sequence_parallel, tensor = row
+    heads, h, _, _, _, sequences = MODELS[name]
+    expected = 2048 * sequences * h * factor(tensor, 5 * heads * 2048 / h)
+    for context in (1, 2):
+        got = value(
+            "activation_memory_per_layer",
+            **model(
+                name,
+                recompute=recompute,
+                sequence_parallel=sequence_parallel,
+                tensor_parallel=tensor,
+                context_parallel=context,
+            ),
+        )
+        assert got * context == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("stages", "expected"), [(1, 4 * 2048 * 51200 / 8), (2, 0), (8, 0)])
+def test_logits_lie_on_the_last_stage(stages: int, expected: float) -> None:
+    # Korthikanti et al. 2022, section 4.3: 4 s b v / t on the first stage where it is the last too
+    scenario = model("175B", pipeline_parallel=stages)
+    assert value("logits_memory", **scenario) == expected
+
+
+def test_flash_attention_keeps_no_scores() -> None:
+    kept = {
+        recompute: value(
+            "activation_memory_per_layer",
+            **model("22B", attention_kernel="flash", recompute=recompute),
+        )
+        for recompute in ("none", "selective")
+    }
+    assert kept["none"] == kept["selective"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_activations_of_megatron_models_are_those_of_figure_1(name: str) -> None:
+    # GiB of the first stage, as calculon's validation lists them, with tensor parallelism alone and
+    # with both techniques. Beside the layers we count logits where there is one stage.
+    published = {
+        "22B": (59.25, 9.5625),
+        "175B": (66.84375, 12.3515625),
+        "530B": (114.0234375, 23.076171875),
+        "1T": (131.25, 26.5625),
+    }
+    baseline = model(name, recompute="none")
+    both = model(name, recompute="selective", sequence_parallel=True)
+    for scenario, expected in zip((baseline, both), published[name], strict=True):
+        got = fleetcube.evaluate(["activation_memory", "logits_memory"], **scenario)
+        layers = float(got.activation_memory - got.logits_memory)
+        assert layers / GIB == pytest.approx(expected, rel=1e-9)
+        assert float(got.logits_memory) == (4 * 4 * 2048 * 51200 / 8 if name == "22B" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "sequence", "selective", "both", "full"),
+    [
+        ("22B", 66.84, 49.42, 16.18, 7.64),
+        ("175B", 62.04, 56.53, 18.49, 8.71),
+        ("530B", 58.31, 62.04, 20.27, 9.42),
+        ("1T", 58.31, 62.04, 20.27, 9.42),
+    ],
+)
+def test_techniques_save_the_shares_of_figure_7(
+    name: str, sequence: float, selective: float, both: float, full: float
+) -> None:
+    # per cent of the memory of tensor parallelism alone (as read off by calculon)
+    def layer(**change: Any) -> float:
+        return value("activation_memory_per_layer", **model(name, **change))
+
+    alone = layer(recompute="none")
+    for expected, part in (
+        (sequence, layer(recompute="none", sequence_parallel=True)),
+        (selective, layer(recompute="selective")),
+        (both, layer(recompute="selective", sequence_parallel=True)),
+        (full, layer(recompute="full")),
+    ):
+        assert 100 * part / alone == pytest.approx(expected, abs=0.15)
+
+
+@pytest.mark.parametrize(("sequence_parallel", "ranks"), [(False, 1), (True, 2)])
+def test_activations_of_a_mixture_counted_tensor_by_tensor(
+    sequence_parallel: bool, ranks: int
+) -> None:
+    # grouped-query attention and gated experts in every second layer, two bytes an element
+    h, f, visits, shared, tensor = 1024, 512, 3, 1, 2
+    queries, keys = 16 * 64, 4 * 64
+    total = 0.0
+    for layer in range(8):
+        whole = [h, h, h, h]  # inputs of both norms, of attention, of feed-forward (and its router)
+        split = [queries, keys, keys, queries]  # queries, keys, values; input of the projection
+        if layer < 4:
+            split += [4096, 4096, 4096]  # gate, up, their product
+        else:
+            for _ in range(visits):
+                whole.append(h)  # the copy that is sent to the expert
+                split += [f, f, f]
+            for _ in range(shared):
+                split += [f, f, f]
+        masks = 2 * h
+        total += (2 * sum(whole) + masks) / ranks + 2 * sum(split) / tensor
+    got = value(
+        "activation_memory_per_layer",
+        layers=8,
+        dense_layers=4,
+        hidden_size=h,
+        attention_heads=16,
+        kv_heads=4,
+        ffn_hidden_size=4096,
+        expert_ffn_hidden_size=f,
+        gated_ffn=True,
+        experts=16,
+        experts_per_token=visits,
+        shared_experts=shared,
+        tensor_parallel=tensor,
+        sequence_parallel=sequence_parallel,
+        sequence_length=100,
+    )
+    assert got == pytest.approx(100 * total / 8, rel=1e-12)
+
+
+# Schedules
+
+
+def passes(schedule: str, stages: int, microbatches: int, chunks: int) -> list[int]:
+    """Passes of the first stage in order: +1 keeps a chunk's activations, -1 drops them.
+
+    Narayanan et al. 2021, section 2.2 and Megatron-LM's schedules: warm up, then one forward and
+    one backward in turn, then drain.
+    """
+    total = microbatches * chunks
+    if schedule == "gpipe":
+        return [1] * total + [-1] * total
+    warm_up = stages - 1 if chunks == 1 else 2 * (stages - 1) + (chunks - 1) * stages
+    warm_up = min(warm_up, total)
+    return [1] * warm_up + [1, -1] * (total - warm_up) + [-1] * warm_up
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "chunks"),
+    [(1, 4, 1), (4, 16, 1), (4, 3, 1), (8, 8, 1), (4, 16, 2), (8, 64, 3), (4, 4, 5)],
+)
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+def test_microbatches_in_flight_of_a_schedule_walked_through(
+    schedule: str, stages: int, microbatches: int, chunks: int
+) -> None:
+    held, most = 0, 0
+    for step in passes(schedule, stages, microbatches, chunks):
+        held += step
+        most = max(most, held)
+    assert held == 0
+    got = value(
+        "microbatches_in_flight",
+        pipeline_schedule=schedule,
+        pipeline_parallel=stages,
+        num_microbatches=microbatches,
+        virtual_stages=chunks,
+    )
+    assert got == pytest.approx(most / chunks, rel=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["zb_h1", "zb_v"])
+def test_zero_bubbles_hold_what_one_forward_one_backward_holds(schedule: str) -> None:
+    # Qi et al. 2023: p micro-batches for both
+    def held(**layout: Any) -> list[float]:
+        counts = fleetcube.evaluate(
+            "microbatches_in_flight", pipeline_parallel=[1, 4, 16], num_microbatches=8, **layout
+        )
+        return [float(count) for count in counts]
+
+    assert held(pipeline_schedule=schedule) == held(pipeline_schedule="1f1b") == [1, 4, 8]
+
+
+# The whole
+
+
+def test_memory_of_a_gpu_is_the_sum_of_its_parts() -> None:
+    parts = {
+        "weights_memory": 1.0,
+        "gradients_memory": 2.0,
+        "optimizer_memory": 4.0,
+        "activation_memory": 8.0,
+        "reserved_memory": 16.0,
+    }
+    assert value("memory_per_gpu", **parts) == 31
+
+
+def test_bloom_fits_its_gpus() -> None:
+    # Scao et al. 2022 trained BLOOM on 384 A100 of 80 GB: 4 tensor ranks, 12 stages, 8 replicas,
+    # ZeRO-1, full recompute, micro-batches of 2; a quarter of the GPUs does not hold it unsharded.
+    run = {
+        "model": "bloom-176b",
+        "gpu": "a100-sxm-80gb",
+        "tensor_parallel": 4,
+        "pipeline_parallel": 12,
+        "micro_batch_size": 2,
+        "global_batch_size": 2048,
+        "recompute": "full",
+        "attention_kernel": "standard",
+    }
+    assert 20e9 < value("memory_per_gpu", n_gpus=384, zero_stage=1, **run) < 80e9
+    few = {**run, "tensor_parallel": 2, "pipeline_parallel": 12}
+    assert value("memory_per_gpu", n_gpus=96, zero_stage=0, **few) > 80e9
+
+
+# Offload
+
+SHARD = {"parameters": 8e9, "n_gpus": 8, "offload_bandwidth": 25e9, "nvme_bandwidth": 4e9}
+
+
+def test_offloading_to_the_host_moves_four_bytes_of_a_parameter() -> None:
+    # Ren et al. 2021: two of the gradient go, two of the weight return; states leave the GPU
+    assert value("offload_time", offload="cpu", **SHARD) == pytest.approx(1e9 * (2 + 2) / 25e9)
+    assert value("optimizer_memory", offload="cpu", **SHARD) == 0
+    assert value("optimizer_memory", **SHARD) == 12e9
+
+
+def test_offloading_to_drives_moves_the_states_twice() -> None:
+    # Rajbhandari et al. 2021 (ZeRO-Infinity): 16 bytes of FP32 state are read and written
+    time = value("offload_time", offload="nvme", gradient_storage="bf16_and_fp32", **SHARD)
+    assert time == pytest.approx(1e9 * (4 / 25e9 + 2 * 16 / 4e9), rel=1e-12)
+    assert value("optimizer_memory", offload="nvme", **SHARD) == 0
+    fast = {**SHARD, "nvme_bandwidth": 1e40}
+    assert value("offload_time", offload="nvme", **fast) == value(
+        "offload_time", offload="cpu", **SHARD
+    )
+
+
+def test_each_replica_offloads_its_shard() -> None:
+    times = [value("offload_time", offload="cpu", zero_stage=stage, **SHARD) for stage in STAGES]
+    assert times[0] == pytest.approx(8 * times[1])
+    assert times[1] == times[2] == times[3]
+    assert value("offload_time", **SHARD) == 0
