@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from . import blog, cluster, estimator, foundations, tutorial
+from . import blog, cluster, estimator, estimator_failures, foundations, tutorial
 from .claim import HOUR, Figure, get, plain, record
 from .cluster import LAYOUT, ratio
 
@@ -205,8 +205,8 @@ CONFLICTS = (
                     "0.0041 5.12",
                     "s",
                     lambda: [
-                        estimator.asynchronous("checkpoint_stall_time"),
-                        estimator.asynchronous("minimum_checkpoint_interval"),
+                        estimator_failures.asynchronous("checkpoint_stall_time"),
+                        estimator_failures.asynchronous("minimum_checkpoint_interval"),
                     ],
                     "stall, least interval",
                 ),
