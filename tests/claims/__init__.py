@@ -1,0 +1,1 @@
+"""Every number and statement of five documents, recomputed: `python -m tests.claims --write`."""
