@@ -173,7 +173,8 @@ def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwid
 def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
     """Time of an all-reduce whose sums and copies one NVLink switch makes.
 
-    t = 2 a + M (n + 1) / (n B): each rank reads its share of the sum and sends its whole buffer
+    t = 2 a + M (n + 1) / (n B): each rank sends its whole buffer M to be added and its share M / n
+    of the sums to be copied, and receives as much
 
     Parameters:
         message_bytes [B]: buffer of one rank
@@ -252,7 +253,7 @@ def fitted_all_reduce_time(
 def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
     """Message below which two binary trees beat the ring.
 
-    M = n (n - 1 - ceil(log2 n)) a B for n >= 3; 0 for two ranks, where the trees never lose
+    M = n (n - 1 - ceil(log2 n)) a B, at least 0; 0 for two ranks, where both take as long
 
     Parameters:
         ranks [1]: number of ranks
@@ -264,7 +265,7 @@ def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
         >>> round(float(ring_tree_crossover_bytes(8, 5e-6, 50e9)))
         8000000
     """
-    hops = ranks - 1 - np.ceil(np.log2(ranks))
+    hops = np.maximum(ranks - 1 - np.ceil(np.log2(ranks)), 0.0)
     return ranks * hops * latency * bandwidth
 
 
@@ -296,8 +297,10 @@ def fitted_crossover_bytes(
     late = latency - other_latency
     gain = other_seconds_per_byte - seconds_per_byte
     climb = sqrt_coefficient - other_sqrt_coefficient
-    inside = np.maximum(climb * climb + 4 * gain * late, 0.0)
-    root = np.maximum(climb + np.sqrt(inside), 0.0) / (2 * gain)
+    inside = climb * climb + 4 * gain * late
+    meet = inside > 0
+    root = where(meet, climb + np.sqrt(where(meet, inside, 1.0)), 0.0) / (2 * gain)
+    root = np.maximum(root, 0.0)
     return root * root
 
 
@@ -374,7 +377,7 @@ def all_to_all_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
         latency [s]: fixed cost of one message
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
-    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.4 (pairwise exchange)
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange)
     Example:
         >>> all_to_all_time(8e9, 8, 0.0, 1e9)
         7.0
@@ -402,7 +405,7 @@ def two_level_all_to_all_time(
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
-    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.4 (pairwise exchange), on two networks
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     Example:
         >>> float(two_level_all_to_all_time(16e9, 16, 8, 0.0, 1e9, 1e9))
         8.0

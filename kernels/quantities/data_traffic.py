@@ -6,7 +6,6 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..collectives import all_gather_time, reduce_scatter_time, ring_tree_crossover_bytes
-from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
@@ -93,27 +92,55 @@ def dense_reduced_parameters(local_parameters: Any) -> Any:
 def expert_reduced_parameters(
     parameters: Any,
     routed_parameters: Any,
-    expert_parallel: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
-    gradient_ranks: Any,
+    reduced_expert_parameters: Any,
 ) -> Any:
     """Parameters of one rank whose gradients its data-parallel group adds up.
 
-    (N - N_routed + N_routed / e x (n - e) / (n - 1)) / (t p): routed experts are added up by n / e
-    ranks, and count by what a ring of them moves beside a ring of all n
+    (N - N_routed) / (t p) + routed experts by what their smaller groups move
 
-    Parameters: parameters [1], routed_parameters [1], expert_parallel [1], tensor_parallel [1],
-        pipeline_parallel [1], gradient_ranks [1]
+    Parameters: parameters [1], routed_parameters [1], tensor_parallel [1], pipeline_parallel [1],
+        reduced_expert_parameters [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
-    others = np.maximum(gradient_ranks - expert_parallel, 0.0)
-    share = where(
-        gradient_ranks > 1, others / where(gradient_ranks > 1, gradient_ranks - 1, 1.0), 0.0
-    )
-    counted = parameters - routed_parameters + routed_parameters / expert_parallel * share
-    return counted / (tensor_parallel * pipeline_parallel)
+    dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
+    return dense + reduced_expert_parameters
+
+
+@alternative("gradient_slowdown", mixture_of_experts=False)
+def dense_gradient_slowdown() -> Any:
+    """Time of gradient traffic over that on the rails of dense weights: there are no others.
+
+    1
+
+    Parameters: none
+    Returns: [1] time over time
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("gradient_slowdown", mixture_of_experts=True)
+def expert_gradient_slowdown(
+    reduced_parameters: Any,
+    reduced_expert_parameters: Any,
+    data_parallel_bandwidth: Any,
+    expert_gradient_bandwidth: Any,
+) -> Any:
+    """Time of gradient traffic over that on the rails of dense weights: experts ride fewer.
+
+    1 + (experts' share of the bytes) (B / B_e - 1)
+
+    Parameters: reduced_parameters [1], reduced_expert_parameters [1],
+        data_parallel_bandwidth [B/s], expert_gradient_bandwidth [B/s]
+    Returns: [1] time over time
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
+        own); NCCL 2.30, channels over several NICs
+    """
+    share = reduced_expert_parameters / reduced_parameters
+    return 1 + share * (data_parallel_bandwidth / expert_gradient_bandwidth - 1)
 
 
 def gradient_message(
@@ -161,7 +188,8 @@ def gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
     return np.maximum(1.0, np.ceil(gradient_message / bucket_bytes))
 
 
-def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
+@alternative("bucket_message", zero_stage=(0, 2, 3))
+def gradient_bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
     """Bytes of one bucket of gradients.
 
     M / buckets
@@ -171,6 +199,19 @@ def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
     """
     return gradient_message / gradient_buckets
+
+
+@alternative("bucket_message", zero_stage=1)
+def halved_bucket_message(gradient_message: Any, weight_message: Any, gradient_buckets: Any) -> Any:
+    """Bytes of one bucket: gradients are reduced and scattered, but updated weights are gathered.
+
+    (gradients + weights) / 2 / buckets: the two halves of an all-reduce move as much of either
+
+    Parameters: gradient_message [B], weight_message [B], gradient_buckets [1]
+    Returns: [B] message
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7.1
+    """
+    return (gradient_message + weight_message) / 2 / gradient_buckets
 
 
 def ring_tree_crossover(
@@ -188,22 +229,24 @@ def ring_tree_crossover(
 
 
 def gradient_reduce_scatter_time(
-    gradient_message: Any,
+    gradient_buckets: Any,
+    bucket_message: Any,
     gradient_ranks: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
-    (d - 1) (a + M / (d B))
+    buckets x (n - 1) (a + M / (n B))
 
-    Parameters: gradient_message [B], gradient_ranks [1], data_parallel_latency [s],
-        data_parallel_bandwidth [B/s]
-    Returns: [s] time of one reduce-scatter
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
+        data_parallel_latency [s], data_parallel_bandwidth [B/s]
+    Returns: [s] time of the reduce-scatters of all buckets
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7; Li et al. 2020 (PyTorch DDP), VLDB 13(12),
+        section 3.2.2 (buckets)
     """
-    return reduce_scatter_time(
-        gradient_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
+    return gradient_buckets * reduce_scatter_time(
+        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
     )
 
 
@@ -215,7 +258,7 @@ def weight_all_gather_time(
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
-    (d - 1) (a + M / (d B))
+    (n - 1) (a + M / (n B))
 
     Parameters: weight_message [B], gradient_ranks [1], data_parallel_latency [s],
         data_parallel_bandwidth [B/s]
@@ -228,46 +271,58 @@ def weight_all_gather_time(
 
 
 @alternative("data_parallel_time", zero_stage=(0, 1))
-def replicated_data_parallel_time(gradient_buckets: Any, data_parallel_all_reduce_time: Any) -> Any:
+def replicated_data_parallel_time(
+    gradient_buckets: Any, data_parallel_all_reduce_time: Any, gradient_slowdown: Any
+) -> Any:
     """Time of one step's gradient traffic: all-reduces, or their two halves around the update.
 
-    buckets x t, once per step whatever the number of micro-batches
+    buckets x t x slowdown by experts, once per step whatever the number of micro-batches
 
-    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s]
+    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s], gradient_slowdown [1]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return gradient_buckets * data_parallel_all_reduce_time
+    return gradient_buckets * data_parallel_all_reduce_time * gradient_slowdown
 
 
 @alternative("data_parallel_time", zero_stage=2)
 def sharded_gradient_data_parallel_time(
-    num_microbatches: Any, gradient_reduce_scatter_time: Any, weight_all_gather_time: Any
+    num_microbatches: Any,
+    gradient_reduce_scatter_time: Any,
+    weight_all_gather_time: Any,
+    gradient_slowdown: Any,
 ) -> Any:
     """Time of one step's traffic when gradients are sharded as they appear.
 
-    m x reduce-scatter + all-gather
+    (m x reduce-scatter + all-gather) x slowdown by experts
 
-    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s]
+    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s],
+        gradient_slowdown [1]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return num_microbatches * gradient_reduce_scatter_time + weight_all_gather_time
+    traffic = num_microbatches * gradient_reduce_scatter_time + weight_all_gather_time
+    return traffic * gradient_slowdown
 
 
 @alternative("data_parallel_time", zero_stage=3)
 def sharded_weight_data_parallel_time(
-    num_microbatches: Any, gradient_reduce_scatter_time: Any, weight_all_gather_time: Any
+    num_microbatches: Any,
+    gradient_reduce_scatter_time: Any,
+    weight_all_gather_time: Any,
+    gradient_slowdown: Any,
 ) -> Any:
     """Time of one step's traffic when weights are gathered where they are used.
 
-    m x (2 all-gathers + reduce-scatter)
+    m x (2 all-gathers + reduce-scatter) x slowdown by experts
 
-    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s]
+    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s],
+        gradient_slowdown [1]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
     """
-    return num_microbatches * (gradient_reduce_scatter_time + 2 * weight_all_gather_time)
+    traffic = gradient_reduce_scatter_time + 2 * weight_all_gather_time
+    return num_microbatches * traffic * gradient_slowdown
 
 
 def exposed_data_parallel_time(

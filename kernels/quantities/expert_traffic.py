@@ -6,7 +6,8 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..collectives import two_level_all_to_all_time
-from ..topology import flat_latency, group_ranks_per_node
+from ..ops import where
+from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
 def expert_message(pipeline_message: Any, experts_per_token: Any) -> Any:
@@ -52,7 +53,7 @@ def expert_all_to_all_time(
         intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
         rail_bandwidth [B/s]
     Returns: [s] time of one all-to-all
-    Source: Thakur et al. 2005, IJHPCA 19(1), section 4.4, on two networks
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
     return two_level_all_to_all_time(
         expert_message,
@@ -64,6 +65,83 @@ def expert_all_to_all_time(
         intra_node_bandwidth,
         rail_bandwidth,
     )
+
+
+def expert_gradient_ranks(gradient_ranks: Any, expert_parallel: Any) -> Any:
+    """Ranks that hold the same routed experts and add up their gradients.
+
+    max(1, d c / e)
+
+    Parameters: gradient_ranks [1], expert_parallel [1]
+    Returns: [1] ranks
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
+    """
+    return np.maximum(gradient_ranks / expert_parallel, 1.0)
+
+
+def expert_gradient_ranks_per_node(
+    gpus_per_node: Any,
+    tensor_parallel: Any,
+    expert_parallel: Any,
+    expert_gradient_ranks: Any,
+    context_ranks_per_node: Any,
+) -> Any:
+    """Ranks on each node that hold the same routed experts.
+
+    clip(gpus per node / (t e), 1, d c / e), and no fewer than those that share a sequence
+
+    Parameters: gpus_per_node [1], tensor_parallel [1], expert_parallel [1],
+        expert_gradient_ranks [1], context_ranks_per_node [1]
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
+    """
+    spread = group_ranks_per_node(
+        gpus_per_node, tensor_parallel * expert_parallel, expert_gradient_ranks
+    )
+    return np.minimum(np.maximum(spread, context_ranks_per_node), expert_gradient_ranks)
+
+
+def expert_gradient_bandwidth(
+    expert_gradient_ranks: Any,
+    expert_gradient_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+    rail_bandwidth: Any,
+) -> Any:
+    """Bandwidth of one rank of a group that adds up the gradients of routed experts.
+
+    intra-node in one node, else min(intra-node, ranks on the node x rail)
+
+    Parameters: expert_gradient_ranks [1], expert_gradient_ranks_per_node [1],
+        intra_node_bandwidth [B/s], rail_bandwidth [B/s]
+    Returns: [B/s] bandwidth per rank
+    Source: NCCL 2.30, channels over several NICs
+    """
+    return flat_bandwidth(
+        expert_gradient_ranks, expert_gradient_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+    )
+
+
+def reduced_expert_parameters(
+    routed_parameters: Any,
+    expert_parallel: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    gradient_ranks: Any,
+) -> Any:
+    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+
+    N_routed / (e t p) x (n - e) / (n - 1): a ring of n / e ranks beside a ring of all n = d c
+
+    Parameters: routed_parameters [1], expert_parallel [1], tensor_parallel [1],
+        pipeline_parallel [1], gradient_ranks [1]
+    Returns: [1] parameters
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    several = gradient_ranks > 1
+    others = np.maximum(gradient_ranks - expert_parallel, 0.0)
+    share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
+    held = routed_parameters / (expert_parallel * tensor_parallel * pipeline_parallel)
+    return held * share
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=("none", "selective"))

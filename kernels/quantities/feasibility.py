@@ -13,7 +13,7 @@ def layout_reason(
     tensor_parallel: Any,
     pipeline_parallel: Any,
     context_parallel: Any,
-    virtual_stages: Any,
+    stage_chunks: Any,
     global_batch_size: Any,
     micro_batch_size: Any,
     layers: Any,
@@ -27,7 +27,7 @@ def layout_reason(
     last stage then hold one layer less.
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
-        virtual_stages [1], global_batch_size [1], micro_batch_size [1], layers [1],
+        stage_chunks [1], global_batch_size [1], micro_batch_size [1], layers [1],
         attention_heads [1], sequence_length [1]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
@@ -42,7 +42,7 @@ def layout_reason(
     slices = replicas * micro_batch_size
     reason = where(_whole(sequence_length / context_parallel), 0.0, 8.0)
     reason = where(_whole(attention_heads / tensor_parallel), reason, 7.0)
-    chunks = pipeline_parallel * virtual_stages
+    chunks = pipeline_parallel * stage_chunks
     divides = _whole(layers / chunks) | _whole((layers + 2) / chunks)
     reason = where(divides, reason, 6.0)
     reason = where(_whole(global_batch_size / slices), reason, 5.0)
@@ -50,10 +50,10 @@ def layout_reason(
     reason = where(_whole(replicas), reason, 3.0)
     reason = where(group > n_gpus, 2.0, reason)
     counts = _whole(n_gpus) & _whole(tensor_parallel) & _whole(pipeline_parallel)
-    counts = counts & _whole(context_parallel) & _whole(virtual_stages)
+    counts = counts & _whole(context_parallel) & _whole(stage_chunks)
     counts = counts & _whole(global_batch_size) & _whole(micro_batch_size)
     reason = where(counts, reason, 1.0)
-    known = n_gpus + group + virtual_stages + global_batch_size + layers + attention_heads
+    known = n_gpus + group + stage_chunks + global_batch_size + layers + attention_heads
     known = known + micro_batch_size + sequence_length
     return where(known == known, reason, np.nan)
 
@@ -62,7 +62,7 @@ def layout_reason(
 def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
     """Why a layout cannot be laid out: a dense model has no experts to share.
 
-    the layout's reason; expert parallelism above 1 has nothing to share
+    the layout's reason; expert parallelism above 1 has nothing to share; undefined inputs give NaN
 
     Parameters: layout_reason [flag], expert_parallel [1]
     Returns: [flag] reason
@@ -73,6 +73,7 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     alone = where(expert_parallel > 1, 9.0, 0.0)
+    alone = where(expert_parallel == expert_parallel, alone, np.nan)
     return where(layout_reason == 0, alone, layout_reason)
 
 
@@ -94,13 +95,15 @@ def routed_expert_layout_reason(
     """
     divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
     divides = divides & _whole(expert_parallel)
-    return where(layout_reason == 0, where(divides, 0.0, 9.0), layout_reason)
+    known = experts + expert_parallel
+    shared = where(known == known, where(divides, 0.0, 9.0), np.nan)
+    return where(layout_reason == 0, shared, layout_reason)
 
 
 def capacity_reason(expert_layout_reason: Any, memory_per_gpu: Any, hbm_capacity: Any) -> Any:
     """Why a layout cannot be run, memory counted.
 
-    the layout's reason; memory needed <= capacity
+    the layout's reason; memory needed <= capacity; NaN where either is undefined
 
     Parameters: expert_layout_reason [flag], memory_per_gpu [B], hbm_capacity [B]
     Returns: [flag] reason
@@ -111,6 +114,8 @@ def capacity_reason(expert_layout_reason: Any, memory_per_gpu: Any, hbm_capacity
     Source: by definition
     """
     full = where(memory_per_gpu > hbm_capacity, 10.0, 0.0)
+    known = memory_per_gpu + hbm_capacity
+    full = where(known == known, full, np.nan)
     return where(expert_layout_reason == 0, full, expert_layout_reason)
 
 
@@ -148,6 +153,8 @@ def flushed_infeasible_reason(
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, 0.0)
+    known = checkpoint_interval + checkpoint_flush_time
+    early = where(known == known, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
 
 

@@ -8,6 +8,32 @@ from ..ops import where
 from ..topology import group_ranks_per_node
 
 
+@alternative("stage_chunks", pipeline_schedule=("gpipe", "1f1b", "interleaved", "zb_h1"))
+def interleaved_stage_chunks(virtual_stages: Any) -> Any:
+    """Pieces of the model on each pipeline stage.
+
+    v
+
+    Parameters: virtual_stages [1]
+    Returns: [1] pieces
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0 * virtual_stages
+
+
+@alternative("stage_chunks", pipeline_schedule="zb_v")
+def folded_stage_chunks() -> Any:
+    """Pieces of the model on each pipeline stage: the pipeline runs down and back up.
+
+    2
+
+    Parameters: none
+    Returns: [1] pieces
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
+    """
+    return 2.0
+
+
 @alternative("pipeline_message", sequence_parallel=False)
 def whole_pipeline_message(activation_message: Any) -> Any:
     """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
@@ -80,16 +106,16 @@ def pipeline_send_time(
 
 
 def pipeline_parallel_time(
-    pipeline_parallel: Any, virtual_stages: Any, num_microbatches: Any, pipeline_send_time: Any
+    pipeline_parallel: Any, stage_chunks: Any, num_microbatches: Any, pipeline_send_time: Any
 ) -> Any:
     """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
 
-    2 v m (a + M / B); nothing for one stage
+    2 v m (a + M / B), v pieces on each stage; nothing for one stage
 
-    Parameters: pipeline_parallel [1], virtual_stages [1], num_microbatches [1],
+    Parameters: pipeline_parallel [1], stage_chunks [1], num_microbatches [1],
         pipeline_send_time [s]
     Returns: [s] pipeline traffic of one step
     Source: Narayanan et al. 2021 (SC21), sections 2.2 and 3.2
     """
-    sends = where(pipeline_parallel > 1, 2 * virtual_stages * num_microbatches, 0.0)
+    sends = where(pipeline_parallel > 1, 2 * stage_chunks * num_microbatches, 0.0)
     return sends * pipeline_send_time

@@ -57,20 +57,24 @@ def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_
 def zb_h1_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any) -> Any:
     """Pipeline idle time over useful time: weight gradients fill two thirds of 1F1B's.
 
-    (p - 1) / (3 m), forward and both parts of backward taking equal times
+    (p - 1) / (3 m), forward and both parts of backward taking equal times; (2 p - 1 - m) / (3 m)
+    for m < p, too few weight gradients to fill with
 
     Parameters: pipeline_parallel [1], num_microbatches [1]
     Returns: [1] bubble over ideal time
-    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p by playing the
+        schedule out
     """
-    return (pipeline_parallel - 1) / (3 * num_microbatches)
+    idle = np.maximum(pipeline_parallel - 1, 2 * pipeline_parallel - 1 - num_microbatches)
+    return idle / (3 * num_microbatches)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
 def zb_v_bubble_ratio() -> Any:
     """Pipeline idle time over useful time: none, where the three passes take equal times.
 
-    0
+    0, from m = p micro-batches on and where stages need not wait for each other between steps;
+    (p - 1) / (6 m) where they do
 
     Parameters: none
     Returns: [1] bubble over ideal time
@@ -295,7 +299,7 @@ def every_pass_window(compute_time: Any) -> Any:
 
     Parameters: compute_time [s]
     Returns: [s] window
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3 (forward prefetching)
     """
     return 1.0 * compute_time
 

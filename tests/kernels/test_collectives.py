@@ -6,20 +6,32 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from fleetcube.kernels import collectives
+from fleetcube.kernels.bind import Binding
 from fleetcube.kernels.collectives import (
     all_gather_time,
     all_to_all_time,
     auto_all_reduce_time,
+    broadcast_time,
     double_binary_tree_all_reduce_time,
+    fitted_all_reduce_time,
+    fitted_crossover_bytes,
     hierarchical_all_reduce_time,
+    in_network_all_reduce_time,
+    nvls_all_reduce_time,
+    pipelined_broadcast_time,
     point_to_point_time,
+    recursive_halving_doubling_all_reduce_time,
     reduce_scatter_time,
     ring_all_reduce_time,
+    ring_tree_crossover_bytes,
+    switch_all_reduce_time,
     tree_all_reduce_time,
+    two_level_all_to_all_time,
 )
 from fleetcube.kernels.topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
@@ -30,13 +42,18 @@ FLAT: dict[str, Law] = {
     for law in (
         all_gather_time,
         all_to_all_time,
+        broadcast_time,
         double_binary_tree_all_reduce_time,
+        nvls_all_reduce_time,
+        recursive_halving_doubling_all_reduce_time,
         reduce_scatter_time,
         ring_all_reduce_time,
+        switch_all_reduce_time,
         tree_all_reduce_time,
     )
 }
-ALL_REDUCES = [name for name in FLAT if name.endswith("all_reduce_time")]
+SWITCHED = ("nvls_all_reduce_time", "switch_all_reduce_time")
+ALL_REDUCES = [name for name in FLAT if name.endswith("all_reduce_time") and name not in SWITCHED]
 EVERY = [pytest.param(law, id=name) for name, law in FLAT.items()]
 
 
@@ -97,6 +114,157 @@ def test_all_to_all_counts_the_messages_of_a_pairwise_exchange(ranks: int) -> No
     from_first = [pair for pair in sends if pair[0] == 0]
     assert all_to_all_time(0.0, ranks, 1.0, 1.0) == len(from_first)
     assert all_to_all_time(1.0, ranks, 0.0, 1.0) == pytest.approx(len(from_first) / ranks)
+
+
+def halving_doubling(ranks: int) -> tuple[int, int]:
+    """Run recursive halving, then doubling, on lists: rounds, and elements each rank sent."""
+    held = [[(rank + 1) * 100 + chunk for chunk in range(ranks)] for rank in range(ranks)]
+    wanted = [sum(column) for column in zip(*held, strict=True)]
+    mine = [range(ranks)] * ranks
+    rounds, sent = 0, [0] * ranks
+    distance = ranks // 2
+    while distance:  # keep the half that the own number's bit names, send the other
+        before = [row[:] for row in held]
+        for rank in range(ranks):
+            half = len(mine[rank]) // 2
+            low, high = mine[rank][:half], mine[rank][half:]
+            mine[rank] = high if rank & distance else low
+            sent[rank] += half
+        for rank in range(ranks):
+            for chunk in mine[rank]:
+                held[rank][chunk] += before[rank ^ distance][chunk]
+        rounds, distance = rounds + 1, distance // 2
+    distance = 1
+    done = [{chunk: held[rank][chunk] for chunk in mine[rank]} for rank in range(ranks)]
+    while distance < ranks:
+        for rank in range(ranks):
+            sent[rank] += len(done[rank])
+        done = [{**done[rank], **done[rank ^ distance]} for rank in range(ranks)]
+        rounds, distance = rounds + 1, 2 * distance
+    assert all([part[chunk] for chunk in range(ranks)] == wanted for part in done)
+    assert len(set(sent)) == 1
+    return rounds, sent[0]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 32])
+def test_halving_and_doubling_count_rounds_and_elements(ranks: int) -> None:
+    rounds, elements = halving_doubling(ranks)
+    law = recursive_halving_doubling_all_reduce_time
+    assert law(0.0, ranks, 1.0, 1.0) == rounds
+    assert law(1.0, ranks, 0.0, 1.0) == pytest.approx(elements / ranks, rel=1e-15)
+
+
+def nvls(ranks: int) -> tuple[list[int], list[int]]:
+    """Chunks that leave and enter each GPU while an NVLink switch adds up a buffer of n chunks."""
+    left, entered = [0] * ranks, [0] * ranks
+    for reducer in range(ranks):  # one chunk each
+        for gpu in range(ranks):  # the switch reads the chunk from every GPU, the reducer too
+            left[gpu] += 1
+        entered[reducer] += 1  # the sum
+        left[reducer] += 1  # stored once, copied by the switch
+        for gpu in range(ranks):
+            entered[gpu] += 1
+    return left, entered
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 72])
+def test_nvls_sends_and_receives_each_chunk_and_one_more(ranks: int) -> None:
+    left, entered = nvls(ranks)
+    time = nvls_all_reduce_time(1.0, ranks, 0.0, 1.0)
+    assert {*left, *entered} == {round(time * ranks)}
+    assert time == pytest.approx(left[0] / ranks, rel=1e-15)
+    assert nvls_all_reduce_time(0.0, ranks, 1.0, 1.0) == 2  # up, and down
+
+
+def test_switches_pass_a_buffer_up_and_its_sum_down_whatever_the_ranks() -> None:
+    # Both directions of the one link work at once: M / B, and a way up and a way down.
+    assert list(switch_all_reduce_time(3.0, np.array([1, 2, 9, 4096]), 0.5, 2.0)) == [0, *[2.5] * 3]
+
+
+def test_in_network_on_two_levels_sends_each_buffer_over_the_fabric_once() -> None:
+    # 4 nodes of 8: each GPU reduces an eighth in its node and sends that eighth on its rail.
+    left, _ = nvls(8)
+    got = in_network_all_reduce_time(8.0, 4, 8, 0.0, 2.0, 0.0, 0.25)
+    assert got == left[0] / 2.0 + 1 / 0.25
+    assert in_network_all_reduce_time(8.0, 4, 8, 1.0, 1e99, 10.0, 1e99) == 2 + 20
+    assert in_network_all_reduce_time(8.0, 1, 8, 1.0, 2.0, 10.0, 1e-9) == 2 + left[0] / 2.0
+    assert in_network_all_reduce_time(8.0, 4, 1, 1.0, 1e-9, 10.0, 2.0) == 20 + 4
+    assert in_network_all_reduce_time(8.0, 1, 1, 1.0, 1.0, 1.0, 1.0) == 0
+
+
+@pytest.mark.parametrize(("nodes", "per_node"), [(1, 1), (1, 8), (2, 4), (16, 1), (3, 8)])
+def test_two_networks_carry_the_pairs_of_an_all_to_all(nodes: int, per_node: int) -> None:
+    ranks = nodes * per_node
+    message, intra, inter = 6.0, 3.0, 0.5
+    inside = across = 0.0
+    for peer in range(1, ranks):  # of rank 0
+        if peer // per_node == 0:
+            inside += message / ranks / intra
+        else:
+            across += message / ranks / inter
+    got = two_level_all_to_all_time(message, ranks, per_node, 0.25, intra, inter)
+    assert got == pytest.approx((ranks - 1) * 0.25 + max(inside, across), rel=1e-14)
+    # over one network there is no gain in the other
+    slow_inside = two_level_all_to_all_time(message, ranks, per_node, 0.0, 1e-6, inter)
+    assert slow_inside == pytest.approx(max(inside * intra * 1e6, across), rel=1e-14)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7, 8, 9, 1025])
+def test_broadcast_counts_the_rounds_in_which_holders_double(ranks: int) -> None:
+    holders, rounds = 1, 0
+    while holders < ranks:
+        holders, rounds = 2 * holders, rounds + 1
+    assert broadcast_time(1.0, ranks, 3.0, 0.5) == rounds * (3.0 + 2.0)
+
+
+def chain(ranks: int, pieces: int, latency: float, wire: float) -> float:
+    """Time until the last of a chain of ranks has the last piece, send after send."""
+    arrived = [0.0] * pieces  # at the first rank
+    for _ in range(ranks - 1):
+        free = 0.0
+        for piece in range(pieces):
+            free = max(free, arrived[piece]) + latency + wire / pieces
+            arrived[piece] = free
+    return arrived[-1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("latency", [0.01, 0.3, 20.0])
+def test_pipelined_broadcast_is_the_best_number_of_pieces(ranks: int, latency: float) -> None:
+    best = min(chain(ranks, pieces, latency, 4.0) for pieces in range(1, 200))
+    got = float(pipelined_broadcast_time(8.0, ranks, latency, 2.0))
+    assert best * 0.98 <= got <= best * (1 + 1e-12)  # pieces are whole in the chain only
+    whole = math.sqrt((ranks - 2) * 4.0 / latency) if ranks > 2 else 1.0
+    if whole == round(whole) or whole < 1:
+        assert got == pytest.approx(best, rel=1e-12)
+
+
+def test_pipelined_broadcast_at_its_limits() -> None:
+    # 11 ranks, 9 pieces: sqrt(9 x 9 / 1) is whole, and the bound is met.
+    assert pipelined_broadcast_time(9.0, 11, 1.0, 1.0) == chain(11, 9, 1.0, 9.0) == 36
+    assert pipelined_broadcast_time(9.0, 64, 0.0, 1.0) == 9  # no latency: endless pieces
+    assert pipelined_broadcast_time(9.0, 64, 2.0, math.inf) == 2 * 63
+    assert pipelined_broadcast_time(9.0, 1, 2.0, 1.0) == 0
+    assert pipelined_broadcast_time(9.0, 2, 0.0, 1.0) == 9
+
+
+@pytest.mark.parametrize(
+    ("ranks", "latency"), [(2.0, 0.0), (2.0, 1e-6), (64.0, 1e-6), (64.0, 99.0)]
+)
+def test_gradients_of_a_pipelined_broadcast_are_finite(ranks: float, latency: float) -> None:
+    law = Binding(jax.numpy, jax.numpy.where, lambda function: function).bind(
+        pipelined_broadcast_time
+    )
+    with jax.enable_x64(True):
+        slopes = jax.grad(law, argnums=(0, 2, 3))(1e9, ranks, latency, 1e9)
+    point = [1e9, ranks, latency, 1e9]
+    small = max(1e-6 * latency, 1e-11)
+    here = float(pipelined_broadcast_time(*point))
+    for slope, position, step in zip(slopes, (0, 2, 3), (1e3, small, 1e3), strict=True):
+        beside = point.copy()
+        beside[position] += step
+        there = float(pipelined_broadcast_time(*beside))
+        assert float(slope) == pytest.approx((there - here) / step, rel=1e-4)
 
 
 # Limits
@@ -170,6 +338,47 @@ def test_crossover_of_ring_and_tree(ranks: int, tree: str, passes: float | None)
     assert got == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("ranks", [4, 5, 8, 48, 256, 1024])
+def test_ring_tree_crossover_is_where_both_laws_meet(ranks: int) -> None:
+    got = ring_tree_crossover_bytes(ranks, 5e-6, 50e9)
+    link = (ranks, 5e-6, 50e9)
+
+    def tree_over_ring(m: float) -> float:
+        return float(double_binary_tree_all_reduce_time(m, *link) - ring_all_reduce_time(m, *link))
+
+    assert got == pytest.approx(bisect(tree_over_ring, 1.0, 1e15), rel=1e-9)
+    assert tree_over_ring(got / 2) < 0 < tree_over_ring(2 * got)
+
+
+@pytest.mark.parametrize("ranks", [1, 1.5, 2, 2.5, 3])
+def test_ring_and_tree_of_few_ranks_do_not_cross(ranks: float) -> None:
+    assert ring_tree_crossover_bytes(ranks, 5e-6, 50e9) == 0
+
+
+def test_fitted_crossover_is_the_last_size_at_which_the_other_law_wins() -> None:
+    rng = np.random.default_rng(5)
+    seen = set()
+    for _ in range(400):
+        a, g, a_other, g_other = 10.0 ** rng.uniform([-5, -9, -5, -9], [-3, -6, -3, -6])
+        b, b_other = sorted(10.0 ** rng.uniform(-12, -10, 2))
+        x = np.geomspace(1e-1, 1e9, 20_001)  # sqrt(M)
+        gain = (a_other - a) + (g_other - g) * x + (b_other - b) * x * x
+        lost = np.flatnonzero(gain < 0)
+        got = float(fitted_crossover_bytes(a, b, g, a_other, b_other, g_other))
+        if lost.size == 0:
+            assert got < x[0] ** 2
+        else:
+            assert x[lost[-1]] <= math.sqrt(got) * (1 + 1e-9)
+            assert math.sqrt(got) <= x[lost[-1] + 1] * (1 + 1e-9)
+        seen.add((lost.size > 0, a < a_other, g < g_other))
+    assert len(seen) >= 5  # also where the first wins, loses and wins again
+
+
+def test_fitted_laws_that_never_meet_cross_at_nothing() -> None:
+    # 1 + x^2 (first) lies below 2 - x + 2 x^2 (other) everywhere: 1 - x + x^2 > 0.
+    assert fitted_crossover_bytes(1.0, 1.0, 0.0, 2.0, 2.0, -1.0) == 0
+
+
 # Two levels
 
 
@@ -239,6 +448,53 @@ def test_thousand_gpus_against_one_node() -> None:
     assert far / near == pytest.approx(6.85, abs=0.005)
     # NVLink 4 at 450 GB/s: 10.3
     assert far / ring_all_reduce_time(1.0, 8, 0.0, 450e9) == pytest.approx(10.3, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("ring", "nvls"),
+    # GB/s on 8 GPUs, bus bandwidth of 8 and 16 GiB: 8 H200 and 8 B200 (S. Bekman, Machine Learning
+    # Engineering, network benchmarks)
+    [(365.6, 473.1), (367.2, 480.0), (682.2, 838.0)],
+)
+def test_nvls_gains_no_more_than_its_bytes_allow(ring: float, nvls: float) -> None:
+    bound = float(ring_all_reduce_time(1.0, 8, 0.0, 1.0) / nvls_all_reduce_time(1.0, 8, 0.0, 1.0))
+    assert bound == pytest.approx(2 * 7 / 9, rel=1e-14)
+    assert 0.75 * bound < nvls / ring < bound
+
+
+# Megabytes (2^20) and microseconds of all-reduces on 16 A100, 2 nodes, 400 Gb/s each
+# (awsome-distributed-training, nccl-tests on p4de.24xlarge).
+MEASURED = [
+    (0.125, 229.7), (0.5, 260.3), (1, 309.4), (2, 432.6), (8, 762.8), (16, 1191.8), (32, 1540.2),
+    (128, 3912.9), (256, 7201.7), (512, 13552.0), (2048, 51406.0),
+]  # fmt: skip
+
+
+def test_a_square_root_halves_the_error_of_a_fit_to_measured_times() -> None:
+    message, time = (np.array(column) for column in zip(*MEASURED, strict=True))
+    message, time = message * 2**20, time * 1e-6
+    shapes = [
+        fitted_all_reduce_time(message, 16, 1.0, math.inf, 0.0),
+        fitted_all_reduce_time(message, 16, 0.0, 1.0, 0.0),
+        fitted_all_reduce_time(message, 16, 0.0, math.inf, 1.0),
+    ]
+    errors = []
+    for count in (2, 3):
+        rows = np.stack(shapes[:count], axis=1) / time[:, None]
+        found = np.linalg.lstsq(rows, np.ones(len(time)), rcond=None)[0]
+        errors.append(np.median(np.abs(rows @ found - 1)))
+    assert errors[1] < 0.06 < 2 * errors[1] < errors[0]
+    latency, per_byte, root = found
+    fitted = fitted_all_reduce_time(message, 16, latency, 1 / per_byte, root)
+    np.testing.assert_allclose(fitted, time, rtol=0.15)
+
+
+def test_a_fitted_law_in_terms_of_nccl_tests() -> None:
+    # doc/PERFORMANCE.md: bus bandwidth is 2 (n - 1) / n of the bytes over the time.
+    time = fitted_all_reduce_time(1e12, 16, 0.0, 75e9, 0.0)
+    assert 2 * 15 / 16 * 1e12 / time == pytest.approx(75e9, rel=1e-14)
+    assert fitted_all_reduce_time(1e12, 16, 3.0, math.inf, 2.0) == 3 + 2 * 1e6
+    assert fitted_all_reduce_time(1e9, 1, 1e-5, 1e10, 1e-8) == 0
 
 
 # Scalars and arrays

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fleetcube
@@ -36,7 +37,25 @@ BASE: dict[str, Any] = {
     "context_parallel_overlap": 0.0,
     "data_parallel_overlap": 0.4,
     "kv_heads": 8,
+    "expert_parallel_overlap": 0.0,
     "serial_time_per_step": 0.0,
+    "optimizer_time": 0.0,
+    "step_time_jitter": 0.0,
+    "slowest_rank_deviation": 0.0,
+    "mixture_of_experts": False,
+    "experts": 8,
+    "experts_per_token": 2,
+    "expert_ffn_hidden_size": 2048,
+    "shared_experts": 0,
+    "dense_layers": 0,
+    "expert_parallel": 1,
+    "offload": "none",
+    "offload_bandwidth": 25e9,
+    "nvme_bandwidth": 3e9,
+    "bucket_bytes": math.inf,
+    "gradient_compression": 1.0,
+    "fsdp_prefetch": False,
+    "pipeline_schedule": "1f1b",
     "all_reduce": "ring",
     "recompute": "selective",
     "sequence_parallel": False,
@@ -45,6 +64,13 @@ BASE: dict[str, Any] = {
     "checkpoint_overhead": 0.04,
     "rework_overhead": 0.04,
     "recovery_overhead": 0.02,
+}
+# Hops are free: the graph counts those of one ring where experts and dense weights have two.
+EXPERTS: dict[str, Any] = {
+    "mixture_of_experts": True,
+    "expert_parallel": 8,
+    "intra_node_latency": 0.0,
+    "inter_node_latency": 0.0,
 }
 CASES: dict[str, dict[str, Any]] = {
     "base": {},
@@ -57,9 +83,31 @@ CASES: dict[str, dict[str, Any]] = {
     "context parallel": {"context_parallel": 2},
     "context groups over nodes": {"context_parallel": 4, "recompute": "full"},
     "context hidden": {"context_parallel": 2, "context_parallel_overlap": 0.01},
-    "serial work": {"serial_time_per_step": 0.3},
+    "serial work": {"serial_time_per_step": 0.3, "optimizer_time": 0.05},
+    "jitter": {"step_time_jitter": 0.02, "slowest_rank_deviation": 3.1},
+    "buckets": {"bucket_bytes": 25e6},
+    "buckets of shards": {"bucket_bytes": 25e6, "zero_stage": 2, "gradient_compression": 8.0},
+    "compressed gradients": {"gradient_compression": 16.0},
+    "offloaded to the host": {"offload": "cpu"},
+    "offloaded to drives": {"offload": "nvme", "zero_stage": 0, "optimizer_time": 0.05},
+    "zero bubble": {"pipeline_schedule": "zb_h1"},
+    "folded pipeline": {"pipeline_schedule": "zb_v", "sequence_parallel": True},
+    "experts": {**EXPERTS, "expert_parallel_overlap": 0.001},
+    "experts of every rank": {**EXPERTS, "expert_parallel": 1, "recompute": "none"},
+    "experts over nodes": {
+        **EXPERTS,
+        "n_gpus": 1024,
+        "tensor_parallel": 2,
+        "expert_parallel": 16,
+        "experts": 16,
+        "dense_layers": 4,
+        "recompute": "full",
+        "sequence_parallel": True,
+        "zero_stage": 3,
+    },
     "gradients sharded": {"zero_stage": 2},
     "weights sharded": {"zero_stage": 3, "pipeline_parallel": 1},
+    "weights gathered ahead": {"zero_stage": 3, "fsdp_prefetch": True},
     "nothing hidden": {"data_parallel_overlap": 0.0, "tensor_parallel_overlap": 0.0},
     "all hidden": {"data_parallel_overlap": 1.0, "inter_node_bandwidth": 5e12},
 }
@@ -91,14 +139,21 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
 
     # Operations: 2 a parameter and token forward, 4 backward; attention's two products again
     # (2 B s^2 h each and layer, Narayanan 2021) or the whole forward pass again.
+    # Of routed experts, only those count that a token visits.
     tokens = c["global_batch_size"] * c["sequence_length"]
-    forward, backward = 2 * c["parameters"] * tokens, 4 * c["parameters"] * tokens
+    experts, visited, group = c["experts"], c["experts_per_token"], c["expert_parallel"]
+    expert_layers = c["layers"] - c["dense_layers"] if c["mixture_of_experts"] else 0
+    expert_size = 2 * c["hidden_size"] * c["expert_ffn_hidden_size"]
+    routed = expert_layers * experts * expert_size
+    active = c["parameters"] - expert_layers * (experts - visited) * expert_size
+    forward, backward = 2 * active * tokens, 4 * active * tokens
     attention = 2 * 2 * c["sequence_length"] * c["hidden_size"] * c["layers"] * tokens
     again = {"none": 0.0, "selective": attention, "full": forward}[c["recompute"]]
     ideal = (forward + backward) / c["n_gpus"] / c["peak_flops"]
     rate = c["n_gpus"] * c["peak_flops"] * c["flops_efficiency"]
     compute = (forward + backward + again) / rate
-    straggler = c["straggler_slowdown"] * compute
+    slowest = c["straggler_slowdown"] + c["step_time_jitter"] * c["slowest_rank_deviation"]
+    straggler = slowest * compute
 
     tokens_here = c["micro_batch_size"] * c["sequence_length"] // context
     activation = tokens_here * c["hidden_size"] * c["bytes_per_element"]
@@ -115,11 +170,21 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
         latency, bandwidth = intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail)
         message = activation / (tensor if c["sequence_parallel"] else 1)
-        for _ in range(microbatches * c["virtual_stages"]):
+        chunks = 2 if c["pipeline_schedule"] == "zb_v" else c["virtual_stages"]
+        for _ in range(microbatches * chunks):
             for _ in ("activation", "gradient"):
                 pipeline_time += latency + message / bandwidth
 
-    shard = c["parameters"] / (tensor * stages)
+    expert_time = 0.0
+    if expert_layers:
+        message = activation * visited / (tensor if c["sequence_parallel"] else 1)
+        pairs = [rank * tensor * context < c["gpus_per_node"] for rank in range(1, group)]
+        near = sum(message / group / intra[1] for inside in pairs if inside)
+        far = sum(message / group / rail for inside in pairs if not inside)
+        for _ in range(microbatches * expert_layers // stages):
+            for _ in passes:  # to the experts and back
+                expert_time += 2 * max(near, far)
+
     context_time = 0.0
     if context > 1:  # keys and values of grouped heads go round; their gradients too
         hop = link(context, tensor)
@@ -132,27 +197,58 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
                 for _ in range(context - 1):
                     context_time += hop[0] + keys_and_values / hop[1]
 
-    replicas_of_weights = replicas * context
-    data_link = link(replicas_of_weights, tensor)
-    gradients, weights = (shard * c[f"{kind}bytes_per_element"] for kind in ("gradient_", ""))
-    reduce_scatter = ring(gradients, replicas_of_weights, *data_link, trips=1)
-    all_gather = ring(weights, replicas_of_weights, *data_link, trips=1)
+    copies = replicas * context
+    gradient_bytes = c["gradient_bytes_per_element"] / c["gradient_compression"]
+    rings = [((c["parameters"] - routed) / (tensor * stages), copies, tensor)]
+    if expert_layers:
+        rings += [(routed / group / (tensor * stages), copies // group, tensor * group)]
+
+    dense = rings[0][0] * gradient_bytes
+    buckets = max(1, math.ceil(dense / c["bucket_bytes"]))
+
+    def data_ring(bytes_each: float, pieces: int) -> float:
+        """Half an all-reduce: dense weights, and routed experts in their smaller groups."""
+        return sum(
+            ring(size * bytes_each / pieces, n, *link(n, stride), trips=1)
+            for size, n, stride in rings
+            for _ in range(pieces)
+        )
+
+    reduce_scatter = data_ring(gradient_bytes, buckets)
+    # ZeRO-1 gathers each bucket's weights when it has updated them
+    all_gather = data_ring(c["bytes_per_element"], buckets if c["zero_stage"] == 1 else 1)
     data_time = {
-        1: 2 * reduce_scatter,
+        0: 2 * reduce_scatter,
+        1: reduce_scatter + all_gather,
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
     behind = compute - forward / rate  # backward and what is computed again
     window = behind if c["zero_stage"] == 3 else behind / microbatches
+    if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
+        window = compute
+
+    owned = c["parameters"] / (tensor * stages) / (copies if c["zero_stage"] else 1)
+    host = owned * (c["gradient_bytes_per_element"] + c["bytes_per_element"])
+    drives = owned * (12 + 12)  # read and written
+    offload_time = {
+        "none": 0.0,
+        "cpu": host / c["offload_bandwidth"],
+        "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
+    }[c["offload"]]
 
     exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
+    exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
     exposed_data = max(0.0, data_time - c["data_parallel_overlap"] * window)
-    slots, idle = microbatches * c["virtual_stages"], stages - 1
-    bubble = (compute + straggler + exposed_tensor + exposed_context) / slots * idle
-    exposed = exposed_tensor + exposed_context + pipeline_time + exposed_data
-    step = compute + straggler + bubble + exposed + c["serial_time_per_step"]
-    traffic = tensor_time + context_time + pipeline_time + data_time
+    slots = microbatches * {"zb_h1": 3, "zb_v": math.inf}.get(c["pipeline_schedule"], 1)
+    in_layers = exposed_tensor + exposed_context + exposed_expert
+    idle = (stages - 1) / c["virtual_stages"]
+    bubble = (compute + straggler + in_layers) / slots * idle
+    exposed = in_layers + pipeline_time + exposed_data + offload_time
+    alone = c["serial_time_per_step"] + c["optimizer_time"]
+    step = compute + straggler + bubble + exposed + alone
+    traffic = tensor_time + context_time + expert_time + pipeline_time + data_time + offload_time
     steps = c["training_tokens"] / tokens
     return {
         "data_parallel": replicas,
@@ -165,6 +261,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "data_parallel_time": data_time,
         "gradient_window": window,
         "context_parallel_time": context_time,
+        "expert_parallel_time": expert_time,
+        "offload_time": offload_time,
         "communication_time": traffic,
         "exposed_communication_time": exposed,
         "bubble_time": bubble,
@@ -178,9 +276,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "training_steps": steps,
         "job_time": steps * step / c["goodput"],
         "useful_compute_share": ideal / step * c["goodput"],
-        "compute_inefficiency_overhead": (
-            (compute + c["serial_time_per_step"] - ideal) / step * c["goodput"]
-        ),
+        "compute_inefficiency_overhead": (compute + alone - ideal) / step * c["goodput"],
         "communication_overhead": exposed / step * c["goodput"],
         "bubble_overhead": bubble / step * c["goodput"],
         "straggler_overhead": straggler / step * c["goodput"],
@@ -298,41 +394,64 @@ def test_an_undefined_loss_leaves_the_question_open() -> None:
     assert flag == -1
 
 
-# Layouts
-
-LAYOUT: dict[str, Any] = {
-    "n_gpus": 64,
-    "tensor_parallel": 4,
-    "pipeline_parallel": 2,
-    "global_batch_size": 64,
-    "layers": 32,
-    "hidden_size": 4096,
-    "attention_heads": 32,
-}
+# Stragglers
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({}, "feasible"),
-        ({"n_gpus": 63.5}, "not_a_whole_number"),
-        ({"micro_batch_size": 1.5}, "not_a_whole_number"),
-        ({"n_gpus": 4}, "group_larger_than_cluster"),
-        ({"n_gpus": 60}, "gpus_not_divisible"),
-        ({"context_parallel": 3}, "gpus_not_divisible"),
-        ({"global_batch_size": 4}, "batch_smaller_than_data_parallel"),
-        ({"micro_batch_size": 16}, "batch_smaller_than_data_parallel"),
-        ({"global_batch_size": 65}, "batch_not_divisible"),
-        ({"virtual_stages": 3}, "layers_not_divisible"),
-        ({"attention_heads": 30}, "heads_not_divisible"),
-        # the gravest of several
-        ({"n_gpus": 4, "attention_heads": 30}, "group_larger_than_cluster"),
-        ({"global_batch_size": 65, "virtual_stages": 3}, "batch_not_divisible"),
-    ],
-)
-def test_reasons(change: dict[str, Any], reason: str) -> None:
-    flag = fleetcube.evaluate("infeasible_reason", **{**LAYOUT, **change})
-    assert flag.attrs["flag_meanings"].split()[int(flag)] == reason
+def test_a_slow_gpu_slows_the_step() -> None:
+    # One GPU 15 % slow makes every step 15 % longer, bubbles included.
+    times = fleetcube.evaluate(
+        "step_time",
+        straggler_slowdown=[0.0, 0.15],
+        compute_time=4.0,
+        bubble_ratio=0.25,
+        exposed_communication_time=0.0,
+        exposed_layer_communication_time=0.0,
+    )
+    assert list(times) == [5.0, pytest.approx(5.75)]
+
+
+@pytest.mark.parametrize("model", ["normal", "gumbel"])
+@pytest.mark.parametrize("backups", [0, 1, 4])
+def test_jitter_waits_for_the_slowest_that_is_awaited(model: str, backups: int) -> None:
+    # 64 replicas of 8 GPUs; a replica is as slow as its slowest GPU, and the slowest replicas are
+    # left out. 20,000 steps: the mean is known to 0.01 deviations.
+    rng = np.random.default_rng(11)
+    shape = (20_000, 64, 8)
+    if model == "normal":
+        draws = rng.standard_normal(shape)
+    else:
+        draws = (rng.gumbel(size=shape) - np.euler_gamma) * math.sqrt(6) / math.pi
+    awaited = np.sort(draws.max(axis=2), axis=1)[:, 63 - backups].mean()
+    waits = fleetcube.evaluate(
+        "straggler_time",
+        n_gpus=512,
+        jitter_model=model,
+        step_time_jitter=0.05,
+        backup_workers=backups,
+        straggler_slowdown=0.1,
+        compute_time=2.0,
+    )
+    assert float(waits) == pytest.approx(2.0 * (0.1 + 0.05 * awaited), abs=2 * 0.05 * 0.04)
+
+
+def test_stating_a_jitter_counts_it() -> None:
+    scenario = {"n_gpus": 512, "compute_time": 1.0}
+    none, implied, normal, off = (
+        float(fleetcube.evaluate("straggler_time", **scenario, **more))
+        for more in (
+            {},
+            {"step_time_jitter": 0.05},
+            {"step_time_jitter": 0.05, "jitter_model": "normal"},
+            {"step_time_jitter": 0.05, "jitter_model": "none"},
+        )
+    )
+    assert none == off == 0 < implied == normal
+
+
+def test_without_jitter_a_straggler_does_not_depend_on_the_cluster() -> None:
+    sizes = {"n_gpus": [8, 64], "compute_time": 1.0}
+    assert fleetcube.evaluate("straggler_time", **sizes).dims == ()
+    assert fleetcube.evaluate("straggler_time", step_time_jitter=0.1, **sizes).dims == ("n_gpus",)
 
 
 # Reliability

@@ -1,0 +1,191 @@
+"""Points that cannot be run: each reason, the gravest of several, what is unknown."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube.kernels import graph, numpy_engine
+from fleetcube.kernels.docstrings import read
+from fleetcube.kernels.inputs import INPUTS
+
+LAYOUT: dict[str, Any] = {
+    "n_gpus": 64,
+    "tensor_parallel": 4,
+    "pipeline_parallel": 2,
+    "global_batch_size": 64,
+    "layers": 32,
+    "hidden_size": 4096,
+    "attention_heads": 32,
+}
+MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
+FLUSH: dict[str, Any] = {
+    "checkpoint_mode": "async",
+    "checkpoint_policy": "fixed",
+    "fixed_checkpoint_interval": 60.0,
+}
+
+
+def reason(**scenario: Any) -> str:
+    flag = fleetcube.evaluate("infeasible_reason", **scenario)
+    return str(flag.attrs["flag_meanings"].split()[int(flag)])
+
+
+def reason_code(scenario: dict[str, Any]) -> float:
+    """The reason by the formulas alone: the door refuses inputs that are not numbers."""
+    row = {name: scenario.get(name, row.default) for name, row in INPUTS.items()}
+    options = {name: row.pop(name) for name in INPUTS if INPUTS[name].kind == "option"}
+    given = {name: np.float64(value) for name, value in row.items() if value is not None}
+    given |= {name: np.float64(value) for name, value in scenario.items() if name not in options}
+    formulas = graph.select(["infeasible_reason"], options, given)
+    return float(numpy_engine.evaluate(formulas, given)["infeasible_reason"])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "feasible"),
+        ({"n_gpus": 63.5}, "not_a_whole_number"),
+        ({"tensor_parallel": 1.5}, "not_a_whole_number"),
+        ({"pipeline_parallel": 2.5}, "not_a_whole_number"),
+        ({"context_parallel": 1.5}, "not_a_whole_number"),
+        ({"virtual_stages": 1.5}, "not_a_whole_number"),
+        ({"global_batch_size": 64.5}, "not_a_whole_number"),
+        ({"micro_batch_size": 1.5}, "not_a_whole_number"),
+        ({"n_gpus": 4}, "group_larger_than_cluster"),
+        ({"n_gpus": 8, "global_batch_size": 1}, "feasible"),  # one replica fills the cluster
+        ({"n_gpus": 60}, "gpus_not_divisible"),
+        ({"context_parallel": 3}, "gpus_not_divisible"),
+        ({"global_batch_size": 7}, "batch_smaller_than_data_parallel"),
+        ({"micro_batch_size": 16}, "batch_smaller_than_data_parallel"),
+        ({"global_batch_size": 8}, "feasible"),  # one micro-batch each
+        ({"global_batch_size": 65}, "batch_not_divisible"),
+        ({"virtual_stages": 3}, "layers_not_divisible"),
+        ({"layers": 31}, "layers_not_divisible"),
+        ({"layers": 30, "virtual_stages": 8}, "feasible"),  # with embedding and output layer, 32
+        ({"layers": 31, "pipeline_parallel": 1, "tensor_parallel": 8}, "feasible"),
+        ({"pipeline_schedule": "zb_v", "layers": 32}, "feasible"),
+        ({"pipeline_schedule": "zb_v", "layers": 36}, "feasible"),
+        ({"pipeline_schedule": "zb_v", "layers": 33}, "layers_not_divisible"),
+        ({"pipeline_schedule": "zb_v", "pipeline_parallel": 16}, "feasible"),
+        (
+            {"pipeline_schedule": "zb_v", "pipeline_parallel": 16, "layers": 48},
+            "layers_not_divisible",
+        ),
+        ({"attention_heads": 30}, "heads_not_divisible"),
+        ({"context_parallel": 2, "sequence_length": 4095}, "sequence_not_divisible"),
+        ({"expert_parallel": 2}, "experts_not_divisible"),  # a dense model has none
+        ({**MOE, "expert_parallel": 8}, "feasible"),
+        ({**MOE, "expert_parallel": 3}, "experts_not_divisible"),
+        ({**MOE, "expert_parallel": 1.6}, "experts_not_divisible"),  # 8 / 1.6 = 5
+        ({"experts": 16, "expert_parallel": 16}, "experts_not_divisible"),  # over 8 replicas
+        ({"experts": 16, "expert_parallel": 16, "context_parallel": 2}, "experts_not_divisible"),
+        ({"hbm_capacity": "1 GB"}, "out_of_memory"),
+        ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
+        ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
+        ({**FLUSH, "checkpoint_flush_time": 61.0, "checkpoint_mode": "sync"}, "feasible"),
+        (
+            {**FLUSH, "checkpoint_flush_time": 61.0, "checkpoint_mode": "in_memory"},
+            "interval_below_flush_time",
+        ),
+    ],
+)
+def test_reasons(change: dict[str, Any], expected: str) -> None:
+    assert reason(**{**LAYOUT, **change}) == expected
+
+
+def test_graver_reasons_go_first() -> None:
+    # Every fault at once, then without the gravest, and so on.
+    faults: list[tuple[str, dict[str, Any]]] = [
+        ("not_a_whole_number", {"virtual_stages": 1.5}),
+        ("group_larger_than_cluster", {"n_gpus": 4.0}),
+        ("gpus_not_divisible", {"n_gpus": 60.0}),
+        ("batch_smaller_than_data_parallel", {"global_batch_size": 1}),
+        ("batch_not_divisible", {"global_batch_size": 65}),
+        ("layers_not_divisible", {"layers": 31}),
+        ("heads_not_divisible", {"attention_heads": 30}),
+        ("sequence_not_divisible", {"sequence_length": 4095, "context_parallel": 2}),
+        ("experts_not_divisible", {"expert_parallel": 3}),
+        ("out_of_memory", {"hbm_capacity": 1e6}),
+        ("interval_below_flush_time", {**FLUSH, "checkpoint_flush_time": 61.0}),
+    ]
+    while faults:
+        scenario: dict[str, Any] = {**LAYOUT, "micro_batch_size": 1}
+        for _, change in reversed(faults):
+            scenario |= change
+        assert reason(**scenario) == faults[0][0]
+        faults.pop(0)
+
+
+def test_the_codes_are_the_same_in_every_formula() -> None:
+    names = ["layout_reason", "expert_layout_reason", "capacity_reason", "infeasible_reason"]
+    formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
+    assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
+        tuple(read(formulas[0]).flags.items())
+    }
+    assert list(read(formulas[0]).flags) == list(range(12))
+
+
+def test_memory_may_be_full_to_the_last_byte() -> None:
+    capacity = [math.nextafter(80e9, 0), 80e9]
+    got = fleetcube.evaluate(
+        "infeasible_reason", memory_per_gpu=80e9, hbm_capacity=capacity, **LAYOUT
+    )
+    assert list(got) == [10, 0]
+
+
+def test_a_flagship_layout_has_more_replicas_than_sequences() -> None:
+    # 100,000 GPUs as TP 8, PP 16: 781 replicas on 99,968 GPUs, and 512 sequences.
+    flagship = {
+        **LAYOUT,
+        "tensor_parallel": 8,
+        "pipeline_parallel": 16,
+        "global_batch_size": 512,
+        "layers": 128,
+        "hidden_size": 25600,
+        "attention_heads": 160,
+    }
+    assert reason(**{**flagship, "n_gpus": 99_968}) == "batch_smaller_than_data_parallel"
+    assert reason(**{**flagship, "n_gpus": 100_000}) == "gpus_not_divisible"
+    assert reason(**{**flagship, "n_gpus": 99_968, "global_batch_size": 781}) == "feasible"
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    ["n_gpus", "tensor_parallel", "pipeline_parallel", "context_parallel", "virtual_stages",
+     "global_batch_size", "micro_batch_size", "layers", "attention_heads", "sequence_length",
+     "hbm_capacity", "memory_per_gpu", "expert_parallel", "experts", "checkpoint_interval",
+     "checkpoint_flush_time"],
+)  # fmt: skip
+@pytest.mark.parametrize("mixture_of_experts", [False, True])
+def test_what_is_undefined_is_neither_feasible_nor_not(
+    unknown: str, mixture_of_experts: bool
+) -> None:
+    known = {
+        **LAYOUT,
+        "mixture_of_experts": mixture_of_experts,
+        "expert_parallel": 2 if mixture_of_experts else 1,
+        "memory_per_gpu": 1e9,
+        "hbm_capacity": math.inf,
+        "checkpoint_mode": "async",
+        "checkpoint_interval": math.inf,
+        "checkpoint_flush_time": 1.0,
+    }
+    assert reason_code(known) == 0
+    undefined = reason_code({**known, unknown: math.nan})
+    assert math.isnan(undefined) or (unknown == "experts" and not mixture_of_experts)
+
+
+def test_reasons_depend_on_failures_only_where_intervals_do() -> None:
+    axes = {"gpu_mttf": [1e8, 2e8], "hbm_capacity": [8e10, 9e10]}
+    scenario = {**LAYOUT, "n_gpus": [64, 128], "inter_node_bandwidth": 50e9, **axes}
+    dims = {
+        mode: fleetcube.evaluate("infeasible_reason", checkpoint_mode=mode, **scenario).dims
+        for mode in ("sync", "async", "in_memory")
+    }
+    assert set(dims["sync"]) == {"n_gpus", "hbm_capacity"}
+    assert set(dims["async"]) == set(dims["in_memory"]) == {"n_gpus", "hbm_capacity", "gpu_mttf"}
+    fixed = fleetcube.evaluate("infeasible_reason", **{**scenario, **FLUSH})
+    assert set(fixed.dims) == {"n_gpus", "hbm_capacity"}
