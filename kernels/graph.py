@@ -28,8 +28,8 @@ class Quantity:
 
     @property
     def doc(self) -> Doc:
-        """Unit, meaning and source, as the (first) formula states them."""
-        return read(next(iter(self.formulas.values())))
+        """Unit, meaning and source, as the formula of the default states them."""
+        return read(self.formulas[INPUTS[self.option].default if self.option else None])
 
     @property
     def unit(self) -> str:

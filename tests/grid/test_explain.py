@@ -118,6 +118,13 @@ def test_a_flag_is_not_cut_from_its_meaning() -> None:
     ]
 
 
+def test_the_list_says_what_a_name_means_by_default() -> None:
+    words = " ".join(explain().split())
+    for name, quantity in GRAPH.items():
+        summary = read(quantity.formula(DEFAULTS)).summary
+        assert re.search(rf"\b{name} \[[^]]+\] {re.escape(summary)}", words), name
+
+
 def ancestors(name: str, known: dict[str, set[str]] | None = None) -> set[str]:
     """All that a name may need under any options."""
     known = {} if known is None else known
