@@ -181,7 +181,8 @@ def record(kind_name: str, label: Any) -> Record:
         f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
     )
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {some}"
-    raise CatalogError(f"{kind_name} = {label!r} is not in the catalog; {hint}")
+    said = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
+    raise CatalogError(f"{kind_name} = {said} is not in the catalog; {hint}")
 
 
 def _known(name: str) -> str:

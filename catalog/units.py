@@ -1,6 +1,7 @@
 """Units at the door: a string such as "400 Gbit/s" becomes a number in SI base units."""
 
 import functools
+import json
 import math
 import re
 from fractions import Fraction
@@ -48,6 +49,8 @@ _HINTS = {
     "USD": "5 USD",
     "USD/J": "0.08 USD/kWh",
     "USD/h": "2.5 USD/h",
+    "s/B": "1e-11 s/B",
+    "s/B^0.5": "1e-8 s/B^0.5",
     "1": "8",
 }
 
@@ -78,31 +81,32 @@ def parse(text: str, base: str, name: str) -> float:
     in one line that names the value, the rule and a right spelling.
     """
     match = _NUMBER.match(text)
+    shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
     hint = f'write for example "{_HINTS.get(base, base)}"'
     if match is None:
-        raise UnitError(f'{name} = "{text}" does not start with a number; {hint}')
+        raise UnitError(f"{name} = {shown} does not start with a number; {hint}")
     digits = match.group(1).replace("_", "")
     number = float(digits)
     unit = text[match.end() :].strip()
     if base == "1":
         if unit:
-            raise UnitError(f'{name} = "{text}" is a plain number and takes no unit; {hint}')
+            raise UnitError(f"{name} = {shown} is a plain number and takes no unit; {hint}")
         return number
     if not unit:
-        raise UnitError(f'{name} = "{text}" has no unit; {hint}')
+        raise UnitError(f"{name} = {shown} has no unit; {hint}")
     if unit == "1/s" and base == "1/s":
         return number
     if len(unit) > 40 or not _UNIT.fullmatch(unit):
-        raise UnitError(f'{name} = "{text}" has no known unit ({unit[:40]!r}); {hint}')
+        raise UnitError(f"{name} = {shown} has no known unit ({unit[:40]!r}); {hint}")
     try:
         factor = _factor(unit, base)
     except Exception as error:
         if type(error).__name__ == "UndefinedUnitError":
-            raise UnitError(f'{name} = "{text}" has an unknown unit {unit!r}; {hint}') from None
-        raise UnitError(f'{name} = "{text}" is not in {base}; {hint}') from None
+            raise UnitError(f"{name} = {shown} has an unknown unit {unit!r}; {hint}") from None
+        raise UnitError(f"{name} = {shown} is not in {base}; {hint}") from None
     value = number * factor
     if math.isinf(value) and "inf" not in digits:
-        raise UnitError(f'{name} = "{text}" is too large for a floating-point number; {hint}')
+        raise UnitError(f"{name} = {shown} is too large for a floating-point number; {hint}")
     if 1e-30 < abs(number) < 1e30:  # exact in between: "5 us" is 5e-06, not 4.9999999999999996e-06
         return float(Fraction(digits) * Fraction(repr(factor)))
     return value

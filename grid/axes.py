@@ -11,7 +11,7 @@ from ..catalog import KINDS, CatalogError, record
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
-from .errors import InputError, nearest
+from .errors import InputError, nearest, shown
 
 Array = np.ndarray[Any, Any]
 LONGEST = 10**8  # values of one axis
@@ -80,8 +80,9 @@ def _points(name: str, spec: Any) -> list[Any] | Array:
         if spec.ndim != 1:
             raise InputError(f"axis {name!r} has {spec.ndim} dimensions; give a 1-D array")
         return spec if spec.dtype.kind in "iuf" else list(spec)
-    if isinstance(spec, str) or not isinstance(spec, Sequence):
-        raise InputError(f"axis {name!r} = {spec!r} is not a list; write [{spec!r}, ...]")
+    if isinstance(spec, str | bytes) or not isinstance(spec, Sequence):
+        said = shown(spec)
+        raise InputError(f"axis {name!r} = {said} is not a list; write [{said}, ...]")
     return list(spec)
 
 

@@ -2,10 +2,24 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class InputError(ValueError):
     """A spec, scenario, axis or request that cannot be used as it stands."""
+
+    def __init__(self, message: str) -> None:
+        long = len(message) > 600
+        super().__init__(f"{message[:300]} ... {message[-200:]}" if long else message)
+
+
+def shown(value: Any) -> str:
+    """A value as it was written, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        text = f"a huge {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def nearest(

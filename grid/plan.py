@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class Plan:
         _check_outputs(outputs, problem)
         if engine not in ENGINES:
             raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+        self._selected: dict[Any, Mapping[str, Function]] = {}
         split = {axis.name: _runs(axis) for axis in problem.axes}
         self._split = {name: runs for name, runs in split.items() if len(runs) > 1}
         self._set_axes(outputs, problem.axes)
@@ -180,13 +182,22 @@ class Plan:
         options = choose(options, leaves)
         leaves = {**defaults, **leaves}
         try:
-            formulas = graph.select(outputs, options, leaves)
+            formulas = self._select(tuple(outputs), options, frozenset(leaves))
         except MissingInputError as error:
             where = [
                 f"{a.name} = {a.labels[runs[a.name].start]}" for a in self.axes if a.name in runs
             ]
             raise InputError(f"{error}{f' (at {where[0]})' if where else ''}") from None
         return Case(runs, formulas, leaves)
+
+    def _select(
+        self, outputs: tuple[str, ...], options: Mapping[str, Any], given: frozenset[str]
+    ) -> Mapping[str, Function]:
+        """Formulas of a case; cases that choose alike share them."""
+        key = (outputs, tuple(options.items()), given)
+        if key not in self._selected:
+            self._selected[key] = graph.select(outputs, options, given)
+        return self._selected[key]
 
     def _find_dims(self) -> dict[str, tuple[str, ...]]:
         """Dimensions of every name, the union over all cases."""
@@ -215,7 +226,8 @@ class Plan:
         for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
             for name in axis.numbers:
                 found.setdefault(name, set()).add(axis.name)
-        for _ in range(2):  # cases feed each other: what one case adds, every case has
+        known = -1
+        while known != (known := sum(map(len, found.values()))):  # cases feed each other
             for case in self.cases:
                 for name, formula in case.formulas.items():
                     for parameter in parameters(formula):

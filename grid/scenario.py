@@ -95,40 +95,80 @@ def _set_by_labels(
 ) -> list[Axis]:
     """Fill in what labels say, kinds of higher precedence first."""
     taken = set(explicit)
+    own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
+    chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     for kind in _PRECEDENCE:
         if kind in labels:
-            said = _said(kind, labels[kind], used)
+            said = _said(kind, labels[kind], used, own)
             for name in said.keys() - taken:
                 (options if values.is_option(name) else constants)[name] = said[name]
             taken |= set(said)
         for k, axis in enumerate(axes):
             if kind not in axis.records:
                 continue
-            said_each = [_said(kind, label, used) for label in axis.records[kind]]
-            names = sorted({name for said in said_each for name in said} - taken)
-            chosen = {
-                name: tuple(said.get(name, INPUTS[name].default) for said in said_each)
-                for name in names
+            said_each = [_said(kind, label, used, own) for label in axis.records[kind]]
+            names = {name for said in said_each for name in said} - taken
+            chosen[k] |= {
+                name: tuple(said.get(name) for said in said_each)
+                for name in sorted(names)
                 if values.is_option(name)
             }
             numbers = {
                 name: np.array([said.get(name, np.nan) for said in said_each])
-                for name in names
-                if name not in chosen
+                for name in sorted(names - chosen[k].keys())
             }
-            axes[k] = replace(
-                axis, numbers={**axis.numbers, **numbers}, options={**axis.options, **chosen}
-            )
-            taken |= set(names)
-    return axes
+            axes[k] = replace(axis, numbers={**axis.numbers, **numbers})
+            taken |= names
+    axes = [_with_defaults(axis) for axis in axes]
+    return [
+        replace(axis, options={**axis.options, **_closed(axis, said, axes, constants)})
+        for axis, said in zip(axes, chosen, strict=True)
+    ]
 
 
-def _said(kind: str, label: str, used: dict[tuple[str, str], Record]) -> dict[str, Any]:
-    """Inputs and quantities that a label sets; a node says what its gpu says."""
+def _with_defaults(axis: Axis) -> Axis:
+    """An axis on which defaults stand where labels say nothing, unless saying it implies more."""
+    implying = {name for row in INPUTS.values() for name in row.implied_by}
+    numbers = dict(axis.numbers)
+    for name, row in axis.numbers.items():
+        default = INPUTS[name].default if name in INPUTS else None
+        if default is not None and name not in implying and np.isnan(row).any():
+            numbers[name] = np.where(np.isnan(row), default, row)
+    return replace(axis, numbers=numbers)
+
+
+def _closed(
+    axis: Axis,
+    said: Mapping[str, tuple[Any, ...]],
+    axes: Iterable[Axis],
+    constants: Mapping[str, float],
+) -> dict[str, tuple[Any, ...]]:
+    """Options along an axis: what a label leaves open is implied, or the default."""
+    elsewhere = {*constants, *(n for other in axes if other is not axis for n in other.numbers)}
+    given = [
+        elsewhere | {name for name, row in axis.numbers.items() if not np.isnan(row[k])}
+        for k in range(axis.size)
+    ]
+    return {
+        option: tuple(
+            choose({}, names)[option] if choice is None else choice
+            for choice, names in zip(row, given, strict=True)
+        )
+        for option, row in said.items()
+    }
+
+
+def _said(
+    kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
+) -> dict[str, Any]:
+    """Inputs and quantities that a label sets.
+
+    A node says what its gpu says, unless the scenario has a gpu of its own.
+    """
     entry = used.setdefault((kind, label), record(kind, label))
     said = {name: value for name, value in entry.values.items() if name in INPUTS or name in load()}
-    if isinstance(entry.values.get("gpu"), str):
-        said = {**_said("gpu", entry.values["gpu"], used), **said}
+    if isinstance(entry.values.get("gpu"), str) and not own_gpu:
+        said = {**_said("gpu", entry.values["gpu"], used, own_gpu), **said}
     return said
 
 

@@ -319,7 +319,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 scenario[name] = array.item()
             else:
                 axes[name] = array
-        elif isinstance(value, Mapping | Sequence) and not isinstance(value, str):
+        elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
             axes[name] = value
         else:
             scenario[name] = value

@@ -9,7 +9,7 @@ from ..catalog import KINDS
 from ..catalog.units import UnitError, parse
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS, Input
-from .errors import InputError, nearest
+from .errors import InputError, nearest, shown
 
 
 def known_names() -> list[str]:
@@ -20,9 +20,9 @@ def known_names() -> list[str]:
 def check_name(name: Any) -> str:
     """The name, if a scenario may set it."""
     if not isinstance(name, str):
-        raise InputError(f"{name!r} is not a name; write it as text")
+        raise InputError(f"{shown(name)} is not a name; write it as text")
     if name not in INPUTS and name not in load() and name not in KINDS:
-        raise InputError(f"{name!r} is not an input; {nearest(name, known_names())}")
+        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
     if name in load() and load()[name].unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
     return name
@@ -43,7 +43,7 @@ def option(name: str, value: Any) -> Any:
     hint = "choose one of these"
     if _is_text(value):
         hint = nearest(value, filter(_is_text, INPUTS[name].choices), hint)
-    raise InputError(f"{name} = {value!r} is not one of {choices}; {hint}")
+    raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
 
 
 def _is_text(value: Any) -> bool:
@@ -66,17 +66,19 @@ def number(name: str, value: Any) -> float:
             result = parse(value, unit_of(name), name)
         except UnitError as error:
             raise InputError(str(error)) from None
-    elif isinstance(value, bool | np.bool_ | np.timedelta64) or not isinstance(
+    elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(
         value, int | float | np.number
     ):
         unit = unit_of(name)
         kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
-        raise InputError(f"{name} = {value!r} is not {kind}; write one")
+        raise InputError(f"{name} = {shown(value)} is not {kind}; write one")
     else:
         try:
             result = float(value)
         except (OverflowError, TypeError, ValueError):
-            raise InputError(f"{name} = {str(value)[:40]} is not a floating-point number") from None
+            raise InputError(
+                f"{name} = {shown(value)} is not a floating-point number; give a smaller one"
+            ) from None
     _check_bounds(name, value, result)
     return result
 
@@ -84,10 +86,14 @@ def number(name: str, value: Any) -> float:
 def _check_bounds(name: str, written: Any, value: float) -> None:
     row = INPUTS.get(name, Input(name, "1", None, "", positive=False, may_be_infinite=True))
     if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
-        raise InputError(f"{name} = {written!r} is not finite; give a finite number")
+        raise InputError(f"{name} = {shown(written)} is not finite; give a finite number")
     if row.positive and value <= 0:
-        raise InputError(f"{name} = {written!r} must be greater than 0; give a positive value")
+        raise InputError(f"{name} = {shown(written)} must be greater than 0; give a positive value")
     if value < row.low:
-        raise InputError(f"{name} = {written!r} must be at least {row.low:g}; give a larger value")
+        raise InputError(
+            f"{name} = {shown(written)} must be at least {row.low:g}; give a larger value"
+        )
     if value > row.high:
-        raise InputError(f"{name} = {written!r} must be at most {row.high:g}; give a smaller value")
+        raise InputError(
+            f"{name} = {shown(written)} must be at most {row.high:g}; give a smaller value"
+        )

@@ -75,6 +75,16 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {}, ["job_time", "job_time"], "stands twice"),
     ({}, {"goodput": [0.5, 0.9]}, ["goodput"], "is an axis"),
     ({"precision": "fp4"}, {}, ["job_time"], "peak_flops_fp4 is missing"),
+    ({"gpu": "h100-sxm@99"}, {}, ["job_time"], "did you mean 'h100-sxm@1'?"),
+    ({"sqrt_coefficient": "1 s/B"}, {}, ["job_time"], 'write for example "1e-8 s/B^0.5"'),
+    ({"electricity_price": "8 EUR/kWh"}, {}, ["job_time"], "unknown unit 'EUR/kWh'"),
+    # long, broken over lines, or of a type that only looks like a number or a list
+    ({"gpu_mttf": "1 h" * 5000}, {}, ["job_time"], "has no known unit"),
+    ({"gpu_mttf": "5\n bars"}, {}, ["job_time"], "unknown unit 'bars'"),
+    ({"gpu_mttf": 10**5000}, {}, ["job_time"], "is not a floating-point number"),
+    ({"gpu_mttf": np.complex128(1)}, {}, ["job_time"], "is not a number in s"),
+    ({"gpu": "x" * 5000}, {}, ["job_time"], "is not in the catalog"),
+    ({}, {"gpu_mttf": b"1 h"}, ["job_time"], "is not a list"),
     ({"checkpoint_policy": "fixed"}, {}, ["job_time"], "fixed_checkpoint_interval is missing"),
 ]
 
@@ -98,6 +108,14 @@ def test_a_missing_input_is_named_with_the_way_to_it() -> None:
         InputError, match=r"layers is missing.*\(via parameters\).*give parameters or a model label"
     ):
         fleetcube.evaluate("checkpoint_size")
+
+
+def test_a_message_stays_short_and_keeps_its_ends() -> None:
+    with pytest.raises(InputError, match=r"^engine = 'xxx.*choose one of auto.* jax$") as caught:
+        fleetcube.evaluate("node_mttf", engine="x" * 5000)
+    assert len(str(caught.value)) < 600
+    with pytest.raises(InputError, match="gpu_mttf = b'1 h' is not a number"):
+        fleetcube.evaluate("node_mttf", gpu_mttf=b"1 h")
 
 
 def test_a_label_that_lacks_an_input_is_named() -> None:

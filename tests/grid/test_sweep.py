@@ -1,5 +1,6 @@
 """Axes, labels, precedence, dimensions, and what a result says about itself."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,41 @@ def test_axis_over_scenario_explicit_over_label_gpu_over_node() -> None:
     assert swept.evaluate()["ridge_point"].values.tolist() == [989.0, 494.5]
     labels = ridge(gpu=["h100-sxm", "h200-sxm"], hbm_bandwidth=1e12)
     assert labels.values.tolist() == [989.0, 989.0]
+
+
+def test_a_gpu_replaces_that_of_the_node_with_all_its_values() -> None:
+    # an A100 has no FP8 peak: that of the node's H100 must not stand in
+    with pytest.raises(fleetcube.InputError, match="peak_flops_fp8 is missing"):
+        fleetcube.evaluate("peak_flops", gpu="a100-sxm-80gb", node="dgx-h100", precision="fp8")
+
+
+@pytest.mark.parametrize(
+    ("output", "scenario", "axes"),
+    [
+        # experts that are given make a mixture of every model whose label does not say otherwise
+        ("layer_matrix_time", {"experts": 64}, {"model": ["llama-3-8b", "mixtral-8x7b"]}),
+        # a label states what others leave to the default, and one that implies an option
+        ("job_time", {}, {"fabric": ["infiniband-ndr-sharp", "roce-100g"]}),
+        ("checkpoint_write_time", {}, {"storage": ["reference-100gbs", "node-nvme-7gbs"]}),
+        ("cluster_mtbf", {}, {"reliability": ["rsc-1-empirical", "mlsysim-reference"]}),
+        ("peak_flops", {}, {"gpu": ["a100-sxm-80gb", "h100-sxm@1"], "node": ["dgx-h100"]}),
+    ],
+)
+def test_labels_along_an_axis_say_what_they_say_at_a_point(
+    output: str, scenario: dict[str, Any], axes: dict[str, list[str]]
+) -> None:
+    scenario = {**TRAINING, "n_gpus": 64, **scenario}
+    swept = Sweep(scenario, axes, [output]).evaluate()[output]
+    for labels in itertools.product(*axes.values()):
+        point = dict(zip(axes, labels, strict=True))
+        held = {dim: label for dim, label in point.items() if dim in swept.dims}
+        alone = Sweep({**scenario, **point}, {}, [output]).evaluate()[output]
+        assert float(swept.sel(held)) == float(alone), point
+
+
+def test_an_axis_tells_the_defaults_that_its_labels_leave() -> None:
+    result = fleetcube.evaluate("ridge_point", gpu=["h100-sxm", "trainium-1"])
+    assert not np.isnan(result["intra_node_latency"]).any()
 
 
 def test_labels_that_set_different_inputs_share_an_axis() -> None:
