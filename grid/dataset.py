@@ -82,6 +82,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         }
         for entry in plan.problem.records
     ]
+    unused = plan.unused()
     return {
         "Conventions": "CF-1.11",
         "fleetcube_version": _version(),
@@ -89,6 +90,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         "fleetcube_spec": json.dumps(spec, default=_plain),
         "fleetcube_catalog": json.dumps(records),
         ATTRIBUTE: keys(formula for case in plan.cases for formula in case.formulas.values()),
+        **({"fleetcube_unused": " ".join(unused)} if unused else {}),
     }
 
 

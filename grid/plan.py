@@ -99,6 +99,16 @@ class Plan:
             found.setdefault(key, case)
         return list(found.values())
 
+    def unused(self) -> list[str]:
+        """Inputs that the scenario sets and that no formula in use reads."""
+        quantities = graph.load()
+        used = set(self.outputs)
+        for case in self.cases:
+            for name, formula in case.formulas.items():
+                used |= {*parameters(formula), quantities[name].option}
+        used |= {by for name in used & INPUTS.keys() for by in INPUTS[name].implied_by}
+        return sorted(self.problem.stated - used)
+
     # Building
 
     def _set_axes(self, outputs: Sequence[str], numeric: Sequence[Axis]) -> None:

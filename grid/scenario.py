@@ -16,6 +16,28 @@ from .errors import InputError
 # Which kind's value stands where two labels set the same input: gpu over node.
 _PRECEDENCE = ("gpu", "node", "fabric", "model", "storage", "reliability", "site")
 
+# What a label states of a whole no longer holds where one of its parts is given otherwise.
+_SHAPE = frozenset(
+    {
+        "layers",
+        "hidden_size",
+        "ffn_hidden_size",
+        "gated_ffn",
+        "experts",
+        "expert_ffn_hidden_size",
+        "shared_experts",
+        "dense_layers",
+    }
+)
+_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
+_PARTS: Mapping[str, frozenset[str]] = {
+    "parameters": _SHAPE,
+    "active_parameters": _SHAPE | {"parameters", "experts_per_token"},
+    "attention_parameters_per_layer": _HEADS,
+    "kv_elements_per_layer": _HEADS,
+    "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
+}
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -25,6 +47,7 @@ class Problem:
     options: Mapping[str, Any]
     axes: tuple[Axis, ...]
     records: tuple[Record, ...]
+    stated: frozenset[str] = frozenset()  # inputs that the scenario itself sets
 
 
 def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
@@ -47,7 +70,8 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
                 )
             owner[name] = axis.name
     constants, options, labels = _constants(scenario, owner)
-    explicit = {*constants, *options, *owner}
+    stated = frozenset({*constants, *options})
+    explicit = {*stated, *owner}
     used: dict[tuple[str, str], Record] = {}
     made = _set_by_labels(made, labels, constants, options, explicit, used)
     return Problem(
@@ -55,6 +79,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         options=options,
         axes=tuple(made),
         records=tuple(used.values()),
+        stated=stated,
     )
 
 
@@ -94,7 +119,8 @@ def _set_by_labels(
     used: dict[tuple[str, str], Record],
 ) -> list[Axis]:
     """Fill in what labels say, kinds of higher precedence first."""
-    taken = set(explicit)
+    stated = explicit | labels.keys()
+    taken = explicit | {whole for whole, parts in _PARTS.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     for kind in _PRECEDENCE:

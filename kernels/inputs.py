@@ -151,7 +151,12 @@ _ROWS: list[str | Input] = [
     _count("global_batch_size", 1024, "sequences of one step"),
     _count("micro_batch_size", 1, "sequences of one micro-batch"),
     _real("bytes_per_element", "B", 2, "size of an activation or weight"),
-    _real("gradient_bytes_per_element", "B", 2, "size of a gradient on the wire"),
+    _real(
+        "gradient_bytes_per_element",
+        "B",
+        2,
+        "size of a gradient on the wire (4 where they are added in FP32)",
+    ),
     _option("precision", "bf16", ("bf16", "fp16", "fp8", "fp4"), "number format: chooses the peak"),
     "Layout",
     _count("tensor_parallel", 1, "GPUs that share each layer"),
@@ -159,7 +164,13 @@ _ROWS: list[str | Input] = [
     _count("context_parallel", 1, "GPUs that share each sequence"),
     _count("expert_parallel", 1, "data-parallel ranks that share the routed experts"),
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
-    _option("zero_stage", 1, (0, 1, 2, 3), "what data-parallel ranks shard"),
+    _option(
+        "zero_stage",
+        1,
+        (0, 1, 2, 3),
+        "what data-parallel ranks shard: optimizer states, gradients too, weights too (2 and 3 "
+        "exchange at every micro-batch)",
+    ),
     _option(
         "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
     ),
@@ -251,8 +262,9 @@ _ROWS: list[str | Input] = [
     _option(
         "flops_counting",
         "parameters",
-        ("parameters", "transformer"),
-        "operations of a step: 6 N D, or matrix by matrix with attention and logits",
+        ("parameters", "transformer", "transformer_causal"),
+        "operations of a step: 6 N D, or matrix by matrix with attention (whole, or without what a "
+        "causal mask hides) and logits",
     ),
     _real(
         "flops_efficiency",
@@ -340,7 +352,12 @@ _ROWS: list[str | Input] = [
     ),
     _count("failure_domain_nodes", 4, "nodes that fail together"),
     _option(
-        "mtbf_model", "components", ("components", "empirical"), "how the cluster's MTBF is found"
+        "mtbf_model",
+        "components",
+        ("components", "empirical"),
+        "how the cluster's MTBF is found",
+        implied="empirical",
+        implied_by=("reference_mtbf",),
     ),
     _real("reference_mtbf", "s", 7.9 * HOUR, "measured MTBF of a reference job (empirical)"),
     _count("reference_gpus", 1024, "accelerators of the reference job (empirical)"),
@@ -401,7 +418,12 @@ _ROWS: list[str | Input] = [
         "training stops for the write, or only for a snapshot that is written or copied behind it",
     ),
     _option(
-        "checkpoint_policy", "exact", ("exact", "daly", "young", "fixed"), "how the interval is set"
+        "checkpoint_policy",
+        "exact",
+        ("exact", "daly", "young", "fixed"),
+        "how the interval is set",
+        implied="fixed",
+        implied_by=("fixed_checkpoint_interval",),
     ),
     _real("fixed_checkpoint_interval", "s", None, "interval under checkpoint_policy = fixed"),
     _real(

@@ -95,6 +95,29 @@ def transformer_model_flops_per_token(
     return 6 * active_matrix_parameters + scores + 6 * vocab_size * hidden_size
 
 
+@alternative("model_flops_per_token", flops_counting="transformer_causal")
+def causal_model_flops_per_token(
+    active_matrix_parameters: Any,
+    layers: Any,
+    sequence_length: Any,
+    attention_heads: Any,
+    head_size: Any,
+    vocab_size: Any,
+    hidden_size: Any,
+) -> Any:
+    """Operations that one token needs, forward and backward, nothing recomputed or masked.
+
+    6 N_matrices + 6 l s a (h / a) + 6 V h: a causal mask leaves half of the scores
+
+    Parameters: active_matrix_parameters [1], layers [1], sequence_length [1], attention_heads [1],
+        head_size [1], vocab_size [1], hidden_size [1]
+    Returns: [FLOP] model operations of one token
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
+    """
+    scores = 6 * layers * sequence_length * attention_heads * head_size
+    return 6 * active_matrix_parameters + scores + 6 * vocab_size * hidden_size
+
+
 def model_flops_per_step(model_flops_per_token: Any, tokens_per_step: Any) -> Any:
     """Operations that one step needs, forward and backward, nothing recomputed.
 
@@ -123,7 +146,7 @@ def parameters_layer_flops_share() -> Any:
     return 1.0
 
 
-@alternative("layer_flops_share", flops_counting="transformer")
+@alternative("layer_flops_share", flops_counting=("transformer", "transformer_causal"))
 def transformer_layer_flops_share(
     model_flops_per_token: Any, vocab_size: Any, hidden_size: Any
 ) -> Any:

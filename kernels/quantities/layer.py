@@ -243,9 +243,9 @@ def no_layer_recompute_time() -> Any:
     return 0.0
 
 
-@alternative("layer_recompute_time", recompute="selective")
-def selective_layer_recompute_time(attention_core_time: Any) -> Any:
-    """Time of what a layer's backward pass computes again: the attention products.
+@alternative("score_recompute_time", attention_kernel="standard")
+def standard_score_recompute_time(attention_core_time: Any) -> Any:
+    """Time to compute a layer's attention scores again, where they are not kept.
 
     attention
 
@@ -254,6 +254,32 @@ def selective_layer_recompute_time(attention_core_time: Any) -> Any:
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
     """
     return 1.0 * attention_core_time
+
+
+@alternative("score_recompute_time", attention_kernel="flash")
+def flash_score_recompute_time() -> Any:
+    """Time to compute a layer's attention scores again: its backward pass already counts it.
+
+    0
+
+    Parameters: none
+    Returns: [s] time for one micro-batch
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
+    """
+    return 0.0
+
+
+@alternative("layer_recompute_time", recompute="selective")
+def selective_layer_recompute_time(score_recompute_time: Any) -> Any:
+    """Time of what a layer's backward pass computes again: the attention scores.
+
+    scores
+
+    Parameters: score_recompute_time [s]
+    Returns: [s] time for one micro-batch
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 1.0 * score_recompute_time
 
 
 @alternative("layer_recompute_time", recompute="full")

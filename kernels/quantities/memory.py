@@ -268,32 +268,35 @@ def expert_ffn_input_width(
 
 
 @alternative("residual_activations_per_token", sequence_parallel=False)
-def whole_residual_activations_per_token(hidden_size: Any, ffn_input_width: Any) -> Any:
+def whole_residual_activations_per_token(
+    hidden_size: Any, ffn_input_width: Any, bytes_per_element: Any
+) -> Any:
     """Bytes of a layer's activations that tensor parallelism does not share, of one token.
 
-    8 h + 2 w, 10 h in a dense model: inputs of two norms, of attention and of feed-forward blocks,
-    and two dropout masks
+    (3 e + 2) h + e w, 10 h in a dense model in BF16: inputs of two norms, of attention and of
+    feed-forward blocks, and two dropout masks
 
-    Parameters: hidden_size [1], ffn_input_width [1]
+    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
-    return 8 * hidden_size + 2 * ffn_input_width
+    return (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
 
 
 @alternative("residual_activations_per_token", sequence_parallel=True)
 def sharded_residual_activations_per_token(
-    hidden_size: Any, ffn_input_width: Any, tensor_parallel: Any
+    hidden_size: Any, ffn_input_width: Any, tensor_parallel: Any, bytes_per_element: Any
 ) -> Any:
     """Bytes of a layer's activations that only sequence parallelism shares, of one token.
 
-    (8 h + 2 w) / t, 10 h / t in a dense model
+    ((3 e + 2) h + e w) / t, 10 h / t in a dense model in BF16
 
-    Parameters: hidden_size [1], ffn_input_width [1], tensor_parallel [1]
+    Parameters: hidden_size [1], ffn_input_width [1], tensor_parallel [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    return (8 * hidden_size + 2 * ffn_input_width) / tensor_parallel
+    whole = (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
+    return whole / tensor_parallel
 
 
 def matrix_activations_per_token(
@@ -303,34 +306,37 @@ def matrix_activations_per_token(
     ffn_matrices: Any,
     active_ffn_width: Any,
     tensor_parallel: Any,
+    bytes_per_element: Any,
 ) -> Any:
     """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
 
-    (2 (2 a + 2 a_kv) (h / a) + 2 (2 or 3) f) / t: queries, keys, values and the input of the output
-    projection; in and out of the activation function; 24 h / t for a GPT
+    e ((2 a + 2 a_kv) (h / a) + (2 or 3) f) / t: queries, keys, values and the input of the output
+    projection; in and out of the activation function; 24 h / t for a GPT in BF16
 
     Parameters: attention_heads [1], kv_heads [1], head_size [1], ffn_matrices [1],
-        active_ffn_width [1], tensor_parallel [1]
+        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
     """
-    attention = 2 * head_size * (2 * attention_heads + 2 * kv_heads)
-    return (attention + 2 * ffn_matrices * active_ffn_width) / tensor_parallel
+    attention = head_size * (2 * attention_heads + 2 * kv_heads)
+    width = attention + ffn_matrices * active_ffn_width
+    return bytes_per_element * width / tensor_parallel
 
 
 @alternative("score_activations_per_token", attention_kernel="standard")
 def standard_score_activations_per_token(
-    attention_heads: Any, sequence_length: Any, tensor_parallel: Any
+    attention_heads: Any, sequence_length: Any, tensor_parallel: Any, bytes_per_element: Any
 ) -> Any:
     """Bytes of a layer's attention scores, of one token.
 
-    5 a s / t: softmax and dropout output in two bytes, dropout mask in one
+    (2 e + 1) a s / t: outputs of softmax and dropout, and a mask of one byte; 5 a s / t in BF16
 
-    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1]
+    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
     """
-    return 5 * attention_heads * sequence_length / tensor_parallel
+    scores = attention_heads * sequence_length / tensor_parallel
+    return (2 * bytes_per_element + 1) * scores
 
 
 @alternative("score_activations_per_token", attention_kernel="flash")

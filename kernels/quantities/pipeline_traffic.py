@@ -8,7 +8,20 @@ from ..ops import where
 from ..topology import group_ranks_per_node
 
 
-@alternative("stage_chunks", pipeline_schedule=("gpipe", "1f1b", "interleaved", "zb_h1"))
+@alternative("stage_chunks", pipeline_schedule=("gpipe", "zb_h1"))
+def single_stage_chunks() -> Any:
+    """Pieces of the model on each pipeline stage.
+
+    1: these schedules are not interleaved
+
+    Parameters: none
+    Returns: [1] pieces
+    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
+    """
+    return 1.0
+
+
+@alternative("stage_chunks", pipeline_schedule=("1f1b", "interleaved"))
 def interleaved_stage_chunks(virtual_stages: Any) -> Any:
     """Pieces of the model on each pipeline stage.
 

@@ -41,16 +41,16 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
 
 
 @alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved"))
-def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any) -> Any:
     """Pipeline idle time over useful time.
 
     (p - 1) / (v m)
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1]
+    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] bubble over ideal time
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
-    return idle_over_ideal(pipeline_parallel, num_microbatches, virtual_stages)
+    return idle_over_ideal(pipeline_parallel, num_microbatches, stage_chunks)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")

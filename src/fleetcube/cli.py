@@ -12,6 +12,7 @@ import click
 from fleetcube import __version__
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 90}
+_MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
 _SIMULATED = ("goodput", "goodput_error", "failures", "spare_shortage", "wall_time", "outcome")
 
 
@@ -273,6 +274,12 @@ def _show(cube: Any, sources: bool = False) -> None:
         dims = ", ".join(map(str, variable.dims)) or "-"
         rows.append([str(name), "-" if unit == "1" else unit, dims])
     _print_table(["variable", "unit", "axes"], sorted(rows))
+    reason = cube.coords.get("infeasible_reason")
+    if reason is not None and reason.size <= _MOST_COUNTED:
+        click.echo(f"infeasible: {_reasons(reason)}")
+    if "fleetcube_unused" in cube.attrs:
+        unused = str(cube.attrs["fleetcube_unused"]).split()
+        click.echo(f"set, but nothing here depends on it: {', '.join(unused)}")
     if sources:
         click.echo(
             f"fleetcube {cube.attrs.get('fleetcube_version')}, engine "
@@ -282,6 +289,17 @@ def _show(cube: Any, sources: bool = False) -> None:
             edition = f", edition {record['edition']}" if "edition" in record else ""
             about = f"{record['source']} ({record['date']}{edition})"
             click.echo(f"{record['kind']} {record['label']}: {about}")
+
+
+def _reasons(reason: Any) -> str:
+    """How many layouts cannot be run, and why."""
+    meanings = str(reason.attrs["flag_meanings"]).split()
+    values = reason.values.ravel().tolist()
+    counts = {code: values.count(code) for code in sorted(set(values) - {0})}
+    told = ", ".join(
+        f"{count} {meanings[code] if code > 0 else 'undefined'}" for code, count in counts.items()
+    )
+    return f"{sum(counts.values())} of {len(values)}" + (f" ({told})" if told else "")
 
 
 def _sizes(sizes: Any) -> str:

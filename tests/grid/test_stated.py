@@ -1,0 +1,79 @@
+"""What a scenario states: what labels then no longer say, and what nothing depends on."""
+
+from pathlib import Path
+
+import pytest
+
+import fleetcube
+from fleetcube import Sweep
+
+JOB = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "n_gpus": 1024,
+    "tensor_parallel": 8,
+}
+
+
+def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
+    # Llama 3 70B: 855,654,400 weights in each layer, 2 x 128,256 x 8192 + 8192 beside them.
+    layer = 8192 * 128 * (64 + 8 + 8 + 64) + 3 * 8192 * 28672 + 2 * 8192
+    beside = (2 * 128_256 + 1) * 8192
+    found = fleetcube.evaluate(
+        ["parameters", "active_parameters"], model="llama-3-70b", layers=[40, 160]
+    )
+    assert found.parameters.values.tolist() == [40 * layer + beside, 160 * layer + beside]
+    assert found.active_parameters.equals(found.parameters.rename("active_parameters"))
+    # what the shape does not decide stays as published
+    same = fleetcube.evaluate("parameters", model="llama-3-70b", sequence_length=2048)
+    assert same == fleetcube.evaluate("parameters", model="llama-3-70b")
+
+
+def test_stated_parameters_stand_whatever_the_shape() -> None:
+    found = fleetcube.evaluate(
+        ["parameters", "active_parameters"], model="llama-3-70b", layers=40, parameters=1e9
+    )
+    assert found.parameters == found.active_parameters == 1e9
+
+
+def test_more_experts_for_each_token_are_more_active_parameters() -> None:
+    two, four = fleetcube.evaluate(
+        "active_parameters", model="mixtral-8x7b", experts_per_token=[2, 4]
+    ).values
+    assert four - two == 32 * 2 * 3 * 4096 * 14336
+
+
+def test_another_gpu_changes_the_power_of_the_node() -> None:
+    power = fleetcube.evaluate("node_power", node="dgx-h100", gpu=["h100-sxm", "b200-sxm"])
+    assert power.values.tolist() == [8 * 700, 8 * 1000]
+    assert fleetcube.evaluate("node_power", node="dgx-h100") == 10_200
+    assert fleetcube.evaluate("node_power", node="dgx-h100", node_overhead_power=1000) == 6_600
+
+
+def test_a_fixed_interval_is_used_unless_another_policy_is_chosen() -> None:
+    failing = {"cluster_mtbf": 86400, "checkpoint_stall_time": 30, "fixed_checkpoint_interval": 600}
+    assert fleetcube.evaluate("checkpoint_interval", **failing) == 600
+    young = fleetcube.evaluate("checkpoint_interval", checkpoint_policy="young", **failing)
+    assert float(young) == pytest.approx(2276.84, abs=0.01)
+
+
+def test_what_nothing_depends_on_is_told() -> None:
+    idle = {"snapshot_bandwidth": "10 GB/s", "all_reduce": "ring", "sqrt_coefficient": 1e-9}
+    told = Sweep({**JOB, **idle}, {}, ["job_time"]).evaluate().attrs["fleetcube_unused"]
+    assert told == "snapshot_bandwidth sqrt_coefficient"
+    used = {**idle, "checkpoint_mode": "async", "all_reduce": "fitted"}
+    assert "fleetcube_unused" not in Sweep({**JOB, **used}, {}, ["job_time"]).evaluate().attrs
+
+
+def test_what_is_implied_counts_as_used() -> None:
+    # giving spares turns them on; the number of them is read
+    found = Sweep({**JOB, "spare_nodes": 4}, {}, ["goodput"]).evaluate()
+    assert "spare_nodes" not in found.attrs.get("fleetcube_unused", "").split()
+
+
+def test_a_stored_cube_says_so_too(tmp_path: Path) -> None:
+    path = Sweep({**JOB, "virtual_stages": 5, "pipeline_schedule": "gpipe"}, {}, ["mfu"]).store(
+        tmp_path / "a.zarr"
+    )
+    assert "virtual_stages" in fleetcube.open_cube(path).attrs["fleetcube_unused"].split()
