@@ -188,8 +188,7 @@ def gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
     return np.maximum(1.0, np.ceil(gradient_message / bucket_bytes))
 
 
-@alternative("bucket_message", zero_stage=(0, 2, 3))
-def gradient_bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
+def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
     """Bytes of one bucket of gradients.
 
     M / buckets
@@ -199,19 +198,6 @@ def gradient_bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
     """
     return gradient_message / gradient_buckets
-
-
-@alternative("bucket_message", zero_stage=1)
-def halved_bucket_message(gradient_message: Any, weight_message: Any, gradient_buckets: Any) -> Any:
-    """Bytes of one bucket: gradients are reduced and scattered, but updated weights are gathered.
-
-    (gradients + weights) / 2 / buckets: the two halves of an all-reduce move as much of either
-
-    Parameters: gradient_message [B], weight_message [B], gradient_buckets [1]
-    Returns: [B] message
-    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7.1
-    """
-    return (gradient_message + weight_message) / 2 / gradient_buckets
 
 
 def ring_tree_crossover(
@@ -276,7 +262,8 @@ def replicated_data_parallel_time(
 ) -> Any:
     """Time of one step's gradient traffic: all-reduces, or their two halves around the update.
 
-    buckets x t x slowdown by experts, once per step whatever the number of micro-batches
+    buckets x t x slowdown by experts, once per step whatever the number of micro-batches; the
+    weights that ZeRO-1 gathers count as the second half, as long as the gradients
 
     Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s], gradient_slowdown [1]
     Returns: [s] data-parallel traffic of one step

@@ -138,8 +138,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             matrices, attention = layer(index)
             step += 3 * matrices
             step += attention * (1 + (2.5 if c["attention_kernel"] == "flash" else 2))
-            if c["recompute"] == "selective":
-                step += attention
+            if c["recompute"] == "selective" and c["attention_kernel"] == "standard":
+                step += attention  # FlashAttention's backward pass has it in its 2.5
             if c["recompute"] == "full":
                 step += matrices + attention
         step += 3 * product(tokens, shard, h)
@@ -196,7 +196,7 @@ def test_a_perfect_gpu_takes_the_operations_over_its_peak(
 
 
 @pytest.mark.parametrize(
-    ("recompute", "passes"), [("none", 3.5), ("selective", 4.5), ("full", 4.5)]
+    ("recompute", "passes"), [("none", 3.5), ("selective", 3.5), ("full", 4.5)]
 )
 def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: float) -> None:
     # Dao 2023: a causal kernel does half of the operations, its backward pass 2.5 times forward's

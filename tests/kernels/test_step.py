@@ -215,11 +215,10 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         )
 
     reduce_scatter = data_ring(gradient_bytes, buckets)
-    # ZeRO-1 gathers each bucket's weights when it has updated them
-    all_gather = data_ring(c["bytes_per_element"], buckets if c["zero_stage"] == 1 else 1)
+    all_gather = data_ring(c["bytes_per_element"], 1)
     data_time = {
         0: 2 * reduce_scatter,
-        1: reduce_scatter + all_gather,
+        1: 2 * reduce_scatter,
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
