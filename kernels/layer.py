@@ -50,7 +50,8 @@ def gemm_time(
     depth: Any,
     element_bytes: Any,
     peak_flops: Any,
-    rate_share: Any,
+    largest: Any,
+    half_size: Any,
     memory_bandwidth: Any,
 ) -> Any:
     """Time of one matrix product: its operations or its operands, whichever takes longer.
@@ -63,14 +64,16 @@ def gemm_time(
         depth [1]: length k of the sums
         element_bytes [B]: size of an element
         peak_flops [FLOP/s]: peak of the GPU
-        rate_share [1]: share of peak that a product of this size reaches
+        largest [1]: share of peak that a large product reaches
+        half_size [1]: side at which half of that rate is lost
         memory_bandwidth [B/s]: bandwidth that the memory reaches
     Returns: [s] time
     Source: Williams et al. 2009, CACM 52(4)
     Example:
-        >>> float(gemm_time(1024, 1024, 1024, 2, 2.0**31, 1.0, 1e15))
+        >>> float(gemm_time(1024, 1024, 1024, 2, 2.0**31, 1.0, 0.0, 1e15))
         1.0
     """
     moved = (rows * depth + depth * columns + rows * columns) * element_bytes
-    compute = gemm_flops(rows, columns, depth) / (rate_share * peak_flops)
+    share = gemm_rate_share(rows, columns, depth, largest, half_size)
+    compute = gemm_flops(rows, columns, depth) / (share * peak_flops)
     return np.maximum(compute, moved / memory_bandwidth)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..alternatives import alternative
-from ..layer import gemm_rate_share, gemm_time
+from ..layer import gemm_time
 
 
 def dense_ffn_time(
@@ -36,7 +36,8 @@ def dense_ffn_time(
         hidden_size,
         bytes_per_element,
         peak_flops,
-        gemm_rate_share(microbatch_tokens, wide, hidden_size, gemm_efficiency, gemm_half_size),
+        gemm_efficiency,
+        gemm_half_size,
         reached_hbm_bandwidth,
     )
     leaving = gemm_time(
@@ -45,7 +46,8 @@ def dense_ffn_time(
         width,
         bytes_per_element,
         peak_flops,
-        gemm_rate_share(microbatch_tokens, hidden_size, width, gemm_efficiency, gemm_half_size),
+        gemm_efficiency,
+        gemm_half_size,
         reached_hbm_bandwidth,
     )
     return entering + leaving

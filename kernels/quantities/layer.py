@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..alternatives import alternative
-from ..layer import gemm_rate_share, gemm_time
+from ..layer import gemm_time
 
 
 def microbatch_tokens(micro_batch_size: Any, sequence_length: Any, context_parallel: Any) -> Any:
@@ -62,7 +62,8 @@ def attention_projection_time(
         hidden_size,
         bytes_per_element,
         peak_flops,
-        gemm_rate_share(microbatch_tokens, inputs, hidden_size, gemm_efficiency, gemm_half_size),
+        gemm_efficiency,
+        gemm_half_size,
         reached_hbm_bandwidth,
     )
     leaving = gemm_time(
@@ -71,7 +72,8 @@ def attention_projection_time(
         output,
         bytes_per_element,
         peak_flops,
-        gemm_rate_share(microbatch_tokens, hidden_size, output, gemm_efficiency, gemm_half_size),
+        gemm_efficiency,
+        gemm_half_size,
         reached_hbm_bandwidth,
     )
     return entering + leaving
@@ -344,7 +346,8 @@ def logits_time(
         hidden_size,
         bytes_per_element,
         peak_flops,
-        gemm_rate_share(microbatch_tokens, shard, hidden_size, gemm_efficiency, gemm_half_size),
+        gemm_efficiency,
+        gemm_half_size,
         reached_hbm_bandwidth,
     )
     moved = microbatch_tokens * (4 * hidden_size * bytes_per_element + 12 * shard)

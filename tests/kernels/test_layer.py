@@ -223,7 +223,7 @@ def test_a_product_as_wide_as_the_half_size_runs_at_half_the_rate() -> None:
 
 def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:
     # decoding: one token meets a matrix of 8192 x 8192 in BF16, 134 MB at 3.35 TB/s
-    time = fleetcube.kernels.layer.gemm_time(1, 8192, 8192, 2, 989e12, 1.0, 3.35e12)
+    time = fleetcube.kernels.layer.gemm_time(1, 8192, 8192, 2, 989e12, 1.0, 0.0, 3.35e12)
     assert float(time) == pytest.approx(134.2e6 / 3.35e12, rel=1e-3)
 
 
