@@ -1,6 +1,7 @@
 """Simulate jobs: a scenario's numbers into the Monte Carlo, its statistics into a Dataset."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
+from . import memory
 from .axes import Array
 from .dataset import coordinates, root_attributes
 from .errors import InputError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
 MOST_TRIALS = 10_000_000
+BYTES_PER_POINT = 600  # of parameters and statistics, measured
 LONG = 100  # times the longer of MTBF and repair: a job whose start and end do not matter
 
 # What the graph and the Monte Carlo have in common; names that the graph lacks are left out
@@ -159,6 +162,7 @@ def _points(
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
+    _check_memory(plan, used)
     points: dict[str, Array] = {}
     for case in plan.cases:
         values = {name: plan.table(case, name) for name in names}
@@ -170,6 +174,16 @@ def _points(
     order = [k for k, axis in enumerate(plan.axes) if axis.name not in used]
     order += [[axis.name for axis in plan.axes].index(dim) for dim in dims]
     return plan, dims, {name: array.transpose(order) for name, array in points.items()}
+
+
+def _check_memory(plan: Plan, used: Iterable[str]) -> None:
+    """Refuse a grid whose parameters and statistics do not fit in memory."""
+    points = math.prod(plan.sizes[dim] for dim in used)
+    if points * BYTES_PER_POINT > 0.9 * memory.available():
+        raise InputError(
+            f"simulating {points:,} points takes {memory.human(points * BYTES_PER_POINT)} and "
+            f"{memory.human(memory.available())} of memory are free; shorten an axis"
+        )
 
 
 def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
