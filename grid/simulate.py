@@ -15,6 +15,7 @@ from .dataset import coordinates, root_attributes
 from .errors import InputError
 from .plan import Case, Plan
 from .scenario import Problem, resolve
+from .slicing import check_rows
 from .sweep import check_threads, scenario_and_axes
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ MEANING = {
     "wall_time_p95": ("s", "wall time within which 95 of 100 simulated jobs are done"),
     "work": ("s", "useful time of the simulated job"),
 }
+WITHOUT_ERROR = ("wall_time_p95", "work")
+VARIABLES = (
+    *MEANING,
+    *(f"{name}_error" for name in MEANING if name not in WITHOUT_ERROR),
+    "outcome",
+)
 VERDICTS = {"done": 0, "too_many_failures": 1, "undefined": 2}
 
 
@@ -111,11 +118,17 @@ def simulate_spec(
     seed: int = 0,
     threads: int | None = None,
     failures_during_recovery: bool = True,
+    printed: bool = False,
 ) -> "xarray.Dataset":
-    """`simulate` for a scenario and axes as in a spec file."""
+    """`simulate` for a scenario and axes as in a spec file.
+
+    `printed` refuses, before anything is simulated, a grid that is too large to print as a table.
+    """
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
     plan, dims, points = _points(resolve(scenario, axes), failures_during_recovery)
+    if printed:
+        check_rows({dim: plan.sizes[dim] for dim in dims}, "shorten an axis")
     from ..kernels import monte_carlo
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
