@@ -6,10 +6,14 @@ from .ledger import complaints, existing, publish, published
 
 
 def main() -> int:
-    """Publish what is new; 1 where something published has changed."""
-    for line in publish():
+    """Publish what is new; 1, and nothing, where something published has changed."""
+    try:
+        wrong = complaints(published(), existing())
+        new = [] if wrong else publish()
+    except (OSError, ValueError) as error:
+        wrong, new = [" ".join(str(error).split())], []
+    for line in new:
         print(f"published {line.rsplit(' ', 1)[0]}")
-    wrong = complaints(published(), existing())
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

@@ -3,18 +3,34 @@
 What has a line is published and never changes: cubes name it. Lines are only ever added.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from .records import KINDS, Record, editions
+from .records import KINDS, CatalogError, Record, editions
 
 LEDGER = Path(__file__).with_name("data") / "editions.txt"
+_LINE = re.compile(r"([a-z]+ [a-z0-9-]+@[1-9][0-9]*) ([0-9a-f]{64})")
 
 
 def published(path: Path = LEDGER) -> dict[str, str]:
-    """Digests of the ledger by "kind label@edition"."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+    """Digests of the ledger by "kind label@edition". Raises CatalogError for a damaged one."""
+    found: dict[str, str] = {}
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError:
+        raise CatalogError(f"{path.name} is not UTF-8 text; restore it") from None
+    if text and not text.endswith("\n"):
+        raise CatalogError(f"{path.name} ends within a line; restore it")
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None or match.group(1) in found:
+            rule = "is published twice" if match else "is not kind label@edition digest"
+            raise CatalogError(f"{path.name}, line {number}: {line[:80]!r} {rule}; restore it")
+        found[match.group(1)] = match.group(2)
+    return found
 
 
 def existing() -> dict[str, Record]:

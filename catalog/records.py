@@ -214,7 +214,11 @@ def read(kind_name: str, text: str) -> Mapping[str, Record]:
     """
     found: dict[str, Record] = {}
     current: dict[str, int] = {}
-    for key, table in tomllib.loads(text).items():
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogError(f"{kind_name}.toml is not TOML: {error}; mend that line") from None
+    for key, table in tables.items():
         entry = _record(kind_name, key, table)
         if entry.name in found:
             raise CatalogError(f"{kind_name} {key!r}: edition {entry.edition} is there twice")

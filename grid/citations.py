@@ -31,7 +31,19 @@ _WORK = re.compile(rf"({_NAME})(?:(?:, {_NAME})*,? & {_NAME}| et al\.)?,? (\d{{4
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _ENTRY = re.compile(r"^@\w+\{([\w-]+),\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^  (\w+) = \{(.*)\},$", re.MULTILINE)
-_URL = re.compile(r"https?://[^\s,;)]+")
+_URL = re.compile(r"https?://[^\s,;){}\\]+")
+# Braces written out: escaped ones count in BibTeX, and an entry would end at one
+_TEX = str.maketrans(
+    {
+        **{odd: f"\\{odd}" for odd in "&%$#_"},
+        "{": r"{\textbraceleft}",
+        "}": r"{\textbraceright}",
+        "\\": r"{\textbackslash}",
+        "~": r"{\textasciitilde}",
+        "^": r"{\textasciicircum}",
+    }
+)
+_ODD = r"[^A-Za-z0-9_-]"  # in a key
 
 
 @functools.cache
@@ -120,14 +132,27 @@ def citations(dataset: Any) -> str:
             "Dataset that fleetcube made: evaluate([...]), Sweep, open_cube"
         )
     entries = [_own(str(attrs.get("fleetcube_version", "")))]
-    for key in str(attrs[ATTRIBUTE]).split()[1:]:
+    for key in dict.fromkeys(str(attrs[ATTRIBUTE]).split()[1:]):
         known = references().get(key)
-        entries.append(known["bibtex"] if known else f"% {key}: not among the references any more")
+        gone = f"% {re.sub(_ODD, '_', key)}: not among the references any more"
+        entries.append(known["bibtex"] if known else gone)
+    return "\n\n".join([*entries, *map(_record, records(attrs))])
+
+
+def records(attrs: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """The catalog records that a result names in its attributes. Raises InputError."""
     try:
-        records = [_record(**said) for said in json.loads(attrs.get("fleetcube_catalog", "[]"))]
-    except (TypeError, ValueError):
+        found = json.loads(attrs.get("fleetcube_catalog", "[]"))
+        for said in found:
+            texts = [said[name] for name in ("kind", "label", "source", "date")]
+            texts.append(said.get("title", ""))
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError
+            if not isinstance(said.get("edition", 0), int):
+                raise TypeError
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise InputError("the attribute fleetcube_catalog is damaged; evaluate again") from None
-    return "\n\n".join([*entries, *records])
+    return list(found)
 
 
 def _own(version: str) -> str:
@@ -140,16 +165,15 @@ def _own(version: str) -> str:
     )
 
 
-def _record(
-    kind: str, label: str, source: str, date: str, title: str = "", edition: int = 0, **_: Any
-) -> str:
-    which = f"{kind} {label}{f', edition {edition},' if edition else ''}"
+def _record(said: Mapping[str, Any]) -> str:
+    edition = f", edition {said['edition']}," if said.get("edition") else ""
+    which = f"{said['kind']} {said['label']}{edition}"
     return _entry(
-        re.sub(r"[^\w-]", "_", f"{kind}_{label}"),
-        title=_escaped(title or label),
-        howpublished=_escaped(source),
-        note=_escaped(f"Record {which} of the fleetcube catalog, dated {date}"),
-        year=date[:4],
+        re.sub(_ODD, "_", f"{said['kind']}_{said['label']}"),
+        title=_escaped(said.get("title") or said["label"]),
+        howpublished=_escaped(said["source"]),
+        note=_escaped(f"Record {which} of the fleetcube catalog, dated {said['date']}"),
+        year=_escaped(said["date"][:4]),
     )
 
 
@@ -159,11 +183,11 @@ def _entry(key: str, **fields: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text with the characters that TeX reserves escaped, addresses in \\url."""
+    """Text in one line, the characters that TeX reserves escaped, addresses in \\url."""
+    text = " ".join(text.split())
     parts = []
     end = 0
     for address in _URL.finditer(text):
-        parts += [re.sub(r"([&%$#_{}])", r"\\\1", text[end : address.start()])]
-        parts += [f"\\url{{{address.group()}}}"]
+        parts += [text[end : address.start()].translate(_TEX), f"\\url{{{address.group()}}}"]
         end = address.end()
-    return "".join([*parts, re.sub(r"([&%$#_{}])", r"\\\1", text[end:])])
+    return "".join([*parts, text[end:].translate(_TEX)])

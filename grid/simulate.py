@@ -1,6 +1,7 @@
 """Simulate jobs: a scenario's numbers into the Monte Carlo, its statistics into a Dataset."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,17 +9,20 @@ import numpy as np
 
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
+from . import memory
 from .axes import Array
 from .dataset import coordinates, root_attributes
 from .errors import InputError
 from .plan import Case, Plan
 from .scenario import Problem, resolve
+from .slicing import check_rows
 from .sweep import check_threads, scenario_and_axes
 
 if TYPE_CHECKING:
     import xarray
 
 MOST_TRIALS = 10_000_000
+BYTES_PER_POINT = 600  # of parameters and statistics, measured
 LONG = 100  # times the longer of MTBF and repair: a job whose start and end do not matter
 
 # What the graph and the Monte Carlo have in common; names that the graph lacks are left out
@@ -45,6 +49,12 @@ MEANING = {
     "wall_time_p95": ("s", "wall time within which 95 of 100 simulated jobs are done"),
     "work": ("s", "useful time of the simulated job"),
 }
+WITHOUT_ERROR = ("wall_time_p95", "work")
+VARIABLES = (
+    *MEANING,
+    *(f"{name}_error" for name in MEANING if name not in WITHOUT_ERROR),
+    "outcome",
+)
 VERDICTS = {"done": 0, "too_many_failures": 1, "undefined": 2}
 
 
@@ -108,11 +118,17 @@ def simulate_spec(
     seed: int = 0,
     threads: int | None = None,
     failures_during_recovery: bool = True,
+    printed: bool = False,
 ) -> "xarray.Dataset":
-    """`simulate` for a scenario and axes as in a spec file."""
+    """`simulate` for a scenario and axes as in a spec file.
+
+    `printed` refuses, before anything is simulated, a grid that is too large to print as a table.
+    """
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
     plan, dims, points = _points(resolve(scenario, axes), failures_during_recovery)
+    if printed:
+        check_rows({dim: plan.sizes[dim] for dim in dims}, "shorten an axis")
     from ..kernels import monte_carlo
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
@@ -159,6 +175,7 @@ def _points(
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
+    _check_memory(plan, used)
     points: dict[str, Array] = {}
     for case in plan.cases:
         values = {name: plan.table(case, name) for name in names}
@@ -170,6 +187,16 @@ def _points(
     order = [k for k, axis in enumerate(plan.axes) if axis.name not in used]
     order += [[axis.name for axis in plan.axes].index(dim) for dim in dims]
     return plan, dims, {name: array.transpose(order) for name, array in points.items()}
+
+
+def _check_memory(plan: Plan, used: Iterable[str]) -> None:
+    """Refuse a grid whose parameters and statistics do not fit in memory."""
+    points = math.prod(plan.sizes[dim] for dim in used)
+    if points * BYTES_PER_POINT > 0.9 * memory.available():
+        raise InputError(
+            f"simulating {points:,} points takes {memory.human(points * BYTES_PER_POINT)} and "
+            f"{memory.human(memory.available())} of memory are free; shorten an axis"
+        )
 
 
 def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:

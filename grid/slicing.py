@@ -1,6 +1,8 @@
 """Cut a cube: select points, print them as a table, write them for other tools."""
 
 import json
+import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +32,16 @@ _SCALES = {
 
 def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
     """The named variables of a cube; all of them where none is named."""
+    check_variables(names, [str(key) for key in cube.data_vars])
+    return cube[list(names)] if names else cube
+
+
+def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse the name of a variable that is not there."""
     for name in names:
-        if name not in cube.data_vars:
-            known = [str(key) for key in cube.data_vars]
+        if name not in known:
             hint = nearest(name, known, f"it has {', '.join(known)}")
             raise InputError(f"the cube has no variable {name!r}; {hint}")
-    return cube[list(names)] if names else cube
 
 
 def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
@@ -145,12 +151,7 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     marked = REASON in cube.coords
     whole = cube.reset_coords(REASON) if marked else cube
     dims = [str(dim) for dim in whole.dims if any(dim in v.dims for v in whole.data_vars.values())]
-    rows = int(np.prod([whole.sizes[dim] for dim in dims], dtype=np.int64))
-    if rows > MOST_ROWS:
-        told = ", ".join(f"{dim} ({whole.sizes[dim]})" for dim in dims)
-        raise InputError(
-            f"the slice has {rows:,} rows over {told}; cut axes (axis=value), or write it with -o"
-        )
+    check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
     columns: list[tuple[str, list[str]]] = []
     for name in [*dims, *(str(v) for v in whole.data_vars)]:
         variable = whole[name]
@@ -161,6 +162,16 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
         columns.append(_column(name, variable.attrs, cells))
     headings = [heading for heading, _ in columns]
     return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+
+
+def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
+    """Refuse a table that is too long to print."""
+    rows = math.prod(sizes.values())
+    if rows > MOST_ROWS:
+        told = ", ".join(f"{dim} ({size})" for dim, size in sizes.items())
+        raise InputError(
+            f"the table has {rows:,} rows over {told}; {remedy}, or write it with -o to a file"
+        )
 
 
 def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
@@ -194,33 +205,42 @@ def check_target(path: Path) -> None:
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(
+            f"cannot write into {str(path.absolute().parent)!r}; choose another folder"
+        )
 
 
 def export(cube: "xarray.Dataset", path: Path) -> None:
     """Write a cut of a cube as .csv, .parquet, .nc or .json; values in base units."""
     check_target(path)
-    cube = cube.load()
     try:
-        if path.suffix.lower() == ".nc":
-            plain = cube.copy()
-            for variable in plain.variables.values():
-                variable.encoding = {}
-            plain.to_netcdf(path)
-        elif path.suffix.lower() == ".json":
-            path.write_text(json.dumps(_finite(cube.to_dict()), default=str), encoding="utf-8")
+        _write(cube.load(), path)
+    except BaseException as error:
+        path.unlink(missing_ok=True)  # nothing half-written
+        extra = isinstance(error, ImportError)
+        if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
+            raise InputError(
+                f"writing {path.suffix} needs an extra; run: pip install 'fleetcube[table]'"
+            ) from None
+        raise
+
+
+def _write(cube: "xarray.Dataset", path: Path) -> None:
+    if path.suffix.lower() == ".nc":
+        plain = cube.copy()
+        for variable in plain.variables.values():
+            variable.encoding = {}
+        plain.to_netcdf(path)
+    elif path.suffix.lower() == ".json":
+        path.write_text(json.dumps(_finite(cube.to_dict()), default=str), encoding="utf-8")
+    else:
+        frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
+        frame = frame.reset_index()
+        if path.suffix.lower() == ".csv":
+            frame.to_csv(path, index=False)
         else:
-            frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
-            frame = frame.reset_index()
-            if path.suffix.lower() == ".csv":
-                frame.to_csv(path, index=False)
-            else:
-                frame.to_parquet(path, index=False)
-    except (ImportError, ValueError) as error:
-        if isinstance(error, ValueError) and "netCDF" not in str(error):
-            raise
-        raise InputError(
-            f"writing {path.suffix} needs an extra; run: pip install 'fleetcube[table]'"
-        ) from None
+            frame.to_parquet(path, index=False)
 
 
 def _finite(value: Any) -> Any:

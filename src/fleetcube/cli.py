@@ -120,14 +120,22 @@ def simulate(
     Example:
       fleetcube simulate examples/scaling-and-reliability.toml --trials 100 -o failures.csv
     """
-    from fleetcube.grid.simulate import simulate_spec
-    from fleetcube.grid.slicing import check_target, export, table, variables
+    from fleetcube.grid.simulate import VARIABLES, simulate_spec
+    from fleetcube.grid.slicing import check_target, check_variables, export, table, variables
     from fleetcube.grid.sweep import Sweep
 
+    check_variables(variable, VARIABLES)  # before anything is waited for
     if output is not None:
-        check_target(Path(output))  # before it is waited for
+        check_target(Path(output))
     told: Any = Sweep.from_file(spec).spec
-    found = simulate_spec(told["scenario"], told["axes"], trials=trials, seed=seed, threads=threads)
+    found = simulate_spec(
+        told["scenario"],
+        told["axes"],
+        trials=trials,
+        seed=seed,
+        threads=threads,
+        printed=output is None,
+    )
     if output is not None:
         export(variables(found, variable), Path(output))
         click.echo(f"wrote {output}")
@@ -265,7 +273,7 @@ def catalog(kind: str | None, label: str | None) -> None:
 
 
 def _show(cube: Any, sources: bool = False) -> None:
-    import json
+    from fleetcube.grid.citations import records
 
     click.echo(f"axes: {_sizes(cube.sizes)}")
     rows = []
@@ -285,7 +293,7 @@ def _show(cube: Any, sources: bool = False) -> None:
             f"fleetcube {cube.attrs.get('fleetcube_version')}, engine "
             f"{cube.attrs.get('fleetcube_engine')}"
         )
-        for record in json.loads(cube.attrs.get("fleetcube_catalog", "[]")):
+        for record in records(cube.attrs):
             edition = f", edition {record['edition']}" if "edition" in record else ""
             about = f"{record['source']} ({record['date']}{edition})"
             click.echo(f"{record['kind']} {record['label']}: {about}")

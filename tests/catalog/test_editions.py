@@ -9,6 +9,7 @@ import pytest
 
 import fleetcube
 from fleetcube.catalog import CatalogError, editions, ledger, record, records
+from fleetcube.catalog import __main__ as command
 from fleetcube.catalog.records import read
 
 ABOUT = 'title = "A link"\nsource = "A datasheet"\ndate = "2026-03-06"\nnote = "per direction"\n'
@@ -134,6 +135,8 @@ def test_editions_are_numbered_without_gaps(text: str, rule: str) -> None:
 
 # The ledger
 
+LINE = b"gpu a@1 " + b"0" * 64 + b"\n"
+
 
 def test_what_is_published_has_not_changed() -> None:
     wrong = ledger.complaints(ledger.published(), ledger.existing())
@@ -174,6 +177,38 @@ def test_publishing_only_appends(tmp_path: Path) -> None:
     assert after[:-1] == kept
     assert sorted(after) == sorted(lines)
     assert ledger.publish(path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (b"gpu a@1\n", "line 1: 'gpu a@1' is not kind label@edition digest"),
+        (b"# said\n" + LINE + LINE, "line 3: .* is published twice"),
+        (LINE[:-1], "ends within a line"),
+        (b"\xff\n", "not UTF-8"),
+    ],
+)
+def test_a_damaged_ledger_is_refused_and_left_alone(tmp_path: Path, text: bytes, rule: str) -> None:
+    path = tmp_path / "editions.txt"
+    path.write_bytes(text)
+    with pytest.raises(CatalogError, match=rule) as refused:
+        ledger.publish(path)
+    assert "\n" not in str(refused.value)
+    assert path.read_bytes() == text
+
+
+def test_nothing_is_published_beside_what_has_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "published", lambda: {"gpu h100-sxm@1": "0" * 64})
+    monkeypatch.setattr(command, "publish", lambda: pytest.fail("published all the same"))
+    assert command.main() == 1
+    assert "gpu h100-sxm@1 is published and its values changed" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_toml_is_refused() -> None:
+    with pytest.raises(CatalogError, match=r"gpu.toml is not TOML.*line 2"):
+        read("gpu", "[a]\n= 1")
 
 
 def _named(text: str) -> dict[str, Any]:

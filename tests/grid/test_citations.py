@@ -93,6 +93,24 @@ def test_what_tex_reserves_is_escaped() -> None:
     assert "year = {2026}," in text
 
 
+@pytest.mark.parametrize("name", ["kind", "label", "title", "source", "date"])
+def test_no_text_of_a_record_ends_its_entry(name: str) -> None:
+    evil = "https://a.b/}\n@book{evil,\n title={\\input{x}"
+    said = {"kind": "gpu", "label": "a", "title": "t", "source": "s", "date": "2026-01"}
+    attrs = {
+        "fleetcube_citations": "fleetcube @book{evil, @book{evil,",
+        "fleetcube_catalog": json.dumps([{**said, name: evil}]),
+        "fleetcube_version": evil,
+    }
+    text = citations(xarray.Dataset(attrs=attrs))
+    depth = [text[:k].count("{") - text[:k].count("}") for k in range(len(text) + 1)]
+    assert min(depth) == depth[-1] == 0
+    outside = "".join(c for c, d in zip(text, depth, strict=False) if d == 0)
+    assert outside.count("@") == 2  # fleetcube and the record
+    assert text.count("not among the references any more") == 1
+    assert r"\input" not in text
+
+
 def test_the_text_is_bibtex() -> None:
     text = citations(evaluate(["job_time"], n_gpus=[64, 512], **SCENARIO))
     found = keys(text)
@@ -137,7 +155,8 @@ def test_what_fleetcube_did_not_make_is_refused(other: Any) -> None:
 
 
 def test_a_damaged_record_of_the_catalog_is_refused() -> None:
-    for text in ("[", "[1]", '[{"kind": "gpu"}]'):
+    odd = '[{"kind": "gpu", "label": "a", "source": "s", "date": 5}]'
+    for text in ("[", "[1]", "{}}", "5", "[" * 100_000, '[{"kind": "gpu"}]', odd):
         made = xarray.Dataset(attrs={"fleetcube_citations": "x", "fleetcube_catalog": text})
         with pytest.raises(InputError, match="fleetcube_catalog is damaged"):
             citations(made)

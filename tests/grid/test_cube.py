@@ -11,6 +11,7 @@ import zarr
 
 from fleetcube import Sweep, open_cube
 from fleetcube.grid import cube as cube_module
+from fleetcube.grid import slicing
 from fleetcube.grid.errors import InputError
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
@@ -202,3 +203,18 @@ def test_nothing_is_written_into_a_cube(sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.store(tmp_path / "a.zarr")
     with pytest.raises(InputError, match="lies in the cube"):
         sweep.store(path / "b.zarr")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.json"])
+def test_a_failed_export_leaves_no_file(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def full(target: Any, *_: Any, **__: Any) -> None:
+        (tmp_path / name).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pandas.DataFrame.to_csv", full)
+    monkeypatch.setattr(slicing.Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        slicing.export(sweep.evaluate()[["mfu"]], tmp_path / name)
+    assert list(tmp_path.iterdir()) == []

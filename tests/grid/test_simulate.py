@@ -11,8 +11,10 @@ import pytest
 import xarray
 
 import fleetcube
+from fleetcube.grid import memory
 from fleetcube.grid import simulate as module
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.simulate import VARIABLES
 from fleetcube.kernels import monte_carlo
 
 PLAIN: dict[str, Any] = {
@@ -258,3 +260,25 @@ def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
     assert "did you mean 'goodput'?" in shell(tmp_path, *base, "-v", "goodputs").stderr
     helped = shell(tmp_path, "--help").stdout
     assert "fleetcube simulate" in helped.split("Example:")[1]
+
+
+def test_what_the_shell_cannot_show_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
+    spec = f"{SPEC}gpu_mttf = {{geomspace = [1e6, 1e9], num = 100}}\n"
+    (tmp_path / "spec.toml").write_text(spec, encoding="utf-8")
+    forever = ["spec.toml", "--trials", "10000000"]
+    done = shell(tmp_path, *forever)
+    assert done.returncode == 2
+    assert "the table has 400 rows over" in done.stderr
+    done = shell(tmp_path, *forever, "-v", "goodputs", "-o", "x.csv")
+    assert done.returncode == 2
+    assert "did you mean 'goodput'?" in done.stderr
+
+
+def test_every_variable_is_known_beforehand() -> None:
+    assert set(fleetcube.simulate(**{**PLAIN, "trials": 2})) == set(VARIABLES)
+
+
+def test_a_grid_larger_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 10**6)
+    with pytest.raises(InputError, match="points takes 6 MB and 1 MB of memory are free; shorten"):
+        fleetcube.simulate(**{**PLAIN, "cluster_mtbf": np.arange(1.0, 10_001.0)})
