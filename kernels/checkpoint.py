@@ -61,7 +61,8 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
         >>> round(float(exact_interval(30.0, 86400.0)), 2)
         2256.88
     """
-    x = write_time / mtbf
+    fails = mtbf < np.inf
+    x = where(fails, write_time, 1.0) / where(fails, mtbf, 1.0)
     s = np.sqrt(2 * x)
     tail = s * (1 / 4320 + s * (-1 / 17010 + s * (-139 / 5443200 + s * (-1 / 204120))))
     series = s * (1 + s * (-1 / 3 + s * (1 / 36 + s * (1 / 270 + tail))))
@@ -72,7 +73,6 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     u = _interval_newton_step(u, x)
     u = _interval_newton_step(u, x)
     u = where(s < 0.1, series, where(x < 30, u, start))
-    fails = mtbf < np.inf
     return where(fails, where(fails, mtbf, 1.0) * u, mtbf)
 
 

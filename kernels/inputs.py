@@ -140,7 +140,7 @@ _ROWS: list[str | Input] = [
         (False, True),
         "feed-forward layers of routed experts",
         implied=True,
-        implied_by=("experts", "experts_per_token"),
+        implied_by=("experts",),
     ),
     _count("experts", 8, "routed experts of one layer"),
     _count("experts_per_token", 2, "routed experts that each token visits"),
@@ -361,7 +361,7 @@ _ROWS: list[str | Input] = [
     ),
     _real("reference_mtbf", "s", 7.9 * HOUR, "measured MTBF of a reference job (empirical)"),
     _count("reference_gpus", 1024, "accelerators of the reference job (empirical)"),
-    _real("mtbf_exponent", "1", 1.0, "MTBF falls with this power of n_gpus (empirical)"),
+    _real("mtbf_exponent", "1", 1.0, "MTBF falls with this power of n_gpus (empirical)", high=10.0),
     _count("spare_nodes", 0, "hot spares at hand", low=0),
     _option(
         "sparing",
@@ -458,7 +458,7 @@ _ROWS: list[str | Input] = [
     "Serving",
     _count("serving_batch_size", 1, "sequences that a replica decodes at once"),
     _count("prompt_tokens", 1024, "tokens of one prompt", low=0),
-    _count("output_tokens", 256, "tokens of one answer", low=0),
+    _count("output_tokens", 256, "tokens of one answer"),
     _real("kv_bytes_per_element", "B", 2, "size of a key or value in the cache"),
     _real("request_rate", "1/s", 1.0, "requests of all users"),
 ]

@@ -79,13 +79,18 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
 
 @alternative("expert_layout_reason", mixture_of_experts=True)
 def routed_expert_layout_reason(
-    layout_reason: Any, experts: Any, expert_parallel: Any, gradient_ranks: Any
+    layout_reason: Any,
+    experts: Any,
+    expert_parallel: Any,
+    gradient_ranks: Any,
+    expert_layers: Any,
 ) -> Any:
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
-    the layout's reason; E / e and d c / e whole
+    the layout's reason; E / e and d c / e whole; no more dense layers than layers
 
-    Parameters: layout_reason [flag], experts [1], expert_parallel [1], gradient_ranks [1]
+    Parameters: layout_reason [flag], experts [1], expert_parallel [1], gradient_ranks [1],
+        expert_layers [1]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
@@ -94,8 +99,8 @@ def routed_expert_layout_reason(
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
-    divides = divides & _whole(expert_parallel)
-    known = experts + expert_parallel
+    divides = divides & _whole(expert_parallel) & (expert_layers >= 0)
+    known = experts + expert_parallel + expert_layers
     shared = where(known == known, where(divides, 0.0, 9.0), np.nan)
     return where(layout_reason == 0, shared, layout_reason)
 
