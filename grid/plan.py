@@ -105,7 +105,7 @@ class Plan:
         used = set(self.outputs)
         for case in self.cases:
             for name, formula in case.formulas.items():
-                used |= {*parameters(formula), quantities[name].option}
+                used |= {*parameters(formula), quantities[name].option or name}
         used |= {by for name in used & INPUTS.keys() for by in INPUTS[name].implied_by}
         return sorted(self.problem.stated - used)
 
