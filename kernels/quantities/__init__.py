@@ -17,6 +17,7 @@ MODULES = (
     "expert_traffic",
     "data_traffic",
     "gradient_all_reduce",
+    "activations",
     "memory",
     "offload",
     "step",

@@ -1,0 +1,251 @@
+"""Activations that one GPU keeps for the backward pass."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..ops import where
+
+
+@alternative("ffn_input_width", mixture_of_experts=False)
+def dense_ffn_input_width(hidden_size: Any) -> Any:
+    """Width of the inputs of feed-forward blocks that each token has in a layer.
+
+    h
+
+    Parameters: hidden_size [1]
+    Returns: [1] width
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return 1.0 * hidden_size
+
+
+@alternative("ffn_input_width", mixture_of_experts=True)
+def expert_ffn_input_width(
+    hidden_size: Any, experts_per_token: Any, expert_layers: Any, layers: Any
+) -> Any:
+    """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
+
+    h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
+
+    Parameters: hidden_size [1], experts_per_token [1], expert_layers [1], layers [1]
+    Returns: [1] width
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
+        for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return hidden_size * (1 + experts_per_token * expert_layers / layers)
+
+
+@alternative("residual_activations_per_token", sequence_parallel=False)
+def whole_residual_activations_per_token(
+    hidden_size: Any, ffn_input_width: Any, bytes_per_element: Any
+) -> Any:
+    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
+
+    (3 e + 2) h + e w, 10 h in a dense model in BF16: inputs of two norms, of attention and of
+    feed-forward blocks, and two dropout masks
+
+    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
+    """
+    return (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
+
+
+@alternative("residual_activations_per_token", sequence_parallel=True)
+def sharded_residual_activations_per_token(
+    hidden_size: Any, ffn_input_width: Any, tensor_parallel: Any, bytes_per_element: Any
+) -> Any:
+    """Bytes of a layer's activations that only sequence parallelism shares, of one token.
+
+    ((3 e + 2) h + e w) / t, 10 h / t in a dense model in BF16
+
+    Parameters: hidden_size [1], ffn_input_width [1], tensor_parallel [1], bytes_per_element [B]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    whole = (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
+    return whole / tensor_parallel
+
+
+def matrix_activations_per_token(
+    attention_heads: Any,
+    kv_heads: Any,
+    head_size: Any,
+    ffn_matrices: Any,
+    active_ffn_width: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
+
+    e ((2 a + 2 a_kv) (h / a) + (2 or 3) f) / t: queries, keys, values and the input of the output
+    projection; in and out of the activation function; 24 h / t for a GPT in BF16
+
+    Parameters: attention_heads [1], kv_heads [1], head_size [1], ffn_matrices [1],
+        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
+    """
+    attention = head_size * (2 * attention_heads + 2 * kv_heads)
+    width = attention + ffn_matrices * active_ffn_width
+    return bytes_per_element * width / tensor_parallel
+
+
+@alternative("score_activations_per_token", attention_kernel="standard")
+def standard_score_activations_per_token(
+    attention_heads: Any, sequence_length: Any, tensor_parallel: Any, bytes_per_element: Any
+) -> Any:
+    """Bytes of a layer's attention scores, of one token.
+
+    (2 e + 1) a s / t: outputs of softmax and dropout, and a mask of one byte; 5 a s / t in BF16
+
+    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1], bytes_per_element [B]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
+    """
+    scores = attention_heads * sequence_length / tensor_parallel
+    return (2 * bytes_per_element + 1) * scores
+
+
+@alternative("score_activations_per_token", attention_kernel="flash")
+def flash_score_activations_per_token() -> Any:
+    """Bytes of a layer's attention scores, of one token: they never reach memory.
+
+    0
+
+    Parameters: none
+    Returns: [B] activations of one token in one layer
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
+    """
+    return 0.0
+
+
+@alternative("activation_memory_per_layer", recompute="none")
+def kept_activation_memory_per_layer(
+    microbatch_tokens: Any,
+    residual_activations_per_token: Any,
+    matrix_activations_per_token: Any,
+    score_activations_per_token: Any,
+) -> Any:
+    """Memory of one layer's activations of one micro-batch.
+
+    T (10 h + 24 h / t + 5 a s / t) for a GPT; T (34 h + 5 a s) / t with sequence parallelism
+
+    Parameters: microbatch_tokens [1], residual_activations_per_token [B],
+        matrix_activations_per_token [B], score_activations_per_token [B]
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 1, 2 and 4
+    """
+    kept = residual_activations_per_token + matrix_activations_per_token
+    return microbatch_tokens * (kept + score_activations_per_token)
+
+
+@alternative("activation_memory_per_layer", recompute="selective")
+def selective_activation_memory_per_layer(
+    microbatch_tokens: Any,
+    residual_activations_per_token: Any,
+    matrix_activations_per_token: Any,
+) -> Any:
+    """Memory of one layer's activations of one micro-batch; scores are computed again.
+
+    T (10 h + 24 h / t) for a GPT; 34 T h / t with sequence parallelism
+
+    Parameters: microbatch_tokens [1], residual_activations_per_token [B],
+        matrix_activations_per_token [B]
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, eq. 6 and table 2
+    """
+    return microbatch_tokens * (residual_activations_per_token + matrix_activations_per_token)
+
+
+@alternative("activation_memory_per_layer", recompute="full")
+def full_activation_memory_per_layer(pipeline_message: Any) -> Any:
+    """Memory of one layer's activations of one micro-batch: its input alone.
+
+    2 T h; shared by tensor ranks with sequence parallelism
+
+    Parameters: pipeline_message [B]
+    Returns: [B] activations of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
+    """
+    return 1.0 * pipeline_message
+
+
+@alternative("microbatches_in_flight", pipeline_schedule="gpipe")
+def gpipe_microbatches_in_flight(num_microbatches: Any) -> Any:
+    """Micro-batches whose activations the first stage holds at once.
+
+    m
+
+    Parameters: num_microbatches [1]
+    Returns: [1] micro-batches
+    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3
+    """
+    return 1.0 * num_microbatches
+
+
+@alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_microbatches_in_flight(
+    pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any
+) -> Any:
+    """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
+
+    min(m, p); min(m, p (1 + (p - 1) / (p v))) with v > 1 chunks on a stage
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1]
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    """
+    several = where(virtual_stages > 1, (pipeline_parallel - 1) / virtual_stages, 0.0)
+    return np.minimum(num_microbatches, pipeline_parallel + several)
+
+
+@alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))
+def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Micro-batches whose activations one stage holds at once: as many as with 1F1B.
+
+    min(m, p)
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [1] micro-batches
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.2; Qi et al. 2024,
+        arXiv:2405.15362, section 3 (V-shaped schedule)
+    """
+    return np.minimum(num_microbatches, pipeline_parallel)
+
+
+def logits_memory(
+    microbatch_tokens: Any, vocab_size: Any, tensor_parallel: Any, pipeline_parallel: Any
+) -> Any:
+    """Memory of one micro-batch's logits on the GPU that also holds the first stage.
+
+    4 T V / t in one stage; 0 in several: the last stage has them, and fewer micro-batches
+
+    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1]
+    Returns: [B] logits
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
+    """
+    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
+    return where(pipeline_parallel > 1, 0.0, logits)
+
+
+def activation_memory(
+    layers: Any,
+    pipeline_parallel: Any,
+    microbatches_in_flight: Any,
+    activation_memory_per_layer: Any,
+    logits_memory: Any,
+) -> Any:
+    """Memory of the activations of the first stage, which holds most.
+
+    l / p x micro-batches in flight x activations of a layer + logits
+
+    Parameters: layers [1], pipeline_parallel [1], microbatches_in_flight [1],
+        activation_memory_per_layer [B], logits_memory [B]
+    Returns: [B] activations
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
+    """
+    held = layers / pipeline_parallel * microbatches_in_flight
+    return held * activation_memory_per_layer + logits_memory
