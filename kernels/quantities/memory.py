@@ -1,4 +1,4 @@
-"""Memory of one GPU: weights, gradients, optimizer states, activations."""
+"""Memory of one GPU: weights, gradients, optimizer states, and the sum with activations."""
 
 from typing import Any
 
