@@ -49,8 +49,13 @@ def make_axis(name: str, spec: Any) -> Axis:
     `spec` is a list or array of values, a table that generates them ({linspace = [a, b], num = n},
     {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true), or
     a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
-    whose points take the names in `labels`, where given.
+    whose points take the names in `labels`, where given, or a table that draws points of several
+    inputs ({design = "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`).
     """
+    if isinstance(spec, Mapping) and "design" in spec:
+        from .designs import design_axis
+
+        return design_axis(name, spec)
     if isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round"}:
         return _coupled(name, spec)
     values.check_name(name)
@@ -124,12 +129,12 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
         if step <= 0:
             raise InputError(f"axis {name!r}: arange has step {step:g}; give a step above 0")
         count = math.ceil((stop - start) / step)
-        _check_length(name, count)
+        check_length(name, count)
         return start + step * np.arange(max(count, 0))
     number = spec.get("num")
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise InputError(f"axis {name!r}: {kind} needs num, a whole number above 0")
-    _check_length(name, number)
+    check_length(name, number)
     if len(ends) != 2:
         raise InputError(f"axis {name!r}: {kind} takes [first, last]")
     if not all(map(math.isfinite, ends)):
@@ -141,7 +146,8 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
     return np.linspace(ends[0], ends[1], number)
 
 
-def _check_length(name: str, count: int) -> None:
+def check_length(name: str, count: int) -> None:
+    """Refuse an axis that is too long."""
     if count > LONGEST:
         raise InputError(f"axis {name!r} has {count:,} values; an axis holds at most {LONGEST:,}")
 
@@ -150,7 +156,7 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     """An axis of one input, option or catalog kind."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    _check_length(name, len(points))
+    check_length(name, len(points))
     if target in KINDS:
         try:
             names = tuple(record(target, label).name for label in points)
