@@ -186,22 +186,36 @@ class Sweep:
         how: str,
         over: Sequence[str] | None = None,
         *,
+        of: str | None = None,
+        q: float | None = None,
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
     ) -> "xarray.Dataset":
-        """Reduce every output over axes as it is computed, without keeping the grid.
+        """Reduce outputs over axes as they are computed, without keeping the grid.
 
         Args:
-            how: "min", "max", "mean" or "sum"; NaN is skipped. Flags are left out.
-            over: axes to reduce; all of them by default. An output keeps its other axes.
+            how: "min", "max", "mean", "sum" or "quantile", which skip NaN; "count" of the finite
+                points (with `mask_infeasible`, of the feasible ones); "argmin" or "argmax", the
+                extreme with the labels of the point that has it. Flags are left out.
+            over: axes to reduce; all of them by default. An output keeps its other axes, and is
+                reduced over those axes only that it depends on.
+            of: reduce this output only.
+            q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
+                between order statistics; more than four million points under one quantile are
+                evaluated up to six times.
 
-        Returns a Dataset of the reduced outputs, in about the memory of one block.
+        "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
+        Of equal points the first wins, in the order in which axes and values were written. Where
+        all is NaN, the value is NaN and the label NaN or an empty text. With `of`, the other
+        outputs, flags included, are given at the winner.
+
+        Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
         from .reduce import reduce
 
         plan = self.plan(engine, mask_infeasible)
-        return reduce(plan, self.spec, how, over, check_threads(threads))
+        return reduce(plan, self.spec, how, over, check_threads(threads), of, q)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
