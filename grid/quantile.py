@@ -30,7 +30,7 @@ def quantiles(
     over: tuple[str, ...],
     threads: int,
 ) -> dict[str, Array]:
-    """Quantiles of outputs that share dimensions, linear between order statistics; NaN is skipped."""
+    """Quantiles of outputs that share dimensions, linear between numbers; NaN is skipped."""
     kept = [dim for dim in dims if dim not in over]
     found = {name: np.full(plan.shape(kept), np.nan) for name in names}
     each = math.prod(plan.sizes[dim] for dim in dims if dim in over)

@@ -217,6 +217,62 @@ class Sweep:
         plan = self.plan(engine, mask_infeasible)
         return reduce(plan, self.spec, how, over, check_threads(threads), of, q)
 
+    def crossing(
+        self,
+        of: str,
+        along: str,
+        at: float | str,
+        *,
+        interpolate: str = "linear",
+        engine: str = "auto",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+    ) -> "xarray.DataArray":
+        """Where an output first crosses a threshold along an axis of numbers.
+
+        Args:
+            of: the output.
+            along: the axis, followed in the order of its values as written.
+            at: the threshold, a number in the base unit or text with a unit.
+            interpolate: "linear" between neighbouring points, or "log": linear in the logarithms
+                of both, which must be above 0.
+
+        Returns the axis' value over the output's other axes: NaN where the output does not cross.
+        Nothing is crossed beside a point that is NaN.
+        """
+        from .crossing import crossing
+
+        plan = self.plan(engine, mask_infeasible)
+        return crossing(plan, self.spec, of, along, at, interpolate, check_threads(threads))
+
+    def pareto(
+        self,
+        of: Sequence[str],
+        senses: Sequence[str],
+        over: Sequence[str] | None = None,
+        *,
+        engine: str = "auto",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """The points that no other beats in two or three outputs, with their labels.
+
+        Args:
+            of: two or three outputs.
+            senses: "min" or "max" for each.
+            over: axes to search; all of them by default. There is one front for each point of the
+                others.
+
+        Returns a Dataset along `front`: the outputs, and every axis that they depend on as a
+        coordinate. Fronts follow each other in the order of the axes; each is sorted by the first
+        output, best first. Of equal points the first is listed; points where one of the outputs is
+        not finite are left out.
+        """
+        from .pareto import pareto
+
+        plan = self.plan(engine, mask_infeasible)
+        return pareto(plan, self.spec, of, senses, over, check_threads(threads))
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
         return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"
