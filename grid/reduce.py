@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..kernels.graph import load
-from ..kernels.job import pool
+from . import stream
 from .axes import Array
 from .blocks import blocks
 from .dataset import attributes, coordinates, root_attributes
 from .errors import InputError
-from .execute import evaluate_block
-from .plan import Plan, Region, extent
+from .plan import Plan, Region
+from .quantile import quantiles
+from .winners import winners
 
 if TYPE_CHECKING:
     import xarray
 
-BLOCK = 1 << 20  # points of one block
-HOW = ("min", "max", "mean", "sum")
+HOW = ("min", "max", "mean", "sum", "count", "quantile", "argmin", "argmax")
 
 
 def reduce(
@@ -29,32 +28,53 @@ def reduce(
     how: str,
     over: Sequence[str] | None,
     threads: int,
+    of: str | None = None,
+    q: float | None = None,
 ) -> "xarray.Dataset":
     """Reduce the outputs of a plan over axes; see `Sweep.reduce`."""
     import xarray
 
     if how not in HOW:
         raise InputError(f"how = {how!r} is unknown; choose one of {', '.join(HOW)}")
-    axes = tuple(plan.sizes) if over is None else tuple([over] if isinstance(over, str) else over)
-    for axis in axes:
-        if axis not in plan.sizes:
-            raise InputError(f"over: {axis!r} is not an axis; choose from {', '.join(plan.sizes)}")
-    variables = {}
-    for dims, names in plan.groups().items():
-        numeric = [name for name in names if load()[name].unit != "flag"]
-        fold = _Fold(plan, dims, numeric, how, axes)
-        sizes = {dim: plan.sizes[dim] for dim in dims}
-        if numeric:
-            tasks = enumerate(blocks(sizes, BLOCK))
-            pool(1 if plan.engine == "jax" else threads).each(fold.add, tasks)
-        for name in numeric:
-            kept = [dim for dim in plan.user_dims(name) if dim not in axes]
-            order = [fold.kept.index(dim) for dim in kept]
-            variables[name] = (kept, fold.result(name).transpose(order), attributes(plan, name))
-    held = {dim for dims, *_ in variables.values() for dim in dims}
+    axes = stream.check_over(plan, over)
+    names = stream.numeric(plan) if of is None else [stream.check_output(plan, of)]
+    share = _check_share(how, q)
+    variables: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
+    if how in ("argmin", "argmax"):
+        variables, labels = winners(plan, how[3:], names, of is not None, axes, threads)
+    else:
+        for dims, group in plan.groups().items():
+            wanted = [name for name in group if name in names]
+            if not wanted:
+                continue
+            kept = [dim for dim in dims if dim not in axes]
+            if how == "quantile":
+                found = quantiles(plan, dims, wanted, share, axes, threads)
+            else:
+                found = _Fold(plan, dims, wanted, how, axes).run(threads)
+            for name in wanted:
+                attrs = attributes(plan, name)
+                if how == "count":
+                    attrs = {"units": "1", "long_name": f"points where {name} is finite"}
+                order = [dim for dim in plan.user_dims(name) if dim in kept]
+                value = found[name].transpose([kept.index(dim) for dim in order])
+                variables[name] = (order, value, attrs)
+    held = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
     coords = {name: row for name, row in coordinates(plan).items() if row[0] in held}
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{how} over {', '.join(axes)}"}
-    return xarray.Dataset(variables, coords, attrs)
+    said = f"{how} {share:g}" if how == "quantile" else how
+    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{said} over {', '.join(axes)}"}
+    return xarray.Dataset(variables, {**coords, **labels}, attrs)
+
+
+def _check_share(how: str, q: Any) -> float:
+    if how != "quantile":
+        if q is not None:
+            raise InputError(f"q = {q!r} is for how = 'quantile', not {how!r}; leave it out")
+        return math.nan
+    if isinstance(q, bool) or not isinstance(q, int | float | np.number) or not 0 <= q <= 1:
+        raise InputError(f"q = {q!r} is not a share; give one from 0 to 1")
+    return float(q)
 
 
 class _Fold:
@@ -70,31 +90,27 @@ class _Fold:
         self.kept = [dim for dim in dims if dim not in over]
         self.axes = tuple(k for k, dim in enumerate(dims) if dim in over)
         shape = plan.shape(self.kept)
-        self.extreme = how in ("min", "max") or not self.axes  # nothing to reduce: keep the value
+        # with nothing to reduce, keep the value
+        self.extreme = how in ("min", "max") or (how != "count" and not self.axes)
         start = np.nan if self.extreme else 0.0
         self.values = {name: np.full(shape, start) for name in names}
-        self.counts = {name: np.zeros(shape) for name in names}
-        self.waiting: dict[int, tuple[tuple[slice, ...], dict[str, tuple[Array, Array]]]] = {}
+        self.counts = {name: np.zeros(shape, np.int64) for name in names}
+        self.waiting: dict[int, tuple[tuple[slice, ...], dict[str, tuple[Any, Any]]]] = {}
         self.next = 0
         self.lock = threading.Lock()
-        self.scratch = threading.local()
+        self.room = stream.Room(names)
 
-    def _room(self, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Arrays of a block, in memory that each thread uses again: new pages cost more."""
-        size = math.prod(shape)
-        if not hasattr(self.scratch, "flats") or self.scratch.flats[0].size < size:
-            self.scratch.flats = [np.empty(size) for _ in self.names]
-        flats = self.scratch.flats
-        return {
-            name: flat[:size].reshape(shape) for name, flat in zip(self.names, flats, strict=True)
-        }
+    def run(self, threads: int) -> dict[str, Array]:
+        """The reduced values of every output."""
+        sizes = {dim: self.plan.sizes[dim] for dim in self.dims}
+        tasks = enumerate(blocks(sizes, stream.BLOCK))
+        stream.each(self.plan, threads, self.add, tasks)
+        return {name: self.result(name) for name in self.names}
 
     def add(self, block: tuple[int, Region]) -> None:
         """Evaluate one numbered block and fold it in, after those before it."""
         number, region = block
-        shape = extent(region, self.dims, self.dims)
-        outs = self._room(shape)
-        evaluate_block(self.plan, self.dims, region, outs, 1)
+        outs = self.room.evaluate(self.plan, self.dims, region)
         parts = {name: self._part(out) for name, out in outs.items()}
         target = tuple(region[dim] for dim in self.kept)
         with self.lock:
@@ -103,17 +119,18 @@ class _Fold:
                 self._fold(*self.waiting.pop(self.next))
                 self.next += 1
 
-    def _part(self, out: Array) -> tuple[Array, Array]:
+    def _part(self, out: Array) -> tuple[Any, Any]:
+        if self.how == "count":
+            return 0.0, np.isfinite(out).sum(axis=self.axes)
         if self.extreme:
             function = np.fmin if self.how == "min" else np.fmax
-            return function.reduce(out, axis=self.axes), np.zeros(())
+            return function.reduce(out, axis=self.axes), 0
         missing = np.isnan(out)
         if not missing.any():
-            count = math.prod(out.shape[k] for k in self.axes)
-            return out.sum(axis=self.axes), np.array(float(count))
+            return out.sum(axis=self.axes), math.prod(out.shape[k] for k in self.axes)
         return np.where(missing, 0.0, out).sum(axis=self.axes), (~missing).sum(axis=self.axes)
 
-    def _fold(self, target: tuple[slice, ...], parts: dict[str, tuple[Array, Array]]) -> None:
+    def _fold(self, target: tuple[slice, ...], parts: dict[str, tuple[Any, Any]]) -> None:
         for name, (value, count) in parts.items():
             held = self.values[name]
             if self.how == "min":
@@ -126,6 +143,8 @@ class _Fold:
 
     def result(self, name: str) -> Array:
         """The reduced values of an output."""
+        if self.how == "count":
+            return self.counts[name]
         if self.how != "mean" or self.extreme:
             return self.values[name]
         with np.errstate(all="ignore"):

@@ -1,0 +1,158 @@
+"""Reductions in the stream against plain loops over the whole grid."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetcube import Sweep
+from fleetcube.grid import quantile, stream
+
+SCENARIO: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "sequence_parallel": True,
+    "global_batch_size": 64,
+    "virtual_stages": 1,
+}
+AXES: dict[str, Any] = {
+    "n_gpus": [16, 8, 64],
+    "tensor_parallel": [2, 16, 4],
+    "pipeline_parallel": [4, 1, 3],
+    "fabric": ["roce-100g", "infiniband-ndr"],
+    "gpu_mttf": [3e7, 9e7],
+    "all_reduce": ["ring", "auto"],  # options cut the sweep into cases; some points are equal
+    "set": {"labels": ["late", "soon"], "training_tokens": [1e12, 1e12]},  # all points are equal
+}
+OUTPUTS = ["job_time", "step_time", "memory_per_gpu", "cluster_mtbf", "dominant_overhead"]
+SLOW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def questions(draw: Any) -> tuple[Sweep, list[str], str, int, int, bool]:
+    """A sweep, axes to reduce, an engine, points of a block, threads, whether to mask."""
+    order = draw(st.permutations(list(AXES)))
+    over = [axis for axis in order if draw(st.booleans())]
+    engine = draw(st.sampled_from(["numpy", "numpy", "jax"]))
+    block, threads = draw(st.sampled_from([5, 40, 300, 1 << 20])), draw(st.sampled_from([1, 3]))
+    sweep = Sweep(SCENARIO, {name: AXES[name] for name in order}, OUTPUTS)
+    return sweep, over, engine, block, threads, draw(st.booleans())
+
+
+def cells(whole: xarray.DataArray, over: list[str]) -> Any:
+    """For each cell: where it is, and the points reduced into it in the order of the axes."""
+    kept = [dim for dim in whole.dims if dim not in over]
+    away = [dim for dim in whole.dims if dim in over]
+    for place in itertools.product(*(range(whole.sizes[dim]) for dim in kept)):
+        cell = whole.isel(dict(zip(kept, place, strict=True))).transpose(*away).values
+        indices = itertools.product(*(range(whole.sizes[dim]) for dim in away))
+        yield place, [(cell[at], dict(zip(away, at, strict=True))) for at in indices]
+
+
+def first_best(points: Any, how: str) -> Any:
+    """The value and indices of the first of the best points."""
+    best: Any = (np.nan, None)
+    for value, at in points:
+        if value != value:
+            continue
+        beats = value < best[0] if how == "argmin" else value > best[0]
+        if best[1] is None or beats:
+            best = (value, at)
+    return best
+
+
+@SLOW
+@given(questions(), st.sampled_from(["argmin", "argmax"]))
+def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
+    sweep, over, engine, block, threads, mask = question
+    whole = sweep.evaluate(engine, mask_infeasible=mask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", block)
+        found = sweep.reduce(how, over, engine=engine, mask_infeasible=mask, threads=threads)
+    names = [name for name in OUTPUTS if name != "dominant_overhead"]
+    assert list(found.data_vars) == names
+    for name in names:
+        for place, points in cells(whole[name], over):
+            value, at = first_best(points, how)
+            np.testing.assert_array_equal(found[name].values[place], value)
+            for axis in set(over) & set(whole[name].dims):
+                label = found[f"{axis}_at_{how[3:]}_{name}"]
+                assert label.dims == found[name].dims
+                missing: Any = "" if label.dtype.kind == "U" else np.nan
+                wanted = missing if at is None else whole[axis].values[at[axis]]
+                np.testing.assert_array_equal(label.values[place], wanted)
+
+
+@SLOW
+@given(questions())
+def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
+    sweep, over, engine, block, threads, mask = question
+    whole = sweep.evaluate(engine, mask_infeasible=mask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", block)
+        found = sweep.reduce(
+            "argmin", over, of="step_time", engine=engine, mask_infeasible=mask, threads=threads
+        )
+    assert list(found.data_vars) == OUTPUTS
+    lead = whole["step_time"]
+    kept = [dim for dim in lead.dims if dim not in over]
+    for place, points in cells(lead, over):
+        at = first_best(points, "argmin")[1]
+        for name in [*OUTPUTS, "infeasible_reason"]:
+            moving = set(whole[name].dims) & set(over)
+            cut = {d: k for d, k in zip(kept, place, strict=True) if d in found[name].dims}
+            got = found[name].isel(cut)
+            if at is None and moving & set(lead.dims):
+                nothing = -1 if got.dtype == np.int8 else np.nan
+                np.testing.assert_array_equal(got, np.full(got.shape, nothing))
+                continue
+            # where step_time does not vary along an axis, its first point is as good as any
+            index = {**dict.fromkeys(moving, 0), **({} if at is None else at)}
+            index |= dict(zip(kept, place, strict=True))
+            own = {dim: k for dim, k in index.items() if dim in whole[name].dims}
+            np.testing.assert_array_equal(got, whole[name].isel(own).transpose(*got.dims))
+
+
+@SLOW
+@given(questions(), st.sampled_from(["min", "max", "mean", "sum", "count"]))
+def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
+    sweep, over, engine, block, threads, mask = question
+    whole = sweep.evaluate(engine, mask_infeasible=mask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", block)
+        found = sweep.reduce(how, over, engine=engine, mask_infeasible=mask, threads=threads)
+    for name in found.data_vars:
+        for place, points in cells(whole[name], over):
+            values = [value for value, _ in points if value == value]
+            got = found[name].values[place]
+            if how == "count":
+                assert got == sum(np.isfinite(value) for value in values)
+            elif not values:
+                np.testing.assert_array_equal(
+                    got, 0.0 if how == "sum" and len(points) > 1 else np.nan
+                )
+            else:
+                np.testing.assert_allclose(got, getattr(np, how)(values), rtol=1e-12)
+
+
+@SLOW
+@given(questions(), st.sampled_from([0, 0.1, 0.5, 0.83, 1]), st.sampled_from([1, 30, 1 << 22]))
+def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> None:
+    sweep, over, engine, block, threads, mask = question
+    whole = sweep.evaluate(engine, mask_infeasible=mask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(quantile, "SMALL", small)
+        patch.setattr(quantile, "BITS", 11)
+        found = sweep.reduce(
+            "quantile", over, q=q, engine=engine, mask_infeasible=mask, threads=threads
+        )
+    for name in found.data_vars:
+        for place, points in cells(whole[name], over):
+            values = [value for value, _ in points if value == value]
+            wanted = np.quantile(values, q) if values else np.nan
+            np.testing.assert_allclose(found[name].values[place], wanted, rtol=1e-13)
