@@ -28,11 +28,13 @@ def test_the_python_runs() -> None:
     assert cube["step_time"].dims == ("n_gpus",)  # type: ignore[index]
 
 
-def test_the_spec_is_valid() -> None:
-    (text,) = blocks("toml")
-    spec = tomllib.loads(text)
-    sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
+def test_the_specs_are_valid() -> None:
+    grid, design = (tomllib.loads(text) for text in blocks("toml"))
+    sweep = Sweep(grid["scenario"], grid["axes"], grid["outputs"])
     assert sweep.sizes == {"n_gpus": 12, "gpu_mttf": 64, "fabric": 2, "all_reduce": 2, "layout": 2}
+    drawn = Sweep(design["scenario"], design["axes"], design["outputs"])
+    assert drawn.sizes == {"sample": 1024}
+    drawn.evaluate()
 
 
 def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Path) -> None:
