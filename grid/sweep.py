@@ -273,6 +273,38 @@ class Sweep:
         plan = self.plan(engine, mask_infeasible)
         return pareto(plan, self.spec, of, senses, over, check_threads(threads))
 
+    def lazy(
+        self,
+        chunks: Mapping[str, int] | None = None,
+        *,
+        engine: str = "auto",
+        dtype: str = "float64",
+        mask_infeasible: bool = False,
+    ) -> "xarray.Dataset":
+        """A Dask-backed Dataset: blocks are evaluated when they are computed, by any scheduler.
+
+        One task evaluates all outputs that share dimensions over one block, on one thread.
+        `chunks` are sizes by axis; by default blocks hold a million points and are cut alike along
+        every axis.
+        """
+        from .cube import check_chunks
+        from .lazy import lazy
+
+        plan = self.plan(engine, mask_infeasible)
+        return lazy(plan, self.spec, check_chunks(plan, chunks), check_dtype(dtype))
+
+    def virtual(
+        self, *, engine: str = "auto", dtype: str = "float64", mask_infeasible: bool = False
+    ) -> "xarray.Dataset":
+        """A Dataset of the whole grid, of any size, that computes what is sliced when it is read.
+
+        `engine` "auto" is "numpy" here: slices are small, and their values do not depend on their
+        shape. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a file.
+        """
+        from .virtual import virtual
+
+        return virtual(self, engine, dtype, mask_infeasible)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
         return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"

@@ -1,0 +1,243 @@
+"""Virtual cubes: slices are what the whole grid holds, and nothing else is computed."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetcube.grid import execute, virtual
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.sweep import Sweep
+
+SCENARIO: dict[str, Any] = {
+    "n_gpus": 512,
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "global_batch_size": 512,
+}
+AXES: dict[str, Any] = {
+    "n_gpus": [8, 24, 64, 1000, 16384],
+    "all_reduce": ["ring", "auto", "ring", "tree"][:2] + ["tree", "hierarchical"],
+    "gpu_mttf": [1e7, 3.3e8, 1e9],
+    "layout": {"tensor_parallel": [1, 8, 2], "pipeline_parallel": [1, 2, 4]},
+    "checkpoint_policy": ["young", "exact", "daly"],
+}
+OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead", "tokens_per_step"]
+SPEC = """
+outputs = ["job_time", "goodput", "step_time"]
+[scenario]
+model = "llama-3-8b"
+fabric = "infiniband-ndr"
+node = "dgx-h100"
+n_gpus = 512
+[axes]
+gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 10_000 }
+checkpoint_write_bandwidth = { geomspace = ["1 GB/s", "1 TB/s"], num = 10_000 }
+mfu_unused = 1
+"""
+SPEC = SPEC.replace("mfu_unused = 1", "restart_time = { linspace = [10, 1000], num = 10_000 }")
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[Any, xarray.Dataset]:
+    sweep = Sweep(SCENARIO, AXES, OUTPUTS)
+    return {
+        (engine, mask): sweep.evaluate(engine, mask_infeasible=mask)
+        for engine in ("numpy", "numba", "jax")
+        for mask in (False, True)
+    }
+
+
+@pytest.fixture(scope="module")
+def cubes() -> dict[Any, xarray.Dataset]:
+    return {
+        (engine, mask): Sweep(SCENARIO, AXES, OUTPUTS).virtual(engine=engine, mask_infeasible=mask)
+        for engine in ("numpy", "numba", "jax")
+        for mask in (False, True)
+    }
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Points of every block that is filled."""
+    points: list[int] = []
+    fill = execute._Block.fill
+
+    def counted(self: Any, dims: Any, region: Any, outs: Any) -> None:
+        points.extend(out.size for out in outs.values())
+        fill(self, dims, region, outs)
+
+    monkeypatch.setattr(execute._Block, "fill", counted)
+    return points
+
+
+@st.composite
+def indexers(draw: Any) -> dict[str, Any]:
+    """For some axes: a number, a slice with any step, a list with duplicates, or a mask."""
+    found: dict[str, Any] = {}
+    for name, entry in AXES.items():
+        size = len(entry) if isinstance(entry, list) else 3
+        kind = draw(st.sampled_from(["all", "number", "slice", "list", "mask"]))
+        if kind == "number":
+            found[name] = draw(st.integers(-size, size - 1))
+        elif kind == "slice":
+            edges = st.none() | st.integers(-size - 1, size + 1)
+            step = draw(st.sampled_from([None, 1, 2, -1, -2]))
+            found[name] = slice(draw(edges), draw(edges), step)
+        elif kind == "list":
+            found[name] = draw(st.lists(st.integers(-size, size - 1), max_size=6))
+        elif kind == "mask":
+            found[name] = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    return found
+
+
+engines = st.just("numpy")
+
+
+def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
+    """The same to the last bit."""
+    xarray.testing.assert_identical(part.load(), expected)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(index=indexers(), engine=engines, mask=st.booleans(), again=st.booleans())
+def test_a_slice_holds_what_the_grid_holds_there(
+    whole: Any, cubes: Any, index: dict[str, Any], engine: str, mask: bool, again: bool
+) -> None:
+    part, expected = cubes[engine, mask].isel(index), whole[engine, mask].isel(index)
+    if again:  # a slice of a slice
+        turn = {dim: slice(None, None, -1) for dim in part.sizes}
+        part, expected = part.isel(turn), expected.isel(turn)
+    same(part, expected)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), engines, st.booleans())
+def test_points_hold_what_the_grid_holds_there(
+    whole: Any, cubes: Any, data: Any, engine: str, mask: bool
+) -> None:
+    names = data.draw(st.lists(st.sampled_from(list(AXES)), min_size=1, unique=True))
+    shape = data.draw(st.sampled_from([(1,), (4,), (7,), (2, 3), (0,)]))
+    dims = ("point", "other")[: len(shape)]
+    index: dict[str, Any] = {}
+    for name in names:
+        size = len(AXES[name]) if isinstance(AXES[name], list) else 3
+        flat = [data.draw(st.integers(0, size - 1)) for _ in range(int(np.prod(shape)))]
+        index[name] = xarray.DataArray(np.array(flat, int).reshape(shape), dims=dims)
+    part, expected = cubes[engine, mask].isel(index), whole[engine, mask].isel(index)
+    turned = data.draw(st.booleans())
+    if turned:
+        part, expected = part.transpose(), expected.transpose()
+    same(part, expected)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_every_engine_gives_its_own_values(whole: Any, cubes: Any, engine: str) -> None:
+    index = {"n_gpus": [3, 3, 0], "all_reduce": slice(None, None, -1), "gpu_mttf": 1}
+    same(cubes[engine, True].isel(index), whole[engine, True].isel(index))
+
+
+def test_points_are_computed_without_the_box_around_them(evaluated: list[int]) -> None:
+    cube = Sweep(
+        {**SCENARIO},
+        {"gpu_mttf": np.linspace(1e7, 1e9, 5000), "restart_time": np.linspace(1, 99, 5000)},
+        ["goodput"],
+    ).virtual()
+    at = xarray.DataArray(np.arange(5000), dims="point")
+    diagonal = cube["goodput"].isel(gpu_mttf=at, restart_time=at).values
+    assert sum(evaluated) == 5000
+    corner = cube["goodput"].isel(gpu_mttf=[0, 4999], restart_time=[0, 4999]).values
+    assert np.array_equal(diagonal[[0, -1]], np.diag(corner))
+
+
+def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
+    tmp_path: Path, evaluated: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SPEC)
+    tables: list[str] = []
+    table = virtual.Plan.table
+    monkeypatch.setattr(
+        virtual.Plan, "table", lambda *given: (tables.append(given[2]), table(*given))[1]
+    )
+    with xarray.open_dataset(path, engine="fleetcube") as cube:
+        assert cube["job_time"].size == 10**12
+        repr(cube)
+        part = cube.isel(gpu_mttf=slice(0, 9000, 3000), restart_time=[7], drop=False)
+        part = part.sel(checkpoint_write_bandwidth=1e12, method="nearest")
+        assert not evaluated
+        assert not tables
+        values = part["job_time"].values
+    assert 0 < sum(evaluated) <= 2 * values.size
+    axes = {
+        "gpu_mttf": part["gpu_mttf"].values,
+        "checkpoint_write_bandwidth": part["checkpoint_write_bandwidth"].values[None],
+        "restart_time": part["restart_time"].values,
+    }
+    scenario = {
+        "model": "llama-3-8b",
+        "node": "dgx-h100",
+        "n_gpus": 512,
+        "fabric": "infiniband-ndr",
+    }
+    expected = Sweep(scenario, axes, ["job_time"]).evaluate("numpy")["job_time"]
+    assert np.array_equal(values, expected.values[:, 0])
+
+
+def test_the_engine_is_guessed_for_sweeps_alone(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SPEC)
+    xarray.open_dataset(path).close()
+    backend = virtual.Backend()
+    for name, text in {"other.toml": "a = 1", "bad.toml": "outputs =", "outputs.nc": SPEC}.items():
+        (tmp_path / name).write_text(text)
+        assert not backend.guess_can_open(tmp_path / name)
+    for source in (tmp_path / "none.toml", tmp_path, "http://host/x.toml", b"outputs", 3):
+        assert not backend.guess_can_open(source)
+
+
+def test_what_the_backend_takes() -> None:
+    sweep = Sweep(SCENARIO, {"gpu_mttf": [1e7, 1e8]}, ["goodput", "cluster_mtbf"])
+    cube = xarray.open_dataset(
+        sweep, engine="fleetcube", compute_engine="jax", dtype="float32", drop_variables="goodput"
+    )
+    assert cube.attrs["fleetcube_engine"] == "jax"
+    assert "goodput" not in cube
+    same(cube, sweep.evaluate("jax", dtype="float32").drop_vars("goodput"))
+    with pytest.raises(InputError, match="TOML file or a Sweep"):
+        xarray.open_dataset(b"", engine="fleetcube")
+
+
+def test_outputs_without_dimensions_and_whole_cubes() -> None:
+    sweep = Sweep(SCENARIO, {"gpu_mttf": [1e7, 1e8]}, ["step_time", "job_time"])
+    same(sweep.virtual(), sweep.evaluate("numpy"))
+
+
+def test_a_slice_larger_than_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SPEC)
+    with (
+        xarray.open_dataset(path, engine="fleetcube") as cube,
+        pytest.raises(InputError, match="take a smaller one"),
+    ):
+        cube["job_time"].load()
+
+
+def test_an_index_out_of_bounds_is_an_index_error(cubes: Any) -> None:
+    with pytest.raises(IndexError):
+        cubes["numpy", False]["job_time"].variable.isel(n_gpus=[5]).values
+
+
+def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
+    cube = pickle.loads(pickle.dumps(cubes["numpy", False].isel(n_gpus=[2, 0])))
+    same(cube, whole["numpy", False].isel(n_gpus=[2, 0]))
