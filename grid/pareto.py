@@ -132,7 +132,7 @@ def _thin(rows: list[Array]) -> Array:
         score[~open_] = np.inf
         best = score.argmin(axis=1)[:, None]
         usable = np.take_along_axis(open_, best, 1)
-        no_worse, better = usable, False
+        no_worse, better = usable, np.zeros(1, bool)
         for row in rows:
             good = np.take_along_axis(row, best, 1)
             no_worse = no_worse & (good <= row)

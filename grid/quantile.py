@@ -9,6 +9,7 @@ bits are, so that four passes after the first find the very number.
 import math
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from . import stream
 from .axes import Array
 from .plan import Plan, Region
 
-SMALL = 1 << 22  # points that are sorted at once
+SMALL = 1 << 20  # points that are sorted at once
 CELLS = 16  # cells that are closed in upon at once
 BITS = 16
 _TOP = np.uint64(1 << 63)
@@ -49,7 +50,8 @@ def quantiles(
 
     def put(tile: Region, name: str, values: Array) -> None:
         shape = tuple(cut.stop - cut.start for cut in tile.values())
-        found[name][(*tile.values(), ...)] = values.reshape(shape)
+        target: Any = (*tile.values(), ...)
+        found[name][target] = values.reshape(shape)
 
     def sorted_tile(tile: Region) -> None:
         for name, row in rows({**tile, **rest}).items():
@@ -109,6 +111,7 @@ class _Search:
         self.low = np.full((2, cells), np.iinfo(np.uint64).max, np.uint64)
         self.high = np.zeros((2, cells), np.uint64)
         self.below = np.zeros((2, cells), np.int64)  # numbers below the lower bound
+        self.shift: Array = np.zeros((2, cells), np.uint64)
         self.hist: Array | None = None
         self.open = True
         self.lock = threading.Lock()

@@ -64,7 +64,7 @@ def strides(sizes: Mapping[str, int]) -> dict[str, int]:
     """Steps of a number that counts the points of a grid, the last axis fastest."""
     found: dict[str, int] = {}
     step = 1
-    for dim in reversed(sizes):
+    for dim in reversed(list(sizes)):
         found[dim] = step
         step *= sizes[dim]
     return found

@@ -202,8 +202,8 @@ class Sweep:
                 reduced over those axes only that it depends on.
             of: reduce this output only.
             q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
-                between order statistics; more than four million points under one quantile are
-                evaluated up to six times.
+                between order statistics; more than a million points under one quantile are
+                evaluated up to five times.
 
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where

@@ -110,7 +110,7 @@ class _Search:
     def add(self, region: Region) -> None:
         """Evaluate a block and keep what is better than what was found."""
         outs = self.room.evaluate(self.plan, self.dims, region)
-        target = (*(region[dim] for dim in self.kept), ...)
+        target: Any = (*(region[dim] for dim in self.kept), ...)
         for name in self.values:
             value, rank, place = self._best(outs[name], region)
             riding = {other: outs[other].reshape(-1)[place] for other in self.others}
