@@ -170,6 +170,8 @@ def _closed(
     constants: Mapping[str, float],
 ) -> dict[str, tuple[Any, ...]]:
     """Options along an axis: what a label leaves open is implied, or the default."""
+    if not said:
+        return {}
     elsewhere = {*constants, *(n for other in axes if other is not axis for n in other.numbers)}
     given = [
         elsewhere | {name for name, row in axis.numbers.items() if not np.isnan(row[k])}

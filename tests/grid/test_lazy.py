@@ -1,0 +1,142 @@
+"""Lazy sweeps: blocks computed by Dask are the grid's, and the graph stays small."""
+
+import pickle
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+import xarray
+
+from fleetcube.grid import lazy
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.sweep import Sweep
+
+SCENARIO: dict[str, Any] = {
+    "n_gpus": 512,
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "global_batch_size": 512,
+}
+AXES: dict[str, Any] = {
+    "n_gpus": [8, 24, 64, 1000, 16384],
+    "all_reduce": ["ring", "auto", "tree"],
+    "gpu_mttf": [1e7, 3.3e8, 1e9],
+}
+OUTPUTS = ["job_time", "goodput", "step_time", "dominant_overhead", "checkpoint_write_time"]
+LONG: dict[str, Any] = {
+    "gpu_mttf": {"linspace": [1e7, 1e9], "num": 10_000},
+    "checkpoint_write_bandwidth": {"geomspace": [1e9, 1e12], "num": 10_000},
+    "restart_time": {"linspace": [10, 1000], "num": 10_000},
+}
+
+
+def small() -> Sweep:
+    return Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Names evaluated by each call for a block."""
+    called: list[tuple[str, ...]] = []
+    evaluate = lazy.evaluate_block
+
+    def counted(*given: Any) -> None:
+        called.append(tuple(given[3]))
+        evaluate(*given)
+
+    monkeypatch.setattr(lazy, "evaluate_block", counted)
+    return called
+
+
+@pytest.mark.parametrize("chunks", [None, {"n_gpus": 2}, {"n_gpus": 1, "gpu_mttf": 2}])
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_blocks_hold_what_the_grid_holds(chunks: Any, mask: bool, scheduler: str) -> None:
+    sweep = small()
+    cube = sweep.lazy(chunks, engine="numpy", mask_infeasible=mask)
+    with dask.config.set(scheduler=scheduler):
+        found = cube.compute()
+    xarray.testing.assert_identical(found, sweep.evaluate("numpy", mask_infeasible=mask))
+
+
+def test_other_processes_compute_it_too() -> None:
+    sweep = small()
+    cube = sweep.lazy({"n_gpus": 3}, engine="numpy", dtype="float32")
+    found = cube.compute(scheduler="processes", num_workers=1)
+    xarray.testing.assert_identical(found, sweep.evaluate("numpy", dtype="float32"))
+
+
+def test_outputs_that_share_dimensions_are_evaluated_by_one_task(
+    blocks: list[tuple[str, ...]],
+) -> None:
+    cube = small().lazy({"n_gpus": 2}, engine="numpy")
+    assert not blocks
+    assert cube["job_time"].dims == cube["dominant_overhead"].dims
+    dask.compute(cube["job_time"].data, cube["dominant_overhead"].data, scheduler="synchronous")
+    assert blocks == [("job_time", "dominant_overhead")] * 3
+
+
+def test_a_slice_evaluates_only_its_blocks(blocks: list[tuple[str, ...]]) -> None:
+    cube = Sweep(SCENARIO, LONG, ["job_time"]).lazy(dict.fromkeys(LONG, 100), engine="numpy")
+    assert cube["job_time"].data.npartitions == 10**6
+    part = cube["job_time"].isel(gpu_mttf=7, restart_time=slice(50, 150), drop=True)
+    part = part.isel(checkpoint_write_bandwidth=9999)
+    values = part.data.compute(scheduler="synchronous")
+    assert len(blocks) == 2
+    expected = Sweep(SCENARIO, LONG, ["job_time"]).virtual()["job_time"]
+    expected = expected.isel(gpu_mttf=7, checkpoint_write_bandwidth=9999)
+    assert np.array_equal(values, expected[{"restart_time": slice(50, 150)}].values)
+
+
+def test_a_graph_does_not_grow_with_its_blocks_or_coordinates() -> None:
+    def travel(size: int) -> int:
+        array = Sweep(SCENARIO, LONG, ["job_time"]).lazy(dict.fromkeys(LONG, size))["job_time"]
+        layers = array.data.dask.layers.values()
+        assert all(layer.is_materialized() is False or len(layer) == 1 for layer in layers)
+        return len(pickle.dumps(dict(array.data.dask.layers)))
+
+    assert travel(100) < travel(10_000) + 10_000 < 30_000
+
+
+def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
+    def name(sweep: Sweep, **given: Any) -> str:
+        return str(sweep.lazy(**given)["job_time"].data.name)
+
+    assert name(small()) == name(small())
+    others = [
+        name(small()),
+        name(small(), dtype="float32"),
+        name(small(), chunks={"n_gpus": 1}),
+        name(small(), engine="jax"),
+        name(small(), mask_infeasible=True),
+        name(Sweep({**SCENARIO, "restart_time": 7.0}, AXES, OUTPUTS)),
+    ]
+    assert len(set(others)) == len(others)
+
+
+def test_a_process_builds_a_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = small()
+    recipe = lazy.Recipe(sweep.spec, sweep.plan("numpy"))
+    first, second = pickle.loads(pickle.dumps(recipe)), pickle.loads(pickle.dumps(recipe))
+    assert first.plan is second.plan is not recipe.plan
+    monkeypatch.setattr(lazy, "MOST_PLANS", 1)
+    other = lazy.Recipe({**sweep.spec, "scenario": {**SCENARIO, "n_gpus": 8}}, sweep.plan("numpy"))
+    pickle.loads(pickle.dumps(other)).plan  # noqa: B018
+    assert recipe.token not in lazy._plans
+
+
+def test_what_is_done_to_the_scenario_later_changes_nothing() -> None:
+    scenario = dict(SCENARIO)
+    sweep = Sweep(scenario, AXES, ["job_time"])
+    recipe = lazy.Recipe(sweep.spec, sweep.plan("numpy"))
+    scenario["n_gpus"] = -1
+    assert pickle.loads(pickle.dumps(recipe)).plan.outputs == sweep.plan("numpy").outputs
+
+
+def test_chunks_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InputError, match="is not an axis"):
+        small().lazy({"nodes": 3})
+    with pytest.raises(InputError, match="whole number"):
+        small().lazy({"n_gpus": 0})
