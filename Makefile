@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test check types bench clean
+.PHONY: sweep test check types bench kill clean
 
 sweep: .venv/installed
 	@mkdir -p cubes
@@ -26,6 +26,9 @@ check: .venv/dev types
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks --write
+
+kill: .venv/test
+	$(BIN)/python tests/grid/kill.py 100
 
 # Type checkers see the package as it is installed
 types:

@@ -1,30 +1,38 @@
-"""Cubes on disk: plain Zarr v3, every output with its own dimensions, written in blocks."""
+"""Cubes on disk: plain Zarr v3, every output with its own dimensions, complete or not there.
+
+A cube is built in NAME.partial, which no reader takes for a cube, and gets its name only when every
+block is on the disk. What is finished there survives a failure, a kill and a loss of power.
+"""
 
 import json
 import math
 import os
 import shutil
-import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..kernels.job import pool
 from . import memory
-from .axes import Array
-from .blocks import cells, chunk_shape
-from .dataset import attributes, coordinates, dtype_of, root_attributes
+from .dataset import dtype_of
+from .durable import exchange, link, one_writer, sync_folder
 from .errors import InputError
-from .execute import evaluate_block
-from .plan import REASON, Plan, Region, extent
+from .fingerprint import difference
+from .journal import (
+    LOCK,
+    PLAN,
+    RECORD,
+    SEAL,
+    damaged_files,
+    read_journal,
+    read_record,
+    write_journal,
+    write_record,
+)
+from .plan import Plan
+from .writer import Writer, damaged_chunks, discard, listing, sweep
 
 if TYPE_CHECKING:
     import xarray
-
-CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
 
 
 def store(
@@ -33,6 +41,7 @@ def store(
     path: Path,
     *,
     overwrite: bool,
+    resume: bool,
     dtype: str,
     chunks: Mapping[str, int],
     threads: int,
@@ -41,30 +50,43 @@ def store(
     """Evaluate a plan into a cube at `path`, built in `path`.partial and renamed when complete."""
     if not path.name:
         raise InputError(f"{str(path)!r} names no cube; write for example cubes/sweep.zarr")
-    partial = path.with_name(path.name + ".partial")
-    _check_target(plan, path, partial, overwrite, dtype)
-    writer = _Writer(plan, dtype, chunks, progress)
+    if overwrite and resume:
+        raise InputError("--overwrite and --resume exclude each other; say one of them")
+    partial = partial_of(path)
+    writer = Writer(plan, spec, dtype, chunks, progress)
+    _check_place(path, partial, overwrite, resume)
+    if resume and path.exists():
+        _check_same(path, writer)
+        if not damage(path):
+            if partial.exists():  # what an exchange left
+                with one_writer(partial, partial / LOCK):
+                    discard(partial)
+            return path
+    _check_room(plan, path, dtype)
     try:
-        writer.create(partial, spec)
-        for dims in plan.groups():
-            sizes = {dim: plan.sizes[dim] for dim in dims}
-            tasks = cells(sizes, writer.chunks(dims))
-            # JAX brings its own threads; the other engines take one block for each of ours
-            pool(1 if plan.engine == "jax" else threads).each(
-                lambda region, dims=dims: writer.write(dims, region), tasks
-            )
-        if overwrite and path.exists():
-            _replace(partial, path)
-        else:
-            os.rename(partial, path)
+        with one_writer(partial, partial / LOCK):
+            _prepare(path, partial, writer, overwrite, resume)
+            writer.run(partial, threads)
+            _finish(partial, path)
     except OSError as error:
-        _discard(partial)
         reason = error.strerror or str(error)
-        raise OSError(f"cannot write {str(path)!r}: {reason}; nothing was kept") from error
-    except BaseException:
-        _discard(partial)
-        raise
+        raise OSError(f"cannot write {str(path)!r}: {reason}; {kept(partial)}") from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(kept(partial)) from None
     return path
+
+
+def partial_of(path: Path) -> Path:
+    """Where a cube is built."""
+    return path.with_name(path.name + ".partial")
+
+
+def kept(partial: Path) -> str:
+    """What a run that ended early left, and what to do."""
+    if not partial.exists():
+        return "nothing was kept"
+    count = len(read_journal(partial))
+    return f"{count} finished blocks are kept in {str(partial)!r}; `run --resume` continues it"
 
 
 def parse_chunks(text: str | None) -> dict[str, Any] | None:
@@ -89,28 +111,37 @@ def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]
     return dict(chunks or {})
 
 
-def _check_target(plan: Plan, path: Path, partial: Path, overwrite: bool, dtype: str) -> None:
-    inside = next((folder for folder in path.absolute().parents if is_cube(folder)), None)
+def _check_place(path: Path, partial: Path, overwrite: bool, resume: bool) -> None:
+    inside = next((folder for folder in path.absolute().parents if is_ours(folder)), None)
     if inside is not None:
         raise InputError(
             f"{str(path)!r} lies in the cube {str(inside)!r}; choose a place beside it"
         )
-    if path.exists() and not overwrite:
+    if path.exists() and not (overwrite or resume):
         raise InputError(f"{str(path)!r} exists; choose another name or say --overwrite")
-    if path.exists() and not is_cube(path):
+    if path.exists() and not is_ours(path):
         raise InputError(f"{str(path)!r} is not a cube and is not overwritten; choose another name")
-    if partial.exists():
-        raise InputError(
-            f"{str(partial)!r} exists: another run is writing it or was stopped; remove it first"
-        )
+    if (
+        partial.exists()
+        and not is_ours(partial)
+        and (not partial.is_dir() or any(partial.iterdir()))
+    ):
+        raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
     parent = next((folder for folder in path.absolute().parents if folder.exists()), None)
     if parent is None or not parent.is_dir() or not os.access(parent, os.W_OK):
         raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
+
+
+def _check_room(plan: Plan, path: Path, dtype: str) -> None:
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
     size = sum(
         math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
         for name in plan.outputs
     )
     free = shutil.disk_usage(parent).free
+    partial = partial_of(path)
+    if partial.exists():  # what it holds need not be written again
+        free += sum((partial / name).stat().st_size for name in listing(partial))
     if size > free:
         raise InputError(
             f"the cube holds {memory.human(size)} and {memory.human(free)} of disk are free; "
@@ -118,110 +149,72 @@ def _check_target(plan: Plan, path: Path, partial: Path, overwrite: bool, dtype:
         )
 
 
-def _discard(partial: Path) -> None:
-    """Remove an unfinished cube; Zarr's own thread may still be writing when a run is stopped."""
-    for _ in range(20):
-        shutil.rmtree(partial, ignore_errors=True)
-        time.sleep(0.05)
-        if not partial.exists():
-            return
+def _check_same(folder: Path, writer: Writer) -> None:
+    """Refuse to continue what was begun otherwise."""
+    old = read_record(folder / PLAN)
+    if old is None:
+        raise InputError(
+            f"the record in {str(folder)!r} is damaged, so that it cannot be continued; "
+            "say --overwrite to write it anew"
+        )
+    changed = difference(old, writer.fingerprint())
+    if changed is not None:
+        raise InputError(
+            f"{str(folder)!r} cannot be continued, for this changed: {changed}; "
+            "restore that, choose another name or say --overwrite"
+        )
 
 
-def _replace(partial: Path, path: Path) -> None:
-    old = path.with_name(path.name + ".old")
-    os.rename(path, old)
-    os.rename(partial, path)
-    shutil.rmtree(old)
+def _prepare(path: Path, partial: Path, writer: Writer, overwrite: bool, resume: bool) -> None:
+    """Bring an unfinished cube into the state from which `run` goes on; its lock is held."""
+    if path.exists() and not (overwrite or resume):
+        raise InputError(f"{str(path)!r} exists; choose another name or say --overwrite")
+    begun = (partial / PLAN).exists()
+    if begun and not (overwrite or resume):
+        raise InputError(
+            f"{str(partial)!r} exists: a run was stopped there; "
+            "--resume continues it, --overwrite starts anew"
+        )
+    (partial / "zarr.json").unlink(missing_ok=True)  # killed between the seal and the rename
+    # a sealed one beside a cube is what an exchange left, or is quickly made again
+    if begun and resume and not ((partial / SEAL).exists() and path.exists()):
+        _check_same(partial, writer)
+    else:
+        sweep(partial, {LOCK})
+    if resume and path.exists():
+        _borrow(path, partial)
 
 
-class _Writer:
-    """Evaluates regions and writes them, from any thread."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        dtype: str,
-        chunks: Mapping[str, int],
-        progress: Callable[[int, int], None] | None,
-    ) -> None:
-        self.plan, self.dtype, self.progress, self.asked = plan, dtype, progress, chunks
-        self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
-        self.done = 0
-        self.lock = threading.Lock()
-        self.arrays: dict[str, Any] = {}
-
-    def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
-        """Chunk sizes of the outputs over some dimensions, in the plan's order."""
-        whole = self.plan.sizes
-        shape = tuple(min(self.asked.get(dim, whole[dim]), whole[dim]) for dim in dims)
-        if all(dim in self.asked for dim in dims):
-            return shape
-        return chunk_shape(shape, CHUNK // 8)
-
-    def create(self, path: Path, spec: Mapping[str, Any]) -> None:
-        """Make the empty cube: coordinates, attributes, arrays."""
-        import xarray
-        import zarr
-        from zarr.codecs import BloscCodec, Crc32cCodec
-
-        path.parent.mkdir(parents=True, exist_ok=True)
-        coords = {
-            name: (dim, _text(row), attrs)
-            for name, (dim, row, attrs) in coordinates(self.plan).items()
-        }
-        frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, spec))
-        frame.to_zarr(path, zarr_format=3, consolidated=False, mode="w-", write_empty_chunks=True)
-        group = zarr.open_group(path, mode="r+")
-        for name in self.plan.outputs:
-            dims = self.plan.user_dims(name)
-            stored = dict(
-                zip(self.plan.out_dims[name], self.chunks(self.plan.out_dims[name]), strict=True)
-            )
-            dtype = dtype_of(name, self.dtype)
-            attrs = {
-                key: value.tolist() if isinstance(value, np.ndarray) else value
-                for key, value in attributes(self.plan, name).items()
-            }
-            self.arrays[name] = group.create_array(
-                name,
-                shape=self.plan.shape(dims),
-                chunks=tuple(stored[dim] for dim in dims),
-                dtype=dtype,
-                fill_value=-1 if dtype == np.int8 else np.nan,
-                dimension_names=dims,
-                attributes=attrs,
-                compressors=[
-                    BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize),
-                    Crc32cCodec(),
-                ],
-                config={"write_empty_chunks": True},
-            )
-        plain = [name for name in coords if name not in self.plan.sizes]
-        if REASON in self.plan.outputs:
-            plain.append(REASON)
-        if plain:
-            group.attrs["coordinates"] = " ".join(plain)
-
-    def write(self, dims: tuple[str, ...], region: Region) -> None:
-        """Evaluate one chunk of every output over some dimensions and write it."""
-        names = self.plan.groups()[dims]
-        shape = extent(region, dims, dims)
-        outs = {name: np.empty(shape, dtype_of(name, self.dtype)) for name in names}
-        evaluate_block(self.plan, dims, region, outs, 1)
-        for name, out in outs.items():
-            user = self.plan.user_dims(name)
-            block = out.transpose([dims.index(dim) for dim in user])
-            part = tuple(region[dim] for dim in user) or ...
-            self.arrays[name][part] = np.array(block, order="C")
-        with self.lock:
-            self.done += math.prod(shape) * len(names)
-            if self.progress is not None:
-                self.progress(self.done, self.total)
+def _borrow(path: Path, partial: Path) -> None:
+    """Take the sound blocks of a damaged cube into an unfinished one, by second names."""
+    held = read_journal(partial)
+    for key, block in read_journal(path).items():
+        if key not in held and not damaged_chunks(path, block):
+            for name, _, _ in block.files:
+                link(path / name, partial / name)
+            held[key] = block
+    write_journal(partial, held.values())
+    plan = read_record(path / PLAN)
+    if plan is not None:
+        write_record(partial / PLAN, plan)
 
 
-def _text(row: Array) -> Array:
-    """Labels as text of any length: fixed-length text has no Zarr v3 specification."""
-    return row.astype(object) if row.dtype.kind == "U" else row
+def _finish(partial: Path, path: Path) -> None:
+    """Give a complete cube its name, at once; what bore it goes."""
+    sync_folder(partial)
+    if path.exists():
+        exchange(partial, path)
+        sync_folder(path.parent)
+        discard(partial)
+    else:
+        os.rename(partial, path)
+        sync_folder(path.parent)
+    (path / LOCK).unlink(missing_ok=True)
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a folder is a cube of ours, whole, damaged or unfinished."""
+    return (folder / RECORD).is_dir() or is_cube(folder)
 
 
 def is_cube(path: Path) -> bool:
@@ -234,9 +227,37 @@ def is_cube(path: Path) -> bool:
     return isinstance(held, dict) and "fleetcube_spec" in held
 
 
+def damage(folder: Path) -> list[str]:
+    """What is wrong with the files of a cube: one line for each."""
+    sealed = read_record(folder / SEAL)
+    if sealed is None:
+        return [f"{SEAL} is missing or damaged"]
+    found = [f"{name} {wrong}" for name, wrong in damaged_files(folder, sealed).items()]
+    blocks = read_journal(folder)
+    for block in blocks.values():
+        for name, wrong in damaged_chunks(folder, block).items():
+            found.append(f"{name} {wrong} (block {block})")
+    known = {name for block in blocks.values() for name, _, _ in block.files}
+    extra = listing(folder) - known - sealed["files"].keys() - {SEAL, LOCK}
+    return found + [f"{name} does not belong to the cube" for name in sorted(extra)]
+
+
+def _check_sealed(folder: Path) -> None:
+    """Refuse a cube that is not sealed, or whose metadata is not as sealed."""
+    sealed = read_record(folder / SEAL)
+    if sealed is None:
+        raise InputError(
+            f"{str(folder)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
+        )
+    for name, wrong in damaged_files(folder, sealed).items():
+        raise InputError(
+            f"{str(folder / name)!r} is damaged: it {wrong}; `run --resume` of its sweep mends it"
+        )
+
+
 def _check_whole(folder: Path) -> None:
     """Refuse a cube that lacks a chunk: Zarr would read it back as fill values, without a word."""
-    for meta in folder.glob("*/zarr.json"):
+    for meta in folder.glob("[!.]*/zarr.json"):
         try:
             array = json.loads(meta.read_text(encoding="utf-8"))
             chunk = array["chunk_grid"]["configuration"]["chunk_shape"]
@@ -248,7 +269,7 @@ def _check_whole(folder: Path) -> None:
         if found != math.prod(counts):
             raise InputError(
                 f"{str(meta.parent)!r} is damaged: {found} of its {math.prod(counts)} chunks are "
-                "there; run the cube's sweep again"
+                "there; `run --resume` of its sweep mends it"
             )
 
 
@@ -266,7 +287,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
 
     folder = Path(path)
     if folder.name.endswith(".partial"):
-        raise InputError(f"{str(folder)!r} is not complete; run the sweep again to finish it")
+        raise InputError(f"{str(folder)!r} is not complete; `run --resume` finishes it")
     if not folder.exists():
         partial = folder.with_name(folder.name + ".partial")
         hint = "its run has not finished" if partial.exists() else "run the sweep first"
@@ -274,6 +295,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     if not is_cube(folder):
         raise InputError(f"{str(folder)!r} is not a cube that fleetcube wrote; choose another")
     _check_whole(folder)
+    _check_sealed(folder)
     try:
         cube: xarray.Dataset = xarray.open_zarr(folder, consolidated=False, chunks=chunks)
     except Exception as error:

@@ -153,6 +153,7 @@ class Sweep:
         *,
         engine: str = "auto",
         overwrite: bool = False,
+        resume: bool = False,
         dtype: str = "float64",
         chunks: Mapping[str, int] | None = None,
         mask_infeasible: bool = False,
@@ -162,10 +163,13 @@ class Sweep:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
 
         The cube appears under `path` only when it is complete; until then it is built beside it
-        in `path` + ".partial". `chunks` are sizes by axis; by default chunks hold 8 MB and are cut
-        alike along every axis, so that slices along each are fast. `progress` is called with the
-        values written and their total. Raises InputError where the target exists, cannot be
-        written, or is larger than the disk.
+        in `path` + ".partial", where every finished block survives a failure or a kill. With
+        `resume`, an unfinished cube is continued to the same bytes, a complete one is checked and
+        its damaged blocks are written again, and where there is none the sweep begins; a cube of
+        another spec, catalog, code or version is refused. `chunks` are sizes by axis; by default
+        chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
+        `progress` is called with the values written and their total. Raises InputError where the
+        target exists, cannot be written, or is larger than the disk.
         """
         from .cube import check_chunks, store
 
@@ -175,6 +179,7 @@ class Sweep:
             self.spec,
             Path(path),
             overwrite=overwrite,
+            resume=resume,
             dtype=check_dtype(dtype),
             chunks=check_chunks(plan, chunks),
             threads=check_threads(threads),

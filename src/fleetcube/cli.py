@@ -35,6 +35,7 @@ def cli() -> None:
 @click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
+@click.option("--resume", is_flag=True, help="Go on where a run stopped; mend a damaged cube.")
 @click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 def run_spec(
@@ -44,6 +45,7 @@ def run_spec(
     dtype: str,
     chunks: str | None,
     overwrite: bool,
+    resume: bool,
     feasible_only: bool,
     threads: int | None,
 ) -> None:
@@ -52,6 +54,7 @@ def run_spec(
     \b
     Example:
       fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
+      fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr --resume
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -80,6 +83,7 @@ def run_spec(
             output,
             engine=engine,
             overwrite=overwrite,
+            resume=resume,
             dtype=dtype,
             chunks=parse_chunks(chunks),
             mask_infeasible=feasible_only,
@@ -161,6 +165,28 @@ def show(cube: str, bibtex: bool) -> None:
         click.echo(citations(open_cube(cube)))
     else:
         _show(open_cube(cube), sources=True)
+
+
+@cli.command()
+@click.argument("cube", type=click.Path())
+@click.option("--samples", default=16, help="Points of each variable computed again.  [16]")
+def verify(cube: str, samples: int) -> None:
+    """Check every file of a cube against its checksum, and some values by computing them again.
+
+    \b
+    Example:
+      fleetcube verify cubes/scaling.zarr
+    """
+    from fleetcube.grid.verify import verify as check
+
+    found = check(cube, samples)
+    for note in found.notes:
+        click.echo(note)
+    for problem in found.problems:
+        click.echo(problem)
+    if found.problems:
+        raise OSError(f"{cube!r} is damaged in {len(found.problems)} places; {found.advice}")
+    click.echo(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
 
 
 @cli.command("slice")
@@ -352,8 +378,10 @@ def run() -> None:
     except (InputError, CatalogError) as error:
         click.echo(f"fleetcube: {_one_line(error)}", err=True)
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("fleetcube: stopped; nothing was kept", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        told = error.__cause__ if isinstance(error, click.Abort) else error
+        kept = str(told or "") or "nothing was kept"
+        click.echo(f"fleetcube: stopped; {kept}", err=True)
         sys.exit(1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,8 +10,8 @@ import xarray
 import zarr
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import cube as cube_module
 from fleetcube.grid import slicing
+from fleetcube.grid import writer as writer_module
 from fleetcube.grid.errors import InputError
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
@@ -44,7 +44,7 @@ def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
 def test_a_cube_holds_what_evaluate_returns(
     sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cube_module, "CHUNK", 8 * 30)  # several chunks along every axis
+    monkeypatch.setattr(writer_module, "CHUNK", 8 * 30)  # several chunks along every axis
     path = sweep.store(tmp_path / "a.zarr", engine=engine)
     assert_same(sweep.evaluate(engine), open_cube(path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
@@ -106,16 +106,21 @@ def test_a_cube_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_run_leaves_nothing(
+def test_a_failed_run_leaves_no_cube_and_is_continued(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cube_module._Writer, "write", full)
-    with pytest.raises(OSError, match="No space left on device; nothing was kept"):
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module.Writer, "write", full)
+        with pytest.raises(OSError, match="No space left on device; 0 finished blocks are kept"):
+            sweep.store(tmp_path / "a.zarr")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr.partial"]
+    with pytest.raises(InputError, match="--resume continues it, --overwrite starts anew"):
         sweep.store(tmp_path / "a.zarr")
-    assert list(tmp_path.iterdir()) == []
+    assert_same(sweep.evaluate(), open_cube(sweep.store(tmp_path / "a.zarr", resume=True)))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
 
 
 def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
@@ -126,8 +131,9 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
         open_cube(tmp_path / "b.zarr")
     with pytest.raises(InputError, match="is not complete"):
         open_cube(tmp_path / "b.zarr.partial")
-    with pytest.raises(InputError, match="another run is writing it"):
-        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "b.zarr")
+    (tmp_path / "b.zarr.partial" / "notes").touch()
+    with pytest.raises(InputError, match="is not an unfinished cube"):
+        Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(tmp_path / "b.zarr", overwrite=True)
     zarr.create_group(tmp_path / "c.zarr")
     with pytest.raises(InputError, match="is not a cube that fleetcube wrote"):
         open_cube(tmp_path / "c.zarr")

@@ -1,0 +1,90 @@
+"""Check a cube: every file against its checksum, and samples by computing them again."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .cube import damage, is_ours
+from .errors import InputError
+from .execute import evaluate_block
+from .fingerprint import difference, fingerprint
+from .journal import PLAN, read_journal, read_record
+
+TOLERANCE = {"float64": 1e-12, "float32": 1.2e-7, "int8": 0.0}  # relative
+
+
+@dataclass
+class Report:
+    """What `verify` found: an empty list of problems is a sound cube."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    chunks: int = 0
+    samples: int = 0
+    advice: str = "`run --resume` of its sweep mends it"
+
+
+def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Report:
+    """Check a cube.
+
+    Every chunk is read and compared with its size and crc32c, every other file with its sha256;
+    missing and foreign files are found. Then the cube's own spec is evaluated anew, with NumPy, at
+    `samples` points of every variable, and must agree to 1e-12 (float32: to its last bit). Where
+    formulas, catalog or versions have changed since, that is noted and nothing is sampled.
+
+    Raises InputError where there is no cube.
+    """
+    folder = Path(path)
+    if folder.name.endswith(".partial"):
+        raise InputError(f"{str(folder)!r} is not complete; `run --resume` finishes it")
+    if not is_ours(folder):
+        raise InputError(f"there is no cube {str(folder)!r}; name a folder that `run` wrote")
+    found = Report(damage(folder))
+    found.chunks = sum(len(block.files) for block in read_journal(folder).values())
+    if not found.problems and samples > 0:
+        _sample(folder, samples, seed, found)
+    return found
+
+
+def _sample(folder: Path, samples: int, seed: int, found: Report) -> None:
+    import zarr
+
+    from .sweep import Sweep
+
+    group = zarr.open_group(folder, mode="r")
+    held = read_record(folder / PLAN)
+    assert held is not None  # its checksum was compared
+    spec: Any = json.loads(str(group.attrs["fleetcube_spec"]))
+    try:
+        sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
+        written = sweep.plan(held["engine"], held["mask_infeasible"])
+        chunks = {name: held[f"chunks.{name}"] for name in written.outputs}
+        changed = difference(held, fingerprint(written, spec, held["dtype"], chunks))
+    except InputError as error:
+        found.notes.append(f"no samples: the cube's spec is now refused ({error})")
+        return
+    if changed is not None:
+        found.notes.append(f"no samples: since the cube was written, this changed: {changed}")
+        return
+    plan = sweep.plan("numpy", held["mask_infeasible"])
+    random = np.random.default_rng(seed)
+    for name in plan.outputs:
+        dims = plan.out_dims[name]
+        array: Any = group[name]
+        tolerance = TOLERANCE[str(array.dtype)]
+        for _ in range(samples if dims else 1):
+            at = {dim: int(random.integers(plan.sizes[dim])) for dim in dims}
+            out = np.empty((1,) * len(dims), np.int8 if tolerance == 0 else np.float64)
+            region = {dim: slice(k, k + 1) for dim, k in at.items()}
+            evaluate_block(plan, dims, region, {name: out}, 1)
+            expected = out.reshape(-1)[0].astype(array.dtype)
+            value = np.asarray(array[tuple(at[dim] for dim in plan.user_dims(name)) or ...]).item()
+            found.samples += 1
+            if not np.isclose(value, expected, rtol=tolerance, atol=0, equal_nan=True):
+                where = ", ".join(f"{dim} {k}" for dim, k in at.items()) or "the one point"
+                found.problems.append(f"{name} at {where} is {value!r}, computed {expected!r}")
+                found.advice = "its bytes are as written: write it anew with --overwrite"

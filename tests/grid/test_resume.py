@@ -1,0 +1,231 @@
+"""Cubes are never half-true: what stops is continued to the same bytes, or refused."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import durable, journal
+from fleetcube.grid import writer as writer_module
+from fleetcube.grid.errors import InputError
+
+SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
+AXES: dict[str, Any] = {
+    "fabric": ["infiniband-ndr", "roce-100g"],
+    "n_gpus": [8, 60, 512],
+    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 7},
+}
+OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead"]
+CHUNKS = {"gpu_mttf": 2, "n_gpus": 2}
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def stop_after(
+    count: int, error: Callable[[], BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let so many blocks be written, then fail."""
+    write = writer_module.Writer.write
+    done: list[None] = []
+
+    def stopping(self: Any, *arguments: Any) -> None:
+        if len(done) == count:
+            raise error()
+        done.append(None)
+        write(self, *arguments)
+
+    monkeypatch.setattr(writer_module.Writer, "write", stopping)
+
+
+def disk_full() -> BaseException:
+    return OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def stopped(sweep: Sweep, tmp_path: Path) -> Path:
+    """A cube of which five blocks are finished."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(5, disk_full, patch)
+        with pytest.raises(OSError, match="5 finished blocks are kept"):
+            sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, threads=1)
+    return tmp_path / "a.zarr"
+
+
+@pytest.mark.parametrize("error", [disk_full, KeyboardInterrupt])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_stopped_run_is_continued_to_the_same_bytes(
+    sweep: Sweep, tmp_path: Path, count: int, error: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)
+    with monkeypatch.context() as patch:
+        stop_after(count, error, patch)
+        with pytest.raises((OSError, KeyboardInterrupt), match=f"{count} finished blocks are kept"):
+            sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, threads=1)
+    assert not (tmp_path / "a.zarr").exists()
+    written: list[Any] = []
+    write = writer_module.Writer.write
+    monkeypatch.setattr(
+        writer_module.Writer, "write", lambda *a: (written.append(a[-1]), write(*a))[1]
+    )
+    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
+    assert len(written) == len(journal.read_journal(path)) - count
+    assert contents(path) == contents(whole)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
+
+
+def test_an_unfinished_cube_reads_as_none(stopped: Path) -> None:
+    partial = stopped.with_name("a.zarr.partial")
+    with pytest.raises(Exception, match=r"(?i)group|not found|no such file"):
+        xarray.open_zarr(partial, consolidated=False)
+    with pytest.raises(InputError, match="--resume"):
+        open_cube(partial)
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove", "journal"])
+def test_harm_between_runs_is_mended(
+    sweep: Sweep, stopped: Path, tmp_path: Path, harm: str
+) -> None:
+    partial = stopped.with_name("a.zarr.partial")
+    block = list(journal.read_journal(partial).values())[2]
+    chunk = partial / block.files[0][0]
+    data = bytearray(chunk.read_bytes())
+    if harm == "flip":
+        data[len(data) // 2] ^= 1
+    elif harm == "cut":
+        del data[-1]
+    elif harm == "empty":
+        data.clear()
+    chunk.write_bytes(data)
+    if harm == "remove":
+        chunk.unlink()
+    if harm == "journal":  # a torn last line
+        lines = (partial / journal.JOURNAL).read_bytes()
+        (partial / journal.JOURNAL).write_bytes(lines[:-7])
+    (partial / "job_time" / "c" / f"0.1.2{durable.TEMPORARY}").write_bytes(b"left over")
+    sweep.store(stopped, chunks=CHUNKS, resume=True)
+    assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+
+
+def test_resume_begins_where_there_is_nothing_and_rests_where_all_is_done(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sweep.store(tmp_path / "a.zarr", resume=True)
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    monkeypatch.setattr(writer_module.Writer, "run", lambda *_: pytest.fail("ran again"))
+    assert sweep.store(path, resume=True) == path
+    assert before == {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+
+
+def test_overwrite_begins_anew(sweep: Sweep, stopped: Path, tmp_path: Path) -> None:
+    sweep.store(stopped, overwrite=True)
+    assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr"))
+    with pytest.raises(InputError, match="exclude each other"):
+        sweep.store(stopped, overwrite=True, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "axes", "keywords", "told"),
+    [
+        ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
+        ({"zero_stage": 1}, {}, {}, r"scenario\.zero_stage: unset -> 1"),
+        ({}, {"n_gpus": [8, 60, 520]}, {}, r"axes\.n_gpus: \[8, 60, 512\] -> \[8, 60, 520\]"),
+        ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
+        ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
+        ({}, {}, {"chunks": {"gpu_mttf": 3, "n_gpus": 2}}, r"chunks\."),
+        ({}, {}, {"mask_infeasible": True}, "mask_infeasible: false -> true"),
+    ],
+)
+def test_what_was_begun_otherwise_is_refused(
+    stopped: Path, scenario: Any, axes: Any, keywords: dict[str, Any], told: str
+) -> None:
+    before = contents(stopped.with_name("a.zarr.partial"))
+    other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
+    with pytest.raises(InputError, match=told):
+        other.store(stopped, resume=True, **{"chunks": CHUNKS, **keywords})
+    after = contents(stopped.with_name("a.zarr.partial"))
+    assert {**before, journal.LOCK: b""} == {**after, journal.LOCK: b""}
+
+
+@pytest.mark.parametrize("part", ["version.numpy", "catalog.node.dgx-h100", "formula.job_time"])
+def test_other_versions_records_and_formulas_are_refused(
+    sweep: Sweep, stopped: Path, part: str
+) -> None:
+    plan = stopped.with_name("a.zarr.partial") / journal.PLAN
+    held = journal.read_record(plan)
+    assert held is not None
+    assert part in held
+    journal.write_record(plan, {**held, part: "older"})
+    with pytest.raises(InputError, match=f'{part}: "older" -> '):
+        sweep.store(stopped, chunks=CHUNKS, resume=True)
+
+
+def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
+    partial = stopped.with_name("a.zarr.partial")
+    with durable.one_writer(partial, partial / journal.LOCK):
+        for keywords in ({"resume": True}, {"overwrite": True}, {}):
+            told = f"is being written by process {os.getpid()} on "
+            with pytest.raises(InputError, match=told):
+                sweep.store(stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
+    sweep.store(stopped, chunks=CHUNKS, resume=True)
+
+
+def test_a_disk_that_fills_up_loses_nothing_that_is_finished(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, calls = os.fsync, []
+
+    def full(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) > 90:
+            raise disk_full()
+        sync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"No space left on device; .* `run --resume` continues"):
+            sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
+    assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+
+
+def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    whole = contents(path)
+    block = list(journal.read_journal(path).values())[3]
+    bad = {name for name, _, _ in block.files}
+    nodes = {name: (path / name).stat().st_ino for name in whole if "/c/" in name}
+    nodes = {n: i for n, i in nodes.items() if n.split("/")[0] in OUTPUTS}
+    harmed = path / block.files[0][0]
+    harmed.write_bytes(harmed.read_bytes()[:-1] + b"!")
+    (path / "stray").touch()
+    sweep.store(path, chunks=CHUNKS, resume=True)
+    assert contents(path) == whole
+    assert {name for name, node in nodes.items() if (path / name).stat().st_ino != node} == bad
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("kill.py")
+    done = subprocess.run(
+        [sys.executable, str(script), "5", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 kills" in done.stdout

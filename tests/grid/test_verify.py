@@ -1,0 +1,128 @@
+"""`verify` finds what is wrong with a cube, and nothing where nothing is."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import journal
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.verify import verify
+
+from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_sound_cube_passes(
+    sweep: Sweep, tmp_path: Path, dtype: str, engine: str, mask: bool
+) -> None:
+    path = sweep.store(
+        tmp_path / "a.zarr", engine=engine, chunks=CHUNKS, dtype=dtype, mask_infeasible=mask
+    )
+    found = verify(path)
+    assert (found.problems, found.notes) == ([], [])
+    assert found.samples == 16 * 5  # infeasible_reason is stored too
+    files = [file for name in (*OUTPUTS, "infeasible_reason") for file in (path / name).rglob("*")]
+    assert found.chunks == sum(file.is_file() and file.name != "zarr.json" for file in files)
+
+
+def test_every_changed_byte_is_found(sweep: Sweep, tmp_path: Path) -> None:
+    """One byte of every file, at a random place, changed in one bit."""
+    path = sweep.store(tmp_path / "a.zarr", chunks={"n_gpus": 2})
+    generator = random.Random(1)
+    for name, data in contents(path).items():
+        for _ in range(3):
+            at = generator.randrange(len(data))
+            harmed = bytearray(data)
+            harmed[at] ^= 1 << generator.randrange(8)
+            (path / name).write_bytes(harmed)
+            assert verify(path, samples=0).problems, (name, at)
+        (path / name).write_bytes(data)
+    assert verify(path).problems == []
+
+
+def test_changed_metadata_is_refused_when_opened(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    for name in ("zarr.json", "job_time/zarr.json", "n_gpus/c/0"):
+        data = (path / name).read_bytes()
+        (path / name).write_bytes(data[:-3] + bytes([data[-3] ^ 4]) + data[-2:])
+        with pytest.raises(InputError):
+            open_cube(path)
+        (path / name).write_bytes(data)
+    open_cube(path)
+    (path / journal.SEAL).unlink()
+    with pytest.raises(InputError, match="has no seal"):
+        open_cube(path)
+
+
+def test_bad_blocks_are_named(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    (path / "job_time/c/0/1/2").unlink()
+    (path / "stray").touch()
+    # along the fabric, chunks are whole by default
+    assert sorted(verify(path).problems) == [
+        "job_time/c/0/1/2 is missing (block fabric 0:2, n_gpus 2:3, gpu_mttf 4:6)",
+        "stray does not belong to the cube",
+    ]
+
+
+def test_wrong_values_with_right_checksums_are_found(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cube whose writer was wrong by 1e-11: every checksum holds, the samples do not."""
+    from fleetcube.grid import writer
+
+    right = writer.evaluate_block
+
+    def wrong(plan: object, dims: object, region: object, outs: dict, threads: int) -> None:  # type: ignore[type-arg]
+        right(plan, dims, region, outs, threads)  # type: ignore[arg-type]
+        if "cluster_mtbf" in outs:
+            outs["cluster_mtbf"] *= 1 + 1e-11
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "evaluate_block", wrong)
+        path = sweep.store(tmp_path / "a.zarr")
+    problems = verify(path).problems
+    assert problems
+    assert all(problem.startswith("cluster_mtbf at ") for problem in problems)
+
+
+def test_plain_readers_are_not_disturbed(sweep: Sweep, tmp_path: Path) -> None:
+    """Warnings are errors here: listing the record would raise one."""
+    path = sweep.store(tmp_path / "a.zarr")
+    group = zarr.open_group(path, mode="r")
+    assert {*OUTPUTS, *AXES, "infeasible_reason"} <= set(group.array_keys())
+    assert len(dict(group.members(max_depth=None))) == len(list(group.array_keys())) + 2
+    assert np.isfinite(group["cluster_mtbf"][...]).all()  # type: ignore[index]
+
+
+def test_the_command_says_what_is_bad(sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+    command = [sys.executable, "-m", "fleetcube", "verify", "a.zarr"]
+
+    def run() -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert "a.zarr is sound" in done.stdout
+    chunk = path / "job_time/c/0/0/0"
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    done = run()
+    assert done.returncode == 1
+    assert "job_time/c/0/0/0 holds" in done.stdout
+    assert "`run --resume` of its sweep mends it" in done.stderr
+    with pytest.raises(InputError, match="there is no cube"):
+        verify(tmp_path / "none.zarr")
