@@ -171,9 +171,10 @@ class Output(BackendArray):
         self.dtype = dtype_of(name, dtype)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        coupled = isinstance(key, indexing.VectorizedIndexer)
-        read = _coupled if coupled else _outer
-        places, shape = read(key, self.shape)
+        if isinstance(key, indexing.VectorizedIndexer):
+            places, shape = _coupled(key, self.shape)
+        else:
+            places, shape = _outer(key, self.shape)
         at = dict(zip(self.dims, places, strict=True))
         return values_at(self.recipe.plan, [self.name], at, shape, self.number)[self.name]
 
@@ -258,7 +259,7 @@ class Backend(BackendEntrypoint):
         "mask_infeasible",
     )
 
-    def open_dataset(  # type: ignore[override]
+    def open_dataset(
         self,
         filename_or_obj: Any,
         *,
