@@ -156,3 +156,23 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
             values = [value for value, _ in points if value == value]
             wanted = np.quantile(values, q) if values else np.nan
             np.testing.assert_allclose(found[name].values[place], wanted, rtol=1e-13)
+
+
+def test_compiled_blocks_give_the_same_winners_and_quantiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sweep = Sweep(SCENARIO, {name: AXES[name] for name in list(AXES)[:5]}, ["job_time"])
+    whole = sweep.evaluate("numba", mask_infeasible=True)["job_time"]
+    monkeypatch.setattr(stream, "BLOCK", 20)
+    monkeypatch.setattr(quantile, "SMALL", 1)
+    over = ["tensor_parallel", "pipeline_parallel"]
+    found = sweep.reduce("argmin", over, engine="numba", mask_infeasible=True, threads=2)
+    middle = sweep.reduce("quantile", over, q=0.4, engine="numba", mask_infeasible=True)
+    for place, points in cells(whole, over):
+        value, at = first_best(points, "argmin")
+        assert found["job_time"].values[place] == value
+        label = found["pipeline_parallel_at_min_job_time"].values[place]
+        assert label == AXES["pipeline_parallel"][at["pipeline_parallel"]]
+        values = [value for value, _ in points if value == value]
+        wanted = np.quantile(values, 0.4)
+        np.testing.assert_allclose(middle["job_time"].values[place], wanted, rtol=1e-13)
