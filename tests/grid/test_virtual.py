@@ -25,7 +25,11 @@ AXES: dict[str, Any] = {
     "n_gpus": [8, 24, 64, 1000, 16384],
     "all_reduce": ["ring", "auto", "tree", "hierarchical"],
     "gpu_mttf": [1e7, 3.3e8, 1e9],
-    "layout": {"tensor_parallel": [1, 8, 2], "pipeline_parallel": [1, 2, 4]},
+    "layout": {
+        "tensor_parallel": [1, 8, 2],
+        "pipeline_parallel": [1, 2, 4],
+        "zero_stage": [1, 3, 3],
+    },
     "checkpoint_policy": ["young", "exact", "daly"],
 }
 OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead", "tokens_per_step"]
