@@ -25,7 +25,11 @@ AXES: dict[str, Any] = {
     "n_gpus": [8, 24, 64, 1000, 16384],
     "all_reduce": ["ring", "auto", "tree", "hierarchical"],
     "gpu_mttf": [1e7, 3.3e8, 1e9],
-    "layout": {"tensor_parallel": [1, 8, 2], "pipeline_parallel": [1, 2, 4]},
+    "layout": {
+        "tensor_parallel": [1, 8, 2],
+        "pipeline_parallel": [1, 2, 4],
+        "zero_stage": [1, 3, 3],
+    },
     "checkpoint_policy": ["young", "exact", "daly"],
 }
 OUTPUTS = ["job_time", "step_time", "cluster_mtbf", "dominant_overhead", "tokens_per_step"]
@@ -79,9 +83,11 @@ def indexers(draw: Any) -> dict[str, Any]:
         if kind == "number":
             found[name] = draw(st.integers(-size, size - 1))
         elif kind == "slice":
-            edges = st.none() | st.integers(-size - 1, size + 1)
+            # xarray 2026.9 reads slice(-4, None, -1) of 3 as all: it starts before the axis
+            starts = st.none() | st.integers(-size, size + 1)
+            stops = st.none() | st.integers(-size - 1, size + 1)
             step = draw(st.sampled_from([None, 1, 2, -1, -2]))
-            found[name] = slice(draw(edges), draw(edges), step)
+            found[name] = slice(draw(starts), draw(stops), step)
         elif kind == "list":
             found[name] = draw(st.lists(st.integers(-size, size - 1), max_size=6))
         elif kind == "mask":
@@ -132,13 +138,13 @@ def test_points_hold_what_the_grid_holds_there(
 
 @pytest.mark.parametrize("engine", ["numba", "jax"])
 def test_every_engine_gives_its_own_values(engine: str) -> None:
-    axes = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "layout")}
-    sweep = Sweep(SCENARIO, {**axes, "all_reduce": ["ring", "tree"]}, ["job_time"])
+    axes = {name: AXES[name] for name in ("n_gpus", "layout")}
+    sweep = Sweep(SCENARIO, {**axes, "all_reduce": ["ring", "tree"]}, ["step_time"])
     whole = sweep.evaluate(engine, mask_infeasible=True)
     cube = sweep.virtual(engine=engine, mask_infeasible=True)
     index: dict[str, Any] = {"n_gpus": [3, 3, 0], "all_reduce": slice(None, None, -1)}
     same(cube.isel(index), whole.isel(index))
-    points = {name: xarray.DataArray([0, 2, 1, 1], dims="point") for name in ("gpu_mttf", "layout")}
+    points = {name: xarray.DataArray([0, 2, 1, 1], dims="point") for name in ("n_gpus", "layout")}
     same(cube.isel(points), whole.isel(points))
 
 
