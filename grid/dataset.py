@@ -87,7 +87,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         "Conventions": "CF-1.11",
         "fleetcube_version": _version(),
         "fleetcube_engine": plan.engine,
-        "fleetcube_spec": json.dumps(spec, default=_plain),
+        "fleetcube_spec": json.dumps(spec, default=plain),
         "fleetcube_catalog": json.dumps(records),
         ATTRIBUTE: keys(formula for case in plan.cases for formula in case.formulas.values()),
         **({"fleetcube_unused": " ".join(unused)} if unused else {}),
@@ -99,7 +99,8 @@ def _version() -> str:
     return version("fleetcube")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value of a spec as JSON can hold it."""
     if isinstance(value, np.ndarray):
         return value.astype(float).tolist() if value.dtype.kind == "f" else value.tolist()
     if isinstance(value, np.generic):

@@ -13,7 +13,7 @@ from .. import kernels
 from ..kernels.bind import dependencies
 from ..kernels.graph import parameters
 from ..kernels.inputs import INPUTS
-from .dataset import _plain
+from .dataset import plain
 from .plan import Plan
 
 _ENGINE_CODE = {
@@ -31,7 +31,7 @@ def fingerprint(
     plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Names and values of all that decides a cube's bytes, as JSON holds them."""
-    told = json.loads(json.dumps(spec, default=_plain))
+    told = json.loads(json.dumps(spec, default=plain))
     found: dict[str, Any] = {"outputs": told["outputs"]}
     for part in ("scenario", "axes"):
         found[part] = list(told[part])  # the order of axes is that of dimensions

@@ -37,36 +37,20 @@ def expert_ffn_input_width(
     return hidden_size * (1 + experts_per_token * expert_layers / layers)
 
 
-@alternative("residual_activations_per_token", sequence_parallel=False)
-def whole_residual_activations_per_token(
-    hidden_size: Any, ffn_input_width: Any, bytes_per_element: Any
-) -> Any:
-    """Bytes of a layer's activations that tensor parallelism does not share, of one token.
-
-    (3 e + 2) h + e w, 10 h in a dense model in BF16: inputs of two norms, of attention and of
-    feed-forward blocks, and two dropout masks
-
-    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B]
-    Returns: [B] activations of one token in one layer
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
-    """
-    return (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
-
-
-@alternative("residual_activations_per_token", sequence_parallel=True)
-def sharded_residual_activations_per_token(
-    hidden_size: Any, ffn_input_width: Any, tensor_parallel: Any, bytes_per_element: Any
+def residual_activations_per_token(
+    hidden_size: Any, ffn_input_width: Any, bytes_per_element: Any, residual_ranks: Any
 ) -> Any:
     """Bytes of a layer's activations that only sequence parallelism shares, of one token.
 
-    ((3 e + 2) h + e w) / t, 10 h / t in a dense model in BF16
+    ((3 e + 2) h + e w) / t_s, 10 h / t_s in a dense model in BF16: inputs of two norms, of
+    attention and of feed-forward blocks, and two dropout masks
 
-    Parameters: hidden_size [1], ffn_input_width [1], tensor_parallel [1], bytes_per_element [B]
+    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B], residual_ranks [1]
     Returns: [B] activations of one token in one layer
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
     """
     whole = (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
-    return whole / tensor_parallel
+    return whole / residual_ranks
 
 
 def matrix_activations_per_token(

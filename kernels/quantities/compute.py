@@ -38,25 +38,18 @@ def dense_active_matrix_parameters(
 
 @alternative("active_matrix_parameters", mixture_of_experts=True)
 def expert_active_matrix_parameters(
-    layers: Any,
-    attention_parameters_per_layer: Any,
-    ffn_parameters: Any,
-    expert_layers: Any,
-    experts: Any,
-    experts_per_token: Any,
-    expert_parameters: Any,
+    layers: Any, attention_parameters_per_layer: Any, ffn_parameters: Any, skipped_parameters: Any
 ) -> Any:
     """Weights of the layers' matrices that each token is multiplied with.
 
-    l x attention + feed-forward - l_e (E - k) x parameters of an expert
+    l x attention + feed-forward - N_skipped
 
     Parameters: layers [1], attention_parameters_per_layer [1], ffn_parameters [1],
-        expert_layers [1], experts [1], experts_per_token [1], expert_parameters [1]
+        skipped_parameters [1]
     Returns: [1] parameters
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
     """
-    skipped = expert_layers * (experts - experts_per_token) * expert_parameters
-    return layers * attention_parameters_per_layer + ffn_parameters - skipped
+    return layers * attention_parameters_per_layer + ffn_parameters - skipped_parameters
 
 
 @alternative("model_flops_per_token", flops_counting="parameters")

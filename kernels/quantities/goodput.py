@@ -30,18 +30,17 @@ def restart_overhead(restart_time: Any, cluster_mtbf: Any) -> Any:
 
 
 @alternative("recovery_overhead", goodput_model="exact")
-def exact_recovery_overhead(restart_overhead: Any, recovery_time: Any, lost_work_time: Any) -> Any:
+def exact_recovery_overhead(restart_overhead: Any, recovery_time: Any, restart_time: Any) -> Any:
     """Share of the wall time that goes into recovering from failures.
 
     (1 - exp(-R' / M)) R / R', R' = R + U; 1 - exp(-R / M) where every checkpoint is safe at once
 
-    Parameters: restart_overhead [1], recovery_time [s], lost_work_time [s]
+    Parameters: restart_overhead [1], recovery_time [s], restart_time [s]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    together = recovery_time + lost_work_time
-    waits = together > 0
-    return restart_overhead * where(waits, recovery_time / where(waits, together, 1.0), 1.0)
+    waits = restart_time > 0
+    return restart_overhead * where(waits, recovery_time / where(waits, restart_time, 1.0), 1.0)
 
 
 @alternative("recovery_overhead", goodput_model="first_order")

@@ -275,24 +275,31 @@ def dense_active_parameters(parameters: Any) -> Any:
     return 1.0 * parameters
 
 
-@alternative("active_parameters", mixture_of_experts=True)
-def expert_active_parameters(
-    parameters: Any,
-    expert_layers: Any,
-    experts: Any,
-    experts_per_token: Any,
-    expert_parameters: Any,
+def skipped_parameters(
+    expert_layers: Any, experts: Any, experts_per_token: Any, expert_parameters: Any
 ) -> Any:
+    """Weights of the experts that a token does not visit.
+
+    l_e (E - k) x parameters of an expert
+
+    Parameters: expert_layers [1], experts [1], experts_per_token [1], expert_parameters [1]
+    Returns: [1] parameters
+    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
+    """
+    return expert_layers * (experts - experts_per_token) * expert_parameters
+
+
+@alternative("active_parameters", mixture_of_experts=True)
+def expert_active_parameters(parameters: Any, skipped_parameters: Any) -> Any:
     """Parameters that each token uses: all but the experts that it does not visit.
 
-    N - l_e (E - k) x parameters of an expert
+    N - N_skipped
 
-    Parameters: parameters [1], expert_layers [1], experts [1], experts_per_token [1],
-        expert_parameters [1]
+    Parameters: parameters [1], skipped_parameters [1]
     Returns: [1] active parameters
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
     """
-    return parameters - expert_layers * (experts - experts_per_token) * expert_parameters
+    return parameters - skipped_parameters
 
 
 @alternative("local_parameters", mixture_of_experts=False)

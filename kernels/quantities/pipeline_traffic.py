@@ -47,30 +47,17 @@ def folded_stage_chunks() -> Any:
     return 2.0
 
 
-@alternative("pipeline_message", sequence_parallel=False)
-def whole_pipeline_message(activation_message: Any) -> Any:
+def pipeline_message(activation_message: Any, residual_ranks: Any) -> Any:
     """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
 
-    (s / c) b h e
+    (s / c) b h e, shared over tensor ranks with sequence parallelism
 
-    Parameters: activation_message [B]
+    Parameters: activation_message [B], residual_ranks [1]
     Returns: [B] message
-    Source: Narayanan et al. 2021 (SC21), section 3.2
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, arXiv:2205.05198,
+        section 4.2.2
     """
-    return 1.0 * activation_message
-
-
-@alternative("pipeline_message", sequence_parallel=True)
-def sharded_pipeline_message(activation_message: Any, tensor_parallel: Any) -> Any:
-    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
-
-    (s / c) b h e / t
-
-    Parameters: activation_message [B], tensor_parallel [1]
-    Returns: [B] message
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
-    """
-    return activation_message / tensor_parallel
+    return activation_message / residual_ranks
 
 
 def pipeline_ranks_per_node(
