@@ -68,7 +68,7 @@ def _points(plan: Plan, of: str, along: str) -> Array:
     if along not in plan.out_dims[of]:
         own = ", ".join(plan.user_dims(of)) or "no axis"
         raise InputError(f"along: {of} does not vary along {along!r}, but along {own}; choose one")
-    (labels,) = (axis.labels for axis in plan.problem.axes if axis.name == along)
+    labels = stream.labels_of(plan, along)
     if labels.dtype.kind == "U":
         raise InputError(f"along: axis {along!r} has names, not numbers; choose another axis")
     return labels.astype(float)

@@ -85,7 +85,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
     unused = plan.unused()
     return {
         "Conventions": "CF-1.11",
-        "fleetcube_version": _version(),
+        "fleetcube_version": own_version(),
         "fleetcube_engine": plan.engine,
         "fleetcube_spec": json.dumps(spec, default=plain),
         "fleetcube_catalog": json.dumps(records),
@@ -95,7 +95,8 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def _version() -> str:
+def own_version() -> str:
+    """The version of fleetcube that is installed."""
     return version("fleetcube")
 
 
@@ -114,14 +115,20 @@ def plain(value: Any) -> Any:
 
 def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) -> "xarray.Dataset":
     """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order."""
-    import xarray
-
     variables: dict[str, Any] = {}
     for name, array in arrays.items():
         dims = plan.user_dims(name)
         order = [plan.out_dims[name].index(dim) for dim in dims]
         variables[name] = (dims, array.transpose(order), attributes(plan, name))
+    return assemble(plan, variables, spec)
+
+
+def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) -> "xarray.Dataset":
+    """A Dataset of a plan's outputs: its coordinates and attributes, the reason a coordinate."""
+    import xarray
+
+    held = dict(variables)
     coords = coordinates(plan)
-    if REASON in variables:
-        coords[REASON] = variables.pop(REASON)
-    return xarray.Dataset(variables, coords, root_attributes(plan, spec))
+    if REASON in held:
+        coords[REASON] = held.pop(REASON)
+    return xarray.Dataset(held, coords, root_attributes(plan, spec))

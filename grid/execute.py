@@ -37,7 +37,7 @@ def evaluate_block(
         if all(cut.start < cut.stop for cut in inner.values()):
             part: Any = (*target, ...)
             views = {name: out[part] for name, out in outs.items()}
-            _Block(plan, case, threads).fill(dims, inner, views)
+            Block(plan, case, threads).fill(dims, inner, views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads)
 
@@ -57,7 +57,7 @@ def _mask(
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
 
-class _Block:
+class Block:
     """One case over one region: what has been evaluated for it, and how to evaluate more."""
 
     def __init__(self, plan: Plan, case: Case, threads: int) -> None:

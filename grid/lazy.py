@@ -10,9 +10,9 @@ import numpy as np
 
 from .axes import Array
 from .blocks import chunk_shape
-from .dataset import attributes, coordinates, dtype_of, root_attributes
+from .dataset import assemble, attributes, dtype_of
 from .execute import evaluate_block
-from .plan import REASON, Plan
+from .plan import Plan
 
 if TYPE_CHECKING:
     import xarray
@@ -30,10 +30,10 @@ class Recipe:
     def __init__(self, spec: Mapping[str, Any], plan: Plan) -> None:
         from dask.base import tokenize
 
-        from .dataset import _version
+        from .dataset import own_version
 
         self.engine, self.mask = plan.engine, plan.mask
-        self.token = tokenize(_version(), dict(spec), self.engine, self.mask)
+        self.token = tokenize(own_version(), dict(spec), self.engine, self.mask)
         self._spec = pickle.dumps(dict(spec))  # as it is now, whatever is done to it later
         self._plan: Plan | None = plan
 
@@ -94,18 +94,12 @@ def lazy(
     plan: Plan, spec: Mapping[str, Any], chunks: Mapping[str, int], dtype: str
 ) -> "xarray.Dataset":
     """A Dask-backed Dataset of a plan's outputs; see `Sweep.lazy`."""
-    import xarray
-
     recipe = Recipe(spec, plan)
     variables: dict[str, Any] = {}
     for names in plan.groups().values():
         for name, array in _arrays(recipe, names, chunk_sizes(plan, names[0], chunks), dtype):
             variables[name] = (plan.user_dims(name), array, attributes(plan, name))
-    coords = coordinates(plan)
-    if REASON in variables:
-        coords[REASON] = variables.pop(REASON)
-    ordered = {name: variables[name] for name in plan.outputs if name in variables}
-    return xarray.Dataset(ordered, coords, root_attributes(plan, spec))
+    return assemble(plan, {name: variables[name] for name in plan.outputs}, spec)
 
 
 def _arrays(

@@ -51,7 +51,7 @@ def pareto(
     }
     labels = {}
     for axis in stream.user_sizes(plan, search.dims):
-        (row,) = (found.labels for found in plan.problem.axes if found.name == axis)
+        row = stream.labels_of(plan, axis)
         number, step = (rank, search.steps) if axis in search.steps else (cell, search.cells)
         index = number // step[axis] % plan.sizes[axis]
         labels[axis] = ("front", row[index], coordinates(plan, [axis])[axis][2])

@@ -75,6 +75,12 @@ def user_sizes(plan: Plan, dims: Collection[str]) -> dict[str, int]:
     return {axis.name: axis.size for axis in plan.problem.axes if axis.name in dims}
 
 
+def labels_of(plan: Plan, name: str) -> Array:
+    """The coordinate of an axis."""
+    (labels,) = (axis.labels for axis in plan.problem.axes if axis.name == name)
+    return labels
+
+
 def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
     """Names of axes; all of them where none is given."""
     if over is None:

@@ -17,9 +17,9 @@ from xarray.core import indexing
 from ..kernels.job import default_threads
 from . import memory
 from .axes import Array
-from .dataset import attributes, coordinates, dtype_of, root_attributes
+from .dataset import assemble, attributes, dtype_of
 from .errors import InputError
-from .execute import _Block
+from .execute import Block
 from .lazy import Recipe, chunk_sizes
 from .plan import REASON, Case, Plan
 
@@ -147,7 +147,7 @@ def _evaluate(
     part = _Part(plan, case, places, shape)
     threads = 1 if math.prod(shape) <= ALONE else default_threads()
     region = {name: slice(0, size) for name, size in part.sizes.items()}
-    _Block(part, part.case, threads).fill(tuple(region), region, outs)
+    Block(part, part.case, threads).fill(tuple(region), region, outs)
 
 
 def _room(names: list[str], shape: tuple[int, ...], dtype: str) -> dict[str, Array]:
@@ -237,10 +237,7 @@ def virtual(sweep: "Sweep", engine: str, dtype: str, mask_infeasible: bool) -> x
         variables[name] = xarray.Variable(
             plan.user_dims(name), values, attributes(plan, name), encoding
         )
-    coords = coordinates(plan)
-    if REASON in variables:
-        coords[REASON] = variables.pop(REASON)
-    return xarray.Dataset(variables, coords, root_attributes(plan, sweep.spec))
+    return assemble(plan, variables, sweep.spec)
 
 
 class Backend(BackendEntrypoint):

@@ -68,7 +68,7 @@ def _row(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any
 
 def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:
     """Labels along an axis; NaN or an empty text where there is no winner."""
-    (labels,) = (found.labels for found in plan.problem.axes if found.name == axis)
+    labels = stream.labels_of(plan, axis)
     if labels.dtype.kind == "U":
         return np.where(nowhere, "", labels[index])
     return np.where(nowhere, np.nan, labels[index])
