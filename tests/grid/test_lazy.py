@@ -117,6 +117,7 @@ def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
 
 
 def test_a_process_builds_a_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lazy, "_plans", {})
     sweep = small()
     recipe = lazy.Recipe(sweep.spec, sweep.plan("numpy"))
     first, second = pickle.loads(pickle.dumps(recipe)), pickle.loads(pickle.dumps(recipe))
