@@ -13,6 +13,7 @@ from typing import Any
 import google_crc32c
 
 from .durable import write_file
+from .plan import Region
 
 GROUP = ".fleetcube"
 RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube stays quiet
@@ -34,6 +35,12 @@ class Block:
     def key(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """What tells blocks apart."""
         return self.dims, self.start
+
+    @property
+    def region(self) -> Region:
+        """What it covers."""
+        cuts = zip(self.dims, self.start, self.stop, strict=True)
+        return {dim: slice(start, stop) for dim, start, stop in cuts}
 
     def __str__(self) -> str:
         cuts = zip(self.dims, self.start, self.stop, strict=True)

@@ -145,7 +145,7 @@ class Writer:
                     tasks.append((dims, region))
             # JAX brings its own threads; the other engines take one block for each of ours
             pool(1 if self.plan.engine == "jax" else threads).each(
-                lambda task: self.write(store, arrays, journal, *task), tasks
+                lambda task: self.finish(journal, self.write(store, arrays, *task)), tasks
             )
         finally:
             journal.close()
@@ -155,10 +155,9 @@ class Writer:
         self,
         store: DurableStore,
         arrays: Mapping[str, Any],
-        journal: Journal,
         dims: tuple[str, ...],
         region: Region,
-    ) -> None:
+    ) -> Block:
         """Evaluate one chunk of every output over some dimensions and write it."""
         names = self.plan.groups()[dims]
         shape = extent(region, dims, dims)
@@ -172,8 +171,12 @@ class Writer:
             arrays[name][part] = np.array(block, order="C")
             file = self._file(name, region)
             files.append((file, *store.written.pop(file)))
-        journal.add(_block(dims, region, files))
-        self._count(dims, region)
+        return _block(dims, region, files)
+
+    def finish(self, journal: Journal, block: Block) -> None:
+        """Count a block whose files are on the disk."""
+        journal.add(block)
+        self._count(block.dims, block.region)
 
     def _count(self, dims: tuple[str, ...], region: Region) -> None:
         with self.lock:

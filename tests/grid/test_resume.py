@@ -43,11 +43,11 @@ def stop_after(
     write = writer_module.Writer.write
     done: list[None] = []
 
-    def stopping(self: Any, *arguments: Any) -> None:
+    def stopping(self: Any, *arguments: Any) -> Any:
         if len(done) == count:
             raise error()
         done.append(None)
-        write(self, *arguments)
+        return write(self, *arguments)
 
     monkeypatch.setattr(writer_module.Writer, "write", stopping)
 
