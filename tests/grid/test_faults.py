@@ -1,0 +1,205 @@
+"""Real faults: a signal, a full disk, a folder that is not writable, any one byte changed."""
+
+import ctypes
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray
+import zarr
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import cube, journal
+from fleetcube.grid.errors import InputError
+
+from .kill import CHUNKS, SPEC
+from .test_resume import AXES, OUTPUTS, SCENARIO, contents
+
+RUN = [sys.executable, "-m", "fleetcube", "run", "spec.toml", "--chunks", CHUNKS, "-o"]
+_DROP_FROM_BOUNDS, _CAP_DAC_OVERRIDE = 24, 1  # prctl(2), capabilities(7)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a spec and an uninterrupted cube of it."""
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
+    subprocess.run([*RUN, "whole.zarr"], cwd=folder, check=True, capture_output=True, timeout=120)
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def failed(folder: Path, **keywords: Any) -> str:
+    """What a run says that ends with an error: one line."""
+    done = subprocess.run(
+        [*RUN, "a.zarr"], cwd=folder, capture_output=True, text=True, timeout=120, **keywords
+    )
+    assert done.returncode in (1, 2)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("fleetcube: ")]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+def finish(folder: Path, whole: Path) -> None:
+    """Resume; not one byte may differ from the uninterrupted cube."""
+    subprocess.run([*RUN, "a.zarr", "--resume"], cwd=folder, check=True, timeout=120)
+    assert contents(folder / "a.zarr") == contents(whole / "whole.zarr")
+    assert sorted(entry.name for entry in folder.iterdir()) == ["a.zarr", "spec.toml"]
+
+
+def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
+    running = subprocess.Popen([*RUN, "a.zarr"], cwd=folder, stderr=subprocess.PIPE, text=True)
+    partial = folder / "a.zarr.partial"
+    end = time.monotonic() + 60
+    while len(journal.read_journal(partial)) < 5 and time.monotonic() < end:
+        time.sleep(0.002)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == 1, told
+    kept = len(journal.read_journal(partial))
+    assert told.splitlines()[-1] == (
+        f"fleetcube: stopped; {kept} finished blocks are kept in 'a.zarr.partial'; "
+        "`run --resume` continues it"
+    )
+    assert "Traceback" not in told
+    assert not (folder / "a.zarr").exists()
+    finish(folder, whole)
+
+
+def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> None:
+    """No file may be larger than some chunks are: a write fails as on a full disk."""
+    sizes = sorted(
+        len(data) for name, data in contents(whole / "whole.zarr").items() if "/c" in name
+    )
+    limit = sizes[-1] - 1
+    told = failed(
+        folder, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    )
+    assert "cannot write 'a.zarr': File too large" in told
+    assert "`run --resume` continues it" in told
+    assert not (folder / "a.zarr").exists()
+    assert not list(folder.rglob("*-tmp"))
+    finish(folder, whole)
+
+
+def no_override() -> None:
+    """Let even root be bound by the permissions of its files, after the next exec."""
+    libc: Any = ctypes.CDLL(None, use_errno=True)
+    if os.geteuid() == 0 and libc.prctl(_DROP_FROM_BOUNDS, _CAP_DAC_OVERRIDE, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+@pytest.fixture
+def closed(folder: Path) -> Iterator[Path]:
+    """A folder into which nobody may write."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    folder.chmod(0o555)
+    yield folder
+    folder.chmod(mode)
+
+
+def test_a_folder_that_is_not_writable(closed: Path) -> None:
+    told = failed(closed, preexec_fn=no_override)
+    assert "choose a folder that is writable" in told
+    assert [entry.name for entry in closed.iterdir()] == ["spec.toml"]
+
+
+def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: Path) -> None:
+    partial = folder / "a.zarr.partial"
+    running = subprocess.Popen([*RUN, "a.zarr"], cwd=folder, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while len(journal.read_journal(partial)) < 5 and time.monotonic() < end:
+        time.sleep(0.002)
+    running.kill()
+    running.wait(timeout=60)
+    before = contents(partial)
+    modes = {entry: entry.stat().st_mode for entry in [partial, *partial.rglob("*")]}
+    for entry in modes:
+        entry.chmod(0o555)
+    done = subprocess.run(
+        [*RUN, "a.zarr", "--resume"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=no_override,
+    )
+    assert done.returncode == 1
+    assert "cannot write 'a.zarr': Permission denied" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert contents(partial) == before
+    for entry, mode in modes.items():
+        entry.chmod(stat.S_IMODE(mode))
+    finish(folder, whole)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cube of a few short files."""
+    axes = {name: AXES[name] for name in ("n_gpus", "fabric")}
+    path = tmp_path_factory.mktemp("small") / "a.zarr"
+    return Sweep(SCENARIO, axes, [*OUTPUTS, "infeasible_reason"]).store(path)
+
+
+def each_byte(path: Path, check: Callable[[int], None]) -> None:
+    """Change every byte of a file, in one bit each, and look."""
+    data = path.read_bytes()
+    try:
+        for k in range(len(data)):
+            path.write_bytes(data[:k] + bytes([data[k] ^ (1 << k % 8)]) + data[k + 1 :])
+            check(k)
+    finally:
+        path.write_bytes(data)
+
+
+def test_no_byte_of_a_chunk_reads_back_changed(small: Path) -> None:
+    """Through plain Zarr, and through `verify`, whichever byte it is."""
+    for name in (*OUTPUTS, "infeasible_reason"):
+        array: Any = zarr.open_array(small / name, mode="r")
+
+        def check(_: int, array: Any = array) -> None:
+            assert cube.damage(small)
+            with pytest.raises((ValueError, RuntimeError)):
+                array[...]
+
+        each_byte(next(file for file in (small / name / "c").rglob("*") if file.is_file()), check)
+    assert cube.damage(small) == []
+
+
+def test_no_cube_opens_whose_metadata_has_a_byte_changed(small: Path) -> None:
+    """Every byte of every file that is not a chunk: metadata, coordinates, journal, seal."""
+    chunks = {name for block in journal.read_journal(small).values() for name, _, _ in block.files}
+    names = contents(small).keys() - chunks
+    assert {"zarr.json", journal.SEAL, journal.PLAN, "n_gpus/c/0"} <= names
+
+    def check(_: int) -> None:
+        with pytest.raises(InputError):
+            cube._check_sealed(small)
+
+    for name in sorted(names):
+        each_byte(small / name, check)
+
+
+def test_a_changed_root_is_refused_by_the_reader_itself(small: Path) -> None:
+    """`open_cube` as a whole, on some bytes of the root and of an array's metadata."""
+    for name in ("zarr.json", "job_time/zarr.json"):
+        data = (small / name).read_bytes()
+        for k in range(0, len(data), 211):
+            (small / name).write_bytes(data[:k] + bytes([data[k] ^ 1]) + data[k + 1 :])
+            with pytest.raises(InputError):
+                open_cube(small)
+        (small / name).write_bytes(data)
