@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import xarray
 import zarr
 
 from fleetcube import Sweep, open_cube
