@@ -1,35 +1,39 @@
-"""Cubes on disk: plain Zarr v3, every output with its own dimensions, complete or not there.
+"""Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there.
 
-A cube is built in NAME.partial, which no reader takes for a cube, and gets its name only when every
-block is on the disk. What is finished there survives a failure, a kill and a loss of power.
+A cube in a folder is built in NAME.partial and gets its name only when every block is on the disk.
+Among objects nothing can be renamed: there a cube is built in its place, and no reader takes it for
+one before its root, which is written last. What is finished survives a failure, a kill and a loss
+of power.
 """
 
 import json
 import math
 import os
-import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import memory
 from .dataset import dtype_of
-from .durable import exchange, link, one_writer, sync_folder
 from .errors import InputError
 from .fingerprint import difference
 from .journal import (
     LOCK,
     PLAN,
     RECORD,
+    ROOT,
     SEAL,
+    damaged_chunks,
     damaged_files,
+    read_file,
+    read_files,
     read_journal,
     read_record,
     write_journal,
     write_record,
 )
+from .place import Place, place_of
 from .plan import Plan
-from .writer import Writer, damaged_chunks, discard, listing, sweep
+from .writer import Writer
 
 if TYPE_CHECKING:
     import xarray
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 def store(
     plan: Plan,
     spec: Mapping[str, Any],
-    path: Path,
+    place: Place,
     *,
     overwrite: bool,
     resume: bool,
@@ -46,46 +50,47 @@ def store(
     chunks: Mapping[str, int],
     threads: int,
     progress: Callable[[int, int], None] | None,
-) -> Path:
-    """Evaluate a plan into a cube at `path`, built in `path`.partial and renamed when complete."""
-    if not path.name:
-        raise InputError(f"{str(path)!r} names no cube; write for example cubes/sweep.zarr")
+) -> None:
+    """Evaluate a plan into a cube at a place, where it appears when it is complete."""
     if overwrite and resume:
         raise InputError("--overwrite and --resume exclude each other; say one of them")
-    partial = partial_of(path)
+    place.check()
+    partial = place.unfinished()
     writer = Writer(plan, spec, dtype, chunks, progress)
-    _check_place(path, partial, overwrite, resume)
-    if resume and path.exists():
-        _check_same(path, writer)
-        if not damage(path):
-            if partial.exists():  # what an exchange left
-                with one_writer(partial, partial / LOCK):
-                    discard(partial)
-            return path
-    _check_room(plan, path, dtype)
+    _check_place(place, partial, overwrite, resume)
+    if resume and place.exists():
+        _check_same(place, writer)
+        if not damage(place):
+            if partial != place and partial.exists():  # what an exchange left
+                with partial.one_writer():
+                    partial.discard()
+            return
+    size = sum(
+        math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
+        for name in plan.outputs
+    )
+    held = (size for block in read_journal(partial).values() for _, size, _ in block.files)
+    place.check_room(size, sum(held))  # what is there need not be written again
     try:
-        with one_writer(partial, partial / LOCK):
-            _prepare(path, partial, writer, overwrite, resume)
+        with partial.one_writer():
+            _prepare(place, partial, writer, overwrite, resume)
             writer.run(partial, threads)
-            _finish(partial, path)
+            partial.finish(place)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(f"cannot write {str(path)!r}: {reason}; {kept(partial)}") from error
+        raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial)}") from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept(partial)) from None
-    return path
 
 
-def partial_of(path: Path) -> Path:
-    """Where a cube is built."""
-    return path.with_name(path.name + ".partial")
-
-
-def kept(partial: Path) -> str:
+def kept(partial: Place) -> str:
     """What a run that ended early left, and what to do."""
-    if not partial.exists():
-        return "nothing was kept"
-    count = len(read_journal(partial))
+    try:
+        count = len(read_journal(partial))
+        if not count and not partial.names():
+            return "nothing was kept"
+    except OSError:
+        return "what is finished is kept; `run --resume` continues it"
     return f"{count} finished blocks are kept in {str(partial)!r}; `run --resume` continues it"
 
 
@@ -111,165 +116,147 @@ def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]
     return dict(chunks or {})
 
 
-def _check_place(path: Path, partial: Path, overwrite: bool, resume: bool) -> None:
-    inside = next((folder for folder in path.absolute().parents if is_ours(folder)), None)
+def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) -> None:
+    inside = next((above for above in place.above() if is_ours(above)), None)
     if inside is not None:
         raise InputError(
-            f"{str(path)!r} lies in the cube {str(inside)!r}; choose a place beside it"
+            f"{str(place)!r} lies in the cube {str(inside)!r}; choose a place beside it"
         )
-    if path.exists() and not (overwrite or resume):
-        raise InputError(f"{str(path)!r} exists; choose another name or say --overwrite")
-    if path.exists() and not is_ours(path):
-        raise InputError(f"{str(path)!r} is not a cube and is not overwritten; choose another name")
-    if (
-        partial.exists()
-        and not is_ours(partial)
-        and (not partial.is_dir() or any(partial.iterdir()))
-    ):
-        raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
-    parent = next((folder for folder in path.absolute().parents if folder.exists()), None)
-    if parent is None or not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
-
-
-def _check_room(plan: Plan, path: Path, dtype: str) -> None:
-    parent = next(folder for folder in path.absolute().parents if folder.exists())
-    size = sum(
-        math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
-        for name in plan.outputs
-    )
-    free = shutil.disk_usage(parent).free
-    partial = partial_of(path)
-    if partial.exists():  # what it holds need not be written again
-        free += sum((partial / name).stat().st_size for name in listing(partial))
-    if size > free:
+    if place.exists() and not (overwrite or resume):
+        raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
+    if place.exists() and not is_ours(place):
         raise InputError(
-            f"the cube holds {memory.human(size)} and {memory.human(free)} of disk are free; "
-            "shorten an axis, ask for fewer outputs, or use float32"
+            f"{str(place)!r} is not a cube and is not overwritten; choose another name"
         )
+    if partial.names() and not is_ours(partial):
+        raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
 
 
-def _check_same(folder: Path, writer: Writer) -> None:
+def _check_same(place: Place, writer: Writer) -> None:
     """Refuse to continue what was begun otherwise."""
-    old = read_record(folder / PLAN)
+    old = read_record(place, PLAN)
     if old is None:
         raise InputError(
-            f"the record in {str(folder)!r} is damaged, so that it cannot be continued; "
+            f"the record in {str(place)!r} is damaged, so that it cannot be continued; "
             "say --overwrite to write it anew"
         )
     changed = difference(old, writer.fingerprint())
     if changed is not None:
         raise InputError(
-            f"{str(folder)!r} cannot be continued, for this changed: {changed}; "
+            f"{str(place)!r} cannot be continued, for this changed: {changed}; "
             "restore that, choose another name or say --overwrite"
         )
 
 
-def _prepare(path: Path, partial: Path, writer: Writer, overwrite: bool, resume: bool) -> None:
+def _prepare(place: Place, partial: Place, writer: Writer, overwrite: bool, resume: bool) -> None:
     """Bring an unfinished cube into the state from which `run` goes on; its lock is held."""
-    if path.exists() and not (overwrite or resume):
-        raise InputError(f"{str(path)!r} exists; choose another name or say --overwrite")
-    begun = (partial / PLAN).exists()
+    if place.exists() and not (overwrite or resume):
+        raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
+    begun = not isinstance(read_file(partial, PLAN), str)
     if begun and not (overwrite or resume):
         raise InputError(
             f"{str(partial)!r} exists: a run was stopped there; "
             "--resume continues it, --overwrite starts anew"
         )
-    (partial / "zarr.json").unlink(missing_ok=True)  # killed between the seal and the rename
+    partial.delete(ROOT)  # killed between the root and the rename, or the cube to be mended
     # a sealed one beside a cube is what an exchange left, or is quickly made again
-    if begun and resume and not ((partial / SEAL).exists() and path.exists()):
+    if begun and resume and not (place.exists() and read_record(partial, SEAL) is not None):
         _check_same(partial, writer)
     else:
-        sweep(partial, {LOCK})
-    if resume and path.exists():
-        _borrow(path, partial)
+        partial.keep({LOCK})
+    if resume and place.exists():
+        _borrow(place, partial)
 
 
-def _borrow(path: Path, partial: Path) -> None:
-    """Take the sound blocks of a damaged cube into an unfinished one, by second names."""
+def _borrow(place: Place, partial: Place) -> None:
+    """Take the sound blocks of a damaged cube into an unfinished one."""
     held = read_journal(partial)
-    for key, block in read_journal(path).items():
-        if key not in held and not damaged_chunks(path, block):
-            for name, _, _ in block.files:
-                link(path / name, partial / name)
-            held[key] = block
-    write_journal(partial, held.values())
-    plan = read_record(path / PLAN)
+    sound = {key: block for key, block in read_journal(place).items() if key not in held}
+    for key in damaged_chunks(place, sound.values()):
+        del sound[key]
+    for block in sound.values():
+        partial.take(place, [name for name, _, _ in block.files])
+    write_journal(partial, {**held, **sound}.values())
+    plan = read_record(place, PLAN)
     if plan is not None:
-        write_record(partial / PLAN, plan)
+        write_record(partial, PLAN, plan)
 
 
-def _finish(partial: Path, path: Path) -> None:
-    """Give a complete cube its name, at once; what bore it goes."""
-    sync_folder(partial)
-    if path.exists():
-        exchange(partial, path)
-        sync_folder(path.parent)
-        discard(partial)
-    else:
-        os.rename(partial, path)
-        sync_folder(path.parent)
-    (path / LOCK).unlink(missing_ok=True)
+def is_ours(place: Place) -> bool:
+    """Whether a place holds a cube of ours, whole, damaged or unfinished."""
+    return bool(place.names(f"{RECORD}/")) or is_cube(place)
 
 
-def is_ours(folder: Path) -> bool:
-    """Whether a folder is a cube of ours, whole, damaged or unfinished."""
-    return (folder / RECORD).is_dir() or is_cube(folder)
-
-
-def is_cube(path: Path) -> bool:
-    """Whether a folder is a cube that fleetcube wrote."""
+def is_cube(place: Place) -> bool:
+    """Whether a place holds a cube that fleetcube wrote."""
+    data = read_file(place, ROOT)
     try:
-        meta = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        meta = json.loads(data) if isinstance(data, bytes) else None
+    except (ValueError, RecursionError):
         return False
     held = meta.get("attributes") if isinstance(meta, dict) else None
     return isinstance(held, dict) and "fleetcube_spec" in held
 
 
-def damage(folder: Path) -> list[str]:
+def size_of(place: Place) -> int:
+    """Bytes of a complete cube, as its record has them."""
+    sealed = read_record(place, SEAL) or {"files": {}}
+    chunks = sum(size for block in read_journal(place).values() for _, size, _ in block.files)
+    return chunks + sum(size for size, _ in sealed["files"].values())
+
+
+def damage(place: Place) -> list[str]:
     """What is wrong with the files of a cube: one line for each."""
-    sealed = read_record(folder / SEAL)
+    sealed = read_record(place, SEAL)
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
-    found = [f"{name} {wrong}" for name, wrong in damaged_files(folder, sealed).items()]
-    blocks = read_journal(folder)
-    for block in blocks.values():
-        for name, wrong in damaged_chunks(folder, block).items():
-            found.append(f"{name} {wrong} (block {block})")
+    files = read_files(place, sealed["files"])
+    found = [f"{name} {wrong}" for name, wrong in damaged_files(files, sealed).items()]
+    blocks = read_journal(place)
+    for key, bad in damaged_chunks(place, blocks.values()).items():
+        found += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
-    extra = listing(folder) - known - sealed["files"].keys() - {SEAL, LOCK}
+    extra = (place.names() or set()) - known - sealed["files"].keys() - {SEAL, LOCK}
     return found + [f"{name} does not belong to the cube" for name in sorted(extra)]
 
 
-def _check_sealed(folder: Path) -> None:
-    """Refuse a cube that is not sealed, or whose metadata is not as sealed."""
-    sealed = read_record(folder / SEAL)
+def sealed_files(place: Place) -> dict[str, bytes]:
+    """The files beside the chunks; a cube is refused that is not as it was sealed."""
+    sealed = read_record(place, SEAL)
     if sealed is None:
         raise InputError(
-            f"{str(folder)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
+            f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
         )
-    for name, wrong in damaged_files(folder, sealed).items():
+    files = read_files(place, sealed["files"])
+    held = {name: data for name, data in files.items() if isinstance(data, bytes)}
+    _check_whole(place, held)
+    for name, wrong in damaged_files(files, sealed).items():
         raise InputError(
-            f"{str(folder / name)!r} is damaged: it {wrong}; `run --resume` of its sweep mends it"
+            f"{f'{place}/{name}'!r} is damaged: it {wrong}; `run --resume` of its sweep mends it"
         )
+    return held
 
 
-def _check_whole(folder: Path) -> None:
+def _check_whole(place: Place, files: Mapping[str, bytes]) -> None:
     """Refuse a cube that lacks a chunk: Zarr would read it back as fill values, without a word."""
-    for meta in folder.glob("[!.]*/zarr.json"):
+    names = place.names()
+    if names is None:
+        return
+    found = Counter(tuple(name.split("/", 2)[:2]) for name in names)
+    for name, data in files.items():
+        array, _, last = name.rpartition("/")
+        if last != ROOT or not array or array.startswith("."):
+            continue
         try:
-            array = json.loads(meta.read_text(encoding="utf-8"))
-            chunk = array["chunk_grid"]["configuration"]["chunk_shape"]
-            counts = [-(-s // c) for s, c in zip(array["shape"], chunk, strict=True)]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            raise InputError(f"{str(meta)!r} is damaged; run the cube's sweep again") from None
-        held = meta.parent / "c"
-        found = 1 if held.is_file() else sum(len(files) for _, _, files in os.walk(held))
-        if found != math.prod(counts):
+            meta = json.loads(data)
+            chunk = meta["chunk_grid"]["configuration"]["chunk_shape"]
+            counts = [-(-s // c) for s, c in zip(meta["shape"], chunk, strict=True)]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue  # it does not match its checksum
+        if found[array, "c"] != math.prod(counts):
             raise InputError(
-                f"{str(meta.parent)!r} is damaged: {found} of its {math.prod(counts)} chunks are "
-                "there; `run --resume` of its sweep mends it"
+                f"{f'{place}/{array}'!r} is damaged: {found[array, 'c']} of its "
+                f"{math.prod(counts)} chunks are there; `run --resume` of its sweep mends it"
             )
 
 
@@ -277,7 +264,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     """Open a cube lazily: values are read where they are sliced.
 
     Args:
-        path: the cube's folder.
+        path: the cube's folder, or the URL of one on an object store.
         chunks: None for plain lazy indexing (fastest for slices), or Dask chunks as in
             `xarray.open_zarr` ({} for the stored ones).
 
@@ -285,20 +272,29 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     """
     import xarray
 
-    folder = Path(path)
-    if folder.name.endswith(".partial"):
-        raise InputError(f"{str(folder)!r} is not complete; `run --resume` finishes it")
-    if not folder.exists():
-        partial = folder.with_name(folder.name + ".partial")
-        hint = "its run has not finished" if partial.exists() else "run the sweep first"
-        raise InputError(f"there is no cube {str(folder)!r}; {hint}")
-    if not is_cube(folder):
-        raise InputError(f"{str(folder)!r} is not a cube that fleetcube wrote; choose another")
-    _check_whole(folder)
-    _check_sealed(folder)
+    place = place_of(path)
+    check_complete(place)
+    files = sealed_files(place)
     try:
-        cube: xarray.Dataset = xarray.open_zarr(folder, consolidated=False, chunks=chunks)
+        source = place.source(files)
+        cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
+    except ConnectionError:
+        raise
     except Exception as error:
         said = " ".join(str(error).split())[:200]
-        raise InputError(f"{str(folder)!r} is damaged ({said}); run its sweep again") from error
+        raise InputError(f"{str(place)!r} is damaged ({said}); run its sweep again") from error
     return cube
+
+
+def check_complete(place: Place) -> None:
+    """Refuse what is no complete cube, and say what it is. Raises InputError."""
+    if str(place).endswith(".partial"):
+        raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
+    if is_cube(place):
+        return
+    if not place.exists():
+        partial = place.unfinished()
+        begun = partial.exists() or is_ours(partial)
+        hint = "its run has not finished" if begun else "run the sweep first"
+        raise InputError(f"there is no cube {str(place)!r}; {hint}")
+    raise InputError(f"{str(place)!r} is not a cube that fleetcube wrote; choose another")

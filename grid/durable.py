@@ -1,6 +1,5 @@
 """Writing that survives: files synced before they count, one writer, names exchanged at once."""
 
-import asyncio
 import contextlib
 import ctypes
 import errno
@@ -14,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
-import numpy as np
-from zarr.storage import LocalStore
 
 from .errors import InputError
 
@@ -69,23 +66,6 @@ def checksum(data: Any) -> int:
 def is_sound(data: bytes, size: int, crc: int) -> bool:
     """Whether a chunk's bytes are those that were journalled."""
     return len(data) == size and checksum(data) == crc and data[-4:] == crc.to_bytes(4, "little")
-
-
-class DurableStore(LocalStore):
-    """A folder of Zarr files, each synced as it is written; sizes and checksums are kept."""
-
-    def __init__(self, root: Path, *, read_only: bool = False) -> None:
-        super().__init__(root, read_only=read_only)
-        self.written: dict[str, tuple[int, int]] = {}
-
-    async def set(self, key: str, value: Any) -> None:
-        """Write one file."""
-        await asyncio.to_thread(self._write, key, value)
-
-    def _write(self, key: str, value: Any) -> None:
-        data = np.ascontiguousarray(value.as_numpy_array()).view(np.uint8)
-        write_file(self.root / key, data)
-        self.written[key] = (len(data), checksum(data))
 
 
 @contextlib.contextmanager

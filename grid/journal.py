@@ -2,24 +2,27 @@
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from .durable import write_file
+from .durable import is_sound
 from .plan import Region
+
+if TYPE_CHECKING:
+    from .place import Place
 
 GROUP = ".fleetcube"
 RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube stays quiet
 PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", "seal", "lock"))
 ROOT = "zarr.json"
-SYNC_SECONDS = 1.0  # between syncs of the journal
+READERS = 8  # files read at once
 
 
 @dataclass(frozen=True)
@@ -65,28 +68,38 @@ def _block(line: bytes) -> Block | None:
         return None
 
 
-def read_journal(folder: Path) -> dict[Any, Block]:
+def read_journal(place: "Place") -> dict[Any, Block]:
     """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
-    try:
-        lines = (folder / JOURNAL).read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return {}
-    return {block.key: block for line in lines if (block := _block(line)) is not None}
+    found = {}
+    for name in (JOURNAL, *sorted(_appended(place))):
+        try:
+            lines = place.read(name).split(b"\n")[:-1]
+        except FileNotFoundError:
+            continue
+        found |= {block.key: block for line in lines if (block := _block(line)) is not None}
+    return found
 
 
-def write_journal(folder: Path, blocks: Iterable[Block]) -> None:
+def write_journal(place: "Place", blocks: Iterable[Block]) -> None:
     """Write a journal anew, in the order of the blocks' names."""
     ordered = sorted(blocks, key=lambda block: block.key)
-    write_file(folder / JOURNAL, b"".join(map(_line, ordered)))
+    place.write(JOURNAL, b"".join(map(_line, ordered)))
+    for name in _appended(place):
+        place.delete(name)
+
+
+def _appended(place: "Place") -> set[str]:
+    """Parts of the journal that lie beside it, where nothing can be appended to a file."""
+    return place.names(f"{JOURNAL}/") or set()
 
 
 class Journal:
     """The journal of an unfinished cube, to which finished blocks are added from any thread."""
 
-    def __init__(self, folder: Path, blocks: Iterable[Block]) -> None:
+    def __init__(self, place: "Place", blocks: Iterable[Block]) -> None:
         self.blocks = {block.key: block for block in blocks}
-        write_journal(folder, self.blocks.values())
-        self._handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND)
+        write_journal(place, self.blocks.values())
+        self._log = place.log(JOURNAL)
         self._lock = threading.Lock()
         self._synced = time.monotonic()
 
@@ -94,19 +107,18 @@ class Journal:
         """Count a block as finished; its files must be on the disk."""
         line = _line(block)
         with self._lock:
-            if os.write(self._handle, line) != len(line):  # the torn line is never read
-                raise OSError(28, "No space left on device")
+            self._log.append(line)
             self.blocks[block.key] = block
-            if time.monotonic() - self._synced > SYNC_SECONDS:
-                os.fsync(self._handle)
+            if time.monotonic() - self._synced > self._log.seconds:
+                self._log.sync()
                 self._synced = time.monotonic()
 
     def close(self) -> None:
         """Sync and close."""
         try:
-            os.fsync(self._handle)
+            self._log.sync()
         finally:
-            os.close(self._handle)
+            self._log.close()
 
 
 def digest(data: bytes) -> str:
@@ -114,16 +126,16 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_record(path: Path, value: Mapping[str, Any]) -> None:
+def write_record(place: "Place", name: str, value: Mapping[str, Any]) -> None:
     """Write JSON with its checksum before it."""
     body = json.dumps(value, sort_keys=True).encode()
-    write_file(path, digest(body).encode() + b" " + body + b"\n")
+    place.write(name, digest(body).encode() + b" " + body + b"\n")
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
+def read_record(place: "Place", name: str) -> dict[str, Any] | None:
     """JSON that `write_record` wrote; None where it is not there or damaged."""
     try:
-        data = path.read_bytes()
+        data = place.read(name)
     except (FileNotFoundError, NotADirectoryError):
         return None
     said, _, body = data.partition(b" ")
@@ -133,28 +145,68 @@ def read_record(path: Path) -> dict[str, Any] | None:
     return held if isinstance(held, dict) else None
 
 
-def seal(folder: Path, blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
-    """Write the root and the seal: checksums of all that no block holds."""
-    write_journal(folder, blocks)
-    write_file(folder / ROOT, files[ROOT])
-    sealed = {**files}
-    for name in (JOURNAL, PLAN):
-        sealed[name] = (folder / name).read_bytes()
+def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
+    """Make a cube whole: the seal, which has checksums of all that no block holds; the root last.
+
+    Until the root is there no reader takes the place for a cube. Where a place is in sight while
+    it is written, no array has its metadata before now either: it would read as fill values.
+    """
+    write_journal(place, blocks)
+    sealed = {**files, **{name: place.read(name) for name in (JOURNAL, PLAN)}}
     sums = {name: [len(data), digest(data)] for name, data in sealed.items()}
-    write_record(folder / SEAL, {"files": sums})
+    write_record(place, SEAL, {"files": sums})
+    for name, data in files.items():
+        if name != ROOT and place.in_sight:
+            place.write(name, data)
+    place.write(ROOT, files[ROOT])
 
 
-def damaged_files(folder: Path, sealed: Mapping[str, Any]) -> dict[str, str]:
-    """Files outside the blocks that are not as sealed, and what is wrong with each."""
+def read_file(place: "Place", name: str) -> bytes | str:
+    """A file, or what is wrong with it."""
+    try:
+        return place.read(name)
+    except ConnectionError:  # says nothing about the file
+        raise
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        return "is missing" if missing else f"cannot be read: {error.strerror}"
+
+
+def read_files(place: "Place", names: Iterable[str]) -> dict[str, bytes | str]:
+    """Files by name, as `read_file` gives each; several are read at once."""
+    with ThreadPoolExecutor(READERS) as readers:
+        return dict(zip(names, readers.map(partial(read_file, place), names), strict=True))
+
+
+def damaged_files(files: Mapping[str, bytes | str], sealed: Mapping[str, Any]) -> dict[str, str]:
+    """Files that were read and are not as sealed, and what is wrong with each."""
     found = {}
     for name, (size, said) in sealed["files"].items():
-        try:
-            data = (folder / name).read_bytes()
-        except OSError as error:
-            found[name] = "is missing" if isinstance(error, FileNotFoundError) else str(error)
-            continue
-        if len(data) != size:
+        data = files[name]
+        if isinstance(data, str):
+            found[name] = data
+        elif len(data) != size:
             found[name] = f"holds {len(data)} bytes, not {size}"
         elif digest(data) != said:
             found[name] = "does not match its checksum"
     return found
+
+
+def damaged_chunks(place: "Place", blocks: Iterable[Block]) -> dict[Any, dict[str, str]]:
+    """Chunk files that are not as journalled, by block, and what is wrong with each."""
+
+    def check(block: Block) -> dict[str, str]:
+        found = {}
+        for name, size, crc in block.files:
+            data = read_file(place, name)
+            if isinstance(data, str):
+                found[name] = data
+            elif not is_sound(data, size, crc):
+                wrong = f"holds {len(data)} bytes, not {size}" if len(data) != size else None
+                found[name] = wrong or "does not match its checksum"
+        return found
+
+    blocks = list(blocks)
+    with ThreadPoolExecutor(READERS) as readers:
+        checked = zip(blocks, readers.map(check, blocks), strict=True)
+        return {block.key: found for block, found in checked if found}

@@ -159,25 +159,28 @@ class Sweep:
         mask_infeasible: bool = False,
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Path:
+    ) -> Path | str:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
 
-        The cube appears under `path` only when it is complete; until then it is built beside it
-        in `path` + ".partial", where every finished block survives a failure or a kill. With
+        `path` is a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there
+        only when it is complete; until then it is built beside it in `path` + ".partial", on an
+        object store in its place, where every finished block survives a failure or a kill. With
         `resume`, an unfinished cube is continued to the same bytes, a complete one is checked and
         its damaged blocks are written again, and where there is none the sweep begins; a cube of
         another spec, catalog, code or version is refused. `chunks` are sizes by axis; by default
         chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
         `progress` is called with the values written and their total. Raises InputError where the
-        target exists, cannot be written, or is larger than the disk.
+        target exists, cannot be written, or is larger than the disk. Returns the path or the URL.
         """
         from .cube import check_chunks, store
+        from .place import Folder, place_of
 
         plan = self.plan(engine, mask_infeasible)
-        return store(
+        place = place_of(path)
+        store(
             plan,
             self.spec,
-            Path(path),
+            place,
             overwrite=overwrite,
             resume=resume,
             dtype=check_dtype(dtype),
@@ -185,6 +188,7 @@ class Sweep:
             threads=check_threads(threads),
             progress=progress,
         )
+        return place.path if isinstance(place, Folder) else str(place)
 
     def reduce(
         self,

@@ -3,16 +3,16 @@
 import json
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .cube import damage, is_ours
+from .cube import damage, is_ours, sealed_files
 from .errors import InputError
 from .execute import evaluate_block
 from .fingerprint import difference, fingerprint
 from .journal import PLAN, read_journal, read_record
+from .place import Place, place_of
 
 TOLERANCE = {"float64": 1e-12, "float32": 1.2e-7, "int8": 0.0}  # relative
 
@@ -38,25 +38,25 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
 
     Raises InputError where there is no cube.
     """
-    folder = Path(path)
-    if folder.name.endswith(".partial"):
-        raise InputError(f"{str(folder)!r} is not complete; `run --resume` finishes it")
-    if not is_ours(folder):
-        raise InputError(f"there is no cube {str(folder)!r}; name a folder that `run` wrote")
-    found = Report(damage(folder))
-    found.chunks = sum(len(block.files) for block in read_journal(folder).values())
+    place = place_of(path)
+    if str(place).endswith(".partial"):
+        raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
+    if not is_ours(place):
+        raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
+    found = Report(damage(place))
+    found.chunks = sum(len(block.files) for block in read_journal(place).values())
     if not found.problems and samples > 0:
-        _sample(folder, samples, seed, found)
+        _sample(place, samples, seed, found)
     return found
 
 
-def _sample(folder: Path, samples: int, seed: int, found: Report) -> None:
+def _sample(place: Place, samples: int, seed: int, found: Report) -> None:
     import zarr
 
     from .sweep import Sweep
 
-    group = zarr.open_group(folder, mode="r")
-    held = read_record(folder / PLAN)
+    group = zarr.open_group(place.source(sealed_files(place)), mode="r")
+    held = read_record(place, PLAN)
     assert held is not None  # its checksum was compared
     spec: Any = json.loads(str(group.attrs["fleetcube_spec"]))
     try:

@@ -1,20 +1,20 @@
-"""Write the blocks of a plan into an unfinished cube, and count each once it is on the disk."""
+"""Write the blocks of a plan into an unfinished cube, and count each once it survives."""
 
+import asyncio
 import math
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore, WrapperStore
 
 from ..kernels.job import pool
 from .axes import Array
 from .blocks import cells, chunk_shape
 from .dataset import attributes, coordinates, dtype_of, root_attributes
-from .durable import DurableStore, is_sound, write_file
+from .durable import checksum
 from .execute import evaluate_block
 from .fingerprint import fingerprint
 from .journal import (
@@ -26,11 +26,13 @@ from .journal import (
     ROOT,
     Block,
     Journal,
+    damaged_chunks,
     read_journal,
     read_record,
     seal,
     write_record,
 )
+from .place import Place
 from .plan import REASON, Plan, Region, extent
 
 CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
@@ -124,17 +126,17 @@ class Writer:
         zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
         return {name: memory[name].to_bytes() for name in sorted(memory)}
 
-    def run(self, partial: Path, threads: int) -> None:
+    def run(self, place: Place, threads: int) -> None:
         """Finish an unfinished cube, whatever of it is there; its lock is held."""
         files = self.files()
-        blocks = self._finished(partial, files)
+        blocks = self._finished(place, files)
         for name, data in files.items():
-            if name != ROOT and _read(partial / name) != data:  # the root is written last
-                write_file(partial / name, data)
-        journal = Journal(partial, blocks.values())
-        if read_record(partial / PLAN) is None:
-            write_record(partial / PLAN, self.fingerprint())
-        store = DurableStore(partial)
+            if name != ROOT and not place.in_sight and _read(place, name) != data:
+                place.write(name, data)
+        journal = Journal(place, blocks.values())
+        if read_record(place, PLAN) is None:
+            write_record(place, PLAN, self.fingerprint())
+        store = BlockStore(place, files)
         arrays = {name: _open(store, name) for name in self.plan.outputs}
         try:
             tasks = []
@@ -149,11 +151,11 @@ class Writer:
             )
         finally:
             journal.close()
-        seal(partial, journal.blocks.values(), files)
+        seal(place, journal.blocks.values(), files)
 
     def write(
         self,
-        store: DurableStore,
+        store: "BlockStore",
         arrays: Mapping[str, Any],
         dims: tuple[str, ...],
         region: Region,
@@ -174,7 +176,7 @@ class Writer:
         return _block(dims, region, files)
 
     def finish(self, journal: Journal, block: Block) -> None:
-        """Count a block whose files are on the disk."""
+        """Count a block whose files survive."""
         journal.add(block)
         self._count(block.dims, block.region)
 
@@ -190,65 +192,49 @@ class Writer:
         cuts = zip(dims, self.stored_chunks(name), strict=True)
         return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
 
-    def _finished(self, partial: Path, files: Mapping[str, bytes]) -> dict[Any, Block]:
+    def _finished(self, place: Place, files: Mapping[str, bytes]) -> dict[Any, Block]:
         """Blocks of an unfinished cube that are whole, all else being swept away."""
         good = {}
-        if read_record(partial / PLAN) is not None:
+        if read_record(place, PLAN) is not None:
             due = {}
             for dims, region in self.regions():
                 names = [self._file(name, region) for name in self.plan.groups()[dims]]
                 due[_block(dims, region, []).key] = names
             good = {
                 key: block
-                for key, block in read_journal(partial).items()
+                for key, block in read_journal(place).items()
                 if [name for name, _, _ in block.files] == due.get(key)
-                and not damaged_chunks(partial, block)
             }
+            for key in damaged_chunks(place, good.values()):
+                del good[key]
         kept = {name for block in good.values() for name, _, _ in block.files}
-        kept |= {name for name in files if name != ROOT}
-        kept |= {PLAN, JOURNAL, LOCK}
-        sweep(partial, kept)
+        kept |= {PLAN, LOCK, JOURNAL, *(place.names(f"{JOURNAL}/") or ())}
+        if not place.in_sight:
+            kept |= files.keys() - {ROOT}
+        place.keep(kept)
         return good
 
 
-def damaged_chunks(folder: Path, block: Block) -> dict[str, str]:
-    """Chunk files of a block that are not as journalled, and what is wrong with each."""
-    found = {}
-    for name, size, crc in block.files:
-        try:
-            data = (folder / name).read_bytes()
-        except OSError as error:
-            missing = isinstance(error, FileNotFoundError)
-            found[name] = "is missing" if missing else f"cannot be read: {error.strerror}"
-            continue
-        if not is_sound(data, size, crc):
-            wrong = f"holds {len(data)} bytes, not {size}" if len(data) != size else None
-            found[name] = wrong or "does not match its checksum"
-    return found
+class BlockStore(WrapperStore[MemoryStore]):
+    """What Zarr writes chunks through: metadata from memory, chunks to their place.
 
+    Sizes and checksums of what was written are kept.
+    """
 
-def listing(folder: Path) -> set[str]:
-    """Every file of a cube, by its name in it."""
-    return {
-        Path(base, name).relative_to(folder).as_posix()
-        for base, _, names in os.walk(folder)
-        for name in names
-    }
+    def __init__(self, place: Place, files: Mapping[str, bytes]) -> None:
+        buffer = default_buffer_prototype().buffer
+        super().__init__(MemoryStore({name: buffer.from_bytes(files[name]) for name in files}))
+        self.place = place
+        self.written: dict[str, tuple[int, int]] = {}
 
+    async def set(self, key: str, value: Any) -> None:
+        """Write one chunk."""
+        await asyncio.to_thread(self._write, key, value)
 
-def sweep(folder: Path, kept: set[str]) -> None:
-    """Remove all but some files, and the folders that are empty then."""
-    for name in listing(folder) - kept:
-        (folder / name).unlink()
-    for base, _, _ in os.walk(folder, topdown=False):
-        if Path(base) != folder and not any(Path(base).iterdir()):
-            os.rmdir(base)
-
-
-def discard(folder: Path) -> None:
-    """Remove a folder, its root first: what is left of it never reads as a cube."""
-    (folder / ROOT).unlink(missing_ok=True)
-    shutil.rmtree(folder)
+    def _write(self, key: str, value: Any) -> None:
+        data = np.ascontiguousarray(value.as_numpy_array()).view(np.uint8)
+        self.place.write(key, data)
+        self.written[key] = (len(data), checksum(data))
 
 
 def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, int]]) -> Block:
@@ -257,15 +243,15 @@ def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, in
     return Block(dims, starts, stops, tuple(files))
 
 
-def _open(store: DurableStore, name: str) -> Any:
+def _open(store: BlockStore, name: str) -> Any:
     import zarr
 
     return zarr.open_array(store, path=name, mode="r+", config={"write_empty_chunks": True})
 
 
-def _read(path: Path) -> bytes | None:
+def _read(place: Place, name: str) -> bytes | None:
     try:
-        return path.read_bytes()
+        return place.read(name)
     except OSError:
         return None
 

@@ -59,7 +59,8 @@ def run_spec(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fleetcube.grid.cube import open_cube, parse_chunks
+    from fleetcube.grid.cube import open_cube, parse_chunks, size_of
+    from fleetcube.grid.place import place_of
     from fleetcube.grid.sweep import Sweep
 
     sweep = Sweep.from_file(spec)
@@ -94,7 +95,7 @@ def run_spec(
         if bar.live.is_started:
             bar.stop()
     seconds = time.perf_counter() - started
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    size = size_of(place_of(path))
     used = sweep.plan(engine, feasible_only).engine
     click.echo(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
     click.echo(f"wrote {path} ({size / 1e6:.1f} MB)")

@@ -15,6 +15,7 @@ from fleetcube import Sweep, open_cube
 from fleetcube.grid import durable, journal
 from fleetcube.grid import writer as writer_module
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.place import Folder
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {
@@ -83,7 +84,7 @@ def test_a_stopped_run_is_continued_to_the_same_bytes(
         writer_module.Writer, "write", lambda *a: (written.append(a[-1]), write(*a))[1]
     )
     path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, resume=True)
-    assert len(written) == len(journal.read_journal(path)) - count
+    assert len(written) == len(journal.read_journal(Folder(path))) - count
     assert contents(path) == contents(whole)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
 
@@ -101,7 +102,7 @@ def test_harm_between_runs_is_mended(
     sweep: Sweep, stopped: Path, tmp_path: Path, harm: str
 ) -> None:
     partial = stopped.with_name("a.zarr.partial")
-    block = list(journal.read_journal(partial).values())[2]
+    block = list(journal.read_journal(Folder(partial)).values())[2]
     chunk = partial / block.files[0][0]
     data = bytearray(chunk.read_bytes())
     if harm == "flip":
@@ -165,11 +166,11 @@ def test_what_was_begun_otherwise_is_refused(
 def test_other_versions_records_and_formulas_are_refused(
     sweep: Sweep, stopped: Path, part: str
 ) -> None:
-    plan = stopped.with_name("a.zarr.partial") / journal.PLAN
-    held = journal.read_record(plan)
+    partial = Folder(stopped.with_name("a.zarr.partial"))
+    held = journal.read_record(partial, journal.PLAN)
     assert held is not None
     assert part in held
-    journal.write_record(plan, {**held, part: "older"})
+    journal.write_record(partial, journal.PLAN, {**held, part: "older"})
     with pytest.raises(InputError, match=f'{part}: "older" -> '):
         sweep.store(stopped, chunks=CHUNKS, resume=True)
 
@@ -206,7 +207,7 @@ def test_a_disk_that_fills_up_loses_nothing_that_is_finished(
 def test_a_damaged_cube_is_mended_block_by_block(sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
     whole = contents(path)
-    block = list(journal.read_journal(path).values())[3]
+    block = list(journal.read_journal(Folder(path)).values())[3]
     bad = {name for name, _, _ in block.files}
     nodes = {name: (path / name).stat().st_ino for name in whole if "/c/" in name}
     nodes = {n: i for n, i in nodes.items() if n.split("/")[0] in OUTPUTS}

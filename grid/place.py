@@ -1,0 +1,209 @@
+"""Where a cube lies, behind the few operations that writing, reading and checking one need."""
+
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from . import memory
+from .durable import exchange, link, one_writer, sync_folder, write_file
+from .errors import InputError
+from .journal import LOCK, ROOT
+
+
+class Log(Protocol):
+    """A file to which lines are added; what is synced survives."""
+
+    seconds: float  # from one sync to the next
+
+    def append(self, line: bytes) -> None:
+        """Add a line."""
+
+    def sync(self) -> None:
+        """Make what was added survive."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Place(Protocol):
+    """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled.
+
+    What cannot be done raises an OSError, and a ConnectionError where that says nothing about the
+    files.
+    """
+
+    in_sight: bool  # whether readers look here while it is written
+
+    def read(self, name: str) -> bytes:
+        """A file. Raises FileNotFoundError where there is none."""
+
+    def write(self, name: str, data: Any) -> None:
+        """Write a file whole or not at all; it survives from then on."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+    def names(self, under: str = "") -> set[str] | None:
+        """All files whose names begin so, up to a "/"; None where they cannot be listed."""
+
+    def keep(self, names: set[str]) -> None:
+        """Remove all other files, the root first: what is left never reads as a cube."""
+
+    def log(self, name: str) -> Log:
+        """Add to a file."""
+
+    def exists(self) -> bool:
+        """Whether anything but an unfinished cube is here."""
+
+    def above(self) -> "Iterable[Place]":
+        """The places that this one lies in."""
+
+    def unfinished(self) -> "Place":
+        """Where the cube of this place is built; the same place where nothing can be renamed."""
+
+    def check(self) -> None:
+        """Refuse a place that cannot be written."""
+
+    def check_room(self, size: int, held: int) -> None:
+        """Refuse a cube of so many bytes, of which some are there, where it has no room."""
+
+    def one_writer(self) -> AbstractContextManager[None]:
+        """Hold the lock of an unfinished cube; a second writer is refused."""
+
+    def take(self, other: "Place", names: Iterable[str]) -> None:
+        """Have these files of the cube that is built anew here."""
+
+    def finish(self, whole: "Place") -> None:
+        """Give a complete cube its name; what bore it goes. The lock is held."""
+
+    def discard(self) -> None:
+        """Remove what is left of an unfinished cube; the lock is held."""
+
+    def source(self, files: dict[str, bytes]) -> Any:
+        """What Zarr opens; `files` are those beside the chunks."""
+
+
+def place_of(target: str | os.PathLike[str]) -> Place:
+    """The place that a path or a URL names. Raises InputError."""
+    text = os.fspath(target)
+    if "://" not in text:
+        return Folder(Path(target))
+    from .objects import Objects
+
+    return Objects(text)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder; a cube is built in NAME.partial, which gets the name at the end."""
+
+    path: Path
+    in_sight = False
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def write(self, name: str, data: Any) -> None:
+        write_file(self.path / name, data)
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def names(self, under: str = "") -> set[str]:
+        return {
+            Path(base, name).relative_to(self.path).as_posix()
+            for base, _, names in os.walk(self.path / under)
+            for name in names
+        }
+
+    def keep(self, names: set[str]) -> None:
+        for name in sorted(self.names() - names, key=lambda name: name != ROOT):
+            self.delete(name)
+        for base, _, _ in os.walk(self.path, topdown=False):
+            if Path(base) != self.path and not any(Path(base).iterdir()):
+                os.rmdir(base)
+
+    def log(self, name: str) -> "_File":
+        return _File(self.path / name)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def above(self) -> "Iterable[Folder]":
+        return map(Folder, self.path.absolute().parents)
+
+    def unfinished(self) -> "Folder":
+        return Folder(self.path.with_name(self.path.name + ".partial"))
+
+    def check(self) -> None:
+        if not self.path.name:
+            raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
+        parent = next((above for above in self.path.absolute().parents if above.exists()), None)
+        if parent is None or not parent.is_dir() or not os.access(parent, os.W_OK):
+            raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
+
+        partial = self.unfinished().path
+        if partial.exists() and not partial.is_dir():
+            raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
+
+    def check_room(self, size: int, held: int) -> None:
+        parent = next(above for above in self.path.absolute().parents if above.exists())
+        free = shutil.disk_usage(parent).free + held
+        if size > free:
+            raise InputError(
+                f"the cube holds {memory.human(size)} and {memory.human(free)} of disk are free; "
+                "shorten an axis, ask for fewer outputs, or use float32"
+            )
+
+    def one_writer(self) -> AbstractContextManager[None]:
+        return one_writer(self.path, self.path / LOCK)
+
+    def take(self, other: Place, names: Iterable[str]) -> None:
+        assert isinstance(other, Folder)
+        for name in names:
+            link(other.path / name, self.path / name)
+
+    def finish(self, whole: Place) -> None:
+        assert isinstance(whole, Folder)
+        sync_folder(self.path)
+        if whole.exists():
+            exchange(self.path, whole.path)
+            sync_folder(whole.path.parent)
+            self.discard()
+        else:
+            os.rename(self.path, whole.path)
+            sync_folder(whole.path.parent)
+        whole.delete(LOCK)
+
+    def discard(self) -> None:
+        self.delete(ROOT)
+        shutil.rmtree(self.path)
+
+    def source(self, files: dict[str, bytes]) -> Path:
+        return self.path
+
+
+class _File:
+    """A file on the disk to which lines are added."""
+
+    seconds = 1.0
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+
+    def append(self, line: bytes) -> None:
+        if os.write(self._handle, line) != len(line):  # the torn line is never read
+            raise OSError(28, "No space left on device")
+
+    def sync(self) -> None:
+        os.fsync(self._handle)
+
+    def close(self) -> None:
+        os.close(self._handle)
