@@ -29,17 +29,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def sync_folders(folder: Path) -> None:
+    """Make all names in a folder and in those under it survive a loss of power."""
+    for base, _, _ in os.walk(folder):
+        sync_folder(Path(base))
+
+
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each synced into the one above."""
+    """Make a folder and those above it."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
 
 
 def write_file(path: Path, data: Any) -> None:
-    """Write a file whole or not at all, synced to the disk with its name."""
+    """Write a file whole or not at all, synced to the disk; its name is not synced."""
     make_folder(path.parent)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}")
     try:
@@ -52,7 +57,6 @@ def write_file(path: Path, data: Any) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    sync_folder(path.parent)
 
 
 def checksum(data: Any) -> int:

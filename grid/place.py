@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from . import memory
-from .durable import exchange, link, one_writer, sync_folder, write_file
+from .durable import exchange, link, one_writer, sync_folder, sync_folders, write_file
 from .errors import InputError
 from .journal import LOCK, ROOT
 
@@ -172,7 +172,7 @@ class Folder:
 
     def finish(self, whole: Place) -> None:
         assert isinstance(whole, Folder)
-        sync_folder(self.path)
+        sync_folders(self.path)
         if whole.exists():
             exchange(self.path, whole.path)
             sync_folder(whole.path.parent)

@@ -1,20 +1,17 @@
 """Write the blocks of a plan into an unfinished cube, and count each once it survives."""
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from zarr.core.buffer import default_buffer_prototype
-from zarr.storage import MemoryStore, WrapperStore
 
 from ..kernels.job import pool
 from .axes import Array
 from .blocks import cells, chunk_shape
+from .chunks import codecs, encode, fill, fill_value
 from .dataset import attributes, coordinates, dtype_of, root_attributes
-from .durable import checksum
 from .execute import evaluate_block
 from .fingerprint import fingerprint
 from .journal import (
@@ -34,6 +31,7 @@ from .journal import (
 )
 from .place import Place
 from .plan import REASON, Plan, Region, extent
+from .workspace import Workspace
 
 CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
 
@@ -54,6 +52,8 @@ class Writer:
         self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
         self.done = 0
         self.lock = threading.Lock()
+        self.cores = threading.Semaphore()  # held while computing, not while writing
+        self._values, self._chunk = Workspace(), Workspace()
 
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         """Chunk sizes of the outputs over some dimensions, in the plan's order."""
@@ -85,7 +85,6 @@ class Writer:
         """The empty cube by file: coordinates, attributes, arrays; the same bytes every time."""
         import xarray
         import zarr
-        from zarr.codecs import BloscCodec, Crc32cCodec
         from zarr.storage import MemoryStore
 
         memory: dict[str, Any] = {}
@@ -109,13 +108,10 @@ class Writer:
                 shape=self.plan.shape(dims),
                 chunks=self.stored_chunks(name),
                 dtype=dtype,
-                fill_value=-1 if dtype == np.int8 else np.nan,
+                fill_value=fill_value(dtype),
                 dimension_names=dims,
                 attributes=attrs,
-                compressors=[
-                    BloscCodec(cname="lz4", clevel=5, shuffle="shuffle", typesize=dtype.itemsize),
-                    Crc32cCodec(),
-                ],
+                compressors=codecs(dtype),
             )
         plain = [name for name in coords if name not in self.plan.sizes]
         if REASON in self.plan.outputs:
@@ -136,8 +132,6 @@ class Writer:
         journal = Journal(place, blocks.values())
         if read_record(place, PLAN) is None:
             write_record(place, PLAN, self.fingerprint())
-        store = BlockStore(place, files)
-        arrays = {name: _open(store, name) for name in self.plan.outputs}
         try:
             tasks = []
             for dims, region in self.regions():
@@ -145,34 +139,34 @@ class Writer:
                     self._count(dims, region)
                 else:
                     tasks.append((dims, region))
-            # JAX brings its own threads; the other engines take one block for each of ours
-            pool(1 if self.plan.engine == "jax" else threads).each(
-                lambda task: self.finish(journal, self.write(store, arrays, *task)), tasks
+            # JAX brings its own threads; the other engines take one block for each of ours, and
+            # as many wait for the disk
+            writing = 1 if self.plan.engine == "jax" else threads
+            self.cores = threading.Semaphore(writing)
+            pool(2 * writing).each(
+                lambda task: self.finish(journal, self.write(place, *task)), tasks
             )
         finally:
             journal.close()
         seal(place, journal.blocks.values(), files)
 
-    def write(
-        self,
-        store: "BlockStore",
-        arrays: Mapping[str, Any],
-        dims: tuple[str, ...],
-        region: Region,
-    ) -> Block:
+    def write(self, place: Place, dims: tuple[str, ...], region: Region) -> Block:
         """Evaluate one chunk of every output over some dimensions and write it."""
         names = self.plan.groups()[dims]
+        dtypes = [dtype_of(name, self.dtype) for name in names]
         shape = extent(region, dims, dims)
-        outs = {name: np.empty(shape, dtype_of(name, self.dtype)) for name in names}
-        evaluate_block(self.plan, dims, region, outs, 1)
+        with self.cores:
+            outs = dict(zip(names, self._values.arrays(shape, dtypes), strict=True))
+            evaluate_block(self.plan, dims, region, outs, 1)
         files = []
         for name, out in outs.items():
-            user = self.plan.user_dims(name)
-            block = out.transpose([dims.index(dim) for dim in user])
-            part = tuple(region[dim] for dim in user) or ...
-            arrays[name][part] = np.array(block, order="C")
+            order = [dims.index(dim) for dim in self.plan.user_dims(name)]
+            (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
+            with self.cores:
+                data, crc = encode(fill(chunk, out.transpose(order)))
             file = self._file(name, region)
-            files.append((file, *store.written.pop(file)))
+            place.write(file, data)
+            files.append((file, len(data), crc))
         return _block(dims, region, files)
 
     def finish(self, journal: Journal, block: Block) -> None:
@@ -215,38 +209,10 @@ class Writer:
         return good
 
 
-class BlockStore(WrapperStore[MemoryStore]):
-    """What Zarr writes chunks through: metadata from memory, chunks to their place.
-
-    Sizes and checksums of what was written are kept.
-    """
-
-    def __init__(self, place: Place, files: Mapping[str, bytes]) -> None:
-        buffer = default_buffer_prototype().buffer
-        super().__init__(MemoryStore({name: buffer.from_bytes(files[name]) for name in files}))
-        self.place = place
-        self.written: dict[str, tuple[int, int]] = {}
-
-    async def set(self, key: str, value: Any) -> None:
-        """Write one chunk."""
-        await asyncio.to_thread(self._write, key, value)
-
-    def _write(self, key: str, value: Any) -> None:
-        data = np.ascontiguousarray(value.as_numpy_array()).view(np.uint8)
-        self.place.write(key, data)
-        self.written[key] = (len(data), checksum(data))
-
-
 def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, int]]) -> Block:
     cuts = [region[dim] for dim in dims]
     starts, stops = tuple(c.start for c in cuts), tuple(c.stop for c in cuts)
     return Block(dims, starts, stops, tuple(files))
-
-
-def _open(store: BlockStore, name: str) -> Any:
-    import zarr
-
-    return zarr.open_array(store, path=name, mode="r+", config={"write_empty_chunks": True})
 
 
 def _read(place: Place, name: str) -> bytes | None:

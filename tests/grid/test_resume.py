@@ -192,7 +192,7 @@ def test_a_disk_that_fills_up_loses_nothing_that_is_finished(
 
     def full(handle: int) -> None:
         calls.append(handle)
-        if len(calls) > 90:
+        if len(calls) > 60:
             raise disk_full()
         sync(handle)
 

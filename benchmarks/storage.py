@@ -1,0 +1,316 @@
+"""Cubes on disk: writing against the disk's own speed, slices along every pair of axes, chunks.
+
+Everything is written under build/benchmarks and removed.
+"""
+
+import itertools
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid.blocks import cells, chunk_shape
+
+from . import question
+from .measure import BUILD, ROOT, interleave, ratio
+from .tables import Row, Table
+
+EXAMPLE = ROOT / "examples" / "scaling-and-reliability.toml"
+WRITING = 0.7  # of the speed of compressing and writing alone
+SMALLER = 5.0  # times, than every output as a dense float64 array
+SLICE_MS, OPEN_MS = 50.0, 50.0
+SIX: Mapping[str, Any] = {
+    "n_gpus": [64, 16384],
+    "gpu_mttf": ["10_000 h", "100_000 h"],
+    "checkpoint_write_bandwidth": ["10 GB/s", "1 TB/s"],
+    "inter_node_bandwidth": ["25 GB/s", "200 GB/s"],
+    "restart_time": ["1 min", "30 min"],
+}
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A folder under build/benchmarks, until it is left."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=BUILD))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def bytes_of(folder: Path) -> int:
+    """Size of all files."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+WRITE_COLUMNS = {
+    "sweep": "sweep",
+    "dtype": "dtype",
+    "held_gb": "values GB",
+    "seconds": "seconds",
+    "gb_per_s": "values GB/s",
+    "ratio": "of compressing + raw write + fsync",
+    "target": "at least",
+    "met": "met",
+    "stored_gb": "on disk GB",
+    "smaller": "times smaller than dense float64",
+}
+
+
+def run_write(quick: bool = False) -> Table:
+    """Storing sweeps, beside compressing and writing the same chunks alone."""
+    sizes = (8, 16, 16, 8, 4) if quick else question.UNEVEN
+    rounds = 2 if quick else 7
+    sweeps = {"examples/scaling-and-reliability": Sweep.from_file(EXAMPLE)}
+    sweeps["the founding question, three outputs"] = question.full(sizes)
+    rows = [
+        compare_writing(name, sweep, dtype, rounds)
+        for name, sweep in sweeps.items()
+        for dtype in ("float64", "float32")
+    ]
+    note = (
+        "The whole of `Sweep.store` (evaluation, checksums, journal, every file and folder synced, "
+        "sealing) against compressing the same chunks with the same codec on two threads and "
+        "writing each raw with one fsync, in turn."
+    )
+    return Table("Writing cubes", WRITE_COLUMNS, rows, (note,))
+
+
+def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
+    """Seconds of storing a sweep and of the least that any writer of its chunks must do."""
+    with workplace() as folder:
+        sample = sweep.store(folder / "sample.zarr", dtype=dtype)  # compiles
+        chunks = list(stored_chunks(sample))
+        held = sum(chunk.nbytes for chunk in chunks)
+        stored = bytes_of(sample)
+        numbers = itertools.count()
+        contenders: dict[str, Callable[[], object]] = {
+            "store": lambda: sweep.store(folder / f"{next(numbers)}.zarr", dtype=dtype),
+            "floor": lambda: write_raw(chunks, folder / str(next(numbers))),
+        }
+        seconds = interleave(contenders, rounds)
+        cube = open_cube(sample)
+        dense = 8 * math.prod(cube.sizes.values()) * len(cube.data_vars)
+    return {
+        "sweep": name,
+        "dtype": dtype,
+        "held_gb": held / 1e9,
+        "seconds": median(seconds["store"]),
+        "gb_per_s": held / median(seconds["store"]) / 1e9,
+        "ratio": (share := ratio(seconds["floor"], seconds["store"])),
+        "target": WRITING,
+        "met": share >= WRITING,
+        "stored_gb": stored / 1e9,
+        "smaller": dense / stored,
+    }
+
+
+def stored_chunks(path: Path) -> Iterator[Any]:
+    """Every chunk of a cube's outputs, as an array of its own."""
+    cube = open_cube(path)
+    for name, variable in cube.data_vars.items():
+        values = np.asarray(variable.values)
+        sizes = dict(zip(map(str, variable.dims), values.shape, strict=True))
+        for region in cells(sizes, variable.encoding["chunks"]):
+            yield np.ascontiguousarray(values[tuple(region.values())])
+        del name, values
+
+
+def write_raw(chunks: Sequence[Any], folder: Path) -> None:
+    """Compress on two threads, add the checksum, write, fsync."""
+    from numcodecs import Blosc
+
+    folder.mkdir()
+    codecs = {chunk.dtype: Blosc(cname="lz4", clevel=9, shuffle=Blosc.SHUFFLE) for chunk in chunks}
+
+    def write(task: tuple[int, Any]) -> None:
+        number, chunk = task
+        data = bytes(codecs[chunk.dtype].encode(chunk))
+        with open(folder / str(number), "wb") as file:
+            file.write(data)
+            file.write(google_crc32c.value(data).to_bytes(4, "little"))
+            file.flush()
+            os.fsync(file.fileno())
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, enumerate(chunks)))
+
+
+# -- slices ------------------------------------------------------------------------------------
+
+SLICE_COLUMNS = {
+    "axes": "axes kept",
+    "median_ms": "median ms",
+    "worst_ms": "worst ms",
+    "target": "at most",
+    "met": "met",
+}
+
+
+def six_axes(size: int) -> Sweep:
+    """One output that truly depends on six axes of one size."""
+    axes = {name: {"geomspace": ends, "num": size} for name, ends in SIX.items()}
+    axes["n_gpus"]["round"] = True
+    stages = {"pipeline_parallel": list(range(1, size + 1))}
+    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8}
+    return Sweep(scenario, {**axes, **stages}, ["job_time"])
+
+
+def run_slices(quick: bool = False) -> Table:
+    """Slices of a stored cube of six axes of 32 (float64), along every pair of them."""
+    size, tries = (6, 3) if quick else (32, 9)
+    with workplace() as folder:
+        path = six_axes(size).store(folder / "six.zarr")
+        start = time.perf_counter()
+        cube = open_cube(path)
+        opened = (time.perf_counter() - start) * 1000
+        rows = [slice_times(cube["job_time"], pair, tries) for pair in pairs(cube["job_time"])]
+        stored = bytes_of(path)
+    rows.append(
+        {
+            "axes": "opening the cube",
+            "median_ms": opened,
+            "worst_ms": opened,
+            "target": OPEN_MS,
+            "met": opened <= OPEN_MS,
+        }
+    )
+    note = (
+        f"`open_cube(...).isel(...)` of {size**6:,} float64 values in {stored / 1e9:.2g} GB; the "
+        "other axes at random places, read once before."
+    )
+    return Table("Slices of a stored cube of six axes", SLICE_COLUMNS, rows, (note,))
+
+
+def pairs(variable: Any) -> list[tuple[str, ...]]:
+    """Every pair of dimensions."""
+    return list(itertools.combinations(variable.dims, 2))
+
+
+def slice_times(variable: Any, kept: Sequence[str], tries: int) -> Row:
+    """Milliseconds of cutting out a plane at random places, from the system's page cache."""
+    random = np.random.default_rng(0)
+    spans = []
+    for _ in range(tries):
+        at = {d: int(random.integers(n)) for d, n in variable.sizes.items() if d not in kept}
+        variable.isel(at).load()
+        start = time.perf_counter()
+        np.asarray(variable.isel(at).values)
+        spans.append((time.perf_counter() - start) * 1000)
+    return {
+        "axes": " x ".join(kept) or "a point",
+        "median_ms": median(spans),
+        "worst_ms": max(spans),
+        "target": SLICE_MS,
+        "met": max(spans) <= SLICE_MS,
+    }
+
+
+# -- chunks and codecs -------------------------------------------------------------------------
+
+CHUNK_COLUMNS = {
+    "codec": "codec",
+    "chunk_mb": "chunk MB",
+    "files": "chunks",
+    "write": "write GB/s",
+    "read": "read GB/s",
+    "smaller": "times smaller",
+    "line_ms": "1-D slice ms, median over axes",
+    "plane_ms": "2-D slice ms, median",
+    "worst_ms": "worst",
+}
+CODECS = (
+    (None, 0, None),
+    ("lz4", 1, "shuffle"),
+    ("lz4", 5, "shuffle"),
+    ("lz4", 9, "shuffle"),
+    ("lz4", 9, "bitshuffle"),
+    ("zstd", 1, "shuffle"),
+    ("zstd", 3, "shuffle"),
+)
+CHUNK_MB = (1, 2, 4, 8, 16, 32)
+USED = ("lz4", 9, "shuffle")
+USED_MB = 8
+
+
+def run_chunks(quick: bool = False) -> Table:
+    """Codecs at the chunk size that is used, and chunk sizes with the codec that is used."""
+    sweep = six_axes(4 if quick else 20)
+    values = np.asarray(sweep.evaluate()["job_time"].values)
+    tries = 2 if quick else 5
+    rows = [chunk_times(values, codec, USED_MB, tries) for codec in CODECS]
+    rows += [chunk_times(values, USED, size, tries) for size in CHUNK_MB]
+    note = (
+        f"`job_time` (float64) over six axes of {values.shape[0]}: {values.nbytes / 1e9:.2g} GB. "
+        "One thread per core, each file synced; slices as above."
+    )
+    return Table("Chunks and codecs", CHUNK_COLUMNS, rows, (note,))
+
+
+def chunk_times(values: Any, codec: Any, megabytes: float, tries: int) -> Row:
+    """Write, read and slice one array under one codec and chunk size."""
+    import xarray
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    from fleetcube.grid.durable import DurableStore
+
+    kind, level, shuffle = codec
+    item = values.dtype.itemsize
+    blosc = [BloscCodec(cname=kind, clevel=level, shuffle=shuffle, typesize=item)] if kind else []
+    dims = tuple(map(str, range(values.ndim)))
+    chunk = chunk_shape(values.shape, max(1, int(megabytes * 1e6) // item))
+    regions = [tuple(r.values()) for r in cells(dict(zip(dims, values.shape, strict=True)), chunk)]
+    blocks = [np.ascontiguousarray(values[region]) for region in regions]
+    writes, reads = [], []
+    with workplace() as folder:
+        for turn in range(tries):
+            path = folder / str(turn)
+            zarr.create_group(path)
+            array = zarr.create_array(
+                DurableStore(path),
+                name="v",
+                shape=values.shape,
+                chunks=chunk,
+                dtype=values.dtype,
+                fill_value=np.nan,
+                dimension_names=dims,
+                compressors=[*blosc, Crc32cCodec()],
+                config={"write_empty_chunks": True},
+            )
+            start = time.perf_counter()
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(array.__setitem__, regions, blocks))
+            writes.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            assert array[...].shape == values.shape  # type: ignore[union-attr]
+            reads.append(time.perf_counter() - start)
+        stored = bytes_of(path)
+        cube = xarray.open_zarr(path, consolidated=False, chunks=None)["v"]
+        lines = [slice_times(cube, (dim,), tries)["median_ms"] for dim in dims]
+        planes = [slice_times(cube, pair, tries) for pair in pairs(cube)]
+    return {
+        "codec": f"blosc {kind}-{level} {shuffle} + crc32c" if kind else "none + crc32c",
+        "chunk_mb": math.prod(chunk) * item / 1e6,
+        "files": len(regions),
+        "write": values.nbytes / median(writes) / 1e9,
+        "read": values.nbytes / median(reads) / 1e9,
+        "smaller": values.nbytes / stored,
+        "line_ms": median(lines),
+        "plane_ms": median(row["median_ms"] for row in planes),
+        "worst_ms": max(row["worst_ms"] for row in planes),
+    }

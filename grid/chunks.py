@@ -1,0 +1,44 @@
+"""The bytes of a chunk, as Zarr itself would write them, in a fraction of its time."""
+
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from .axes import Array
+
+COMPRESSOR, LEVEL, SHUFFLE = "lz4", 9, "shuffle"
+
+
+def fill_value(dtype: Any) -> float:
+    """What stands where a chunk reaches over the array's end, and where one is missing."""
+    return -1 if np.dtype(dtype) == np.int8 else np.nan
+
+
+def codecs(dtype: Any) -> list[Any]:
+    """How chunks are compressed, for Zarr: crc32c comes last, so that it covers every byte."""
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    typesize = np.dtype(dtype).itemsize
+    blosc = BloscCodec(cname=COMPRESSOR, clevel=LEVEL, shuffle=SHUFFLE, typesize=typesize)
+    return [blosc, Crc32cCodec()]
+
+
+def fill(chunk: Array, values: Array) -> Array:
+    """Put values into memory of a whole chunk's shape; the fill value stands beyond them."""
+    if values.shape != chunk.shape:
+        chunk[...] = fill_value(chunk.dtype)
+    chunk[tuple(map(slice, values.shape))] = values
+    return chunk
+
+
+def encode(chunk: Array) -> tuple[bytes, int]:
+    """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c.
+
+    The last four bytes hold the crc32c of those before.
+    """
+    from numcodecs import Blosc
+
+    data = bytes(Blosc(cname=COMPRESSOR, clevel=LEVEL, shuffle=Blosc.SHUFFLE).encode(chunk))
+    crc = int(google_crc32c.value(data))
+    return data + crc.to_bytes(4, "little"), crc
