@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from . import memory
 from .durable import exchange, link, one_writer, sync_folder, write_file
 from .errors import InputError
-from .journal import LOCK, ROOT
+from .journal import JOURNAL, LOCK, ROOT
 
 
 class Log(Protocol):
-    """A file to which lines are added; what is synced survives."""
+    """A journal to which lines are added; what is synced survives."""
 
     seconds: float  # from one sync to the next
 
@@ -53,8 +53,8 @@ class Place(Protocol):
     def keep(self, names: set[str]) -> None:
         """Remove all other files, the root first: what is left never reads as a cube."""
 
-    def log(self, name: str) -> Log:
-        """Add to a file."""
+    def log(self) -> Log:
+        """Add to the journal, which is there."""
 
     def exists(self) -> bool:
         """Whether anything but an unfinished cube is here."""
@@ -130,8 +130,8 @@ class Folder:
             if Path(base) != self.path and not any(Path(base).iterdir()):
                 os.rmdir(base)
 
-    def log(self, name: str) -> "_File":
-        return _File(self.path / name)
+    def log(self) -> "_File":
+        return _File(self.path / JOURNAL)
 
     def exists(self) -> bool:
         return self.path.exists()

@@ -21,6 +21,7 @@ from .journal import (
     GROUP,
     JOURNAL,
     LOCK,
+    PARTS,
     PLAN,
     RECORD,
     ROOT,
@@ -208,7 +209,7 @@ class Writer:
             for key in damaged_chunks(place, good.values()):
                 del good[key]
         kept = {name for block in good.values() for name, _, _ in block.files}
-        kept |= {PLAN, LOCK, JOURNAL, *(place.names(f"{JOURNAL}/") or ())}
+        kept |= {PLAN, LOCK, JOURNAL, *(place.names(PARTS) or ())}
         if not place.in_sight:
             kept |= files.keys() - {ROOT}
         place.keep(kept)
