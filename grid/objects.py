@@ -51,8 +51,8 @@ class Objects:
         self.scheme, self.bucket, self.prefix = parts.scheme, parts.netloc, parts.path.strip("/")
         if self.scheme not in (*_CREDENTIALS, "memory", "http", "https"):
             raise InputError(
-                f"{url!r} begins with {self.scheme}://; use s3://, gs://, az://, or http(s):// "
-                "to read"
+                f"{url!r} begins with {self.scheme}://; use s3://, gs://, az://, icechunk://, "
+                "icechunk+s3://, or http(s):// to read"
             )
         if not self.bucket or not (self.prefix or self.scheme == "memory"):
             raise InputError(f"{url!r} names no cube; write for example s3://bucket/cubes/a.zarr")
@@ -77,7 +77,7 @@ class Objects:
             from obstore.store import MemoryStore, from_url
         except ImportError:
             raise InputError(
-                f"{self.url!r} needs obstore; run pip install 'fleetcube[cloud]'"
+                f"{self.url!r} needs an extra; run: pip install 'fleetcube[cloud]'"
             ) from None
         if self.scheme == "memory":
             return _memory.setdefault(self.url, MemoryStore())
@@ -188,8 +188,8 @@ class Objects:
         pass  # a store has no end
 
     @contextlib.contextmanager
-    def one_writer(self) -> Iterator[None]:
-        lease = _Lease(self)
+    def one_writer(self, lock: str = LOCK) -> Iterator[None]:
+        lease = _Lease(self, lock)
         self._lease = lease
         try:
             yield
@@ -278,8 +278,8 @@ class _Lease:
     fails. A writer that could not renew it in time stops writing.
     """
 
-    def __init__(self, place: Objects) -> None:
-        self._place = place
+    def __init__(self, place: Objects, name: str) -> None:
+        self._place, self._name = place, name
         self._count = 0
         self._who = {
             "process": os.getpid(),
@@ -306,7 +306,7 @@ class _Lease:
         self._thread.join()
         if not self._lost:
             with contextlib.suppress(OSError):
-                self._place.delete(LOCK)
+                self._place.delete(self._name)
 
     def _put(self, mode: Any) -> bool:
         """Write the lock where the store has what is expected; else whether it is ours."""
@@ -317,7 +317,7 @@ class _Lease:
         body = json.dumps({**self._who, "count": self._count}).encode()
         with self._place.telling():
             try:
-                made = self._place.client.put(LOCK, body, mode=mode, use_multipart=False)
+                made = self._place.client.put(self._name, body, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 held, seen, _ = self._look()
                 if held.get("run") != self._who["run"]:
@@ -330,7 +330,7 @@ class _Lease:
     def _look(self) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Who holds the lock, its version, and the seconds since it was renewed."""
         with self._place.telling():
-            found = self._place.client.get(LOCK)
+            found = self._place.client.get(self._name)
             body, meta = bytes(found.bytes()), found.meta
         try:
             held = dict(json.loads(body))

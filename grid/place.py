@@ -92,6 +92,10 @@ def place_of(target: str | os.PathLike[str]) -> Place:
     text = os.fspath(target)
     if "://" not in text:
         return Folder(Path(target))
+    if text.startswith("icechunk"):
+        from .icechunk_store import Icechunk
+
+        return Icechunk(text)
     from .objects import Objects
 
     return Objects(text)
@@ -162,8 +166,8 @@ class Folder:
                 "shorten an axis, ask for fewer outputs, or use float32"
             )
 
-    def one_writer(self) -> AbstractContextManager[None]:
-        return one_writer(self.path, self.path / LOCK)
+    def one_writer(self, lock: str = LOCK) -> AbstractContextManager[None]:
+        return one_writer(self.path, self.path / lock)
 
     def take(self, other: Place, names: Iterable[str]) -> None:
         assert isinstance(other, Folder)

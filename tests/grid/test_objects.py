@@ -251,7 +251,7 @@ def test_a_second_writer_is_refused_until_the_lock_is_stale(
             with pytest.raises(InputError, match=told):
                 sweep.store(stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
         monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
-        second = objects._Lease(Objects(stopped))
+        second = objects._Lease(Objects(stopped), journal.LOCK)
         monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
         assert first._lease is not None
         assert not first._lease._put(first._lease._seen)  # of two, one has it
