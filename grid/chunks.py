@@ -7,7 +7,7 @@ import numpy as np
 
 from .axes import Array
 
-COMPRESSOR, LEVEL, SHUFFLE = "lz4", 9, "shuffle"
+COMPRESSOR, LEVEL = "lz4", 9
 
 
 def fill_value(dtype: Any) -> float:
@@ -20,7 +20,7 @@ def codecs(dtype: Any) -> list[Any]:
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     typesize = np.dtype(dtype).itemsize
-    blosc = BloscCodec(cname=COMPRESSOR, clevel=LEVEL, shuffle=SHUFFLE, typesize=typesize)
+    blosc = BloscCodec(cname=COMPRESSOR, clevel=LEVEL, shuffle="shuffle", typesize=typesize)
     return [blosc, Crc32cCodec()]
 
 

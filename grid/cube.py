@@ -76,6 +76,10 @@ def store(
             _prepare(place, partial, writer, overwrite, resume)
             writer.run(partial, threads)
             partial.finish(place)
+    except ConnectionError as error:
+        raise OSError(
+            f"{error}; what is finished is kept, and `run --resume` continues it"
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial)}") from error
@@ -85,12 +89,9 @@ def store(
 
 def kept(partial: Place) -> str:
     """What a run that ended early left, and what to do."""
-    try:
-        count = len(read_journal(partial))
-        if not count and not partial.names():
-            return "nothing was kept"
-    except OSError:
-        return "what is finished is kept; `run --resume` continues it"
+    count = len(read_journal(partial))
+    if not count and not partial.names():
+        return "nothing was kept"
     return f"{count} finished blocks are kept in {str(partial)!r}; `run --resume` continues it"
 
 
@@ -117,11 +118,6 @@ def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]
 
 
 def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) -> None:
-    inside = next((above for above in place.above() if is_ours(above)), None)
-    if inside is not None:
-        raise InputError(
-            f"{str(place)!r} lies in the cube {str(inside)!r}; choose a place beside it"
-        )
     if place.exists() and not (overwrite or resume):
         raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
     if place.exists() and not is_ours(place):
@@ -130,6 +126,11 @@ def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) ->
         )
     if partial.names() and not is_ours(partial):
         raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
+    inside = next((above for above in place.above() if is_ours(above)), None)
+    if inside is not None:
+        raise InputError(
+            f"{str(place)!r} lies in the cube {str(inside)!r}; choose a place beside it"
+        )
 
 
 def _check_same(place: Place, writer: Writer) -> None:
@@ -202,7 +203,7 @@ def size_of(place: Place) -> int:
     """Bytes of a complete cube, as its record has them."""
     sealed = read_record(place, SEAL) or {"files": {}}
     chunks = sum(size for block in read_journal(place).values() for _, size, _ in block.files)
-    return chunks + sum(size for size, _ in sealed["files"].values())
+    return chunks + sum(int(size) for size, _ in sealed["files"].values())
 
 
 def damage(place: Place) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 GROUP = ".fleetcube"
 RECORD = f"{GROUP}/record"  # an array to Zarr, so that listing a cube stays quiet
 PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", "seal", "lock"))
+PARTS = f"{RECORD}/parts/"  # of the journal, where nothing can be appended to a file
 ROOT = "zarr.json"
 READERS = 8  # files read at once
 
@@ -70,8 +71,8 @@ def _block(line: bytes) -> Block | None:
 
 def read_journal(place: "Place") -> dict[Any, Block]:
     """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
-    found = {}
-    for name in (JOURNAL, *sorted(_appended(place))):
+    found: dict[Any, Block] = {}
+    for name in (JOURNAL, *sorted(place.names(PARTS) or ())):
         try:
             lines = place.read(name).split(b"\n")[:-1]
         except FileNotFoundError:
@@ -84,13 +85,8 @@ def write_journal(place: "Place", blocks: Iterable[Block]) -> None:
     """Write a journal anew, in the order of the blocks' names."""
     ordered = sorted(blocks, key=lambda block: block.key)
     place.write(JOURNAL, b"".join(map(_line, ordered)))
-    for name in _appended(place):
+    for name in place.names(PARTS) or ():
         place.delete(name)
-
-
-def _appended(place: "Place") -> set[str]:
-    """Parts of the journal that lie beside it, where nothing can be appended to a file."""
-    return place.names(f"{JOURNAL}/") or set()
 
 
 class Journal:
@@ -99,7 +95,7 @@ class Journal:
     def __init__(self, place: "Place", blocks: Iterable[Block]) -> None:
         self.blocks = {block.key: block for block in blocks}
         write_journal(place, self.blocks.values())
-        self._log = place.log(JOURNAL)
+        self._log = place.log()
         self._lock = threading.Lock()
         self._synced = time.monotonic()
 

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from . import memory
 from .durable import exchange, link, one_writer, sync_folder, sync_folders, write_file
 from .errors import InputError
-from .journal import LOCK, ROOT
+from .journal import JOURNAL, LOCK, ROOT
 
 
 class Log(Protocol):
-    """A file to which lines are added; what is synced survives."""
+    """A journal to which lines are added; what is synced survives."""
 
     seconds: float  # from one sync to the next
 
@@ -53,8 +53,8 @@ class Place(Protocol):
     def keep(self, names: set[str]) -> None:
         """Remove all other files, the root first: what is left never reads as a cube."""
 
-    def log(self, name: str) -> Log:
-        """Add to a file."""
+    def log(self) -> Log:
+        """Add to the journal, which is there."""
 
     def exists(self) -> bool:
         """Whether anything but an unfinished cube is here."""
@@ -92,6 +92,10 @@ def place_of(target: str | os.PathLike[str]) -> Place:
     text = os.fspath(target)
     if "://" not in text:
         return Folder(Path(target))
+    if text.startswith("icechunk"):
+        from .icechunk_store import Icechunk
+
+        return Icechunk(text)
     from .objects import Objects
 
     return Objects(text)
@@ -130,8 +134,8 @@ class Folder:
             if Path(base) != self.path and not any(Path(base).iterdir()):
                 os.rmdir(base)
 
-    def log(self, name: str) -> "_File":
-        return _File(self.path / name)
+    def log(self) -> "_File":
+        return _File(self.path / JOURNAL)
 
     def exists(self) -> bool:
         return self.path.exists()
@@ -162,8 +166,8 @@ class Folder:
                 "shorten an axis, ask for fewer outputs, or use float32"
             )
 
-    def one_writer(self) -> AbstractContextManager[None]:
-        return one_writer(self.path, self.path / LOCK)
+    def one_writer(self, lock: str = LOCK) -> AbstractContextManager[None]:
+        return one_writer(self.path, self.path / lock)
 
     def take(self, other: Place, names: Iterable[str]) -> None:
         assert isinstance(other, Folder)

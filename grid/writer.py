@@ -18,6 +18,7 @@ from .journal import (
     GROUP,
     JOURNAL,
     LOCK,
+    PARTS,
     PLAN,
     RECORD,
     ROOT,
@@ -126,9 +127,10 @@ class Writer:
         """Finish an unfinished cube, whatever of it is there; its lock is held."""
         files = self.files()
         blocks = self._finished(place, files)
-        for name, data in files.items():
-            if name != ROOT and not place.in_sight and _read(place, name) != data:
-                place.write(name, data)
+        if not place.in_sight:
+            for name in sorted(files, key=lambda name: not name.endswith(ROOT)):  # arrays first
+                if name != ROOT and _read(place, name) != files[name]:
+                    place.write(name, files[name])
         journal = Journal(place, blocks.values())
         if read_record(place, PLAN) is None:
             write_record(place, PLAN, self.fingerprint())
@@ -202,7 +204,7 @@ class Writer:
             for key in damaged_chunks(place, good.values()):
                 del good[key]
         kept = {name for block in good.values() for name, _, _ in block.files}
-        kept |= {PLAN, LOCK, JOURNAL, *(place.names(f"{JOURNAL}/") or ())}
+        kept |= {PLAN, LOCK, JOURNAL, *(place.names(PARTS) or ())}
         if not place.in_sight:
             kept |= files.keys() - {ROOT}
         place.keep(kept)

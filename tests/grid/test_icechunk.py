@@ -1,0 +1,218 @@
+"""Cubes in Icechunk repositories: on a disk and on an object store, complete or not on `main`."""
+
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import icechunk_store, journal
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.icechunk_store import UNFINISHED, Icechunk
+from fleetcube.grid.place import place_of
+from fleetcube.grid.verify import verify
+from fleetcube.grid.writer import Writer
+
+from .stores import object_store
+from .test_cube import assert_same
+from .test_objects import SPEC
+from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with object_store() as url:
+        yield url
+
+
+@pytest.fixture(params=["folder", "s3"])
+def url(request: pytest.FixtureRequest, bucket: str, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return f"icechunk://{tmp_path}/a"
+    return f"icechunk+{bucket}/ice/{next(_numbers)}"
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+def held(url: str) -> dict[str, bytes]:
+    place = Icechunk(url)
+    return {name: place.read(name) for name in place.names()}
+
+
+def plain(url: str, **version: str) -> Any:
+    """What a reader that knows nothing of fleetcube opens."""
+    return Icechunk(url)._open().readonly_session(**(version or {"branch": "main"})).store
+
+
+@pytest.fixture
+def stopped(sweep: Sweep, url: str) -> str:
+    """A cube of which five blocks are finished."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(5, disk_full, patch)
+        with pytest.raises(OSError, match="5 finished blocks are kept"):
+            sweep.store(url, chunks=CHUNKS, threads=1)
+    return url
+
+
+def test_a_repository_holds_the_bytes_of_a_folder(sweep: Sweep, url: str, tmp_path: Path) -> None:
+    assert sweep.store(url, chunks=CHUNKS) == url
+    folder = contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS)))
+    assert held(url) == folder
+    assert_same(sweep.evaluate(), open_cube(url))
+    assert_same(sweep.evaluate(), xarray.open_zarr(plain(url), consolidated=False))
+    assert verify(url).problems == []
+    lazy = pickle.loads(pickle.dumps(open_cube(url, chunks={})))
+    assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
+    assert isinstance(place_of(url), Icechunk)
+
+
+def test_an_unfinished_cube_is_not_on_main(stopped: str) -> None:
+    with pytest.raises(InputError, match="its run has not finished"):
+        open_cube(stopped)
+    with pytest.raises(FileNotFoundError):
+        xarray.open_zarr(plain(stopped), consolidated=False)
+
+
+@pytest.mark.parametrize("harm", [False, True])
+def test_a_stopped_run_goes_on_from_its_last_commit(
+    sweep: Sweep, stopped: str, tmp_path: Path, harm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="--resume continues it"):
+        sweep.store(stopped, chunks=CHUNKS)
+    with pytest.raises(InputError, match="cannot be continued, for this changed: dtype"):
+        sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
+    if harm:
+        partial = Icechunk(stopped, UNFINISHED)
+        name = list(journal.read_journal(partial).values())[2].files[0][0]
+        with partial.one_writer():
+            partial.write(name, b"other bytes")
+            partial.commit("harm")
+    wrote: list[Any] = []
+    write = Writer.write
+    monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+    sweep.store(stopped, chunks=CHUNKS, resume=True)
+    assert len(wrote) == len(journal.read_journal(Icechunk(stopped))) - 5 + harm
+    assert held(stopped) == contents(
+        Path(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS, resume=True))
+    )
+
+
+def test_overwriting_keeps_the_older_version(sweep: Sweep, url: str) -> None:
+    sweep.store(url)
+    (tag,) = Icechunk(url)._open().list_tags()
+    with pytest.raises(InputError, match="exists; choose another name"):
+        sweep.store(url)
+    other = Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"])
+    other.store(url, overwrite=True)
+    assert_same(other.evaluate(), open_cube(url))
+    assert_same(sweep.evaluate(), xarray.open_zarr(plain(url, tag=tag), consolidated=False))
+    assert Icechunk(url)._open().list_branches() == {"main"}
+
+
+def test_a_damaged_version_is_mended(
+    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.store(url, chunks=CHUNKS)
+    whole = held(url)
+    session = Icechunk(url)._open().writable_session("main")
+    from zarr.core.sync import sync
+
+    sync(session.store.delete("job_time/c/0/1/2"))
+    session.commit("harm")
+    assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
+    with pytest.raises(InputError, match="7 of its 8 chunks are there"):
+        open_cube(url)
+    wrote: list[Any] = []
+    write = Writer.write
+    monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+    sweep.store(url, chunks=CHUNKS, resume=True)
+    assert (len(wrote), held(url)) == (1, whole)
+    monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
+    sweep.store(url, chunks=CHUNKS, resume=True)
+
+
+def test_a_second_writer_is_refused(sweep: Sweep, stopped: str) -> None:
+    with (
+        Icechunk(stopped, UNFINISHED).one_writer(),
+        pytest.raises(InputError, match=f"is being written by process {os.getpid()}"),
+    ):
+        sweep.store(stopped, chunks=CHUNKS, resume=True)
+    sweep.store(stopped, chunks=CHUNKS, resume=True)
+
+
+def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) -> None:
+    import icechunk
+    import zarr
+
+    with pytest.raises(InputError, match="there is no cube"):
+        open_cube(url)
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(f"{tmp_path}/b"))
+    session = repository.writable_session("main")
+    zarr.create_group(session.store)
+    session.commit("something else")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "notes").write_text("keep me", encoding="utf-8")
+    for name in "bc":
+        for keywords in ({"overwrite": True}, {"resume": True}):
+            with pytest.raises(InputError, match="is not a cube and is not overwritten"):
+                sweep.store(f"icechunk://{tmp_path}/{name}", **keywords)
+    with pytest.raises(InputError, match="use icechunk:///folder or"):
+        open_cube("icechunk+ftp://a/b")
+
+
+def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    url = f"icechunk://{tmp_path}/a"
+    script = "from fleetcube.grid import icechunk_store as i; i.COMMIT_SECONDS = 0.1; "
+    script += "from fleetcube.__main__ import main; main()"
+    chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
+    run = [sys.executable, "-c", script, "run", "spec.toml", "-o", url, *chunks]
+    running = subprocess.Popen(run, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 100
+    while time.monotonic() < end:
+        assert running.poll() is None, running.communicate()
+        done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
+        if done:
+            break
+        time.sleep(0.01)
+    running.kill()
+    running.communicate(timeout=60)
+    done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
+    sweep = Sweep.from_file(tmp_path / "spec.toml")
+    sizes = {"n_gpus": 4, "gpu_mttf": 6}
+    wrote: list[Any] = []
+    write = Writer.write
+    monkeypatch.setattr(icechunk_store, "COMMIT_SECONDS", 0.05)  # commits amid the writing
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+        sweep.store(url, chunks=sizes, resume=True)
+    assert 0 < done == len(journal.read_journal(Icechunk(url))) - len(wrote)
+    assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=sizes)))
+
+
+def test_the_commands_take_repositories(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    for words in (
+        ("run", "spec.toml", "-o", "icechunk://cubes/a"),  # beside, as a path would be
+        ("show", "icechunk://cubes/a"),
+        ("verify", "icechunk://cubes/a"),
+        ("slice", "icechunk://cubes/a", "n_gpus=512", "gpu_mttf=10000h"),
+    ):
+        command = [sys.executable, "-m", "fleetcube", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert "WARN" not in done.stdout
+    assert (tmp_path / "cubes" / "a").is_dir()

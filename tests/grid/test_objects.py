@@ -1,0 +1,418 @@
+"""Cubes on an object store: the bytes of a folder's, never half there, one writer at a time."""
+
+import http.server
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+from zarr.storage import ObjectStore
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import journal, objects
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.objects import Objects
+from fleetcube.grid.place import Folder
+from fleetcube.grid.verify import verify
+from fleetcube.grid.writer import Writer
+
+from .stores import object_store
+from .test_cube import assert_same
+from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with object_store() as url:
+        yield url
+
+
+@pytest.fixture
+def url(bucket: str) -> str:
+    return f"{bucket}/cubes/{next(_numbers)}.zarr"
+
+
+@pytest.fixture
+def sweep() -> Sweep:
+    return Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+def held(url: str) -> dict[str, bytes]:
+    place = Objects(url)
+    return {name: place.read(name) for name in place.names() or ()}
+
+
+def plain(url: str) -> ObjectStore[Any]:
+    """What a reader that knows nothing of fleetcube opens."""
+    return ObjectStore(Objects(url).client, read_only=True)
+
+
+@pytest.fixture
+def stopped(sweep: Sweep, url: str) -> str:
+    """A cube of which five blocks are finished."""
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(5, disk_full, patch)
+        with pytest.raises(OSError, match="5 finished blocks are kept"):
+            sweep.store(url, chunks=CHUNKS, threads=1)
+    return url
+
+
+def test_a_cube_of_objects_has_the_bytes_of_a_folder(
+    sweep: Sweep, url: str, tmp_path: Path
+) -> None:
+    assert sweep.store(url, chunks=CHUNKS) == url
+    assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)))
+    assert_same(sweep.evaluate(), open_cube(url))
+    assert_same(sweep.evaluate(), xarray.open_zarr(plain(url), consolidated=False))
+    assert verify(url).problems == []
+
+
+@pytest.mark.parametrize("outputs", [["mfu"], ["mfu", "goodput"]])
+def test_cubes_in_memory_and_of_single_points(outputs: list[str]) -> None:
+    url = f"memory://{next(_numbers)}/a.zarr"
+    training = {**SCENARIO, "n_gpus": 64, "fabric": "infiniband-ndr", "gpu_mttf": 1e8}
+    point = Sweep(training, {}, outputs)
+    point.store(url)
+    assert_same(point.evaluate(), open_cube(url))
+    assert verify(url).problems == []
+
+
+def test_dask_workers_can_read_a_cube(sweep: Sweep, url: str) -> None:
+    sweep.store(url, chunks=CHUNKS)
+    lazy = pickle.loads(pickle.dumps(open_cube(url, chunks={})))
+    assert float(lazy["job_time"].max()) == float(sweep.evaluate()["job_time"].max())
+    assert pickle.loads(pickle.dumps(Objects(url))) == Objects(url)
+
+
+def test_a_cube_in_a_folder_is_read_over_http(sweep: Sweep, tmp_path: Path) -> None:
+    sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
+
+    class Static(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(tmp_path))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with serving(Static) as endpoint:
+        url = f"{endpoint}/a.zarr"
+        assert_same(sweep.evaluate(), open_cube(url))
+        assert verify(url).problems == []
+        with pytest.raises(InputError, match="can only be read"):
+            sweep.store(url, resume=True)
+        with pytest.raises(InputError, match="there is no cube"):
+            open_cube(f"{endpoint}/b.zarr")
+        (tmp_path / "a.zarr/job_time/c/0/1/2").unlink()
+        with pytest.raises(ConnectionError, match="job_time/c/0/1/2' is missing"):
+            open_cube(url)["job_time"].load()
+
+
+@contextmanager
+def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_no_reader_sees_an_unfinished_cube(stopped: str) -> None:
+    with pytest.raises(InputError, match="its run has not finished"):
+        open_cube(stopped)
+    with pytest.raises(FileNotFoundError):
+        xarray.open_zarr(plain(stopped), consolidated=False)
+    with pytest.raises(FileNotFoundError):
+        zarr.open_array(plain(stopped), path="job_time", mode="r")
+    assert any(name.startswith("job_time/c/") for name in held(stopped))
+
+
+def test_whatever_is_written_last_is_missing_no_reader_is_misled(
+    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each write of a sealing, an array that opens has its values, and the root is last."""
+    seen: list[str] = []
+    write = Objects.write
+    truth = sweep.evaluate()
+
+    def watched(self: Objects, name: str, data: Any) -> None:
+        assert journal.ROOT not in held(url)
+        for array in (name for name in held(url) if name.endswith("/zarr.json") and name[0] != "."):
+            stored: Any = zarr.open_array(plain(url), path=array[: -len("/zarr.json")], mode="r")
+            np.testing.assert_array_equal(stored[...], truth[stored.path].values)
+        seen.append(name)
+        write(self, name, data)
+
+    monkeypatch.setattr(Objects, "write", watched)
+    sweep.store(url, threads=1)
+    assert seen[-1] == journal.ROOT
+    assert seen.index(journal.SEAL) < min(k for k, n in enumerate(seen) if n.endswith("zarr.json"))
+
+
+@pytest.mark.parametrize("harm", [None, "flip", "remove", "journal"])
+def test_a_stopped_run_is_continued_to_the_same_bytes(
+    sweep: Sweep, stopped: str, tmp_path: Path, harm: str | None
+) -> None:
+    with pytest.raises(InputError, match="--resume continues it, --overwrite starts anew"):
+        sweep.store(stopped, chunks=CHUNKS)
+    with pytest.raises(InputError, match="cannot be continued, for this changed: dtype"):
+        sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
+    place = Objects(stopped)
+    block = list(journal.read_journal(place).values())[2]
+    _harm(place, block.files[0][0], harm)
+    sweep.store(stopped, chunks=CHUNKS, resume=True)
+    assert held(stopped) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)))
+
+
+def _harm(place: Objects, chunk: str, harm: str | None) -> None:
+    if harm == "remove":
+        place.delete(chunk)
+    elif harm == "flip":
+        data = bytearray(place.read(chunk))
+        data[len(data) // 2] ^= 1
+        place.write(chunk, bytes(data))
+    elif harm == "journal":
+        batch = max(place.names(journal.PARTS) or ())
+        place.write(batch, place.read(batch)[:-7])
+
+
+@pytest.mark.parametrize("harm", ["flip", "remove"])
+def test_a_damaged_chunk_is_found_and_mended(
+    sweep: Sweep, url: str, harm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep.store(url, chunks=CHUNKS)
+    whole = held(url)
+    _harm(Objects(url), "job_time/c/0/1/2", harm)
+    assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
+    if harm == "remove":
+        with pytest.raises(InputError, match="7 of its 8 chunks are there"):
+            open_cube(url)
+    wrote: list[Any] = []
+    write = Writer.write
+    monkeypatch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+    sweep.store(url, chunks=CHUNKS, resume=True)
+    assert len(wrote) == 1
+    assert held(url) == whole
+    monkeypatch.setattr(Writer, "run", lambda *_: pytest.fail("ran again"))
+    sweep.store(url, chunks=CHUNKS, resume=True)
+
+
+def test_only_cubes_are_overwritten_and_their_root_goes_first(
+    sweep: Sweep, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Objects(url).write("notes.txt", b"keep me")
+    for keywords in ({"overwrite": True}, {"resume": True}):
+        with pytest.raises(InputError, match="is not a cube and is not overwritten"):
+            sweep.store(url, **keywords)
+    with pytest.raises(InputError, match="exists; choose another name"):
+        sweep.store(url)
+    assert held(url) == {"notes.txt": b"keep me"}
+    Objects(url).delete("notes.txt")
+    sweep.store(url)
+    with pytest.raises(InputError, match="exists; choose another name or say --overwrite"):
+        sweep.store(url)
+    with pytest.raises(InputError, match="lies in the cube"):
+        sweep.store(f"{url}/inner/b.zarr")
+    keep = Objects.keep
+
+    def watched(self: Objects, names: set[str]) -> None:
+        assert journal.ROOT not in held(url)
+        keep(self, names)
+
+    monkeypatch.setattr(Objects, "keep", watched)
+    Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(url, overwrite=True)
+    assert list(open_cube(url).data_vars) == ["cluster_mtbf"]
+
+
+def test_a_second_writer_is_refused_until_the_lock_is_stale(
+    sweep: Sweep, stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Objects(stopped)
+    with first.one_writer():
+        for keywords in ({"resume": True}, {"overwrite": True}, {}):
+            told = rf"process {os.getpid()} on .* renewed its lock \d+ s ago; .* counts for 60 s"
+            with pytest.raises(InputError, match=told):
+                sweep.store(stopped, chunks=CHUNKS, **keywords)  # type: ignore[arg-type]
+        monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
+        second = objects._Lease(Objects(stopped), journal.LOCK)
+        monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
+        assert first._lease is not None
+        assert not first._lease._put(first._lease._seen)  # of two, one has it
+        second.check()
+        second.release()
+        first._lease._lost = "another writer took it"
+        with pytest.raises(ConnectionError, match="the lock was lost"):
+            first.write("job_time/c/9", b"late")
+    sweep.store(stopped, chunks=CHUNKS, resume=True)
+
+
+def test_a_lock_is_renewed_and_one_that_cannot_be_ends_the_writing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "RENEW_SECONDS", 0.05)
+    place = Objects(url)
+    with place.one_writer():
+        assert place._lease is not None
+        end = time.monotonic() + 20
+        while place._lease._count < 4 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert json.loads(place.read(journal.LOCK))["count"] >= 3
+        place._lease._ended.set()
+        place._lease._thread.join()
+        monkeypatch.setattr(objects, "STALE_SECONDS", 0.0)
+        with pytest.raises(ConnectionError, match="could not be renewed"):
+            place.write("x", b"")
+
+
+SPEC = """
+outputs = ["job_time", "step_time", "cluster_mtbf"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+tensor_parallel = 8
+[axes]
+n_gpus = { arange = [8, 648, 8] }
+gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 30 }
+fabric = ["infiniband-ndr", "roce-100g"]
+"""
+
+
+def test_a_killed_run_is_continued_to_the_same_bytes(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    script = "from fleetcube.grid import objects; objects.BATCH_SECONDS = 0.1; "
+    script += "from fleetcube.__main__ import main; main()"
+    chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
+    run = [sys.executable, "-c", script, "run", "spec.toml", "-o", url, *chunks]
+    running = subprocess.Popen(run, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    place = Objects(url)
+    end = time.monotonic() + 100
+    while len(place.names(journal.PARTS) or ()) < 2 and time.monotonic() < end:
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.01)
+    running.kill()
+    running.communicate(timeout=60)
+    done = len(journal.read_journal(place))
+    assert done > 0
+    assert journal.ROOT not in held(url)
+    sweep = Sweep.from_file(tmp_path / "spec.toml")
+    sizes = {"n_gpus": 4, "gpu_mttf": 6}
+    with pytest.raises(InputError, match="is being written by process"):
+        sweep.store(url, chunks=sizes, resume=True)
+    wrote: list[Any] = []
+    write = Writer.write
+    monkeypatch.setattr(objects, "STALE_SECONDS", 1.5)
+    monkeypatch.setattr(objects, "RENEW_SECONDS", 0.2)
+    time.sleep(2.6)  # the store tells whole seconds
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "write", lambda *a: (wrote.append(a[-1]), write(*a))[1])
+        sweep.store(url, chunks=sizes, resume=True)
+    assert len(wrote) == len(journal.read_journal(place)) - done
+    assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=sizes)))
+
+
+def command(folder: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "fleetcube", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_commands_take_urls(url: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    done = command(tmp_path, "run", "spec.toml", "-o", url)
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {url} (" in done.stdout
+    cuts = ("n_gpus=512", "gpu_mttf=10000h")
+    for words in (("show", url), ("slice", url, *cuts), ("verify", url)):
+        done = command(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+    assert f"{url} is sound" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("run", "spec.toml", "-o"), ("show",), ("verify",)])
+def test_what_cannot_be_reached_is_one_line(bucket: str, tmp_path: Path, words: Any) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    for url, environment, told in [
+        ("s3://nowhere/a.zarr", {}, "there is no bucket 'nowhere'; create it"),
+        (f"{bucket}/a.zarr", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "there is no answer"),
+        (f"{bucket}/a.zarr", {"AWS_ALLOW_HTTP": "false"}, "set AWS_ALLOW_HTTP=true"),
+        ("s3://bucket", {}, "names no cube"),
+        ("ftp://bucket/a.zarr", {}, "use s3://, gs://, az://"),
+        (f"{bucket}/none.zarr", {}, None if words[0] == "run" else "there is no cube"),
+    ]:
+        if told is None:
+            continue
+        done = command(tmp_path, *words, url, **environment)
+        assert done.returncode in (1, 2)
+        assert told in done.stderr
+        assert done.stderr.startswith("fleetcube: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_refused_access_is_one_line(
+    bucket: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with serving(Refusing) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        for ask in (open_cube, sweep.store):
+            with pytest.raises(ConnectionError, match="access was refused"):
+                ask(f"{bucket}/a.zarr")
+
+
+def test_a_cube_opens_with_few_requests(
+    sweep: Sweep, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each file beside the chunks is read once, and the chunks are listed once."""
+    sweep.store(url, chunks=CHUNKS)
+    sealed = journal.read_record(Objects(url), journal.SEAL)
+    assert sealed is not None
+    with caplog.at_level("INFO", "werkzeug"):
+        caplog.clear()
+        cube = open_cube(url)
+        asked = [record.getMessage() for record in caplog.records]
+        assert sum("list-type" in line for line in asked) == 1
+        assert len(asked) == len(sealed["files"]) + 3  # the seal, a list, and the root once more
+        caplog.clear()
+        cube["job_time"].drop_vars("infeasible_reason").isel(n_gpus=0, gpu_mttf=0).load()
+        assert len(caplog.records) == 1
+
+
+def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
+    from fleetcube.grid.place import place_of
+
+    assert place_of(tmp_path) == Folder(tmp_path)
+    assert str(place_of("s3://bucket/a.zarr/")) == "s3://bucket/a.zarr"
