@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .append import check_grows, fitting, held_record
 from .dataset import dtype_of
 from .errors import InputError
 from .fingerprint import difference
@@ -46,18 +47,28 @@ def store(
     *,
     overwrite: bool,
     resume: bool,
+    append: bool,
     dtype: str,
     chunks: Mapping[str, int],
     threads: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Evaluate a plan into a cube at a place, where it appears when it is complete."""
-    if overwrite and resume:
-        raise InputError("--overwrite and --resume exclude each other; say one of them")
-    place.check()
+    modes = {"--overwrite": overwrite, "--resume": resume, "--append": append}
+    said = [mode for mode, on in modes.items() if on]
+    if len(said) > 1:
+        raise InputError(f"{' and '.join(said)} exclude each other; say one of them")
+    if not (resume and is_cube(place)):  # which may be sound, and need no writing
+        place.check()
     partial = place.unfinished()
-    writer = Writer(plan, spec, dtype, chunks, progress)
-    _check_place(place, partial, overwrite, resume)
+    goes_on = resume or append
+    _check_place(place, partial, overwrite, goes_on)
+    held = None if chunks or not goes_on else _held_chunks(plan, place, partial)
+    writer = Writer(plan, spec, dtype, chunks, progress, held)
+    if append and is_cube(place):
+        check_grows(place, held_record(place), writer)
+    elif append and not is_ours(partial):
+        raise InputError(f"there is no cube {str(place)!r} to append to; run the sweep without")
     if resume and place.exists():
         _check_same(place, writer)
         if not damage(place):
@@ -65,6 +76,7 @@ def store(
                 with partial.one_writer():
                     partial.discard()
             return
+        place.check()
     size = sum(
         math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
         for name in plan.outputs
@@ -73,7 +85,7 @@ def store(
     place.check_room(size, sum(held))  # what is there need not be written again
     try:
         with partial.one_writer():
-            _prepare(place, partial, writer, overwrite, resume)
+            _prepare(place, partial, writer, overwrite, goes_on)
             writer.run(partial, threads)
             partial.finish(place)
     except ConnectionError as error:
@@ -146,41 +158,56 @@ def _check_same(place: Place, writer: Writer) -> None:
         raise InputError(
             f"{str(place)!r} cannot be continued, for this changed: {changed}; "
             "restore that, choose another name or say --overwrite"
+            + (" (--append adds labels at the end of an axis)" if "axes." in changed else "")
         )
 
 
-def _prepare(place: Place, partial: Place, writer: Writer, overwrite: bool, resume: bool) -> None:
+def _prepare(place: Place, partial: Place, writer: Writer, overwrite: bool, goes_on: bool) -> None:
     """Bring an unfinished cube into the state from which `run` goes on; its lock is held."""
-    if place.exists() and not (overwrite or resume):
+    if place.exists() and not (overwrite or goes_on):
         raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
     begun = not isinstance(read_file(partial, PLAN), str)
-    if begun and not (overwrite or resume):
+    if begun and not (overwrite or goes_on):
         raise InputError(
             f"{str(partial)!r} exists: a run was stopped there; "
             "--resume continues it, --overwrite starts anew"
         )
-    partial.delete(ROOT)  # killed between the root and the rename, or the cube to be mended
+    whole = place.exists()
+    if whole and place == partial and goes_on:
+        _borrow(place, partial, writer)
+        return
+    partial.delete(ROOT)  # killed between the root and the rename
     # a sealed one beside a cube is what an exchange left, or is quickly made again
-    if begun and resume and not (place.exists() and read_record(partial, SEAL) is not None):
+    if begun and goes_on and not (whole and read_record(partial, SEAL) is not None):
         _check_same(partial, writer)
     else:
         partial.keep({LOCK})
-    if resume and place.exists():
-        _borrow(place, partial)
+    if whole and goes_on:
+        _borrow(place, partial, writer)
 
 
-def _borrow(place: Place, partial: Place) -> None:
-    """Take the sound blocks of a damaged cube into an unfinished one."""
-    held = read_journal(partial)
-    sound = {key: block for key, block in read_journal(place).items() if key not in held}
+def _borrow(place: Place, partial: Place, writer: Writer) -> None:
+    """Take the sound blocks of a damaged or a smaller cube into an unfinished one."""
+    held = read_journal(partial) if partial != place else {}
+    sound = {key: block for key, block in fitting(place, writer).items() if key not in held}
     for key in damaged_chunks(place, sound.values()):
         del sound[key]
-    for block in sound.values():
-        partial.take(place, [name for name, _, _ in block.files])
+    if partial == place:
+        partial.delete(ROOT)
+    else:
+        for block in sound.values():
+            partial.take(place, [name for name, _, _ in block.files])
+    # killed between the two, the next run finds out which blocks fit
+    write_record(partial, PLAN, writer.fingerprint())
     write_journal(partial, {**held, **sound}.values())
-    plan = read_record(place, PLAN)
-    if plan is not None:
-        write_record(partial, PLAN, plan)
+
+
+def _held_chunks(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[int, ...]]:
+    """Chunk shapes of the cube that goes on, where its outputs are those of the plan."""
+    held = read_record(partial, PLAN) or read_record(place, PLAN) or {}
+    found = {name: tuple(held.get(f"chunks.{name}", ())) for name in plan.outputs}
+    same = all(len(found[name]) == len(plan.user_dims(name)) for name in plan.outputs)
+    return found if same else {}
 
 
 def is_ours(place: Place) -> bool:

@@ -49,8 +49,10 @@ def fingerprint(
         for name, formula in case.formulas.items():
             formulas.setdefault(name, {})[formula] = None
     for name in sorted(formulas):
-        sources = {function: None for made in formulas[name] for function in dependencies(made)}
-        found[f"formula.{name}"] = _hash("\0".join(map(inspect.getsource, sources)))
+        for made in formulas[name]:
+            label = name if made.__name__ == name else f"{name}.{made.__name__}"
+            sources = map(inspect.getsource, dependencies(made))
+            found[f"formula.{label}"] = _hash("\0".join(sources))
     used = {name for every in formulas.values() for made in every for name in parameters(made)}
     for name in sorted(used & INPUTS.keys()):
         found[f"default.{name}"] = repr(INPUTS[name].default)

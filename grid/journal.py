@@ -46,6 +46,11 @@ class Block:
         cuts = zip(self.dims, self.start, self.stop, strict=True)
         return {dim: slice(start, stop) for dim, start, stop in cuts}
 
+    def fits(self, due: "Block") -> bool:
+        """Whether it covers what is due, in the same files."""
+        files = [name for name, _, _ in self.files]
+        return self.stop == due.stop and files == [name for name, _, _ in due.files]
+
     def __str__(self) -> str:
         cuts = zip(self.dims, self.start, self.stop, strict=True)
         return ", ".join(f"{dim} {start}:{stop}" for dim, start, stop in cuts) or "the one point"

@@ -154,6 +154,7 @@ class Sweep:
         engine: str = "auto",
         overwrite: bool = False,
         resume: bool = False,
+        append: bool = False,
         dtype: str = "float64",
         chunks: Mapping[str, int] | None = None,
         mask_infeasible: bool = False,
@@ -167,22 +168,28 @@ class Sweep:
         object store in its place, where every finished block survives a failure or a kill. With
         `resume`, an unfinished cube is continued to the same bytes, a complete one is checked and
         its damaged blocks are written again, and where there is none the sweep begins; a cube of
-        another spec, catalog, code or version is refused. `chunks` are sizes by axis; by default
+        another spec, catalog, code or version is refused. With `append`, a complete cube gets the
+        labels that axes have now after those it has: its blocks are kept, and only new ones are
+        computed, in its own chunks. `chunks` are sizes by axis; by default
         chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
         `progress` is called with the values written and their total. Raises InputError where the
         target exists, cannot be written, or is larger than the disk. Returns the path or the URL.
         """
+        from .append import engine_of
         from .cube import check_chunks, store
         from .place import Folder, place_of
 
-        plan = self.plan(engine, mask_infeasible)
         place = place_of(path)
+        if append and engine == "auto":  # whatever the size is now
+            engine = engine_of(place)
+        plan = self.plan(engine, mask_infeasible)
         store(
             plan,
             self.spec,
             place,
             overwrite=overwrite,
             resume=resume,
+            append=append,
             dtype=check_dtype(dtype),
             chunks=check_chunks(plan, chunks),
             threads=check_threads(threads),

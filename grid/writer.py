@@ -47,8 +47,11 @@ class Writer:
         dtype: str,
         chunks: Mapping[str, int],
         progress: Callable[[int, int], None] | None = None,
+        held: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
+        """`chunks` are sizes by axis; `held` are shapes by output, of a cube that goes on."""
         self.plan, self.spec, self.dtype, self.asked = plan, spec, dtype, chunks
+        self.held = held or {}
         self.progress = progress
         self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
         self.done = 0
@@ -59,6 +62,10 @@ class Writer:
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         """Chunk sizes of the outputs over some dimensions, in the plan's order."""
         whole = self.plan.sizes
+        for name in self.plan.groups()[dims]:
+            if name in self.held:
+                sizes = dict(zip(self.plan.user_dims(name), self.held[name], strict=True))
+                return tuple(sizes[dim] for dim in dims)
         shape = tuple(min(self.asked.get(dim, whole[dim]), whole[dim]) for dim in dims)
         if all(dim in self.asked for dim in dims):
             return shape
@@ -82,6 +89,17 @@ class Writer:
             for region in cells(sizes, self.chunks(dims)):
                 yield dims, region
 
+    def due(self) -> Iterator[Block]:
+        """All blocks, whose files have no size yet."""
+        for dims, region in self.regions():
+            names = self.plan.groups()[dims]
+            yield _block(dims, region, [(self._file(name, region), 0, 0) for name in names])
+
+    def coordinates(self) -> dict[str, Any]:
+        """Coordinates by name: dimension, labels, attributes."""
+        rows = coordinates(self.plan).items()
+        return {name: (dim, _text(row), attrs) for name, (dim, row, attrs) in rows}
+
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; the same bytes every time."""
         import xarray
@@ -90,10 +108,7 @@ class Writer:
 
         memory: dict[str, Any] = {}
         store = MemoryStore(memory)
-        coords = {
-            name: (dim, _text(row), attrs)
-            for name, (dim, row, attrs) in coordinates(self.plan).items()
-        }
+        coords = self.coordinates()
         frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, self.spec))
         frame.to_zarr(store, zarr_format=3, consolidated=False, mode="w-", write_empty_chunks=True)
         group = zarr.open_group(store, mode="r+")
@@ -192,14 +207,11 @@ class Writer:
         """Blocks of an unfinished cube that are whole, all else being swept away."""
         good = {}
         if read_record(place, PLAN) is not None:
-            due = {}
-            for dims, region in self.regions():
-                names = [self._file(name, region) for name in self.plan.groups()[dims]]
-                due[_block(dims, region, []).key] = names
+            due = {block.key: block for block in self.due()}
             good = {
                 key: block
                 for key, block in read_journal(place).items()
-                if [name for name, _, _ in block.files] == due.get(key)
+                if key in due and block.fits(due[key])
             }
             for key in damaged_chunks(place, good.values()):
                 del good[key]

@@ -36,6 +36,7 @@ def cli() -> None:
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--resume", is_flag=True, help="Go on where a run stopped; mend a damaged cube.")
+@click.option("--append", is_flag=True, help="Add the labels that axes have gained to a cube.")
 @click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 def run_spec(
@@ -46,6 +47,7 @@ def run_spec(
     chunks: str | None,
     overwrite: bool,
     resume: bool,
+    append: bool,
     feasible_only: bool,
     threads: int | None,
 ) -> None:
@@ -85,6 +87,7 @@ def run_spec(
             engine=engine,
             overwrite=overwrite,
             resume=resume,
+            append=append,
             dtype=dtype,
             chunks=parse_chunks(chunks),
             mask_infeasible=feasible_only,

@@ -49,13 +49,17 @@ def folder(whole: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def failed(folder: Path, before: str, *options: str) -> str:
-    """What a run says that ends with an error: one line. The code before it binds the run too."""
-    command = [*RUN, "a.zarr", *options]
+def bound(command: list[str], folder: Path, before: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a process that some code has bound first."""
     code = f"{before}\nimport os\nos.execv({sys.executable!r}, {command!r})"
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120
     )
+
+
+def failed(folder: Path, before: str, *options: str) -> str:
+    """What a run says that ends with an error: one line. The code before it binds the run too."""
+    done = bound([*RUN, "a.zarr", *options], folder, before)
     assert done.returncode in (1, 2), done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("fleetcube: ")]
     assert len(lines) == 1, done.stderr
@@ -115,6 +119,22 @@ def test_a_folder_that_is_not_writable(closed: Path) -> None:
     told = failed(closed, NO_OVERRIDE)
     assert "choose a folder that is writable" in told
     assert [entry.name for entry in closed.iterdir()] == ["spec.toml"]
+
+
+def test_a_sound_cube_need_not_be_writable_to_be_resumed(whole: Path) -> None:
+    before = contents(whole / "whole.zarr")
+    folders = [whole / "whole.zarr", whole]
+    modes = [stat.S_IMODE(entry.stat().st_mode) for entry in folders]
+    for entry in folders:
+        entry.chmod(0o555)
+    try:
+        command = [*RUN, "whole.zarr", "--resume"]
+        done = bound(command, whole, NO_OVERRIDE)
+    finally:
+        for entry, mode in zip(folders, modes, strict=True):
+            entry.chmod(mode)
+    assert done.returncode == 0, done.stderr
+    assert contents(whole / "whole.zarr") == before
 
 
 def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_cube_in_a_folder_is_read_over_http(sweep: Sweep, tmp_path: Path) -> N
         assert_same(sweep.evaluate(), open_cube(url))
         assert verify(url).problems == []
         with pytest.raises(InputError, match="can only be read"):
-            sweep.store(url, resume=True)
+            sweep.store(url, overwrite=True)
         with pytest.raises(InputError, match="there is no cube"):
             open_cube(f"{endpoint}/b.zarr")
         (tmp_path / "a.zarr/job_time/c/0/1/2").unlink()

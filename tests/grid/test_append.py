@@ -1,0 +1,140 @@
+"""A cube gets more labels on its axes, and what is there is not computed again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetcube import Sweep, open_cube
+from fleetcube.grid import writer as writer_module
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.place import place_of
+
+from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
+
+FABRICS, GPUS = AXES["fabric"], AXES["n_gpus"]
+GROWN = {**AXES, "fabric": [*FABRICS, "infiniband-hdr"], "n_gpus": [*GPUS, 1024, 2048]}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A cube of 2 x 3 x 7 points in chunks of 2 x 2 x 2."""
+    cube = Sweep(SCENARIO, AXES, OUTPUTS).store(tmp_path / "a.zarr", chunks=CHUNKS)
+    assert isinstance(cube, Path)
+    return cube
+
+
+def whole(tmp_path: Path, axes: dict[str, Any]) -> dict[str, bytes]:
+    """The same sweep stored at once, in the chunks of the cube that grew: fabrics by two."""
+    chunks = {**CHUNKS, "fabric": 2}
+    made = Sweep(SCENARIO, axes, OUTPUTS).store(tmp_path / "whole.zarr", chunks=chunks)
+    assert isinstance(made, Path)
+    return contents(made)
+
+
+def test_a_grown_cube_is_that_of_the_grown_sweep(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte; and only blocks that reach over the old end are computed."""
+    before = {name: (path / name).stat().st_ino for name in contents(path) if "/c/" in name}
+    written: list[Any] = []
+    write = writer_module.Writer.write
+    monkeypatch.setattr(
+        writer_module.Writer, "write", lambda *a: (written.append(a[-1]), write(*a))[1]
+    )
+    assert Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True) == path
+    monkeypatch.undo()
+    for region in written:
+        assert region["n_gpus"].stop > 3 or region.get("fabric", slice(0, 0)).stop > 2
+    assert contents(path) == whole(tmp_path, GROWN)
+    # n_gpus 0:2 of fabrics 0:2 is what is kept: four chunks along gpu_mttf
+    kept = [f"job_time/c/0/0/{k}" for k in range(4)]
+    assert [(path / name).stat().st_ino for name in kept] == [before[name] for name in kept]
+    assert len(written) < len(list(Sweep(SCENARIO, GROWN, OUTPUTS).plan("numpy").groups())) * 24
+
+
+@pytest.mark.parametrize("axis", ["fabric", "n_gpus"])
+def test_one_axis_grows_again_and_again(path: Path, tmp_path: Path, axis: str) -> None:
+    axes = dict(AXES)
+    for count in range(len(AXES[axis]), len(GROWN[axis]) + 1):
+        axes = {**AXES, axis: GROWN[axis][:count]}
+        Sweep(SCENARIO, axes, OUTPUTS).store(path, append=True)
+        assert open_cube(path).sizes[axis] == count
+    assert contents(path) == whole(tmp_path, axes)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
+
+
+def test_an_append_that_stops_leaves_the_cube_and_goes_on(path: Path, tmp_path: Path) -> None:
+    before = contents(path)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(3, disk_full, patch)
+        with pytest.raises(OSError, match="finished blocks are kept"):
+            Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True, threads=1)
+    assert contents(path) == before
+    open_cube(path).load()
+    Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True)
+    assert contents(path) == whole(tmp_path, GROWN)
+
+
+def test_a_damaged_block_is_computed_again(path: Path, tmp_path: Path) -> None:
+    (path / "job_time/c/0/0/1").write_bytes(b"")
+    Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True)
+    assert contents(path) == whole(tmp_path, GROWN)
+
+
+def test_a_cube_among_objects_grows(tmp_path: Path) -> None:
+    url = "memory://grows/a.zarr"
+    Sweep(SCENARIO, AXES, OUTPUTS).store(url, chunks=CHUNKS)
+    Sweep(SCENARIO, GROWN, OUTPUTS).store(url, append=True)
+    place = place_of(url)
+    assert {name: place.read(name) for name in place.names() or ()} == whole(tmp_path, GROWN)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "axes", "keywords", "told"),
+    [
+        ({}, {"n_gpus": [8, 60, 500, 1024]}, {}, "label 3 of n_gpus is 512 .* and now 500"),
+        ({}, {"n_gpus": [4, 8, 60, 512]}, {}, "label 1 of n_gpus is 8 .* and now 4"),
+        ({}, {"n_gpus": [8, 60]}, {}, "n_gpus has 3 labels in .*; keep them all"),
+        ({}, {"fabric": FABRICS[::-1]}, {}, "label 1 of fabric is 'infiniband-ndr'"),
+        ({}, {"restart_time": ["1 min"]}, {}, "axes"),
+        ({"node": "dgx-a100"}, {}, {}, r'scenario\.node: "dgx-h100" -> "dgx-a100"'),
+        ({}, {}, {"dtype": "float32"}, 'dtype: "float64" -> "float32"'),
+        ({}, {}, {"engine": "numba"}, 'engine: "numpy" -> "numba"'),
+        ({}, {}, {"chunks": {"n_gpus": 3}}, r"chunks\."),
+        ({}, {}, {"resume": True}, "--resume and --append exclude each other"),
+    ],
+)
+def test_what_is_no_growth_is_refused(
+    path: Path, scenario: Any, axes: Any, keywords: dict[str, Any], told: str
+) -> None:
+    before = contents(path)
+    other = Sweep({**SCENARIO, **scenario}, {**AXES, **axes}, OUTPUTS)
+    with pytest.raises(InputError, match=told):
+        other.store(path, append=True, **keywords)
+    assert contents(path) == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["a.zarr"]
+
+
+def test_a_label_that_makes_outputs_depend_on_more_is_refused(tmp_path: Path) -> None:
+    """The roofline does not ask for a share of peak: an array cannot gain a dimension later."""
+    scenario = {**SCENARIO, "fabric": "infiniband-ndr"}
+    axes = {"compute_model": ["roofline"], "flops_efficiency": [0.4, 0.5], "n_gpus": [8, 64]}
+    path = Sweep(scenario, axes, ["step_time"]).store(tmp_path / "a.zarr")
+    more = {**axes, "compute_model": ["roofline", "mfu"]}
+    with pytest.raises(
+        InputError, match=r"step_time depends on .*flops_efficiency.* and before on"
+    ):
+        Sweep(scenario, more, ["step_time"]).store(path, append=True)
+
+
+def test_there_must_be_a_cube(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no cube .* to append to"):
+        Sweep(SCENARIO, AXES, OUTPUTS).store(tmp_path / "a.zarr", append=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_of_the_same_size_appends_nothing(path: Path) -> None:
+    before = contents(path)
+    Sweep(SCENARIO, AXES, OUTPUTS).store(path, append=True)
+    assert contents(path) == before
