@@ -74,7 +74,7 @@ def store(
     try:
         with partial.one_writer():
             _prepare(place, partial, writer, overwrite, resume)
-            writer.run(partial, threads)
+            writer.run(partial, threads * partial.writers)
             partial.finish(place)
     except ConnectionError as error:
         raise OSError(

@@ -44,6 +44,7 @@ class Objects:
     """
 
     in_sight = True
+    writers = 4
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")

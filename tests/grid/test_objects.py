@@ -102,6 +102,8 @@ def test_a_cube_in_a_folder_is_read_over_http(sweep: Sweep, tmp_path: Path) -> N
     sweep.store(tmp_path / "a.zarr", chunks=CHUNKS)
 
     class Static(http.server.SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments, directory=str(tmp_path))
 
