@@ -54,6 +54,7 @@ class Icechunk:
                 f"{url!r} begins with {parts.scheme}://; use icechunk:///folder or "
                 "icechunk+s3://bucket/prefix"
             )
+        self.writers = self.base.writers
         self._repository: Any = None
         self._session: Any = None
         self._gate = _Gate()
@@ -76,6 +77,8 @@ class Icechunk:
         icechunk = self._icechunk()
         try:
             yield
+        except icechunk.ConflictError as error:
+            raise ConnectionError(f"{self.url!r} was written by another process") from error
         except icechunk.IcechunkError as error:
             first = str(error).strip().partition("\n")[0].removeprefix("x ")
             if first.startswith("node not found"):

@@ -44,6 +44,7 @@ class Objects:
     """
 
     in_sight = True
+    writers = 4
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -150,10 +151,13 @@ class Objects:
     def keep(self, names: set[str]) -> None:
         client = self.client
         surplus = (self.names() or set()) - names
-        # an array without some of its chunks would read as fill values
-        metadata = {name for name in surplus if name.rpartition("/")[2] == ROOT}
+        # an array without some of its chunks would read as fill values; what is stopped amid this
+        # is still ours by its record
+        metadata = {name for name in surplus if name.rpartition("/")[2] == ROOT} - {ROOT}
+        record = {name for name in surplus - metadata if name.startswith(f"{RECORD}/")}
+        chunks = surplus - metadata - record - {ROOT}
         with self.telling():
-            for some in (surplus & {ROOT}, metadata - {ROOT}, surplus - metadata):
+            for some in (surplus & {ROOT}, metadata, chunks, record):
                 if some:
                     client.delete(sorted(some))
 

@@ -37,6 +37,7 @@ class Place(Protocol):
     """
 
     in_sight: bool  # whether readers look here while it is written
+    writers: int  # blocks under way for each thread: all but one of them wait
 
     def read(self, name: str) -> bytes:
         """A file. Raises FileNotFoundError where there is none."""
@@ -107,6 +108,7 @@ class Folder:
 
     path: Path
     in_sight = False
+    writers = 2
 
     def __str__(self) -> str:
         return str(self.path)

@@ -156,11 +156,11 @@ class Writer:
                     self._count(dims, region)
                 else:
                     tasks.append((dims, region))
-            # JAX brings its own threads; the other engines take one block for each of ours, and
-            # as many wait for the disk
+            # JAX brings its own threads; the other engines take one block for each of ours, while
+            # others wait for the disk or the network
             writing = 1 if self.plan.engine == "jax" else threads
             self.cores = threading.Semaphore(writing)
-            pool(2 * writing).each(
+            pool(place.writers * writing).each(
                 lambda task: self.finish(journal, self.write(place, *task)), tasks
             )
         finally:

@@ -153,6 +153,21 @@ def test_a_second_writer_is_refused(sweep: Sweep, stopped: str) -> None:
     sweep.store(stopped, chunks=CHUNKS, resume=True)
 
 
+def test_of_two_who_commit_one_fails(stopped: str) -> None:
+    """As when a lock was taken over from a writer that was only slow."""
+    slow = Icechunk(stopped, UNFINISHED)
+    with slow.one_writer():
+        other = slow._repository.writable_session(UNFINISHED)
+        slow.delete(journal.JOURNAL)
+        slow.write(journal.JOURNAL, b"of the slow one")
+        from zarr.core.sync import sync
+
+        sync(other.store.delete(icechunk_store._key(journal.JOURNAL)))
+        other.commit("faster")
+        with pytest.raises(ConnectionError, match="was written by another process"):
+            slow.commit("slower")
+
+
 def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) -> None:
     import icechunk
     import zarr
