@@ -139,12 +139,10 @@ class Sweep:
                     raise InputError(f"out[{one!r}] and out[{other!r}] share memory; separate them")
             return arrays
         size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
-        if size > 0.9 * memory.available():
-            raise InputError(
-                f"the result takes {memory.human(size)} and {memory.human(memory.available())} of "
-                "memory are free; store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) "
-                "or shorten an axis"
-            )
+        memory.check(
+            size,
+            "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an axis",
+        )
         return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
 
     def store(
@@ -196,6 +194,7 @@ class Sweep:
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
     ) -> "xarray.Dataset":
         """Reduce outputs over axes as they are computed, without keeping the grid.
 
@@ -217,10 +216,12 @@ class Sweep:
 
         Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
+        from . import stream
         from .reduce import reduce
 
         plan = self.plan(engine, mask_infeasible)
-        return reduce(plan, self.spec, how, over, check_threads(threads), of, q)
+        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+            return reduce(plan, self.spec, how, over, map_, of, q)
 
     def crossing(
         self,
@@ -232,6 +233,7 @@ class Sweep:
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
     ) -> "xarray.DataArray":
         """Where an output first crosses a threshold along an axis of numbers.
 
@@ -245,10 +247,12 @@ class Sweep:
         Returns the axis' value over the output's other axes: NaN where the output does not cross.
         Nothing is crossed beside a point that is NaN.
         """
+        from . import stream
         from .crossing import crossing
 
         plan = self.plan(engine, mask_infeasible)
-        return crossing(plan, self.spec, of, along, at, interpolate, check_threads(threads))
+        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+            return crossing(plan, self.spec, of, along, at, interpolate, map_)
 
     def pareto(
         self,
@@ -259,6 +263,7 @@ class Sweep:
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
     ) -> "xarray.Dataset":
         """The points that no other beats in two or three outputs, with their labels.
 
@@ -273,10 +278,12 @@ class Sweep:
         output, best first. Of equal points the first is listed; points where one of the outputs is
         not finite are left out.
         """
+        from . import stream
         from .pareto import pareto
 
         plan = self.plan(engine, mask_infeasible)
-        return pareto(plan, self.spec, of, senses, over, check_threads(threads))
+        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+            return pareto(plan, self.spec, of, senses, over, map_)
 
     def lazy(
         self,
