@@ -34,6 +34,8 @@ from .writer import Writer, damaged_chunks, discard, listing, sweep
 if TYPE_CHECKING:
     import xarray
 
+    from .cluster import Cluster
+
 
 def store(
     plan: Plan,
@@ -46,6 +48,7 @@ def store(
     chunks: Mapping[str, int],
     threads: int,
     progress: Callable[[int, int], None] | None,
+    cluster: "Cluster | None" = None,
 ) -> Path:
     """Evaluate a plan into a cube at `path`, built in `path`.partial and renamed when complete."""
     if not path.name:
@@ -63,10 +66,12 @@ def store(
                     discard(partial)
             return path
     _check_room(plan, path, dtype)
+    if cluster is not None:
+        cluster.check_folder(next(folder for folder in path.absolute().parents if folder.exists()))
     try:
         with one_writer(partial, partial / LOCK):
             _prepare(path, partial, writer, overwrite, resume)
-            writer.run(partial, threads)
+            writer.run(partial, threads, cluster)
             _finish(partial, path)
     except OSError as error:
         reason = error.strerror or str(error)

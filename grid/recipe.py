@@ -38,15 +38,26 @@ class Recipe:
                 self._plan = _plans[self.token]
         return self._plan
 
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked."""
+        return dict(pickle.loads(self._spec))
+
     def _build(self) -> Plan:
         from .sweep import Sweep
 
-        spec = pickle.loads(self._spec)
+        spec = self.spec
         sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
         return sweep.plan(self.engine, self.mask)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": None}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recipe) and self.token == other.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
 
     def __dask_tokenize__(self) -> str:
         return self.token

@@ -6,10 +6,11 @@ who computes it, so neither does any bit of the result.
 """
 
 import contextlib
+import functools
 import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import REASON, Plan, Region, extent
 
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
 BLOCK = 1 << 20  # points of one block
 BUNDLES = 64  # of a grid, or more
 LONGEST = 64  # blocks of one bundle
@@ -33,14 +37,21 @@ Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with r
 @contextlib.contextmanager
 def mapping(plan: Plan, spec: Mapping[str, Any], threads: int, dask: Any) -> Iterator[Map]:
     """Who computes: threads of this process, or the workers of a Dask cluster."""
+    with cluster_of(plan, spec, dask) as cluster:
+        yield cluster.map if cluster else functools.partial(_on_threads, plan, threads)
+
+
+@contextlib.contextmanager
+def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Cluster | None"]:
+    """The Dask cluster that is asked for, if one is."""
     if dask is None:
-        yield lambda work, tasks: _on_threads(plan, threads, work, tasks)
+        yield None
         return
     from .cluster import Cluster
     from .recipe import Recipe
 
     with Cluster(dask, Recipe(spec, plan)) as cluster:
-        yield cluster.map
+        yield cluster
 
 
 def _on_threads(

@@ -156,6 +156,7 @@ class Sweep:
         chunks: Mapping[str, int] | None = None,
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Path:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
@@ -166,23 +167,33 @@ class Sweep:
         its damaged blocks are written again, and where there is none the sweep begins; a cube of
         another spec, catalog, code or version is refused. `chunks` are sizes by axis; by default
         chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
-        `progress` is called with the values written and their total. Raises InputError where the
-        target exists, cannot be written, or is larger than the disk.
+        `progress` is called with the values written and their total.
+
+        `dask` has a cluster's workers evaluate the blocks and write them into the folder, which
+        they must share: a number of processes to start here, with a thread each (`threads` is for
+        runs without Dask); a scheduler's address; or a `distributed.Client`. A worker thread holds
+        one block at a time: its outputs, and a chunk as it is written. The bytes are the same.
+
+        Raises OSError for what fails while it runs, and says how much is kept, and InputError where
+        the target exists, cannot be written, or is larger than the disk.
         """
         from .cube import check_chunks, store
+        from .stream import cluster_of
 
         plan = self.plan(engine, mask_infeasible)
-        return store(
-            plan,
-            self.spec,
-            Path(path),
-            overwrite=overwrite,
-            resume=resume,
-            dtype=check_dtype(dtype),
-            chunks=check_chunks(plan, chunks),
-            threads=check_threads(threads),
-            progress=progress,
-        )
+        with cluster_of(plan, self.spec, dask) as cluster:
+            return store(
+                plan,
+                self.spec,
+                Path(path),
+                overwrite=overwrite,
+                resume=resume,
+                dtype=check_dtype(dtype),
+                chunks=check_chunks(plan, chunks),
+                threads=check_threads(threads),
+                progress=progress,
+                cluster=cluster,
+            )
 
     def reduce(
         self,
@@ -208,6 +219,8 @@ class Sweep:
             q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
                 between order statistics; more than a million points under one quantile are
                 evaluated up to five times.
+            dask: compute with a Dask cluster instead of threads, to the same bits: a number of
+                processes to start here, a scheduler's address, or a `distributed.Client`.
 
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where
@@ -243,6 +256,7 @@ class Sweep:
             at: the threshold, a number in the base unit or text with a unit.
             interpolate: "linear" between neighbouring points, or "log": linear in the logarithms
                 of both, which must be above 0.
+            dask: as for `reduce`.
 
         Returns the axis' value over the output's other axes: NaN where the output does not cross.
         Nothing is crossed beside a point that is NaN.
@@ -272,6 +286,7 @@ class Sweep:
             senses: "min" or "max" for each.
             over: axes to search; all of them by default. There is one front for each point of the
                 others.
+            dask: as for `reduce`.
 
         Returns a Dataset along `front`: the outputs, and every axis that they depend on as a
         coordinate. Fronts follow each other in the order of the axes; each is sorted by the first

@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from .journal import (
     write_record,
 )
 from .plan import REASON, Plan, Region, extent
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
 
 CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
 
@@ -124,7 +127,7 @@ class Writer:
         zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
         return {name: memory[name].to_bytes() for name in sorted(memory)}
 
-    def run(self, partial: Path, threads: int) -> None:
+    def run(self, partial: Path, threads: int, cluster: "Cluster | None" = None) -> None:
         """Finish an unfinished cube, whatever of it is there; its lock is held."""
         files = self.files()
         blocks = self._finished(partial, files)
@@ -135,7 +138,7 @@ class Writer:
         if read_record(partial / PLAN) is None:
             write_record(partial / PLAN, self.fingerprint())
         store = DurableStore(partial)
-        arrays = {name: _open(store, name) for name in self.plan.outputs}
+        arrays = {name: open_array(store, name) for name in self.plan.outputs}
         try:
             tasks = []
             for dims, region in self.regions():
@@ -143,10 +146,15 @@ class Writer:
                     self._count(dims, region)
                 else:
                     tasks.append((dims, region))
-            # JAX brings its own threads; the other engines take one block for each of ours
-            pool(1 if self.plan.engine == "jax" else threads).each(
-                lambda task: self.finish(journal, self.write(store, arrays, *task)), tasks
-            )
+            if cluster is not None:
+                from .remote import written
+
+                for block in written(cluster, self, partial, tasks):
+                    self.finish(journal, block)
+            else:  # JAX brings its own threads; the other engines take one block for each of ours
+                pool(1 if self.plan.engine == "jax" else threads).each(
+                    lambda task: self.finish(journal, self.write(store, arrays, *task)), tasks
+                )
         finally:
             journal.close()
         seal(partial, journal.blocks.values(), files)
@@ -257,7 +265,8 @@ def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, in
     return Block(dims, starts, stops, tuple(files))
 
 
-def _open(store: DurableStore, name: str) -> Any:
+def open_array(store: DurableStore, name: str) -> Any:
+    """An array of an unfinished cube, to write."""
     import zarr
 
     return zarr.open_array(store, path=name, mode="r+", config={"write_empty_chunks": True})

@@ -38,6 +38,7 @@ def cli() -> None:
 @click.option("--resume", is_flag=True, help="Go on where a run stopped; mend a damaged cube.")
 @click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
+@click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")
 def run_spec(
     spec: str,
     output: str,
@@ -48,6 +49,7 @@ def run_spec(
     resume: bool,
     feasible_only: bool,
     threads: int | None,
+    dask: str | None,
 ) -> None:
     """Evaluate a spec into a cube on disk.
 
@@ -89,6 +91,7 @@ def run_spec(
             mask_infeasible=feasible_only,
             threads=threads,
             progress=progress,
+            dask=dask,
         )
     finally:
         if bar.live.is_started:
