@@ -89,7 +89,7 @@ class Cluster:
                     LocalCluster(  # type: ignore[no-untyped-call]
                         n_workers=given,
                         threads_per_worker=1,
-                        dashboard_address=None,
+                        dashboard_address=":0",
                         silence_logs="CRITICAL",
                     )
                 )

@@ -113,9 +113,12 @@ class _Fold:
 
     def part(self, plan: Plan, bundle: Region) -> Held:
         """The reduction of one bundle."""
-        held = self.start(extent(bundle, self.kept, self.kept))
+        held: Held = {}
         for block, outs in self.room.each(plan, self.dims, bundle):
             found = {name: self.block(out) for name, out in outs.items()}
+            if block == bundle:
+                return found
+            held = held or self.start(extent(bundle, self.kept, self.kept))
             self.fold(held, stream.inside(bundle, block, self.kept), found)
         return held
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 BLOCK = 1 << 20  # points of one block
-BUNDLES = 64  # of a grid, or more
+BUNDLES = 256  # of a grid, or more
+LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much
 LONGEST = 64  # blocks of one bundle
 
 Work = Callable[[Plan, Any], Any]
@@ -116,14 +117,16 @@ def within(region: Region, most: int) -> Iterator[Region]:
 def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
     """Cut a region into boxes of whole blocks of at most `most` points, as `within` cuts them.
 
-    There are at least BUNDLES of them if there are as many blocks, and of the dimensions that are
+    There are about BUNDLES of them or more, if there are as many blocks. Of the dimensions that are
     kept, a bundle covers no more points than a block has (or what one block covers).
     """
     most = BLOCK if most is None else most
     sizes = _sizes(region)
     steps = {dim: cut.stop for dim, cut in next(blocks(sizes, most)).items()}
     counts = {dim: -(-size // steps[dim]) for dim, size in sizes.items()}
-    length = min(LONGEST, max(1, math.prod(counts.values()) // BUNDLES))
+    lean = LEAN * math.prod(steps[dim] for dim in kept) <= math.prod(steps.values())
+    number = BUNDLES if lean else BUNDLES // LEAN
+    length = min(LONGEST, max(1, math.prod(counts.values()) // number))
     while True:
         bundle, left = dict(steps), length
         for dim in reversed(list(sizes)):

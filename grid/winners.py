@@ -17,6 +17,7 @@ TILE = 1 << 16  # winners at which other outputs are evaluated at once
 NOWHERE = np.iinfo(np.int64).max  # the rank of no point
 
 Rows = dict[str, Any]
+Tile = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
 
 
 def winners(
@@ -124,9 +125,12 @@ class _Search:
 
     def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
         """The best of one bundle."""
-        best = self.start(extent(bundle, self.kept, self.kept))
+        best: dict[str, _Best] = {}
         for block, outs in self.room.each(plan, self.dims, bundle):
             found = {name: self.block(name, outs, block) for name in self.leads}
+            if block == bundle:
+                return found
+            best = best or self.start(extent(bundle, self.kept, self.kept))
             self.fold(best, stream.inside(bundle, block, self.kept), found)
         return best
 
@@ -212,12 +216,18 @@ def _gather(
     at = {dim: search.index(best, dim) for dim in moving}
     spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
 
-    def tasks() -> Iterator[tuple[Region, dict[str, Array]]]:
+    def tasks() -> Iterator[Tile]:
         for tile in stream.within(whole, TILE):
             cut = stream.inside(whole, tile, search.kept) if moving else ...
             yield tile, {dim: index[cut][spread] for dim, index in at.items()}
 
-    for (tile, _), values in map_(functools.partial(_at, name, dims, kept), tasks()):
+    if math.prod(plan.shape(dims)) <= stream.BLOCK:  # all of it costs less than its points
+        with np.errstate(all="ignore"):
+            grid = stream.Room([name]).evaluate(plan, dims, stream.whole(plan, dims))[name]
+        pairs: Any = ((task, grid[tuple(_places(dims, kept, task).values())]) for task in tasks())
+    else:
+        pairs = map_(functools.partial(_at, name, dims, kept), tasks())
+    for (tile, _), values in pairs:
         target = stream.inside(whole, tile, kept)
         found[target] = values
         if moving:
@@ -226,18 +236,17 @@ def _gather(
     return kept, found
 
 
-def _at(
-    name: str,
-    dims: tuple[str, ...],
-    kept: Sequence[str],
-    plan: Plan,
-    task: tuple[Region, Mapping[str, Array]],
-) -> Array:
-    """An output over a tile of the axes that stay, at places along the others."""
+def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Tile) -> Array:
+    """An output at the places of a tile, no other point being evaluated."""
     from .virtual import values_at
 
+    shape = extent(task[0], kept, kept)
+    return values_at(plan, [name], _places(dims, kept, task), shape, "float64")[name]
+
+
+def _places(dims: tuple[str, ...], kept: Sequence[str], task: Tile) -> dict[str, Array]:
+    """Indices along each dimension of an output, in arrays that broadcast to a tile."""
     tile, at = task
-    shape = extent(tile, kept, kept)
     places: dict[str, Array] = {}
     for dim in dims:
         if dim in at:
@@ -247,4 +256,4 @@ def _at(
             places[dim] = np.arange(tile[dim].start, tile[dim].stop).reshape(own)
         else:  # reduced, and the winners do not depend on it: its first point is as good as any
             places[dim] = np.zeros((1,) * len(kept), np.int64)
-    return values_at(plan, [name], places, shape, "float64")[name]
+    return places

@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +151,7 @@ class Writer:
 
                 for block in written(cluster, self, partial, tasks):
                     self.finish(journal, block)
+                self._sweep(partial, files, journal.blocks.values())  # what dead workers left
             else:  # JAX brings its own threads; the other engines take one block for each of ours
                 pool(1 if self.plan.engine == "jax" else threads).each(
                     lambda task: self.finish(journal, self.write(store, arrays, *task)), tasks
@@ -212,11 +213,15 @@ class Writer:
                 if [name for name, _, _ in block.files] == due.get(key)
                 and not damaged_chunks(partial, block)
             }
-        kept = {name for block in good.values() for name, _, _ in block.files}
+        self._sweep(partial, files, good.values())
+        return good
+
+    def _sweep(self, partial: Path, files: Mapping[str, bytes], blocks: Iterable[Block]) -> None:
+        """Remove what is neither of the empty cube nor of finished blocks."""
+        kept = {name for block in blocks for name, _, _ in block.files}
         kept |= {name for name in files if name != ROOT}
         kept |= {PLAN, JOURNAL, LOCK}
         sweep(partial, kept)
-        return good
 
 
 def damaged_chunks(folder: Path, block: Block) -> dict[str, str]:
