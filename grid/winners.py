@@ -14,6 +14,8 @@ from .dataset import attributes, coordinates, dtype_of
 from .plan import REASON, Plan, Region, extent
 
 TILE = 1 << 16  # winners at which other outputs are evaluated at once
+DEAR = 32  # points of a grid that cost what one winner does alone
+MOST = 1 << 24  # points of a grid that is held for its winners
 NOWHERE = np.iinfo(np.int64).max  # the rank of no point
 
 Rows = dict[str, Any]
@@ -206,7 +208,7 @@ def _gather(
     over: tuple[str, ...],
     map_: stream.Map,
 ) -> tuple[list[str], Array]:
-    """An output of other dimensions at the winners, evaluated there alone."""
+    """An output of other dimensions at the winners: evaluated there alone, or read off its grid."""
     moving = [dim for dim in dims if dim in search.reduced]
     held = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
     kept = [dim for dim in plan.sizes if dim in held]
@@ -221,9 +223,14 @@ def _gather(
             cut = stream.inside(whole, tile, search.kept) if moving else ...
             yield tile, {dim: index[cut][spread] for dim, index in at.items()}
 
-    if math.prod(plan.shape(dims)) <= stream.BLOCK:  # all of it costs less than its points
-        with np.errstate(all="ignore"):
-            grid = stream.Room([name]).evaluate(plan, dims, stream.whole(plan, dims))[name]
+    apart = {dim for dim in dims if dim in over} - set(moving)
+    own = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
+    shape = extent(own, dims, dims)
+    if math.prod(shape) <= min(MOST, max(stream.BLOCK, DEAR * found.size)):
+        grid = np.empty(shape, found.dtype)
+        work = functools.partial(_grid, name, dims, stream.Room([name]))
+        for block, values in map_(work, stream.within(own, stream.BLOCK)):
+            grid[stream.inside(own, block, dims)] = values
         pairs: Any = ((task, grid[tuple(_places(dims, kept, task).values())]) for task in tasks())
     else:
         pairs = map_(functools.partial(_at, name, dims, kept), tasks())
@@ -234,6 +241,11 @@ def _gather(
             nowhere = best.nowhere[stream.inside(whole, tile, search.kept)][spread]
             np.copyto(found[target], _nothing(name, ()), where=nowhere)
     return kept, found
+
+
+def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
+    """An output over a block."""
+    return room.evaluate(plan, dims, block)[name].copy()
 
 
 def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Tile) -> Array:

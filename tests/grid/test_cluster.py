@@ -94,7 +94,8 @@ ASKED |= {
 def test_a_reduction_is_that_of_threads(
     client: Any, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "BLOCK", 1 << 9)  # bundles of blocks
+    monkeypatch.setattr(stream, "BLOCK", 1 << 9)  # bundles of many blocks
+    monkeypatch.setattr(stream, "BUNDLES", 16)
     monkeypatch.setattr(quantile, "SMALL", 1 << 10)
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     given: dict[str, Any] = {"engine": "numba", "mask_infeasible": True}
