@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import re
+import signal
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -85,14 +87,14 @@ class Cluster:
         try:
             given: Any = self._dask
             if isinstance(given, int):
-                given = self._open.enter_context(
-                    LocalCluster(  # type: ignore[no-untyped-call]
+                with _uninterrupted():
+                    local = LocalCluster(  # type: ignore[no-untyped-call]
                         n_workers=given,
                         threads_per_worker=1,
                         dashboard_address=":0",
                         silence_logs="CRITICAL",
                     )
-                )
+                given = self._open.enter_context(local)
             client = Client(given, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
             return self._open.enter_context(client)
         except RuntimeError as error:
@@ -226,6 +228,19 @@ def _run(recipe: Recipe, digest: str, work: "Work", tasks: list[Any]) -> tuple[f
     with np.errstate(all="ignore"):
         results = [work(recipe.plan, task) for task in tasks]
     return time.perf_counter() - start, results
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes started meanwhile leave Ctrl-C to this one, which ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, held)
 
 
 def _sees(mark: Path) -> bool:
