@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import gpu, memory, peers, simulate, speed, startup, tables
+from . import dask, gpu, memory, peers, simulate, speed, startup, tables
 from .measure import ROOT, machine, preamble
 from .tables import Table
 
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[bool], Table]] = {
     "peers": peers.run,
     "startup": startup.run,
     "memory": memory.run,
+    "dask": dask.run,
     "simulate": simulate.run,
     "gpu": gpu.run,
 }

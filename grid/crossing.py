@@ -1,11 +1,13 @@
 """Where an output first crosses a threshold along an axis, in the stream."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import stream, values
+from . import memory, stream, values
 from .axes import Array
 from .dataset import coordinates, root_attributes
 from .errors import InputError
@@ -24,7 +26,7 @@ def crossing(
     along: str,
     at: Any,
     interpolate: str,
-    threads: int,
+    map_: stream.Map,
 ) -> "xarray.DataArray":
     """The value of an axis at which an output first crosses a threshold; see `Sweep.crossing`."""
     import xarray
@@ -39,22 +41,13 @@ def crossing(
         raise InputError(f"logarithms need {along} and at above 0; use interpolate = 'linear'")
     dims = plan.out_dims[of]
     kept = [dim for dim in dims if dim != along]
+    memory.check(8 * math.prod(plan.shape(kept)))
     found = np.full(plan.shape(kept), np.nan)
-    room = stream.Room([of])
-    line = np.log(points) if logs else points
-    threshold = float(np.log(level)) if logs else level
-
-    def add(region: Region) -> None:
-        out = room.evaluate(plan, dims, {**region, along: slice(0, points.size)})[of]
-        lines = np.moveaxis(out, dims.index(along), -1)
-        target: Any = (*(region[dim] for dim in kept), ...)
-        first, place = _first(np.log(lines) if logs else lines, line, threshold)
-        exact = points[place] if points.size else place
-        between = np.exp(first) if logs else first
-        found[target] = np.where(first == line[place], exact, between)
-
-    whole = {dim: slice(0, plan.sizes[dim]) for dim in kept}
-    stream.each(plan, threads, add, stream.within(whole, max(1, stream.BLOCK // points.size)))
+    whole = stream.whole(plan, kept)
+    search = _Search(dims, along, points, level, logs, stream.Room([of]))
+    tiles = stream.within(whole, max(1, stream.BLOCK // points.size))
+    for tile, row in map_(search.part, tiles):
+        found[stream.inside(whole, tile, kept)] = row
     order = [dim for dim in plan.user_dims(of) if dim != along]
     coords = {name: row for name, row in coordinates(plan).items() if row[0] in kept}
     attrs = {**coordinates(plan, [along])[along][2]}
@@ -62,6 +55,29 @@ def crossing(
     attrs |= root_attributes(plan, spec)
     turned = found.transpose([kept.index(dim) for dim in order])
     return xarray.DataArray(turned, coords, order, f"{along}_at_{of}", attrs)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Crossings of the rows of an output along an axis."""
+
+    dims: tuple[str, ...]
+    along: str
+    points: Array
+    level: float
+    logs: bool
+    room: stream.Room
+
+    def part(self, plan: Plan, tile: Region) -> Array:
+        """Those of the rows of a tile, which cuts the other axes."""
+        region = {**tile, self.along: slice(0, self.points.size)}
+        (out,) = self.room.evaluate(plan, self.dims, region).values()
+        lines = np.moveaxis(out, self.dims.index(self.along), -1)
+        line = np.log(self.points) if self.logs else self.points
+        level = float(np.log(self.level)) if self.logs else self.level
+        first, place = _first(np.log(lines) if self.logs else lines, line, level)
+        between = np.exp(first) if self.logs else first
+        return np.where(first == line[place], self.points[place], between)
 
 
 def _points(plan: Plan, of: str, along: str) -> Array:

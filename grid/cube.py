@@ -6,6 +6,7 @@ one before its root, which is written last. What is finished survives a failure,
 of power.
 """
 
+import functools
 import json
 import math
 import os
@@ -39,6 +40,8 @@ from .writer import Writer
 if TYPE_CHECKING:
     import xarray
 
+    from .cluster import Cluster
+
 
 def store(
     plan: Plan,
@@ -52,6 +55,7 @@ def store(
     chunks: Mapping[str, int],
     threads: int,
     progress: Callable[[int, int], None] | None,
+    cluster: "Cluster | None" = None,
 ) -> None:
     """Evaluate a plan into a cube at a place, where it appears when it is complete."""
     modes = {"--overwrite": overwrite, "--resume": resume, "--append": append}
@@ -81,12 +85,17 @@ def store(
         math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
         for name in plan.outputs
     )
-    held = (size for block in read_journal(partial).values() for _, size, _ in block.files)
-    place.check_room(size, sum(held))  # what is there need not be written again
+    there = (size for block in read_journal(partial).values() for _, size, _ in block.files)
+    place.check_room(size, sum(there))  # what is there need not be written again
+    elsewhere = None
+    if cluster is not None:
+        from .remote import reached, written
+
+        elsewhere = functools.partial(written, cluster, reached(cluster, partial))
     try:
         with partial.one_writer():
             _prepare(place, partial, writer, overwrite, goes_on)
-            writer.run(partial, threads)
+            writer.run(partial, threads, elsewhere)
             partial.finish(place)
     except ConnectionError as error:
         raise OSError(

@@ -1,8 +1,6 @@
 """Lazy sweeps: Dask-backed Datasets whose blocks are evaluated where and when they are needed."""
 
 import operator
-import pickle
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,54 +11,12 @@ from .blocks import chunk_shape
 from .dataset import assemble, attributes, dtype_of
 from .execute import evaluate_block
 from .plan import Plan
+from .recipe import Recipe
 
 if TYPE_CHECKING:
     import xarray
 
 BLOCK = 1_000_000  # points of a block, as in stored cubes
-MOST_PLANS = 16  # plans of other processes' sweeps kept by a process
-
-_plans: dict[str, Plan] = {}
-_lock = threading.Lock()
-
-
-class Recipe:
-    """How to make a plan: what travels to other processes, which build the plan once each."""
-
-    def __init__(self, spec: Mapping[str, Any], plan: Plan) -> None:
-        from dask.base import tokenize
-
-        from .dataset import own_version
-
-        self.engine, self.mask = plan.engine, plan.mask
-        self.token = tokenize(own_version(), dict(spec), self.engine, self.mask)
-        self._spec = pickle.dumps(dict(spec))  # as it is now, whatever is done to it later
-        self._plan: Plan | None = plan
-
-    @property
-    def plan(self) -> Plan:
-        """The plan, built where this process has none."""
-        if self._plan is None:
-            with _lock:
-                if self.token not in _plans:
-                    if len(_plans) >= MOST_PLANS:
-                        _plans.pop(next(iter(_plans)))
-                    _plans[self.token] = self._build()
-                self._plan = _plans[self.token]
-        return self._plan
-
-    def _build(self) -> Plan:
-        from .sweep import Sweep
-
-        spec = pickle.loads(self._spec)
-        sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
-        return sweep.plan(self.engine, self.mask)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plan": None}
-
-    def __dask_tokenize__(self) -> str:
-        return self.token
 
 
 def evaluate_task(recipe: Recipe, cut: tuple[slice, ...], names: list[str], dtype: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..kernels.job import pool
 from .axes import Array
+from .errors import InputError
 
 LINE = 64  # bytes of a cache line
 PAGE = 4096
@@ -27,6 +28,15 @@ def available() -> int:
     except OSError:
         pass
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check(size: float, advice: str = "reduce over more axes or shorten one") -> None:
+    """Raise InputError for a result of more bytes than there are."""
+    free = available()
+    if size > 0.9 * free:
+        raise InputError(
+            f"the result takes {human(size)} and {human(free)} of memory are free; {advice}"
+        )
 
 
 def human(size: float) -> str:

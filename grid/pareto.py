@@ -6,8 +6,9 @@ thinned in any order.
 """
 
 import bisect
-import threading
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from .plan import Plan, Region, extent
 if TYPE_CHECKING:
     import xarray
 
+Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
+
 SENSES = ("min", "max")
 EMPHASIS = 8.0  # weight of one output beside the others, where a point is sought to thin a block
 
@@ -31,7 +34,7 @@ def pareto(
     of: Sequence[str],
     senses: Sequence[str],
     over: Sequence[str] | None,
-    threads: int,
+    map_: stream.Map,
 ) -> "xarray.Dataset":
     """The points that no other beats, with their labels; see `Sweep.pareto`."""
     import xarray
@@ -42,9 +45,12 @@ def pareto(
     if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
-    search = _Front(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
-    search.run(threads)
-    cell, rank, points = search.found
+    search = _search(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
+    found: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
+    whole = stream.whole(plan, search.dims)
+    for _, part in map_(search.part, stream.bundles(whole, ())):
+        found = _merged([found, part])
+    cell, rank, points = found
     variables = {
         name: ("front", sign * row, attributes(plan, name))
         for name, sign, row in zip(names, search.signs, points, strict=True)
@@ -63,56 +69,66 @@ def pareto(
     return xarray.Dataset(variables, labels, attrs)
 
 
-class _Front:
-    """Running fronts, one for each cell of the axes that stay, best values lowest."""
+@dataclass(frozen=True)
+class _Search:
+    """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
 
-    def __init__(
-        self, plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]
-    ) -> None:
-        self.plan, self.signs = plan, signs
-        used = {dim for name in names for dim in plan.out_dims[name]}
-        self.dims = tuple(dim for dim in plan.sizes if dim in used)
-        self.kept = [dim for dim in self.dims if dim not in over]
-        self.reduced = [dim for dim in self.dims if dim in over]
-        self.steps = stream.strides(stream.user_sizes(plan, self.reduced))
-        self.cells = stream.strides(stream.user_sizes(plan, self.kept))
-        self.found = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
-        self.names, self.lock = names, threading.Lock()
-        groups = [(d, [n for n in row if n in names]) for d, row in plan.groups().items()]
-        self.groups = [(dims, row, stream.Room(row)) for dims, row in groups if row]
+    A cell and a rank in it number the points of the kept and of the reduced axes.
+    """
 
-    def run(self, threads: int) -> None:
-        """Search the grid."""
-        whole = {dim: slice(0, self.plan.sizes[dim]) for dim in self.dims}
-        stream.each(self.plan, threads, self.add, stream.within(whole, stream.BLOCK))
+    dims: tuple[str, ...]
+    names: Sequence[str]
+    signs: Sequence[float]
+    cells: dict[str, int]  # steps of the cell's number along the kept axes
+    steps: dict[str, int]  # steps of the rank along the reduced axes
+    rooms: list[tuple[tuple[str, ...], stream.Room]]
 
-    def add(self, region: Region) -> None:
-        """Thin a block, and merge what is left with what was found."""
+    def part(self, plan: Plan, bundle: Region) -> Points:
+        """The fronts of a bundle."""
+        most = self.rooms[0][1].most
+        return _merged([self.block(plan, block) for block in stream.within(bundle, most)])
+
+    def block(self, plan: Plan, region: Region) -> Points:
+        """The fronts of a block."""
         shape = extent(region, self.dims, self.dims)
-        order = [self.dims.index(dim) for dim in (*self.kept, *self.reduced)]
+        kept = [dim for dim in self.dims if dim in self.cells]
+        turned = [*kept, *(dim for dim in self.dims if dim in self.steps)]
+        order = [self.dims.index(dim) for dim in turned]
         outs: dict[str, Array] = {}
-        for dims, names, room in self.groups:
-            got = room.evaluate(self.plan, dims, {dim: region[dim] for dim in dims})
-            for name in names:
-                spread = got[name].reshape(extent(region, dims, self.dims))
+        for dims, room in self.rooms:
+            got = room.evaluate(plan, dims, {dim: region[dim] for dim in dims})
+            for name, out in got.items():
+                spread = out.reshape(extent(region, dims, self.dims))
                 outs[name] = np.broadcast_to(spread, shape).transpose(order)
-        count = int(np.prod([region[dim].stop - region[dim].start for dim in self.kept]))
+        count = math.prod(extent(region, kept, kept))
         rows = [
             sign * outs[name].reshape(count, -1)
             for name, sign in zip(self.names, self.signs, strict=True)
         ]
         left = np.flatnonzero(_thin(rows))
-        turned = {dim: extent(region, [dim], [dim])[0] for dim in (*self.kept, *self.reduced)}
-        places = np.unravel_index(left, tuple(turned.values())) if turned else ()
+        places = np.unravel_index(left, extent(region, turned, turned)) if turned else ()
         cell, rank = np.zeros(left.size, np.int64), np.zeros(left.size, np.int64)
         for dim, place in zip(turned, places, strict=True):
             number, step = (rank, self.steps) if dim in self.steps else (cell, self.cells)
             number += (place + region[dim].start) * step[dim]
-        points = np.stack([row.reshape(-1)[left] for row in rows])
-        own = _front(cell, rank, points)
-        with self.lock:
-            both = [np.concatenate(pair, axis=-1) for pair in zip(self.found, own, strict=True)]
-            self.found = _front(*both)
+        return _front(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+
+
+def _search(
+    plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]
+) -> _Search:
+    used = {dim for name in names for dim in plan.out_dims[name]}
+    dims = tuple(dim for dim in plan.sizes if dim in used)
+    cells = stream.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
+    steps = stream.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))
+    groups = [(own, [n for n in row if n in names]) for own, row in plan.groups().items()]
+    rooms = [(own, stream.Room(row)) for own, row in groups if row]
+    return _Search(dims, names, signs, cells, steps, rooms)
+
+
+def _merged(parts: Sequence[Points]) -> Points:
+    """The fronts of the points of some fronts."""
+    return _front(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
 
 
 def _thin(rows: list[Array]) -> Array:
@@ -141,7 +157,7 @@ def _thin(rows: list[Array]) -> Array:
     return open_
 
 
-def _front(cell: Array, rank: Array, points: Array) -> tuple[Array, Array, Array]:
+def _front(cell: Array, rank: Array, points: Array) -> Points:
     """The points that none of the same cell beats, by cell and by value."""
     order = np.lexsort((rank, *points[::-1], cell))
     cell, rank, points = cell[order], rank[order], points[:, order]

@@ -6,16 +6,17 @@ bits of the numbers, 16 bits in a pass. Floating-point numbers are ordered as in
 bits are, so that four passes after the first find the very number.
 """
 
+import functools
 import math
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from . import stream
+from . import memory, stream
 from .axes import Array
-from .plan import Plan, Region
+from .plan import Plan, Region, extent
 
 SMALL = 1 << 20  # points that are sorted at once
 CELLS = 16  # cells that are closed in upon at once
@@ -29,56 +30,85 @@ def quantiles(
     names: Sequence[str],
     q: float,
     over: tuple[str, ...],
-    threads: int,
+    map_: stream.Map,
 ) -> dict[str, Array]:
     """Quantiles of outputs that share dimensions, linear between numbers; NaN is skipped."""
     kept = [dim for dim in dims if dim not in over]
+    rest = stream.whole(plan, [dim for dim in dims if dim in over])
+    whole = stream.whole(plan, kept)
+    memory.check(8 * len(names) * math.prod(plan.shape(kept)))
     found = {name: np.full(plan.shape(kept), np.nan) for name in names}
-    each = math.prod(plan.sizes[dim] for dim in dims if dim in over)
-    sort = each <= SMALL
-    whole = {dim: slice(0, plan.sizes[dim]) for dim in kept}
-    tiles = stream.within(whole, SMALL // each if sort else CELLS)
-    rest = {dim: slice(0, plan.sizes[dim]) for dim in dims if dim in over}
-    room = stream.Room(names)
-
-    def rows(region: Region) -> dict[str, Array]:
-        """A row for each cell."""
-        outs = room.evaluate(plan, dims, region)
-        order = [dims.index(dim) for dim in (*kept, *rest)]
-        cells = math.prod(region[dim].stop - region[dim].start for dim in kept)
-        return {name: out.transpose(order).reshape(cells, -1) for name, out in outs.items()}
-
-    def put(tile: Region, name: str, values: Array) -> None:
-        shape = tuple(cut.stop - cut.start for cut in tile.values())
-        target: Any = (*tile.values(), ...)
-        found[name][target] = values.reshape(shape)
-
-    def sorted_tile(tile: Region) -> None:
-        for name, row in rows({**tile, **rest}).items():
-            ordered = np.sort(row, axis=1)  # NaN last
-            count = (~np.isnan(row)).sum(axis=1)
-            low, high, share = _ranks(count, q)
-            first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
-            put(tile, name, _between(first, second, share))
-
-    if sort:
-        stream.each(plan, threads, sorted_tile, tiles)
+    rows = _Rows(dims, kept, rest, q, stream.Room(names))
+    each = math.prod(plan.shape(rest))
+    if each <= SMALL:
+        for tile, part in map_(rows.sorted, stream.within(whole, SMALL // each)):
+            for name, values in part.items():
+                found[name][stream.inside(whole, tile, kept)] = values
         return found
-    for tile in tiles:
-        cells = math.prod(cut.stop - cut.start for cut in tile.values())
-        searches = {name: _Search(cells, q) for name in names}
+    for tile in stream.within(whole, CELLS):
+        searches = {name: _Search(_size(tile), q) for name in names}
+        most = max(1, stream.BLOCK // _size(tile))
         while any(search.open for search in searches.values()):
-
-            def add(region: Region, tile: Region = tile, searches=searches) -> None:  # type: ignore[no-untyped-def]
-                for name, row in rows({**tile, **region}).items():
-                    searches[name].add(row)
-
-            stream.each(plan, threads, add, stream.within(rest, max(1, stream.BLOCK // cells)))
+            work = functools.partial(rows.taken, tile, most, searches)
+            for _, parts in map_(work, stream.bundles(rest, (), most)):
+                for name, part in parts.items():
+                    searches[name].fold(part)
             for search in searches.values():
                 search.narrow()
         for name, search in searches.items():
-            put(tile, name, search.result())
+            values = search.result().reshape(extent(tile, kept, kept))
+            found[name][stream.inside(whole, tile, kept)] = values
     return found
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Outputs as a row of points for each cell."""
+
+    dims: tuple[str, ...]
+    kept: list[str]
+    rest: Region  # the axes that are reduced
+    q: float
+    room: stream.Room
+
+    def rows(self, plan: Plan, region: Region) -> dict[str, Array]:
+        """The rows over a region."""
+        outs = self.room.evaluate(plan, self.dims, region)
+        order = [self.dims.index(dim) for dim in (*self.kept, *self.rest)]
+        cells = math.prod(extent(region, self.kept, self.kept))
+        return {name: out.transpose(order).reshape(cells, -1) for name, out in outs.items()}
+
+    def sorted(self, plan: Plan, tile: Region) -> dict[str, Array]:
+        """The quantiles of the cells of a tile, whose points are sorted."""
+        found = {}
+        for name, row in self.rows(plan, {**tile, **self.rest}).items():
+            ordered = np.sort(row, axis=1)  # NaN last
+            count = (~np.isnan(row)).sum(axis=1)
+            low, high, share = _ranks(count, self.q)
+            first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
+            shape = extent(tile, self.kept, self.kept)
+            found[name] = _between(first, second, share).reshape(shape)
+        return found
+
+    def taken(
+        self,
+        tile: Region,
+        most: int,
+        searches: Mapping[str, "_Search"],
+        plan: Plan,
+        bundle: Region,
+    ) -> dict[str, Any]:
+        """What a pass over a tile needs to know of a bundle of the reduced axes."""
+        parts: dict[str, Any] = {}
+        for block in stream.within(bundle, most):
+            for name, row in self.rows(plan, {**tile, **block}).items():
+                if searches[name].open:
+                    parts[name] = searches[name].part(row, parts.get(name))
+        return {name: searches[name].packed(part) for name, part in parts.items()}
+
+
+def _size(tile: Region) -> int:
+    return math.prod(cut.stop - cut.start for cut in tile.values())
 
 
 def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
@@ -102,6 +132,11 @@ def _numbers(keys: Array) -> Array:
     return np.where(keys & _TOP, keys ^ _TOP, ~keys).view(np.float64)
 
 
+def _wider(one: Any, other: Any) -> Any:
+    """Counts and ends of the points of two parts."""
+    return one[0] + other[0], np.minimum(one[1], other[1]), np.maximum(one[2], other[2])
+
+
 class _Search:
     """The two order statistics beside the quantile of each cell, between bounds that close."""
 
@@ -114,29 +149,44 @@ class _Search:
         self.shift: Array = np.zeros((2, cells), np.uint64)
         self.hist: Array | None = None
         self.open = True
-        self.lock = threading.Lock()
 
-    def add(self, rows: Array) -> None:
-        """Take in some points of every cell."""
+    def __getstate__(self) -> dict[str, Any]:
+        counted = None if self.hist is None else np.zeros(0, np.int64)  # the bounds are enough
+        return {**self.__dict__, "hist": counted}
+
+    def part(self, rows: Array, before: Any) -> Any:
+        """What some points of every cell add: ends in the first pass, a histogram in the others."""
         valid, keys = ~np.isnan(rows), _keys(rows)
         if self.hist is None:
             least = np.where(valid, keys, np.iinfo(np.uint64).max).min(axis=1)
             most = np.where(valid, keys, 0).max(axis=1)
-            with self.lock:
-                self.count += valid.sum(axis=1)
-                self.low[:] = np.minimum(self.low, least)
-                self.high[:] = np.maximum(self.high, most)
-            return
-        if not self.open:
-            return
+            ends = (valid.sum(axis=1), least, most)
+            return ends if before is None else _wider(before, ends)
+        hist = np.zeros((2, self.cells << BITS), np.int64) if before is None else before
         cell = np.broadcast_to(np.arange(self.cells)[:, None], keys.shape)
         for k in range(2):
             low, high, shift = (row[k][:, None] for row in (self.low, self.high, self.shift))
             inside = valid & (keys >= low) & (keys <= high)
             bins = ((keys - low) >> shift)[inside].astype(np.int64)
-            part = np.bincount((cell[inside] << BITS) + bins, minlength=self.cells << BITS)
-            with self.lock:
-                self.hist[k] += part.reshape(self.cells, -1)
+            hist[k] += np.bincount((cell[inside] << BITS) + bins, minlength=hist.shape[1])
+        return hist
+
+    def packed(self, part: Any) -> Any:
+        """A part as it travels: the bins of a histogram that hold a number, and how many."""
+        if self.hist is None:
+            return part
+        bins = np.flatnonzero(part)
+        return bins, part.reshape(-1)[bins]
+
+    def fold(self, part: Any) -> None:
+        """Take in a part."""
+        if self.hist is None:
+            ends = (self.count, self.low[0], self.high[0])
+            self.count, low, high = _wider(ends, part)
+            self.low[:], self.high[:] = low, high
+        else:
+            bins, counts = part
+            self.hist.reshape(-1)[bins] += counts
 
     def narrow(self) -> None:
         """Close the bounds after a pass."""

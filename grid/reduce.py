@@ -1,23 +1,24 @@
 """Reductions in the stream: blocks are evaluated, folded in and forgotten."""
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import stream
+from . import memory, stream
 from .axes import Array
-from .blocks import blocks
 from .dataset import attributes, coordinates, root_attributes
 from .errors import InputError
-from .plan import Plan, Region
+from .plan import Plan, Region, extent
 from .quantile import quantiles
 from .winners import winners
 
 if TYPE_CHECKING:
     import xarray
+
+Held = dict[str, tuple[Array, ...]]
 
 HOW = ("min", "max", "mean", "sum", "count", "quantile", "argmin", "argmax")
 
@@ -27,7 +28,7 @@ def reduce(
     spec: Mapping[str, Any],
     how: str,
     over: Sequence[str] | None,
-    threads: int,
+    map_: stream.Map,
     of: str | None = None,
     q: float | None = None,
 ) -> "xarray.Dataset":
@@ -42,7 +43,7 @@ def reduce(
     variables: dict[str, Any] = {}
     labels: dict[str, Any] = {}
     if how in ("argmin", "argmax"):
-        variables, labels = winners(plan, how[3:], names, of is not None, axes, threads)
+        variables, labels = winners(plan, how[3:], names, of is not None, axes, map_)
     else:
         for dims, group in plan.groups().items():
             wanted = [name for name in group if name in names]
@@ -50,9 +51,9 @@ def reduce(
                 continue
             kept = [dim for dim in dims if dim not in axes]
             if how == "quantile":
-                found = quantiles(plan, dims, wanted, share, axes, threads)
+                found = quantiles(plan, dims, wanted, share, axes, map_)
             else:
-                found = _Fold(plan, dims, wanted, how, axes).run(threads)
+                found = _Fold(dims, how, kept, stream.Room(wanted)).run(plan, map_)
             for name in wanted:
                 attrs = attributes(plan, name)
                 if how == "count":
@@ -77,75 +78,88 @@ def _check_share(how: str, q: Any) -> float:
     return float(q)
 
 
+@dataclass(frozen=True)
 class _Fold:
-    """Running reductions of outputs that share dimensions; order does not change a result.
+    """Reductions of outputs that share dimensions, bundle by bundle.
 
-    Sums are kept by block and added in the order of the blocks, whatever thread came first.
+    A result is held as arrays over the axes that stay: the number, and for a mean how many numbers
+    it sums. Sums are added block by block to that of a bundle, and bundle by bundle.
     """
 
-    def __init__(
-        self, plan: Plan, dims: tuple[str, ...], names: list[str], how: str, over: tuple[str, ...]
-    ) -> None:
-        self.plan, self.dims, self.names, self.how = plan, dims, names, how
-        self.kept = [dim for dim in dims if dim not in over]
-        self.axes = tuple(k for k, dim in enumerate(dims) if dim in over)
-        shape = plan.shape(self.kept)
-        # with nothing to reduce, keep the value
-        self.extreme = how in ("min", "max") or (how != "count" and not self.axes)
-        start = np.nan if self.extreme else 0.0
-        self.values = {name: np.full(shape, start) for name in names}
-        self.counts = {name: np.zeros(shape, np.int64) for name in names}
-        self.waiting: dict[int, tuple[tuple[slice, ...], dict[str, tuple[Any, Any]]]] = {}
-        self.next = 0
-        self.lock = threading.Lock()
-        self.room = stream.Room(names)
+    dims: tuple[str, ...]
+    how: str
+    kept: list[str]
+    room: stream.Room
 
-    def run(self, threads: int) -> dict[str, Array]:
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Positions of the reduced dimensions."""
+        return tuple(k for k, dim in enumerate(self.dims) if dim not in self.kept)
+
+    @property
+    def extreme(self) -> bool:
+        """Whether a number is chosen; with nothing to reduce, it is kept."""
+        return self.how in ("min", "max") or (self.how != "count" and not self.axes)
+
+    def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
         """The reduced values of every output."""
-        sizes = {dim: self.plan.sizes[dim] for dim in self.dims}
-        tasks = enumerate(blocks(sizes, stream.BLOCK))
-        stream.each(self.plan, threads, self.add, tasks)
-        return {name: self.result(name) for name in self.names}
+        whole = stream.whole(plan, self.dims)
+        arrays = 2 if self.how == "mean" and not self.extreme else 1
+        memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.kept)))
+        held = self.start(plan.shape(self.kept))
+        for bundle, found in map_(self.part, stream.bundles(whole, self.kept)):
+            self.fold(held, stream.inside(whole, bundle, self.kept), found)
+        return {name: self.result(*arrays) for name, arrays in held.items()}
 
-    def add(self, block: tuple[int, Region]) -> None:
-        """Evaluate one numbered block and fold it in, after those before it."""
-        number, region = block
-        outs = self.room.evaluate(self.plan, self.dims, region)
-        parts = {name: self._part(out) for name, out in outs.items()}
-        target = tuple(region[dim] for dim in self.kept)
-        with self.lock:
-            self.waiting[number] = (target, parts)
-            while self.next in self.waiting:
-                self._fold(*self.waiting.pop(self.next))
-                self.next += 1
+    def part(self, plan: Plan, bundle: Region) -> Held:
+        """The reduction of one bundle."""
+        held: Held = {}
+        for block, outs in self.room.each(plan, self.dims, bundle):
+            found = {name: self.block(out) for name, out in outs.items()}
+            if block == bundle:
+                return found
+            held = held or self.start(extent(bundle, self.kept, self.kept))
+            self.fold(held, stream.inside(bundle, block, self.kept), found)
+        return held
 
-    def _part(self, out: Array) -> tuple[Any, Any]:
+    def start(self, shape: tuple[int, ...]) -> Held:
+        """The reduction of nothing."""
         if self.how == "count":
-            return 0.0, np.isfinite(out).sum(axis=self.axes)
+            return {name: (np.zeros(shape, np.int64),) for name in self.room.names}
+        if self.extreme:
+            return {name: (np.full(shape, np.nan),) for name in self.room.names}
+        if self.how == "sum":
+            return {name: (np.zeros(shape),) for name in self.room.names}
+        return {name: (np.zeros(shape), np.zeros(shape, np.int64)) for name in self.room.names}
+
+    def block(self, out: Array) -> tuple[Any, ...]:
+        """The reduction of one block of an output."""
+        if self.how == "count":
+            return (np.isfinite(out).sum(axis=self.axes),)
         if self.extreme:
             function = np.fmin if self.how == "min" else np.fmax
-            return function.reduce(out, axis=self.axes), 0
+            return (function.reduce(out, axis=self.axes),)
         missing = np.isnan(out)
-        if not missing.any():
-            return out.sum(axis=self.axes), math.prod(out.shape[k] for k in self.axes)
-        return np.where(missing, 0.0, out).sum(axis=self.axes), (~missing).sum(axis=self.axes)
+        if missing.any():
+            total = np.where(missing, 0.0, out).sum(axis=self.axes)
+            count = (~missing).sum(axis=self.axes)
+        else:
+            total = out.sum(axis=self.axes)
+            count = math.prod(out.shape[k] for k in self.axes)
+        return (total,) if self.how == "sum" else (total, count)
 
-    def _fold(self, target: tuple[slice, ...], parts: dict[str, tuple[Any, Any]]) -> None:
-        for name, (value, count) in parts.items():
-            held = self.values[name]
-            if self.how == "min":
-                held[target] = np.fmin(held[target], value)
-            elif self.extreme:
-                held[target] = np.fmax(held[target], value)
-            else:
-                held[target] += value
-                self.counts[name][target] += count
+    def fold(self, held: Held, target: Any, found: Mapping[str, tuple[Any, ...]]) -> None:
+        """Take a part into what is held."""
+        function: Any = np.add
+        if self.extreme:
+            function = np.fmin if self.how == "min" else np.fmax
+        for name, parts in found.items():
+            for array, part in zip(held[name], parts, strict=True):
+                array[target] = function(array[target], part)
 
-    def result(self, name: str) -> Array:
+    def result(self, value: Array, count: Array | None = None) -> Array:
         """The reduced values of an output."""
-        if self.how == "count":
-            return self.counts[name]
-        if self.how != "mean" or self.extreme:
-            return self.values[name]
+        if count is None:
+            return value
         with np.errstate(all="ignore"):
-            return np.asarray(self.values[name] / self.counts[name])
+            return np.asarray(value / count)

@@ -1,38 +1,83 @@
-"""What the reductions share: numbered blocks in memory that is used again, and checked names."""
+"""What the reductions share: grids cut into bundles of blocks, who computes them, checked names.
 
+A reduction is a pure function from a bundle to its part of the result, which any thread or process
+may call, and a fold of the parts in the order of the bundles. How a grid is cut does not depend on
+who computes it, so neither does any bit of the result.
+"""
+
+import contextlib
+import functools
 import math
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..kernels.graph import load
 from ..kernels.job import pool
 from .axes import Array
-from .blocks import blocks
+from .blocks import blocks, cells
 from .dataset import dtype_of
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import REASON, Plan, Region, extent
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
 
 BLOCK = 1 << 20  # points of one block
+BUNDLES = 256  # of a grid, or more
+LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much
+LONGEST = 64  # blocks of one bundle
+
+Work = Callable[[Plan, Any], Any]
+Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with results, in order
+
+
+@contextlib.contextmanager
+def mapping(plan: Plan, spec: Mapping[str, Any], threads: int, dask: Any) -> Iterator[Map]:
+    """Who computes: threads of this process, or the workers of a Dask cluster."""
+    with cluster_of(plan, spec, dask) as cluster:
+        yield cluster.map if cluster else functools.partial(_on_threads, plan, threads)
+
+
+@contextlib.contextmanager
+def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Cluster | None"]:
+    """The Dask cluster that is asked for, if one is."""
+    if dask is None:
+        yield None
+        return
+    from .cluster import Cluster
+    from .recipe import Recipe
+
+    with Cluster(dask, Recipe(spec, plan)) as cluster:
+        yield cluster
+
+
+def _on_threads(
+    plan: Plan, threads: int, work: Work, tasks: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """The tasks' results, on all threads where the engine has none of its own."""
+
+    def quiet(task: Any) -> tuple[Any, Any]:
+        with np.errstate(all="ignore"):
+            return task, work(plan, task)
+
+    return pool(1 if plan.engine == "jax" else threads).map(quiet, tasks)
 
 
 class Room:
-    """Arrays of a block, in memory that each thread uses again: new pages cost more."""
+    """Arrays of a block, in memory that each thread uses again."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names, self._local = names, threading.local()
+    def __init__(self, names: Sequence[str], most: int | None = None) -> None:
+        self.names, self._memory = list(names), Workspace()
+        self.most = BLOCK if most is None else most
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """One array for each name; flags are int8."""
-        size = math.prod(shape)
-        if getattr(self._local, "size", -1) < size:
-            self._local.flats = [np.empty(size, dtype_of(name, float)) for name in self.names]
-            self._local.size = size
-        flats = zip(self.names, self._local.flats, strict=True)
-        return {name: flat[:size].reshape(shape) for name, flat in flats}
+        dtypes = [dtype_of(name, float) for name in self.names]
+        return dict(zip(self.names, self._memory.arrays(shape, dtypes), strict=True))
 
     def evaluate(self, plan: Plan, dims: tuple[str, ...], region: Region) -> dict[str, Array]:
         """The outputs over a region, until this thread evaluates the next one."""
@@ -40,24 +85,70 @@ class Room:
         evaluate_block(plan, dims, region, outs, 1)
         return outs
 
+    def each(
+        self, plan: Plan, dims: tuple[str, ...], bundle: Region
+    ) -> Iterator[tuple[Region, dict[str, Array]]]:
+        """The blocks of a bundle, in order, and the outputs over each."""
+        for block in within(bundle, self.most):
+            yield block, self.evaluate(plan, dims, block)
 
-def each(plan: Plan, threads: int, function: Callable[[Any], None], tasks: Iterator[Any]) -> None:
-    """Call the function with each task, on all threads where the engine has none of its own."""
 
-    def quiet(task: Any) -> None:
-        with np.errstate(all="ignore"):
-            function(task)
-
-    pool(1 if plan.engine == "jax" else threads).each(quiet, tasks)
+def whole(plan: Plan, dims: Iterable[str]) -> Region:
+    """All of some dimensions."""
+    return {dim: slice(0, plan.sizes[dim]) for dim in dims}
 
 
 def within(region: Region, most: int) -> Iterator[Region]:
     """Cut a region into blocks."""
-    for block in blocks({dim: cut.stop - cut.start for dim, cut in region.items()}, most):
-        yield {
-            dim: slice(region[dim].start + cut.start, region[dim].start + cut.stop)
-            for dim, cut in block.items()
-        }
+    for block in blocks(_sizes(region), most):
+        yield _moved(block, region)
+
+
+def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
+    """Cut a region into boxes of whole blocks of at most `most` points, as `within` cuts them.
+
+    There are about BUNDLES of them or more, if there are as many blocks. Of the dimensions that are
+    kept, a bundle covers no more points than a block has (or what one block covers).
+    """
+    most = BLOCK if most is None else most
+    sizes = _sizes(region)
+    steps = {dim: cut.stop for dim, cut in next(blocks(sizes, most)).items()}
+    counts = {dim: -(-size // steps[dim]) for dim, size in sizes.items()}
+    lean = LEAN * math.prod(steps[dim] for dim in kept) <= math.prod(steps.values())
+    number = BUNDLES if lean else BUNDLES // LEAN
+    length = min(LONGEST, max(1, math.prod(counts.values()) // number))
+    while True:
+        bundle, left = dict(steps), length
+        for dim in reversed(list(sizes)):
+            bundle[dim] = min(sizes[dim], steps[dim] * min(left, counts[dim]))
+            left //= counts[dim]
+            if left <= 1:
+                break
+        if length == 1 or math.prod(bundle[dim] for dim in kept) <= most:
+            break
+        length //= 2
+    for cut in cells(sizes, list(bundle.values())):
+        yield _moved(cut, region)
+
+
+def inside(region: Region, part: Region, dims: Iterable[str]) -> Any:
+    """Where a part of a region lies in an array of the region."""
+    moved = (
+        slice(part[dim].start - region[dim].start, part[dim].stop - region[dim].start)
+        for dim in dims
+    )
+    return (*moved, ...)
+
+
+def _sizes(region: Region) -> dict[str, int]:
+    return {dim: cut.stop - cut.start for dim, cut in region.items()}
+
+
+def _moved(cut: Region, region: Region) -> Region:
+    return {
+        dim: slice(region[dim].start + part.start, region[dim].start + part.stop)
+        for dim, part in cut.items()
+    }
 
 
 def strides(sizes: Mapping[str, int]) -> dict[str, int]:

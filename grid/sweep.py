@@ -139,12 +139,10 @@ class Sweep:
                     raise InputError(f"out[{one!r}] and out[{other!r}] share memory; separate them")
             return arrays
         size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
-        if size > 0.9 * memory.available():
-            raise InputError(
-                f"the result takes {memory.human(size)} and {memory.human(memory.available())} of "
-                "memory are free; store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) "
-                "or shorten an axis"
-            )
+        memory.check(
+            size,
+            "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an axis",
+        )
         return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
 
     def store(
@@ -159,6 +157,7 @@ class Sweep:
         chunks: Mapping[str, int] | None = None,
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Path | str:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
@@ -172,29 +171,40 @@ class Sweep:
         labels that axes have now after those it has: its blocks are kept, and only new ones are
         computed, in its own chunks. `chunks` are sizes by axis; by default
         chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
-        `progress` is called with the values written and their total. Raises InputError where the
-        target exists, cannot be written, or is larger than the disk. Returns the path or the URL.
+        `progress` is called with the values written and their total.
+
+        `dask` has a cluster's workers evaluate the blocks and write them into the folder, which
+        they must share: a number of processes to start here, with a thread each (`threads` is for
+        runs without Dask); a scheduler's address; or a `distributed.Client`. A worker thread holds
+        one block at a time: its outputs, and a chunk as it is written. The bytes are the same.
+
+        Raises OSError for what fails while it runs, and says how much is kept, and InputError where
+        the target exists, cannot be written, or is larger than the disk. Returns the path or the
+        URL.
         """
         from .append import engine_of
         from .cube import check_chunks, store
         from .place import Folder, place_of
+        from .stream import cluster_of
 
         place = place_of(path)
         if append and engine == "auto":  # whatever the size is now
             engine = engine_of(place)
         plan = self.plan(engine, mask_infeasible)
-        store(
-            plan,
-            self.spec,
-            place,
-            overwrite=overwrite,
-            resume=resume,
-            append=append,
-            dtype=check_dtype(dtype),
-            chunks=check_chunks(plan, chunks),
-            threads=check_threads(threads),
-            progress=progress,
-        )
+        with cluster_of(plan, self.spec, dask) as cluster:
+            store(
+                plan,
+                self.spec,
+                place,
+                overwrite=overwrite,
+                resume=resume,
+                append=append,
+                dtype=check_dtype(dtype),
+                chunks=check_chunks(plan, chunks),
+                threads=check_threads(threads),
+                progress=progress,
+                cluster=cluster,
+            )
         return place.path if isinstance(place, Folder) else str(place)
 
     def reduce(
@@ -207,6 +217,7 @@ class Sweep:
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
     ) -> "xarray.Dataset":
         """Reduce outputs over axes as they are computed, without keeping the grid.
 
@@ -220,6 +231,8 @@ class Sweep:
             q: share of the points below the quantile, from 0 to 1. Quantiles are exact, linear
                 between order statistics; more than a million points under one quantile are
                 evaluated up to five times.
+            dask: compute with a Dask cluster instead of threads, to the same bits: a number of
+                processes to start here, a scheduler's address, or a `distributed.Client`.
 
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where
@@ -228,10 +241,12 @@ class Sweep:
 
         Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
+        from . import stream
         from .reduce import reduce
 
         plan = self.plan(engine, mask_infeasible)
-        return reduce(plan, self.spec, how, over, check_threads(threads), of, q)
+        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+            return reduce(plan, self.spec, how, over, map_, of, q)
 
     def crossing(
         self,
@@ -243,6 +258,7 @@ class Sweep:
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
     ) -> "xarray.DataArray":
         """Where an output first crosses a threshold along an axis of numbers.
 
@@ -252,14 +268,17 @@ class Sweep:
             at: the threshold, a number in the base unit or text with a unit.
             interpolate: "linear" between neighbouring points, or "log": linear in the logarithms
                 of both, which must be above 0.
+            dask: as for `reduce`.
 
         Returns the axis' value over the output's other axes: NaN where the output does not cross.
         Nothing is crossed beside a point that is NaN.
         """
+        from . import stream
         from .crossing import crossing
 
         plan = self.plan(engine, mask_infeasible)
-        return crossing(plan, self.spec, of, along, at, interpolate, check_threads(threads))
+        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+            return crossing(plan, self.spec, of, along, at, interpolate, map_)
 
     def pareto(
         self,
@@ -270,6 +289,7 @@ class Sweep:
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
+        dask: Any = None,
     ) -> "xarray.Dataset":
         """The points that no other beats in two or three outputs, with their labels.
 
@@ -278,16 +298,19 @@ class Sweep:
             senses: "min" or "max" for each.
             over: axes to search; all of them by default. There is one front for each point of the
                 others.
+            dask: as for `reduce`.
 
         Returns a Dataset along `front`: the outputs, and every axis that they depend on as a
         coordinate. Fronts follow each other in the order of the axes; each is sorted by the first
         output, best first. Of equal points the first is listed; points where one of the outputs is
         not finite are left out.
         """
+        from . import stream
         from .pareto import pareto
 
         plan = self.plan(engine, mask_infeasible)
-        return pareto(plan, self.spec, of, senses, over, check_threads(threads))
+        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+            return pareto(plan, self.spec, of, senses, over, map_)
 
     def lazy(
         self,

@@ -20,8 +20,9 @@ from .axes import Array
 from .dataset import assemble, attributes, dtype_of
 from .errors import InputError
 from .execute import Block
-from .lazy import Recipe, chunk_sizes
+from .lazy import chunk_sizes
 from .plan import REASON, Case, Plan
+from .recipe import Recipe
 
 if TYPE_CHECKING:
     from .sweep import Sweep

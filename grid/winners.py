@@ -1,24 +1,29 @@
 """Where an output is best: the extreme, the labels of the point that has it, the others there."""
 
-import threading
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from . import stream
+from . import memory, stream
 from .axes import Array
-from .blocks import blocks
 from .dataset import attributes, coordinates, dtype_of
-from .plan import REASON, Plan, Region
+from .plan import REASON, Plan, Region, extent
 
+TILE = 1 << 16  # winners at which other outputs are evaluated at once
+DEAR = 32  # points of a grid that cost what one winner does alone
+MOST = 1 << 24  # points of a grid that is held for its winners
 NOWHERE = np.iinfo(np.int64).max  # the rank of no point
 
 Rows = dict[str, Any]
+Tile = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
 
 
 def winners(
-    plan: Plan, how: str, names: Sequence[str], alone: bool, over: tuple[str, ...], threads: int
+    plan: Plan, how: str, names: Sequence[str], alone: bool, over: tuple[str, ...], map_: stream.Map
 ) -> tuple[Rows, Rows]:
     """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax".
 
@@ -31,21 +36,28 @@ def winners(
         if not leads:
             continue
         riders = [name for name in group if name not in leads] if alone else []
-        search = _Search(plan, dims, leads, riders, how, over)
-        search.run(threads)
+        search = _Search(
+            dims,
+            how,
+            leads,
+            [dim for dim in dims if dim not in over],
+            stream.user_sizes(plan, [dim for dim in dims if dim in over]),
+            stream.Room([*leads, *riders]),
+        )
+        best = search.run(plan, map_)
         for name in leads:
             axes = dict.fromkeys(search.reduced)
             if alone:
                 rest = {n: d for n, d in plan.out_dims.items() if n not in (name, *riders)}
-                for other, found in search.others.items():
+                for other, found in best[name].others.items():
                     variables[other] = _row(plan, other, search.kept, found)
                 for other, own in rest.items():
-                    kept, found = _gather(plan, other, own, search, over, threads)
+                    kept, found = _gather(plan, other, own, search, best[name], over, map_)
                     variables[other] = _row(plan, other, kept, found)
                 axes |= dict.fromkeys(d for own in rest.values() for d in own if d in over)
-            variables[name] = _row(plan, name, search.kept, search.values[name])
+            variables[name] = _row(plan, name, search.kept, best[name].values)
             for axis in stream.user_sizes(plan, axes):
-                said = _labels(plan, axis, search.index(name, axis), search.ranks[name] == NOWHERE)
+                said = _labels(plan, axis, search.index(best[name], axis), best[name].nowhere)
                 row = _ordered(plan, search.kept, said)
                 attrs = {**coordinates(plan, [axis])[axis][2]}
                 attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
@@ -74,66 +86,91 @@ def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:
     return np.where(nowhere, np.nan, labels[index])
 
 
+@dataclass
+class _Best:
+    """The extreme of each cell, the rank of the point that has it, and other outputs there."""
+
+    values: Array
+    ranks: Array
+    others: dict[str, Array]
+
+    @property
+    def nowhere(self) -> Array:
+        """Cells that no point has won."""
+        return np.asarray(self.ranks == NOWHERE)
+
+
+@dataclass(frozen=True)
 class _Search:
-    """Running extremes of outputs that share dimensions, and the rank of the point of each.
+    """Where outputs that share dimensions are best, bundle by bundle.
 
     A rank numbers the points over the reduced axes, in the order in which the axes were written;
-    of equal points the one of the lowest rank wins. Neither threads nor blocks change a result.
+    of equal points the one of the lowest rank wins, whatever was found first.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        dims: tuple[str, ...],
-        leads: Sequence[str],
-        riders: Sequence[str],
-        how: str,
-        over: tuple[str, ...],
-    ) -> None:
-        self.plan, self.dims, self.how = plan, dims, how
-        self.kept = [dim for dim in dims if dim not in over]
-        self.axes = tuple(k for k, dim in enumerate(dims) if dim in over)
-        self.reduced = stream.user_sizes(plan, [dim for dim in dims if dim in over])
-        self.steps = stream.strides(self.reduced)
+    dims: tuple[str, ...]
+    how: str
+    leads: list[str]
+    kept: list[str]
+    reduced: dict[str, int]
+    room: stream.Room
+
+    def run(self, plan: Plan, map_: stream.Map) -> dict[str, _Best]:
+        """Search the grid for the best of each lead."""
         shape = plan.shape(self.kept)
-        self.values = {name: np.full(shape, np.nan) for name in leads}
-        self.ranks = {name: np.full(shape, NOWHERE) for name in leads}
-        self.others = {name: _nothing(name, shape) for name in riders}
-        self.lock = threading.Lock()
-        self.room = stream.Room([*leads, *riders])
+        memory.check(16 * len(self.room.names) * math.prod(shape))
+        whole = stream.whole(plan, self.dims)
+        best = self.start(shape)
+        for bundle, found in map_(self.part, stream.bundles(whole, self.kept)):
+            self.fold(best, stream.inside(whole, bundle, self.kept), found)
+        return best
 
-    def run(self, threads: int) -> None:
-        """Search the grid."""
-        sizes = {dim: self.plan.sizes[dim] for dim in self.dims}
-        stream.each(self.plan, threads, self.add, blocks(sizes, stream.BLOCK))
+    def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
+        """The best of one bundle."""
+        best: dict[str, _Best] = {}
+        for block, outs in self.room.each(plan, self.dims, bundle):
+            found = {name: self.block(name, outs, block) for name in self.leads}
+            if block == bundle:
+                return found
+            best = best or self.start(extent(bundle, self.kept, self.kept))
+            self.fold(best, stream.inside(bundle, block, self.kept), found)
+        return best
 
-    def add(self, region: Region) -> None:
-        """Evaluate a block and keep what is better than what was found."""
-        outs = self.room.evaluate(self.plan, self.dims, region)
-        target: Any = (*(region[dim] for dim in self.kept), ...)
-        for name in self.values:
-            value, rank, place = self._best(outs[name], region)
-            riding = {other: outs[other].reshape(-1)[place] for other in self.others}
-            with self.lock:
-                held, held_rank = self.values[name][target], self.ranks[name][target]
-                beats = value < held if self.how == "min" else value > held
-                first = (value == held) & (rank < held_rank)
-                better = beats | first | ((held_rank == NOWHERE) & (rank != NOWHERE))
-                np.copyto(held, value, where=better)
-                np.copyto(held_rank, rank, where=better)
-                for other, found in riding.items():
-                    np.copyto(self.others[other][target], found, where=better)
+    def start(self, shape: tuple[int, ...]) -> dict[str, _Best]:
+        """The best of nothing."""
+        riders = self.room.names[len(self.leads) :]
+        return {
+            name: _Best(
+                np.full(shape, np.nan),
+                np.full(shape, NOWHERE),
+                {other: _nothing(other, shape) for other in riders},
+            )
+            for name in self.leads
+        }
 
-    def _best(self, out: Array, region: Region) -> tuple[Array, Array, Array]:
-        """Of each cell of a block: the extreme, the rank of its first point, its place."""
-        extreme = (np.fmin if self.how == "min" else np.fmax).reduce(
-            out, axis=self.axes, keepdims=True
-        )
+    def fold(self, best: dict[str, _Best], target: Any, found: dict[str, _Best]) -> None:
+        """Keep what is better than what was found."""
+        for name, new in found.items():
+            old = best[name]
+            held, held_rank = old.values[target], old.ranks[target]
+            beats = new.values < held if self.how == "min" else new.values > held
+            first = (new.values == held) & (new.ranks < held_rank)
+            better = beats | first | ((held_rank == NOWHERE) & (new.ranks != NOWHERE))
+            np.copyto(held, new.values, where=better)
+            np.copyto(held_rank, new.ranks, where=better)
+            for other, values in new.others.items():
+                np.copyto(old.others[other][target], values, where=better)
+
+    def block(self, name: str, outs: Mapping[str, Array], region: Region) -> _Best:
+        """The best of each cell of a block."""
+        out = outs[name]
+        axes = tuple(k for k, dim in enumerate(self.dims) if dim in self.reduced)
+        extreme = (np.fmin if self.how == "min" else np.fmax).reduce(out, axis=axes, keepdims=True)
         shape = tuple(out.shape[self.dims.index(dim)] for dim in self.kept)
         hits = np.flatnonzero(out == extreme)
         points = dict(zip(self.dims, np.unravel_index(hits, out.shape), strict=True))
         rank = np.zeros(hits.size, np.int64)
-        for dim, step in self.steps.items():
+        for dim, step in stream.strides(self.reduced).items():
             rank += (points[dim] + region[dim].start) * step
         cell = np.zeros(hits.size, np.int64)
         for dim, size in zip(self.kept, shape, strict=True):
@@ -143,14 +180,18 @@ class _Search:
         places = np.zeros(ranks.size, np.int64)
         wins = ranks[cell] == rank
         places[cell[wins]] = hits[wins]
-        return extreme.reshape(shape), ranks.reshape(shape), places.reshape(shape)
+        places = places.reshape(shape)
+        riders = self.room.names[len(self.leads) :]
+        others = {other: outs[other].reshape(-1)[places] for other in riders}
+        return _Best(extreme.reshape(shape), ranks.reshape(shape), others)
 
-    def index(self, name: str, axis: str) -> Array:
-        """Index of the winner along an axis; 0 where the output does not depend on it."""
-        ranks = np.where(self.ranks[name] == NOWHERE, 0, self.ranks[name])
-        if axis not in self.steps:
+    def index(self, best: _Best, axis: str) -> Array:
+        """Index of the winners along an axis; 0 where the output does not depend on it."""
+        ranks = np.where(best.nowhere, 0, best.ranks)
+        if axis not in self.reduced:
             return np.zeros_like(ranks)
-        return np.asarray(ranks // self.steps[axis] % self.reduced[axis])
+        step = stream.strides(self.reduced)[axis]
+        return np.asarray(ranks // step % self.reduced[axis])
 
 
 def _nothing(name: str, shape: tuple[int, ...]) -> Array:
@@ -163,44 +204,68 @@ def _gather(
     name: str,
     dims: tuple[str, ...],
     search: _Search,
+    best: _Best,
     over: tuple[str, ...],
-    threads: int,
+    map_: stream.Map,
 ) -> tuple[list[str], Array]:
-    """An output of other dimensions at the winners: only blocks that hold some are evaluated."""
-    (lead,) = search.values
-    moving = [dim for dim in dims if dim in search.steps]
-    apart = {dim for dim in dims if dim in over} - set(moving)  # the lead does not vary there
+    """An output of other dimensions at the winners: evaluated there alone, or read off its grid."""
+    moving = [dim for dim in dims if dim in search.reduced]
     held = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
     kept = [dim for dim in plan.sizes if dim in held]
+    whole = stream.whole(plan, kept)
+    memory.check(8 * math.prod(plan.shape(kept)))
     found = _nothing(name, plan.shape(kept))
-    at = {dim: search.index(lead, dim) for dim in moving}
-    room = stream.Room([name])
+    at = {dim: search.index(best, dim) for dim in moving}
+    spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
 
-    def add(region: Region) -> None:
-        cells = {dim: region.get(dim, slice(0, plan.sizes[dim])) for dim in kept}
-        shape = tuple(cut.stop - cut.start for cut in cells.values())
-        inside = np.ones(shape, bool)
-        spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
-        index = {}
+    def tasks() -> Iterator[Tile]:
+        for tile in stream.within(whole, TILE):
+            cut = stream.inside(whole, tile, search.kept) if moving else ...
+            yield tile, {dim: index[cut][spread] for dim, index in at.items()}
+
+    apart = {dim for dim in dims if dim in over} - set(moving)
+    own = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
+    shape = extent(own, dims, dims)
+    if math.prod(shape) <= min(MOST, max(stream.BLOCK, DEAR * found.size)):
+        grid = np.empty(shape, found.dtype)
+        work = functools.partial(_grid, name, dims, stream.Room([name]))
+        for block, values in map_(work, stream.within(own, stream.BLOCK)):
+            grid[stream.inside(own, block, dims)] = values
+        pairs: Any = ((task, grid[tuple(_places(dims, kept, task).values())]) for task in tasks())
+    else:
+        pairs = map_(functools.partial(_at, name, dims, kept), tasks())
+    for (tile, _), values in pairs:
+        target = stream.inside(whole, tile, kept)
+        found[target] = values
         if moving:
-            cut: Any = (*(cells[dim] for dim in search.kept), ...)
-            inside &= (search.ranks[lead][cut] != NOWHERE)[spread]
-        for dim in moving:
-            index[dim] = np.broadcast_to((at[dim][cut] - region[dim].start)[spread], shape)
-            inside &= (index[dim] >= 0) & (index[dim] < region[dim].stop - region[dim].start)
-        if not inside.any():
-            return
-        out = room.evaluate(plan, dims, region)[name]
-        points = dict(zip(kept, np.nonzero(inside) if kept else (), strict=True))
-        place = []
-        for dim in dims:
-            if dim in index:
-                place.append(index[dim][inside])
-            else:
-                place.append(points[dim] if dim in points else np.zeros((), np.int64))
-        target: Any = (*cells.values(), ...)
-        found[target][inside] = out[tuple(place)]
-
-    whole = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
-    stream.each(plan, threads, add, stream.within(whole, stream.BLOCK))
+            nowhere = best.nowhere[stream.inside(whole, tile, search.kept)][spread]
+            np.copyto(found[target], _nothing(name, ()), where=nowhere)
     return kept, found
+
+
+def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
+    """An output over a block."""
+    return room.evaluate(plan, dims, block)[name].copy()
+
+
+def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Tile) -> Array:
+    """An output at the places of a tile, no other point being evaluated."""
+    from .virtual import values_at
+
+    shape = extent(task[0], kept, kept)
+    return values_at(plan, [name], _places(dims, kept, task), shape, "float64")[name]
+
+
+def _places(dims: tuple[str, ...], kept: Sequence[str], task: Tile) -> dict[str, Array]:
+    """Indices along each dimension of an output, in arrays that broadcast to a tile."""
+    tile, at = task
+    places: dict[str, Array] = {}
+    for dim in dims:
+        if dim in at:
+            places[dim] = at[dim]
+        elif dim in tile:  # an axis of its own
+            own = [-1 if other == dim else 1 for other in kept]
+            places[dim] = np.arange(tile[dim].start, tile[dim].stop).reshape(own)
+        else:  # reduced, and the winners do not depend on it: its first point is as good as any
+            places[dim] = np.zeros((1,) * len(kept), np.int64)
+    return places

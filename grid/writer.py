@@ -2,8 +2,9 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,6 +35,16 @@ from .place import Place
 from .plan import REASON, Plan, Region, extent
 from .workspace import Workspace
 
+
+class Target(Protocol):
+    """Where chunks are written."""
+
+    def write(self, name: str, data: Any) -> None:
+        """Write a file whole or not at all."""
+
+
+Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and what they cover
+Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # who writes, if not this process
 CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
 
 
@@ -56,7 +67,8 @@ class Writer:
         self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
         self.done = 0
         self.lock = threading.Lock()
-        self.cores = threading.Semaphore()  # held while computing, not while writing
+        # held while computing, not while writing
+        self.cores: AbstractContextManager[Any] = nullcontext()
         self._values, self._chunk = Workspace(), Workspace()
 
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
@@ -138,7 +150,7 @@ class Writer:
         zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
         return {name: memory[name].to_bytes() for name in sorted(memory)}
 
-    def run(self, place: Place, threads: int) -> None:
+    def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
         """Finish an unfinished cube, whatever of it is there; its lock is held."""
         files = self.files()
         blocks = self._finished(place, files)
@@ -156,18 +168,23 @@ class Writer:
                     self._count(dims, region)
                 else:
                     tasks.append((dims, region))
-            # JAX brings its own threads; the other engines take one block for each of ours, while
-            # others wait for the disk or the network
-            writing = 1 if self.plan.engine == "jax" else threads
-            self.cores = threading.Semaphore(writing)
-            pool(place.writers * writing).each(
-                lambda task: self.finish(journal, self.write(place, *task)), tasks
-            )
+            if elsewhere is not None:
+                for block in elsewhere(self, tasks):
+                    self.finish(journal, block)
+                self._sweep(place, files, journal.blocks.values())  # what dead workers left
+            else:
+                # JAX brings its own threads; the other engines take one block for each of ours,
+                # while others wait for the disk or the network
+                writing = 1 if self.plan.engine == "jax" else threads
+                self.cores = threading.Semaphore(writing)
+                pool(place.writers * writing).each(
+                    lambda task: self.finish(journal, self.write(place, *task)), tasks
+                )
         finally:
             journal.close()
         seal(place, journal.blocks.values(), files)
 
-    def write(self, place: Place, dims: tuple[str, ...], region: Region) -> Block:
+    def write(self, place: Target, dims: tuple[str, ...], region: Region) -> Block:
         """Evaluate one chunk of every output over some dimensions and write it."""
         names = self.plan.groups()[dims]
         dtypes = [dtype_of(name, self.dtype) for name in names]
@@ -215,12 +232,16 @@ class Writer:
             }
             for key in damaged_chunks(place, good.values()):
                 del good[key]
-        kept = {name for block in good.values() for name, _, _ in block.files}
+        self._sweep(place, files, good.values())
+        return good
+
+    def _sweep(self, place: Place, files: Mapping[str, bytes], blocks: Iterable[Block]) -> None:
+        """Remove what is neither of the empty cube nor of finished blocks."""
+        kept = {name for block in blocks for name, _, _ in block.files}
         kept |= {PLAN, LOCK, JOURNAL, *(place.names(PARTS) or ())}
         if not place.in_sight:
             kept |= files.keys() - {ROOT}
         place.keep(kept)
-        return good
 
 
 def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, int]]) -> Block:

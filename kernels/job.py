@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -48,23 +48,26 @@ class Pool:
 
     def each(self, function: Any, tasks: Any) -> None:
         """Call the function with each task, a few ahead; the first error ends it and is raised."""
+        for _ in self.map(function, tasks):
+            pass
+
+    def map(self, function: Any, tasks: Any) -> Iterator[Any]:
+        """What the function returns for each task, in their order, computed a few ahead."""
         if self._executor is None:
-            for task in tasks:
-                function(task)
+            yield from map(function, tasks)
             return
         running: deque[Future[Any]] = deque()
         try:
             for task in tasks:
                 if len(running) >= 4 * self.threads:
-                    running.popleft().result()
+                    yield running.popleft().result()
                 running.append(self._executor.submit(function, task))
             while running:
-                running.popleft().result()
-        except BaseException:
+                yield running.popleft().result()
+        finally:
             for future in running:
                 future.cancel()
             wait(running)  # nothing goes on behind the caller's back
-            raise
 
 
 _pools: dict[int, Pool] = {}

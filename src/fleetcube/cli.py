@@ -39,6 +39,7 @@ def cli() -> None:
 @click.option("--append", is_flag=True, help="Add the labels that axes have gained to a cube.")
 @click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
+@click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")
 def run_spec(
     spec: str,
     output: str,
@@ -50,6 +51,7 @@ def run_spec(
     append: bool,
     feasible_only: bool,
     threads: int | None,
+    dask: str | None,
 ) -> None:
     """Evaluate a spec into a cube on disk.
 
@@ -93,6 +95,7 @@ def run_spec(
             mask_infeasible=feasible_only,
             threads=threads,
             progress=progress,
+            dask=dask,
         )
     finally:
         if bar.live.is_started:

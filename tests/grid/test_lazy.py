@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray
 
-from fleetcube.grid import lazy
+from fleetcube.grid import lazy, recipe
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.sweep import Sweep
 
@@ -117,23 +117,25 @@ def test_names_are_the_same_for_the_same_sweep_and_differ_for_others() -> None:
 
 
 def test_a_process_builds_a_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy, "_plans", {})
+    monkeypatch.setattr(recipe, "_plans", {})
     sweep = small()
-    recipe = lazy.Recipe(sweep.spec, sweep.plan("numpy"))
-    first, second = pickle.loads(pickle.dumps(recipe)), pickle.loads(pickle.dumps(recipe))
-    assert first.plan is second.plan is not recipe.plan
-    monkeypatch.setattr(lazy, "MOST_PLANS", 1)
-    other = lazy.Recipe({**sweep.spec, "scenario": {**SCENARIO, "n_gpus": 8}}, sweep.plan("numpy"))
+    held = recipe.Recipe(sweep.spec, sweep.plan("numpy"))
+    first, second = pickle.loads(pickle.dumps(held)), pickle.loads(pickle.dumps(held))
+    assert first.plan is second.plan is not held.plan
+    monkeypatch.setattr(recipe, "MOST_PLANS", 1)
+    other = recipe.Recipe(
+        {**sweep.spec, "scenario": {**SCENARIO, "n_gpus": 8}}, sweep.plan("numpy")
+    )
     pickle.loads(pickle.dumps(other)).plan  # noqa: B018
-    assert recipe.token not in lazy._plans
+    assert held.token not in recipe._plans
 
 
 def test_what_is_done_to_the_scenario_later_changes_nothing() -> None:
     scenario = dict(SCENARIO)
     sweep = Sweep(scenario, AXES, ["job_time"])
-    recipe = lazy.Recipe(sweep.spec, sweep.plan("numpy"))
+    held = recipe.Recipe(sweep.spec, sweep.plan("numpy"))
     scenario["n_gpus"] = -1
-    assert pickle.loads(pickle.dumps(recipe)).plan.outputs == sweep.plan("numpy").outputs
+    assert pickle.loads(pickle.dumps(held)).plan.outputs == sweep.plan("numpy").outputs
 
 
 def test_chunks_that_cannot_be_are_refused() -> None:

@@ -1,0 +1,136 @@
+"""Dask: what two workers gain over one, what tasks cost, and storing on workers.
+
+`python -m benchmarks.dask` measures in this process and prints JSON.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from fleetcube.grid.sweep import Sweep
+
+from . import question
+from .measure import BUILD, interleave, python, ratio
+from .tables import Row, Table
+
+FASTER = 1.8  # two workers, times one
+OVERHEAD = 0.02  # of a thread of this process, with one worker
+COLUMNS = {
+    "what": "sweep",
+    "who": "who",
+    "points": "grid points",
+    "seconds": "seconds",
+    "points_per_s": "grid points/s",
+    "against": "seconds against",
+    "ratio": "ratio",
+    "target": "target",
+    "met": "met",
+}
+
+
+def run(quick: bool = False) -> Table:
+    """The benchmark, in a process of its own; cubes go under build/benchmarks and are removed."""
+    rows: list[Row] = json.loads(
+        python("-m", "benchmarks.dask", *(["--quick"] if quick else []), timeout=3600)
+    )
+    notes = (
+        "Workers are processes of one thread on this machine, started before the clock.",
+        "Ratios are of seconds: the row above all, and the row itself, over the one it stands for.",
+    )
+    return Table("Dask", COLUMNS, rows, notes)
+
+
+def heavy(quick: bool) -> Sweep:
+    """Daly's interval solved at every point: far more work than memory traffic."""
+    return Sweep(
+        {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8},
+        {
+            "n_gpus": {"geomspace": [64, 16384], "num": 64, "round": True},
+            "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 64 if quick else 1024},
+            "checkpoint_write_bandwidth": {"geomspace": ["10 GB/s", "1 TB/s"], "num": 16384},
+        },
+        ["exact_interval"],
+    )
+
+
+def main(quick: bool = False) -> list[Row]:
+    """Reduce and store with one worker, two and threads in turn."""
+    from distributed import Client, LocalCluster
+
+    rounds = 2 if quick else 5
+    sweep = heavy(quick)
+    stored = question.full(
+        question.UNEVEN if quick else (32, 64, 64, 64, 16), outputs=question.OUTPUTS[:1]
+    )
+    over = ["gpu_mttf", "checkpoint_write_bandwidth"]
+    BUILD.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=BUILD))
+
+    def cluster(workers: int) -> Any:
+        return LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0"
+        )
+
+    def store(**given: Any) -> None:
+        stored.store(folder / "cube.zarr", dtype="float32", overwrite=True, **given)
+
+    with cluster(1) as one, cluster(2) as two, Client(one) as alone, Client(two) as both:  # type: ignore[no-untyped-call]
+        reduce = {
+            "1 thread": lambda: sweep.reduce("mean", over, threads=1),
+            "1 worker": lambda: sweep.reduce("mean", over, dask=alone),
+            "2 workers": lambda: sweep.reduce("mean", over, dask=both),
+        }
+        write = {"2 threads": lambda: store(threads=2), "2 workers": lambda: store(dask=both)}
+        try:
+            interleave(reduce, 1)  # compiles
+            found = interleave(reduce, rounds)
+            interleave(write, 1)
+            kept = interleave(write, rounds)
+        finally:
+            shutil.rmtree(folder)
+    what = ("mean of the exact interval (Sweep.reduce)", "float32 Zarr cube (Sweep.store)")
+    overhead = ratio(found["1 worker"], found["1 thread"])
+    gain = ratio(found["1 worker"], found["2 workers"])
+    return [
+        _row(what[0], "1 thread", sweep, found, None, None, None),
+        _row(what[0], "1 worker", sweep, found, "1 thread", overhead, 1 + OVERHEAD),
+        {
+            **_row(what[0], "2 workers", sweep, found, "1 worker", gain, FASTER),
+            "met": gain >= FASTER,
+        },
+        _row(what[1], "2 threads", stored, kept, None, None, None),
+        _row(
+            what[1], "2 workers", stored, kept, "2 threads", ratio(*reversed(kept.values())), None
+        ),
+    ]
+
+
+def _row(
+    what: str,
+    who: str,
+    sweep: Sweep,
+    found: dict[str, list[float]],
+    against: str | None,
+    times: float | None,
+    target: float | None,
+) -> Row:
+    seconds = median(found[who])
+    return {
+        "what": what,
+        "who": who,
+        "points": sweep.points,
+        "seconds": seconds,
+        "points_per_s": sweep.points / seconds,
+        "against": against,
+        "ratio": times,
+        "target": target,
+        "met": None if target is None or times is None else times <= target,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main("--quick" in sys.argv)))

@@ -1,0 +1,352 @@
+"""Sweeps on Dask give the bits of threads, and lose nothing that is finished when it fails."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray
+
+from fleetcube import InputError, Sweep, open_cube
+from fleetcube.grid import cluster, journal, quantile, stream
+from fleetcube.grid.durable import TEMPORARY
+from fleetcube.grid.recipe import Recipe
+
+distributed = pytest.importorskip("distributed")
+
+SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+AXES: dict[str, Any] = {
+    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 40},
+    "n_gpus": [8, 64, 512, 4096],
+    "tensor_parallel": [1, 2, 4, 8],
+    "checkpoint_write_bandwidth": {"geomspace": ["10 GB/s", "1 TB/s"], "num": 40},
+    "all_reduce": ["ring", "auto"],
+    "pipeline_parallel": [1, 2, 4, 3],
+}
+OUTPUTS = ["job_time", "memory_per_gpu", "dominant_overhead"]
+LAYOUT = ["tensor_parallel", "pipeline_parallel", "all_reduce"]
+SPEC = """
+outputs = ["job_time", "cluster_mtbf"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+tensor_parallel = 8
+[axes]
+n_gpus = { arange = [8, 1288, 8] }
+gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 60 }
+"""
+MANY = {"n_gpus": 8, "gpu_mttf": 10}  # 120 blocks of job_time
+
+
+def cluster_of(processes: int) -> Any:
+    return distributed.LocalCluster(
+        n_workers=processes, threads_per_worker=1, dashboard_address=":0", silence_logs="CRITICAL"
+    )
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with cluster_of(2) as local, distributed.Client(local, set_as_default=False) as found:
+        yield found
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    return Sweep.from_file(tmp_path / "spec.toml")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+# The same bits
+
+ASKED: dict[str, Callable[..., Any]] = {
+    how: lambda sweep, how=how, **given: sweep.reduce(how, [*LAYOUT, "gpu_mttf"], **given)
+    for how in ("min", "max", "mean", "sum", "count")
+}
+ASKED |= {
+    "argmin of all": lambda sweep, **given: sweep.reduce("argmin", LAYOUT, **given),
+    "argmax of one": lambda sweep, **given: sweep.reduce(
+        "argmax", [*LAYOUT, "gpu_mttf"], of="memory_per_gpu", **given
+    ),
+    "sorted": lambda sweep, **given: sweep.reduce("quantile", LAYOUT, q=0.3, **given),
+    "closed in upon": lambda sweep, **given: sweep.reduce(
+        "quantile", q=0.9, of="job_time", **given
+    ),
+    "crossing": lambda sweep, **given: sweep.crossing("job_time", "n_gpus", "2000 d", **given),
+    "pareto": lambda sweep, **given: sweep.pareto(
+        ["job_time", "memory_per_gpu"], ["min", "min"], [*LAYOUT, "gpu_mttf"], **given
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", list(ASKED))
+def test_a_reduction_is_that_of_threads(
+    client: Any, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "BLOCK", 1 << 9)  # bundles of many blocks
+    monkeypatch.setattr(stream, "BUNDLES", 16)
+    monkeypatch.setattr(quantile, "SMALL", 1 << 10)
+    sweep = Sweep(SCENARIO, AXES, OUTPUTS)
+    given: dict[str, Any] = {"engine": "numba", "mask_infeasible": True}
+    wanted = ASKED[asked](sweep, threads=2, **given)
+    xarray.testing.assert_identical(ASKED[asked](sweep, dask=client, **given), wanted)
+    values = wanted if isinstance(wanted, xarray.DataArray) else wanted["job_time"]
+    assert values.size > 0  # and not all of it NaN, where every sum would agree
+    assert bool(values.notnull().any())
+
+
+@pytest.mark.parametrize("engine", ["numpy", "jax"])
+def test_every_engine_runs_on_dask(client: Any, engine: str) -> None:
+    axes = {name: AXES[name] for name in ("gpu_mttf", "n_gpus", "tensor_parallel")}
+    sweep = Sweep(SCENARIO, axes, ["job_time"])
+    wanted = sweep.reduce("argmin", "tensor_parallel", engine=engine)
+    found = sweep.reduce("argmin", "tensor_parallel", engine=engine, dask=client)
+    xarray.testing.assert_identical(found, wanted)
+
+
+def test_a_cube_is_that_of_threads(client: Any, sweep: Sweep, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    one = sweep.store(
+        tmp_path / "one.zarr",
+        dask=client,
+        chunks=MANY,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    two = sweep.store(tmp_path / "two.zarr", chunks=MANY)
+    assert contents(one) == contents(two)
+    values = sum(variable.size for variable in open_cube(one).reset_coords().data_vars.values())
+    assert told[-1] == (values, values)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.zarr", "spec.toml", "two.zarr"]
+
+
+def test_results_come_in_order_whatever_the_runs(client: Any, sweep: Sweep) -> None:
+    with cluster.Cluster(client, Recipe(sweep.spec, sweep.plan())) as found:
+        pairs = list(found.map(slow_square, range(300)))
+    assert pairs == [(k, k * k) for k in range(300)]
+
+
+def slow_square(plan: Any, number: int) -> int:
+    time.sleep(0.02 if number < 3 else 0.001)
+    return number * number
+
+
+# Failures
+
+
+def stopped(sweep: Sweep, path: Path, client: Any, blocks: int, stop: Callable[[], Any]) -> None:
+    """Store, and do something once so many blocks are counted."""
+    seen: list[None] = []
+    done = threading.Event()
+
+    def progress(*_: int) -> None:
+        seen.append(None)
+        if len(seen) == blocks:
+            stop()
+            done.set()
+
+    sweep.store(path, dask=client, chunks=MANY, progress=progress)
+    assert done.is_set()
+
+
+def pids(client: Any) -> list[int]:
+    return list(client.run(os.getpid).values())
+
+
+def test_a_killed_worker_changes_nothing(sweep: Sweep, tmp_path: Path) -> None:
+    path = tmp_path / "a.zarr"
+    with cluster_of(2) as local, distributed.Client(local, set_as_default=False) as client:
+        victim = pids(client)[0]
+
+        def kill() -> None:
+            os.kill(victim, signal.SIGKILL)
+            left = path.with_name("a.zarr.partial") / "job_time" / "c" / "0" / f"9{TEMPORARY}"
+            left.write_bytes(b"half a chunk")
+
+        stopped(sweep, path, client, 9, kill)
+    assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
+
+
+@pytest.mark.parametrize(
+    ("how", "again"),
+    [("scheduler", None), ("client", "dask"), ("tasks", None), ("interrupt", "dask")],
+)
+def test_a_lost_run_is_continued_to_the_same_bytes(
+    sweep: Sweep, tmp_path: Path, client: Any, how: str, again: str | None
+) -> None:
+    path = tmp_path / "a.zarr"
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as mine:
+        stop: dict[str, Callable[[], Any]] = {
+            "scheduler": local.close,
+            "client": mine.close,
+            "tasks": lambda: mine.cancel(
+                [distributed.Future(key, mine) for key in mine.futures], force=True
+            ),
+            "interrupt": interrupt,
+        }
+        start = time.monotonic()
+        expected = KeyboardInterrupt if how == "interrupt" else OSError
+        with pytest.raises(expected, match=r"\d+ finished blocks are kept in .*--resume") as told:
+            stopped(sweep, path, mine, 9, stop[how])
+        assert "\n" not in str(told.value)
+        assert time.monotonic() - start < 20
+    assert not path.exists()
+    kept = len(journal.read_journal(path.with_name("a.zarr.partial")))
+    assert kept >= 9
+    assert f"{kept} finished blocks" in str(told.value)
+    sweep.store(path, chunks=MANY, resume=True, dask=client if again else None)
+    assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
+
+
+def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> None:
+    from fleetcube.grid import remote
+
+    path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
+    partial = path.rename(tmp_path / "a.zarr.partial")
+    plan = sweep.plan()
+    work = remote._Write(str(partial), "float64", tuple(MANY.items()))
+    task = next(iter(remote.Writer(plan, sweep.spec, "float64", MANY).regions()))
+    work(plan, task)  # while the run is there
+    store = remote._opened(plan, work)[1]
+    partial.rename(path)
+    with pytest.raises(FileNotFoundError, match="has ended"):
+        work(plan, task)
+    with pytest.raises(FileNotFoundError, match="has ended"):  # between evaluating and writing
+        store._write("job_time/c/0/0", None)
+    assert not partial.exists()
+
+
+# What is refused, before anything is written
+
+
+def test_another_version_on_a_worker_is_named(
+    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint = cluster.fingerprint
+    monkeypatch.setattr(
+        cluster, "fingerprint", lambda *given: {**fingerprint(*given), "version.numpy": "1.0"}
+    )
+    other = Sweep({**sweep.spec["scenario"], "restart_time": 7.0}, sweep.spec["axes"], ["job_time"])
+    with pytest.raises(InputError, match=r'Dask worker tcp://\S+ is not .*version.numpy: "1.0" ->'):
+        other.store(tmp_path / "a.zarr", dask=client)
+    with pytest.raises(InputError, match=r"version\.numpy"):
+        other.reduce("min", dask=client)
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
+    cluster.facts.cache_clear()
+
+
+def test_a_late_worker_of_another_version_refuses_its_work(sweep: Sweep) -> None:
+    with pytest.raises(InputError, match="start it anew"):
+        cluster._run(Recipe(sweep.spec, sweep.plan()), "another", slow_square, [1])
+
+
+def test_a_folder_that_workers_do_not_see_is_refused(
+    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "touch", lambda *_: None)  # the mark is not there for them
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    with pytest.raises(InputError, match=r"Dask worker tcp://\S+ does not see the folder"):
+        sweep.store(tmp_path / "a.zarr", dask=client)
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
+
+
+@pytest.mark.parametrize("given", ["0", "nonsense", "tcp://127.0.0.1:9"])
+def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetcube", "run", "spec.toml", "-o", "a.zarr", "--dask", given],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert time.monotonic() - start < 20
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert given in line
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
+
+
+@pytest.mark.parametrize("given", [0, True, -2, 1.5, [2], "-1", "1.5", "here"])
+def test_what_is_no_cluster_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match="give one of them"):
+        cluster.check_dask(given)
+
+
+def test_a_cluster_without_workers_is_refused(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    with (
+        cluster_of(0) as local,
+        distributed.Client(local, set_as_default=False) as client,
+        pytest.raises(InputError, match="has no workers"),
+    ):
+        sweep.reduce("min", dask=client)
+
+
+def test_without_distributed_the_extra_is_named(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"fleetcube\[distributed\]"):
+        sweep.reduce("min", dask=2)
+
+
+def test_bad_questions_start_no_cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.Cluster, "client", property(lambda _: pytest.fail("started")))
+    with pytest.raises(InputError, match="choose one of"):
+        sweep.reduce("least", dask=2)
+
+
+# Bounds
+
+
+def peaks(client: Any) -> list[int]:
+    """Bytes of memory that each worker has had at most."""
+
+    def peak() -> int:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        (found,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+        return int(found) * 1024
+
+    return list(client.run(peak).values())
+
+
+def test_a_worker_holds_no_more_for_more_blocks(client: Any, tmp_path: Path) -> None:
+    axes: dict[str, Any] = {name: AXES[name] for name in ("n_gpus", "pipeline_parallel")}
+    axes["gpu_mttf"] = {**AXES["gpu_mttf"], "num": 150}
+    axes["checkpoint_write_bandwidth"] = {"geomspace": ["10 GB/s", "1 TB/s"], "num": 2000}
+    chunks = {"tensor_parallel": 1, "pipeline_parallel": 1}
+    before = 0
+    for layouts in ([8], [1, 2, 4, 8]):  # 4 blocks of 9.6 MB, then 16
+        before = max(peaks(client))
+        sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": layouts}, ["job_time"])
+        sweep.store(tmp_path / "a.zarr", dask=client, chunks=chunks, overwrite=True)
+    assert max(peaks(client)) - before < 4 * 9.6e6
+
+
+def test_the_command_line_runs_on_processes_of_its_own(sweep: Sweep, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleetcube", "run", "spec.toml", "-o", "a.zarr", "--dask", "1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "wrote a.zarr" in done.stdout
+    assert contents(tmp_path / "a.zarr") == contents(sweep.store(tmp_path / "b.zarr"))
