@@ -16,7 +16,10 @@ import xarray
 from fleetcube import InputError, Sweep, open_cube
 from fleetcube.grid import cluster, journal, quantile, stream
 from fleetcube.grid.durable import TEMPORARY
+from fleetcube.grid.place import Folder, place_of
 from fleetcube.grid.recipe import Recipe
+
+from .stores import object_store
 
 distributed = pytest.importorskip("distributed")
 
@@ -205,7 +208,7 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
         assert "\n" not in str(told.value)
         assert time.monotonic() - start < 20
     assert not path.exists()
-    kept = len(journal.read_journal(path.with_name("a.zarr.partial")))
+    kept = len(journal.read_journal(Folder(path.with_name("a.zarr.partial"))))
     assert kept >= 9
     assert f"{kept} finished blocks" in str(told.value)
     sweep.store(path, chunks=MANY, resume=True, dask=client if again else None)
@@ -218,16 +221,40 @@ def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> No
     path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
     partial = path.rename(tmp_path / "a.zarr.partial")
     plan = sweep.plan()
-    work = remote._Write(str(partial), "float64", tuple(MANY.items()))
+    work = remote._Write(Folder(partial), "float64", tuple(MANY.items()), ())
     task = next(iter(remote.Writer(plan, sweep.spec, "float64", MANY).regions()))
     work(plan, task)  # while the run is there
-    store = remote._opened(plan, work)[1]
+    joined = remote._opened(plan, work)[1]
     partial.rename(path)
     with pytest.raises(FileNotFoundError, match="has ended"):
         work(plan, task)
     with pytest.raises(FileNotFoundError, match="has ended"):  # between evaluating and writing
-        store._write("job_time/c/0/0", None)
+        joined.write("job_time/c/0/0", b"")
     assert not partial.exists()
+
+
+def test_workers_append_too(client: Any, sweep: Sweep, tmp_path: Path) -> None:
+    path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
+    told: Any = sweep.spec
+    axes = {**told["axes"], "n_gpus": [*range(8, 1288, 8), 2000, 3000]}
+    more = Sweep(told["scenario"], axes, told["outputs"])
+    more.store(path, append=True, dask=client)
+    assert contents(path) == contents(more.store(tmp_path / "whole.zarr", chunks=MANY))
+
+
+def test_workers_write_into_an_object_store(sweep: Sweep, tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    whole = contents(sweep.store(tmp_path / "a.zarr", chunks=MANY))
+    with object_store() as bucket:
+        url = f"{bucket}/a.zarr"
+        sweep.store(url, chunks=MANY, dask=2)
+        place = place_of(url)
+        assert {name: place.read(name) for name in place.names() or ()} == whole
+
+
+def test_workers_cannot_write_into_this_process(client: Any, sweep: Sweep) -> None:
+    with pytest.raises(InputError, match="Dask workers cannot write into"):
+        sweep.store("memory://a/b.zarr", dask=client)
 
 
 # What is refused, before anything is written
