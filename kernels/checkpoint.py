@@ -50,9 +50,9 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
     u = tau / M solves -u - log(1 - u) = d / M, that is tau = M [1 + W0(-exp(-d/M - 1))]
 
     In p = sqrt(2 (1 - e^(-d/M))), which unfolds the branch point of W0, u is analytic but for a cut
-    along p < -sqrt(2). So u = p P(p) / Q(p), of degrees 6 and 6, is as good as W0: fitted by Remez'
-    exchange in 50 digits, it is off by at most 6e-18 of u over all of 0 <= p <= sqrt(2), where d / M
-    runs from 0 to infinity. All coefficients are positive, so that nothing cancels.
+    along p < -sqrt(2). So a ratio u = p P(p) / Q(p) of degrees 6 and 6 is as good as W0: fitted by
+    Remez' exchange in 50 digits, it is off by at most 6e-18 of u for 0 <= p <= sqrt(2), where d / M
+    goes from 0 to infinity. All coefficients are positive, so that nothing cancels.
 
     Parameters:
         write_time [s]: time d for which one checkpoint stops training

@@ -2,14 +2,15 @@
 
 A grid is walked row by row. A row is one or more trailing axes, long enough to amortise the walk.
 What does not vary along the row is computed once per row; the rest in loops over tiles that fit in
-the first-level cache. Formulas that call the mathematics library (exp, log) get loops of their own
-so that the others vectorise. Tiles of outputs are then streamed to memory past the cache.
+the first-level cache. exp, log and the like are NumPy's own loops over a tile; the arithmetic
+between them vectorises. Tiles of outputs are then streamed to memory past the cache.
+
+Values are NumPy's to the last bit: the same operations in the same order, and the same exp and log.
 """
 
 import functools
 import hashlib
 import importlib.util
-import inspect
 import math
 import os
 import platform
@@ -22,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from .bind import Binding, dependencies
 from .graph import Function, parameters
 from .job import Array, Job, pool
 from .numba_source import TILE, kernel_source
-from .numba_source import is_heavy as is_heavy
+from .trace import is_heavy as is_heavy
+from .ufunc_loops import addresses
 
 ROW = 512  # shortest row worth walking
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -64,10 +65,9 @@ def run(job: Job, threads: int) -> None:
         strides.append(stride)
     shape = np.array(row.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(row.outer))
-    kernel(0, 0, 0, 0, shape, steps, *tables, *flats)  # compiles here, not under the threads
-    pool(threads).each(
-        lambda task: kernel(*task, shape, steps, *tables, *flats), _tasks(row, threads)
-    )
+    given = (shape, steps, addresses(), *tables, *flats)
+    kernel(0, 0, 0, 0, *given)  # compiles here, not under the threads
+    pool(threads).each(lambda task: kernel(*task, *given), _tasks(row, threads))
 
 
 def _is_needed(name: str, job: Job) -> bool:
@@ -140,17 +140,6 @@ def _kernel(job: Job, operands: tuple[tuple[str, bool], ...], outer: int) -> Any
 
 
 @functools.cache
-def _binding() -> Binding:
-    import numba
-
-    def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-        return if_true if condition else if_false
-
-    wrap = numba.njit(**_OPTIONS)
-    return Binding(np, wrap(choose), wrap)
-
-
-@functools.cache
 def _compiled(
     formulas: tuple[tuple[str, Function], ...],
     operands: tuple[tuple[str, bool], ...],
@@ -160,12 +149,11 @@ def _compiled(
     """The kernel, from the disk cache where an equal one was compiled before."""
     import numba
 
-    from .stream import stream
+    from .stream import apply, stream
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
-    scope = {f"f_{name}": _binding().bind(formula) for name, formula in formulas}
-    scope.update(np=np, stream=stream)
-    folder = _cache_folder(source, formulas)
+    scope: dict[str, Any] = {"np": np, "apply": apply, "stream": stream}
+    folder = _cache_folder(source)
     path = _write_module(folder, source) if folder else None
     if path is None:
         exec(compile(source, "<fleetcube kernel>", "exec"), scope)
@@ -180,7 +168,7 @@ def _compiled(
     return numba.njit(cache=True, **_OPTIONS)(module.kernel)
 
 
-def _cache_folder(source: str, formulas: tuple[tuple[str, Function], ...]) -> Path | None:
+def _cache_folder(source: str) -> Path | None:
     """Folder named by a hash of everything the machine code depends on; None where unwritable."""
     import llvmlite
     import numba
@@ -191,7 +179,6 @@ def _cache_folder(source: str, formulas: tuple[tuple[str, Function], ...]) -> Pa
         repr(sorted(_OPTIONS.items())),
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
         f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}",
-        _code_text(tuple(formula for _, formula in formulas)),
         Path(__file__).with_name("stream.py").read_text(),
     ):
         digest.update(text.encode())
@@ -207,11 +194,6 @@ def _cache_folder(source: str, formulas: tuple[tuple[str, Function], ...]) -> Pa
             return folder
     except OSError:
         return None
-
-
-def _code_text(formulas: tuple[Function, ...]) -> str:
-    functions = {id(f): f for formula in formulas for f in dependencies(formula)}
-    return "\0".join(inspect.getsource(function) for function in functions.values())
 
 
 def _write_module(folder: Path, source: str) -> Path:
