@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import jax_engine, numba_engine, numpy_engine
+from ..kernels import auto_engine, jax_engine, numba_engine, numpy_engine
 from ..kernels.graph import Function, parameters
 from ..kernels.job import Job
 from .axes import Array
 from .plan import REASON, Case, Plan, Region, by_dims, extent
 
-_ENGINES = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
+_ENGINES = {
+    "auto": auto_engine.run,
+    "numpy": numpy_engine.run,
+    "numba": numba_engine.run,
+    "jax": jax_engine.run,
+}
 REUSE = 8  # a quantity this many times smaller than the grid is kept, not computed again
 
 

@@ -337,8 +337,9 @@ class Sweep:
     ) -> "xarray.Dataset":
         """A Dataset of the whole grid, of any size, that computes what is sliced when it is read.
 
-        `engine` "auto" is "numpy" here: slices are small, and their values do not depend on their
-        shape. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a file.
+        `engine` "auto" evaluates with NumPy at once and compiles for large slices meanwhile; both
+        give the same bits. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a
+        file.
         """
         from .virtual import virtual
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .sweep import Sweep
 
 ALONE = 1 << 16  # points up to which threads cost more than they bring
-SMALLER = 8  # NumPy: what is this many times smaller than the slice is evaluated before it
+SMALLER = 8  # what is this many times smaller than the slice is evaluated before it
 LARGEST_SPEC = 1 << 24  # bytes of a TOML file that is looked into unasked
 
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
@@ -37,11 +37,14 @@ Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast 
 class _Part(Plan):
     """A case at chosen places: the plan's formulas over other dimensions, those of the result.
 
-    What is a table and what is compiled stays as the whole sweep has it.
+    JAX's values depend on what is a table: that stays as the whole sweep has it.
     """
 
-    def __init__(self, whole: Plan, case: Case, places: Places, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, whole: Plan, case: Case, places: Places, shape: tuple[int, ...], engine: str
+    ) -> None:
         self.__dict__.update(whole.__dict__)
+        self.engine = engine
         self._whole, self._tables = whole, {}
         names = tuple(map(str, range(len(shape))))
         self.axes: Any = tuple(SimpleNamespace(name=name) for name in names)
@@ -69,31 +72,32 @@ class _Part(Plan):
                 yield name, leaf.reshape(-1)[places[axis] - start]
 
     def is_table(self, name: str) -> bool:
-        if self.engine != "numpy":
+        if self.engine == "jax":
             return self._whole.is_table(name)
-        return self.size(name) * SMALLER <= self.points  # NumPy's values are the same either way
+        return self.size(name) * SMALLER <= self.points
 
 
 def values_at(
-    plan: Plan, names: list[str], places: Places, shape: tuple[int, ...], dtype: str
+    plan: Plan, names: list[str], places: Places, shape: tuple[int, ...], dtype: str, engine: str
 ) -> dict[str, Array]:
     """Outputs that share dimensions, at the places given for each of these dimensions.
 
     Index arrays broadcast to `shape`: arrays along an axis each make a grid, arrays along the same
-    axis are walked together. Nothing is evaluated but the points asked for.
+    axis are walked together. Nothing is evaluated but the points asked for. `engine` is the plan's,
+    or "auto" for a plan of NumPy: numba as soon as it has compiled.
     """
     whole = shape or (1,)
     places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
     outs = _room(names, whole, dtype)
     if math.prod(whole):
         for case in plan.cases_of(tuple(places)):
-            _fill(plan, case, places, outs, whole, dtype)
+            _fill(plan, case, places, outs, whole, dtype, engine)
         masked = [name for name in names if plan.mask and name in plan.layout_dependent]
         if masked:
             own = {dim: places[dim] for dim in plan.out_dims[REASON]}
             unmasked = copy.copy(plan)
             unmasked.mask = False
-            reason = values_at(unmasked, [REASON], own, whole, dtype)[REASON]
+            reason = values_at(unmasked, [REASON], own, whole, dtype, engine)[REASON]
             for name in masked:
                 lost = -1 if outs[name].dtype == np.int8 else np.nan
                 np.copyto(outs[name], lost, where=reason != 0)
@@ -107,6 +111,7 @@ def _fill(
     outs: Mapping[str, Array],
     shape: tuple[int, ...],
     dtype: str,
+    engine: str,
 ) -> None:
     """Evaluate a case where the places fall into it."""
     inside = np.ones((1,) * len(shape), bool)
@@ -116,7 +121,7 @@ def _fill(
     if not inside.any():
         return
     if inside.all():
-        _evaluate(plan, case, places, outs, shape)
+        _evaluate(plan, case, places, outs, shape, engine)
         return
     others = [tuple(j for j in range(len(shape)) if j != k) for k in range(len(shape))]
     rows = [np.flatnonzero(inside.any(axis=other)) for other in others]
@@ -137,15 +142,20 @@ def _fill(
         part = {dim: np.broadcast_to(at, shape)[target] for dim, at in places.items()}
         size = target[0].shape
     found = _room(list(outs), size, dtype)
-    _evaluate(plan, case, part, found, size)
+    _evaluate(plan, case, part, found, size, engine)
     for name, out in outs.items():
         out[target] = found[name]
 
 
 def _evaluate(
-    plan: Plan, case: Case, places: Places, outs: Mapping[str, Array], shape: tuple[int, ...]
+    plan: Plan,
+    case: Case,
+    places: Places,
+    outs: Mapping[str, Array],
+    shape: tuple[int, ...],
+    engine: str,
 ) -> None:
-    part = _Part(plan, case, places, shape)
+    part = _Part(plan, case, places, shape, engine)
     threads = 1 if math.prod(shape) <= ALONE else default_threads()
     region = {name: slice(0, size) for name, size in part.sizes.items()}
     Block(part, part.case, threads).fill(tuple(region), region, outs)
@@ -164,9 +174,9 @@ def _room(names: list[str], shape: tuple[int, ...], dtype: str) -> dict[str, Arr
 class Output(BackendArray):
     """One output of a sweep, computed where it is indexed."""
 
-    def __init__(self, recipe: Recipe, name: str, dtype: str) -> None:
+    def __init__(self, recipe: Recipe, name: str, dtype: str, engine: str) -> None:
         plan = recipe.plan
-        self.recipe, self.name, self.number = recipe, name, dtype
+        self.recipe, self.name, self.number, self.engine = recipe, name, dtype, engine
         self.dims = plan.user_dims(name)
         self.shape = plan.shape(self.dims)
         self.dtype = dtype_of(name, dtype)
@@ -177,7 +187,8 @@ class Output(BackendArray):
         else:
             places, shape = _outer(key, self.shape)
         at = dict(zip(self.dims, places, strict=True))
-        return values_at(self.recipe.plan, [self.name], at, shape, self.number)[self.name]
+        plan, names = self.recipe.plan, [self.name]
+        return values_at(plan, names, at, shape, self.number, self.engine)[self.name]
 
 
 def _outer(
@@ -233,7 +244,7 @@ def virtual(sweep: "Sweep", engine: str, dtype: str, mask_infeasible: bool) -> x
     number, recipe = check_dtype(dtype), Recipe(sweep.spec, plan)
     variables: dict[str, xarray.Variable] = {}
     for name in plan.outputs:
-        values = indexing.LazilyIndexedArray(Output(recipe, name, number))
+        values = indexing.LazilyIndexedArray(Output(recipe, name, number, engine))
         encoding = {"preferred_chunks": chunk_sizes(plan, name, {})}
         variables[name] = xarray.Variable(
             plan.user_dims(name), values, attributes(plan, name), encoding
@@ -244,8 +255,8 @@ def virtual(sweep: "Sweep", engine: str, dtype: str, mask_infeasible: bool) -> x
 class Backend(BackendEntrypoint):
     """`xarray.open_dataset("sweep.toml", engine="fleetcube")`, or of a Sweep.
 
-    Takes `compute_engine` ("auto", which is "numpy" here, "numba" or "jax"), `dtype` and
-    `mask_infeasible`, as `Sweep.virtual` does.
+    Takes `compute_engine` ("auto", "numpy", "numba" or "jax"), `dtype` and `mask_infeasible`, as
+    `Sweep.virtual` does.
     """
 
     description = "Compute slices of a fleetcube sweep from its TOML spec"

@@ -19,7 +19,7 @@ class Binding:
     """Formulas bound to one array library.
 
     `numpy` and `choose` stand in for `np` and `where`; `wrap` is applied to every function made
-    (the identity for JAX, `njit` for numba).
+    (the identity for JAX and for traces).
     """
 
     def __init__(

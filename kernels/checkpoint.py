@@ -49,46 +49,31 @@ def exact_interval(write_time: Any, mtbf: Any) -> Any:
 
     u = tau / M solves -u - log(1 - u) = d / M, that is tau = M [1 + W0(-exp(-d/M - 1))]
 
-    Below sqrt(2 d/M) = 0.1 the series of u converges to the last digit; elsewhere Newton's steps
-    from the series or, for d > M, from 1 - exp(-1 - d/M) do.
+    In p = sqrt(2 (1 - e^(-d/M))), which unfolds the branch point of W0, u is analytic but for a cut
+    along p < -sqrt(2). So a ratio u = p P(p) / Q(p) of degrees 6 and 6 is as good as W0: fitted by
+    Remez' exchange in 50 digits, it is off by at most 6e-18 of u for 0 <= p <= sqrt(2), where d / M
+    goes from 0 to infinity. All coefficients are positive, so that nothing cancels.
 
     Parameters:
         write_time [s]: time d for which one checkpoint stops training
         mtbf [s]: mean time M between failures (infinite: never checkpoint)
     Returns: [s] useful time between two checkpoints
-    Source: Daly 2006, FGCS 22(3), eq. 20 set to zero; series: Temme 1979, SIAM J. Math. Anal. 10
+    Source: Daly 2006, FGCS 22(3), eq. 20 set to zero; p: Corless et al. 1996, On the Lambert W
+        function, section 4
     Example:
         >>> round(float(exact_interval(30.0, 86400.0)), 2)
         2256.88
     """
     fails = mtbf < np.inf
     x = where(fails, write_time, 1.0) / where(fails, mtbf, 1.0)
-    s = np.sqrt(2 * x)
-    tail = s * (1 / 4320 + s * (-1 / 17010 + s * (-139 / 5443200 + s * (-1 / 204120))))
-    series = s * (1 + s * (-1 / 3 + s * (1 / 36 + s * (1 / 270 + tail))))
-    start = where(x < 1, series, -np.expm1(-1 - x))
-    u = np.minimum(np.maximum(start, 0.05), 1 - 1e-15)
-    u = _interval_newton_step(u, x)
-    u = _interval_newton_step(u, x)
-    u = _interval_newton_step(u, x)
-    u = _interval_newton_step(u, x)
-    u = where(s < 0.1, series, where(x < 30, u, start))
-    return where(fails, where(fails, mtbf, 1.0) * u, mtbf)
-
-
-def _interval_newton_step(u: Any, x: Any) -> Any:
-    """One step of Newton's method for -u - log(1 - u) = x, kept inside (0, 1).
-
-    u + ((x + u + log(1 - u)) (1 - u) / u)
-
-    Parameters:
-        u [1]: interval over mean time between failures
-        x [1]: write time over mean time between failures
-    Returns: [1] a better u
-    Source: Newton's method; f(u) = -u - log(1 - u) - x, f'(u) = u / (1 - u)
-    """
-    better = u + (x + u + np.log1p(-u)) * (1 - u) / u
-    return np.minimum(np.maximum(better, 0.05), 1 - 1e-15)
+    p = np.sqrt(-2 * np.expm1(-x))
+    above = 0.03425346291220777655 + p * (0.0012362670416685777397 + p * 3.2029437011468425812e-6)
+    above = 1.0901470898094057625 + p * (0.29909751604149483356 + p * above)
+    above = 1 + p * (1.7375001511459285839 + p * above)
+    below = 0.10761548993182376874 + p * (0.0081297642147875102545 + p * 0.00018006125658326711317)
+    below = 1.6276471401914941616 + p * (0.60489885449261287615 + p * below)
+    below = 1 + p * (2.0708334844792598865 + p * below)
+    return where(fails, where(fails, mtbf, 1.0) * (p * above / below), mtbf)
 
 
 def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:

@@ -2,35 +2,41 @@
 
 A grid is walked row by row. A row is one or more trailing axes, long enough to amortise the walk.
 What does not vary along the row is computed once per row; the rest in loops over tiles that fit in
-the first-level cache. Formulas that call the mathematics library (exp, log) get loops of their own
-so that the others vectorise. Tiles of outputs are then streamed to memory past the cache.
+the first-level cache. exp, log and the like are NumPy's own loops over a tile; the arithmetic
+between them vectorises. Tiles of outputs are then streamed to memory past the cache.
+
+Values are NumPy's to the last bit: the same operations in the same order, and the same exp and log.
 """
 
-import functools
+import contextlib
 import hashlib
 import importlib.util
-import inspect
 import math
 import os
 import platform
+import queue
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .bind import Binding, dependencies
 from .graph import Function, parameters
 from .job import Array, Job, pool
 from .numba_source import TILE, kernel_source
-from .numba_source import is_heavy as is_heavy
+from .trace import is_heavy as is_heavy
+from .ufunc_loops import addresses
 
 ROW = 512  # shortest row worth walking
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_compile_lock = threading.Lock()
+QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
+_compile_lock, _asked_lock = threading.RLock(), threading.Lock()
+_ready: dict[tuple[Any, ...], Any] = {}  # compiled kernels
+_asked: set[tuple[Any, ...]] = set()  # kernels whose compilation in the background was begun
 
 
 @dataclass(frozen=True)
@@ -46,12 +52,38 @@ class Row:
         return math.prod(self.inner)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A kernel, named by what it is made from, and its arguments but the range of rows."""
+
+    key: tuple[Any, ...]
+    row: Row
+    arguments: tuple[Array, ...]
+
+
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs with a compiled kernel, compiling it first where needed."""
+    call = _call(job)
+    _walk(call, _kernel(call), threads)
+
+
+def run_if_compiled(job: Job, threads: int) -> bool:
+    """Fill the job's outputs where the kernel is there; returns whether it was."""
+    call = _call(job)
+    kernel = _ready.get(call.key)
+    if kernel is not None:
+        _walk(call, kernel, threads)
+    return kernel is not None
+
+
+def _walk(call: _Call, kernel: Any, threads: int) -> None:
+    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.row, threads))
+
+
+def _call(job: Job) -> _Call:
     row = _row(job)
     names = [name for name in job.operands if _is_needed(name, job)]
     along = {name: _varies(job.operands[name], len(row.outer)) for name in names}
-    kernel = _kernel(job, tuple((name, along[name]) for name in names), len(row.outer))
     tables, strides = [], []
     for name in names:
         table, stride = _table(job.operands[name], row, along[name])
@@ -64,10 +96,10 @@ def run(job: Job, threads: int) -> None:
         strides.append(stride)
     shape = np.array(row.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(row.outer))
-    kernel(0, 0, 0, 0, shape, steps, *tables, *flats)  # compiles here, not under the threads
-    pool(threads).each(
-        lambda task: kernel(*task, shape, steps, *tables, *flats), _tasks(row, threads)
-    )
+    operands = tuple((name, along[name]) for name in names)
+    outs = tuple((name, out.dtype) for name, out in job.outs.items())
+    key = (tuple(job.formulas.items()), operands, outs, len(row.outer))
+    return _Call(key, row, (shape, steps, addresses(), *tables, *flats))
 
 
 def _is_needed(name: str, job: Job) -> bool:
@@ -133,25 +165,68 @@ def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def _kernel(job: Job, operands: tuple[tuple[str, bool], ...], outer: int) -> Any:
-    outs = tuple((name, out.dtype) for name, out in job.outs.items())
+def _kernel(call: _Call) -> Any:
+    """The compiled kernel of a call; it is made by one thread at a time."""
     with _compile_lock:
-        return _compiled(tuple(job.formulas.items()), operands, outs, outer)
+        if call.key not in _ready:
+            kernel = _made(*call.key)
+            kernel(0, 0, 0, 0, *call.arguments)  # compiles, and computes nothing
+            _ready[call.key] = kernel
+        return _ready[call.key]
 
 
-@functools.cache
-def _binding() -> Binding:
-    import numba
+def compile_behind(job: Job) -> None:
+    """Have the job's kernel compiled by a thread that ends with the process and says nothing.
 
-    def choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-        return if_true if condition else if_false
+    A kernel that does not compile is not asked for again.
+    """
+    call = _call(job)
+    with _asked_lock:
+        _Compiler.asked_at = time.monotonic()
+        if call.key in _asked:
+            return
+        _asked.add(call.key)
+        empty = tuple(array[:0] for array in call.arguments)  # types; keeps no result in memory
+        _Compiler.calls.put(_Call(call.key, call.row, empty))
+        if not _Compiler.started:
+            _Compiler.started = True
+            threading.Thread(target=_compile_all, name="fleetcube-compile", daemon=True).start()
 
-    wrap = numba.njit(**_OPTIONS)
-    return Binding(np, wrap(choose), wrap)
+
+class _Compiler:
+    """The thread that compiles in the background: what it is asked for, and when it last was."""
+
+    calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+    asked_at = 0.0
+    started = False
 
 
-@functools.cache
-def _compiled(
+def _compile_all() -> None:
+    while True:
+        call = _Compiler.calls.get()
+        for _ in range(round(LONGEST_WAIT / QUIET)):  # Python's lock is the caller's while it works
+            time.sleep(QUIET)
+            if time.monotonic() - _Compiler.asked_at > QUIET:
+                break
+        with contextlib.suppress(Exception):
+            _kernel(call)
+
+
+def _after_fork() -> None:
+    _compile_lock.release()
+    _Compiler.started = False
+    _asked.clear()
+
+
+if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would leave locks held
+    os.register_at_fork(
+        before=_compile_lock.acquire,
+        after_in_parent=_compile_lock.release,
+        after_in_child=_after_fork,
+    )
+
+
+def _made(
     formulas: tuple[tuple[str, Function], ...],
     operands: tuple[tuple[str, bool], ...],
     outs: tuple[tuple[str, np.dtype[Any]], ...],
@@ -160,12 +235,11 @@ def _compiled(
     """The kernel, from the disk cache where an equal one was compiled before."""
     import numba
 
-    from .stream import stream
+    from .stream import apply, stream
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
-    scope = {f"f_{name}": _binding().bind(formula) for name, formula in formulas}
-    scope.update(np=np, stream=stream)
-    folder = _cache_folder(source, formulas)
+    scope: dict[str, Any] = {"np": np, "apply": apply, "stream": stream}
+    folder = _cache_folder(source)
     path = _write_module(folder, source) if folder else None
     if path is None:
         exec(compile(source, "<fleetcube kernel>", "exec"), scope)
@@ -180,7 +254,7 @@ def _compiled(
     return numba.njit(cache=True, **_OPTIONS)(module.kernel)
 
 
-def _cache_folder(source: str, formulas: tuple[tuple[str, Function], ...]) -> Path | None:
+def _cache_folder(source: str) -> Path | None:
     """Folder named by a hash of everything the machine code depends on; None where unwritable."""
     import llvmlite
     import numba
@@ -191,7 +265,6 @@ def _cache_folder(source: str, formulas: tuple[tuple[str, Function], ...]) -> Pa
         repr(sorted(_OPTIONS.items())),
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
         f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}",
-        _code_text(tuple(formula for _, formula in formulas)),
         Path(__file__).with_name("stream.py").read_text(),
     ):
         digest.update(text.encode())
@@ -207,11 +280,6 @@ def _cache_folder(source: str, formulas: tuple[tuple[str, Function], ...]) -> Pa
             return folder
     except OSError:
         return None
-
-
-def _code_text(formulas: tuple[Function, ...]) -> str:
-    functions = {id(f): f for formula in formulas for f in dependencies(formula)}
-    return "\0".join(inspect.getsource(function) for function in functions.values())
 
 
 def _write_module(folder: Path, source: str) -> Path:

@@ -38,9 +38,9 @@ def test_the_works_behind_every_formula_on_the_way_are_named() -> None:
 
 
 def test_the_laws_that_a_formula_calls_count() -> None:
-    # The quantity cites Daly alone; the series of the law that it calls is Temme's.
+    # The quantity cites Daly alone; the branch point that the law unfolds is in Corless et al.
     result = evaluate(["checkpoint_interval"], checkpoint_stall_time=30, cluster_mtbf=86400)
-    assert keys(citations(result)) == ["fleetcube", "daly2006", "temme1979"]
+    assert keys(citations(result)) == ["fleetcube", "corless1996", "daly2006"]
 
 
 def test_what_is_given_is_not_cited() -> None:

@@ -1,6 +1,10 @@
 """Virtual cubes: slices are what the whole grid holds, and nothing else is computed."""
 
+import os
 import pickle
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from hypothesis import strategies as st
 from fleetcube.grid import execute, virtual
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.sweep import Sweep
+from fleetcube.kernels import auto_engine, numba_engine, numpy_engine
 
 SCENARIO: dict[str, Any] = {
     "n_gpus": 512,
@@ -242,3 +247,74 @@ def test_an_index_out_of_bounds_is_an_index_error(cubes: Any) -> None:
 def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
     cube = pickle.loads(pickle.dumps(cubes[False].isel(n_gpus=[2, 0])))
     same(cube, whole[False].isel(n_gpus=[2, 0]))
+
+
+def wait_for_kernels() -> None:
+    for _ in range(1200):
+        if not numba_engine._asked - numba_engine._ready.keys():
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing was compiled in a minute")
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_compiling_in_the_background_changes_no_bit(
+    mask: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_engine, "WORTH", 1)
+    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
+    monkeypatch.setattr(numba_engine, "_asked", set())
+    monkeypatch.setattr(numba_engine, "_ready", {})
+    axes = {"n_gpus": [8, 24, 64, 1000], "gpu_mttf": np.linspace(1e7, 1e9, 700)}
+    sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": [1, 8]}, ["job_time", "dominant_overhead"])
+    cube, whole = sweep.virtual(mask_infeasible=mask), sweep.evaluate("numpy", mask_infeasible=mask)
+    index = {"gpu_mttf": slice(3, None, 2), "n_gpus": [2, 0]}
+    first = cube.isel(index).copy(deep=True)
+    same(first, whole.isel(index))
+    wait_for_kernels()
+    monkeypatch.delattr(numpy_engine, "run")  # what is asked again needs no NumPy engine
+    same(cube.isel(index), first)
+
+
+def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*key: Any) -> Any:
+        tried.append(key)
+        raise ValueError("no compiler")
+
+    tried: list[Any] = []
+    monkeypatch.setattr(auto_engine, "WORTH", 1)
+    monkeypatch.setattr(numba_engine, "QUIET", 0.01)
+    monkeypatch.setattr(numba_engine, "_asked", set())
+    monkeypatch.setattr(numba_engine, "_ready", {})
+    monkeypatch.setattr(numba_engine, "_made", broken)
+    sweep = Sweep(SCENARIO, {"gpu_mttf": np.linspace(1e7, 1e9, 900)}, ["goodput"])
+    for _ in range(200):
+        same(sweep.virtual(), sweep.evaluate("numpy"))
+        if tried:
+            break
+        time.sleep(0.05)
+    time.sleep(0.1)
+    same(sweep.virtual(), sweep.evaluate("numpy"))
+    assert len(tried) == 1  # and not asked again
+
+
+def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text(SPEC)
+    script = (
+        "import sys, time, xarray\n"
+        "from fleetcube.kernels import numba_engine\n"
+        "numba_engine.QUIET = 0.01\n"
+        "made = numba_engine._made\n"
+        "numba_engine._made = lambda *key: (started.append(1), made(*key))[1]\n"
+        "started = []\n"
+        f"cube = xarray.open_dataset({str(path)!r}, engine='fleetcube')\n"
+        "cube['job_time'].isel(restart_time=0)[:600, :600].values\n"
+        "while not started: time.sleep(0.01)\n"
+    )
+    environment = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.glob("cache/**/*.nbi"))  # it did not wait for the compiler

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fleetcube
+from fleetcube.kernels import jax_engine
 from fleetcube.kernels.checkpoint import (
     daly_interval,
     exact_interval,
@@ -97,22 +98,30 @@ def test_daly_interval_is_the_mtbf_once_writing_takes_twice_as_long() -> None:
     assert list(daly_interval(np.array([2.0, 5.0]), 1.0)) == [1.0, 1.0]
 
 
-# Where the implementation changes its method: x = 0.005, 1 and 30.
-RATIOS = np.concatenate(
-    [
-        np.geomspace(1e-16, 600, 160),
-        *(x * np.array([1 - 1e-12, 1.0, 1 + 1e-12]) for x in (0.005, 1.0, 30.0)),
-    ]
-)
+RATIOS = np.concatenate([np.geomspace(1e-300, 1e-17, 20), np.geomspace(1e-16, 1e4, 200)])
 
 
 def test_exact_interval_is_lambert_w() -> None:
-    # u = 1 + W0(-exp(-x - 1)), in 60 digits because u ~ sqrt(2x) cancels; x = d/M.
-    with mpmath.workdps(60):
+    # u = 1 + W0(-exp(-x - 1)), in 330 digits because u ~ sqrt(2x) cancels; x = d/M.
+    with mpmath.workdps(330):
         expected = [
             float(1 + mpmath.lambertw(-mpmath.exp(-mpmath.mpf(float(x)) - 1)).real) for x in RATIOS
         ]
-    np.testing.assert_allclose(exact_interval(RATIOS, 1.0), expected, rtol=1e-14)
+    np.testing.assert_allclose(exact_interval(RATIOS, 1.0), expected, rtol=1e-15)
+
+
+def test_exact_interval_has_the_slope_of_its_equation() -> None:
+    # -u - log(1 - u) = x, so that du/dx = (1 - u) / u = -W0 / (1 + W0)
+    import jax
+
+    points = np.geomspace(1e-12, 30, 60)
+    with mpmath.workdps(60):
+        w = [mpmath.lambertw(-mpmath.exp(-mpmath.mpf(float(x)) - 1)).real for x in points]
+        expected = [float(-value / (1 + value)) for value in w]
+    bound = jax_engine._binding().bind(exact_interval)
+    with jax.enable_x64(True):
+        slope = jax.vmap(jax.grad(lambda x: bound(x, 1.0)))(points)
+    np.testing.assert_allclose(slope, expected, rtol=1e-12, atol=1e-16)
 
 
 def test_exact_interval_scales_with_time() -> None:
