@@ -18,7 +18,7 @@ from .plan import Plan
 
 _ENGINE_CODE = {
     "numpy": ("numpy_engine",),
-    "numba": ("numba_engine", "numba_source", "stream"),
+    "numba": ("numba_engine", "numba_source", "stream", "trace", "ufunc_loops"),
     "jax": ("jax_engine",),
 }
 _COMMON_CODE = ("bind", "graph", "job", "ops")

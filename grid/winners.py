@@ -253,7 +253,8 @@ def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task:
     from .virtual import values_at
 
     shape = extent(task[0], kept, kept)
-    return values_at(plan, [name], _places(dims, kept, task), shape, "float64")[name]
+    places = _places(dims, kept, task)
+    return values_at(plan, [name], places, shape, "float64", plan.engine)[name]
 
 
 def _places(dims: tuple[str, ...], kept: Sequence[str], task: Tile) -> dict[str, Array]:
