@@ -5,20 +5,41 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import dask, gpu, memory, peers, simulate, speed, startup, tables
+from . import (
+    dask,
+    gpu,
+    layouts,
+    memory,
+    peers,
+    simulate,
+    speed,
+    startup,
+    storage,
+    tables,
+    virtual,
+)
 from .measure import ROOT, machine, preamble
 from .tables import Table
 
-BENCHMARKS: dict[str, Callable[[bool], Table]] = {
-    "speed": speed.run,
-    "peers": peers.run,
-    "startup": startup.run,
-    "memory": memory.run,
-    "dask": dask.run,
-    "simulate": simulate.run,
-    "gpu": gpu.run,
+PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
+    "README.md": {
+        "speed": speed.run,
+        "peers": peers.run,
+        "startup": startup.run,
+        "memory": memory.run,
+        "layouts": layouts.run,
+        "simulate": simulate.run,
+        "gpu": gpu.run,
+    },
+    "docs/storage.md": {
+        "writing": storage.run_write,
+        "slices": storage.run_slices,
+        "virtual": virtual.run,
+        "chunks": storage.run_chunks,
+    },
+    "docs/dask.md": {"dask": dask.run},
 }
-README = ROOT / "README.md"
+BENCHMARKS = {name: run for page in PAGES.values() for name, run in page.items()}
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -27,25 +48,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
-    parser.add_argument("--write", action="store_true", help="write README.md and results.json")
+    parser.add_argument("--write", action="store_true", help="write the tables into their pages")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"{unknown[0]!r} is not a benchmark; choose from {', '.join(BENCHMARKS)}")
-    if given.write and given.names:
-        parser.error("--write writes all tables; leave out the names")
-    if given.write and not tables.has_markers(README):
-        print(f"README.md lacks {tables.BEGIN} and {tables.END}; put them in", file=sys.stderr)
-        return 2
+    names = given.names or list(BENCHMARKS)
+    pages = [page for page, held in PAGES.items() if given.write and held.keys() & set(names)]
+    for page in pages:
+        left = PAGES[page].keys() - set(names)
+        if left:
+            parser.error(f"--write writes all tables of {page}; add {', '.join(sorted(left))}")
+        if not tables.has_markers(ROOT / page):
+            print(f"{page} lacks {tables.BEGIN} and {tables.END}; put them in", file=sys.stderr)
+            return 2
     found: dict[str, Table] = {}
-    for name in given.names or BENCHMARKS:
+    for name in names:
         found[name] = BENCHMARKS[name](given.quick)
         print(found[name].text(), end="\n\n", flush=True)
-    if given.write:
-        facts = machine()
-        tables.write(README, preamble(facts, given.quick), found.values())
-        tables.write_json(RESULTS, facts, found)
-        print(f"wrote {README.name} and benchmarks/{RESULTS.name}")
+    facts = machine()
+    for page in pages:
+        held = {name: found[name] for name in PAGES[page]}
+        command = " ".join(["python -m benchmarks", *([] if page == "README.md" else held)])
+        tables.write(ROOT / page, preamble(facts, command, given.quick), held.values())
+        print(f"wrote {page}")
+    if pages:
+        tables.write_json(RESULTS, facts, {name: found[name] for name in names})
     return 0
 
 

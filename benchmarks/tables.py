@@ -71,6 +71,7 @@ def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
 
 
 def write_json(path: Path, machine: Mapping[str, str], tables: Mapping[str, Table]) -> None:
-    """All numbers, unrounded."""
-    held = {"machine": machine, "tables": {name: asdict(table) for name, table in tables.items()}}
+    """All numbers, unrounded, beside those of other tables, each with the machine it was run on."""
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    held |= {name: {"machine": machine, **asdict(table)} for name, table in tables.items()}
     path.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")

@@ -136,7 +136,7 @@ def test_tables_go_between_the_markers_and_nowhere_else(load: Any, tmp_path: Pat
     assert tables.has_markers(readme)
     rows = [{"a": 1234567.0, "b": True}, {"a": 0.12345, "b": None}]
     table = tables.Table("Title", {"a": "A", "b": "B"}, rows, ("A note.",))
-    preamble = measure.preamble(measure.machine(), quick=True)
+    preamble = measure.preamble(measure.machine(), "python -m benchmarks", quick=True)
     for _ in range(2):
         tables.write(readme, preamble, [table])
     text = readme.read_text()
@@ -145,8 +145,36 @@ def test_tables_go_between_the_markers_and_nowhere_else(load: Any, tmp_path: Pat
     assert "old" not in text
     assert text.count("| A | B |\n| --- | --- |\n| 1,230,000 | yes |\n| 0.123 | - |") == 1
     assert "medians of interleaved runs" in text
-    tables.write_json(results, measure.machine(), {"t": table})
-    assert json.loads(results.read_text())["tables"]["t"]["rows"] == rows
+    for name in ("t", "u"):  # those that were not run again stay
+        tables.write_json(results, measure.machine(), {name: table})
+    held = json.loads(results.read_text())
+    assert list(held) == ["t", "u"]
+    assert held["t"]["rows"] == rows
+    assert held["t"]["machine"]["cpu"]
+
+
+def test_storing(load: Any) -> None:
+    storage = load("storage")
+    row = storage.compare_writing("tiny", storage.six_axes(3), "float32", rounds=2)
+    check([row], storage.WRITE_COLUMNS)
+    assert row["held_gb"] == pytest.approx(4e-9 * 3**6)
+    with storage.workplace() as folder:
+        path = storage.six_axes(3).store(folder / "six.zarr")
+        assert sum(chunk.size for chunk in storage.stored_chunks(path)) == 3**6
+        cube = storage.open_cube(path)["job_time"]
+        rows = [storage.slice_times(cube, pair, 2) for pair in storage.pairs(cube)]
+    assert len(rows) == 15
+    check(rows, storage.SLICE_COLUMNS)
+    assert not folder.exists()
+    values = storage.np.random.default_rng(0).normal(size=(20, 30, 40))
+    rows = [storage.chunk_times(values, codec, 0.05, 2) for codec in storage.CODECS]
+    check(rows, storage.CHUNK_COLUMNS)
+    assert rows[0]["smaller"] == pytest.approx(1, abs=0.1)
+
+
+def test_best_layouts(load: Any) -> None:
+    layouts = load("layouts")
+    check(layouts.main(quick=True), layouts.COLUMNS)
 
 
 def test_unknown_names_and_a_readme_without_markers_are_refused(
@@ -161,7 +189,11 @@ def test_unknown_names_and_a_readme_without_markers_are_refused(
         main.main()
     assert stopped.value.code == 2
     assert "'sped' is not a benchmark" in capsys.readouterr().err
-    monkeypatch.setattr(main, "README", tmp_path / "README.md")
+    monkeypatch.setattr(main, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--write"])
     assert main.main() == 2
     assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "slices", "--write"])
+    with pytest.raises(SystemExit):
+        main.main()
+    assert "all tables of docs/storage.md; add chunks, virtual, writing" in capsys.readouterr().err

@@ -1,0 +1,86 @@
+"""The best layout for every model and cluster size: one pass over every combination.
+
+`python -m benchmarks.layouts [--quick]` measures in this process and prints JSON.
+"""
+
+import json
+import sys
+import time
+from statistics import median
+from typing import Any
+
+from fleetcube import Sweep
+
+from .measure import python
+from .memory import peak
+from .tables import Row, Table
+
+AT_LEAST = 50e6  # combinations/s
+LAYOUT = ("tensor_parallel", "pipeline_parallel", "micro_batch_size", "virtual_stages")
+COLUMNS = {
+    "what": "sought",
+    "points": "combinations",
+    "first": "first call s",
+    "seconds": "seconds",
+    "points_per_s": "combinations/s",
+    "target": "at least",
+    "met": "met",
+    "peak_gb": "peak memory GB",
+}
+
+
+def run(quick: bool = False) -> Table:
+    """The benchmark, in a process of its own."""
+    found = json.loads(python("-m", "benchmarks.layouts", *(["--quick"] if quick else [])))
+    note = (
+        "`Sweep.reduce('argmin', of=..., mask_infeasible=True)` over tensor, pipeline and virtual "
+        "stages and micro-batch; layouts that do not fit, divide or hold are left out. The first "
+        "call compiles, or loads what an earlier process compiled."
+    )
+    return Table("Best layouts", COLUMNS, found, (note,))
+
+
+def search(quick: bool) -> Sweep:
+    """Models x cluster sizes x reliability x layouts."""
+    models = ["llama-3-8b", "llama-3-70b", "llama-3-405b", "gpt-3-175b"]
+    return Sweep(
+        {"node": "dgx-h100", "fabric": "infiniband-ndr"},
+        {
+            "model": models[: 2 if quick else 4],
+            "n_gpus": [2**k for k in range(6, 8 if quick else 15)],
+            "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 4 if quick else 1024},
+            "global_batch_size": [1024, 2048] if quick else [512, 1024, 2048, 4096],
+            "tensor_parallel": [1, 2, 4, 8],
+            "pipeline_parallel": [2**k for k in range(6)],
+            "micro_batch_size": [1, 2, 4, 8],
+            "virtual_stages": [1, 2, 4, 5, 8, 10],
+        },
+        ["job_time"],
+    )
+
+
+def main(quick: bool = False) -> list[Row]:
+    """Seconds of the search: the first call, and the median of those after it."""
+    sweep = search(quick)
+    spans = []
+    for _ in range(3 if quick else 6):
+        start = time.perf_counter()
+        found: Any = sweep.reduce("argmin", LAYOUT, of="job_time", mask_infeasible=True)
+        spans.append(time.perf_counter() - start)
+    seconds = median(spans[1:])
+    return [
+        {
+            "what": f"least job_time, {found['job_time'].size:,} times",
+            "points": sweep.points,
+            "first": spans[0],
+            "seconds": seconds,
+            "points_per_s": (speed := sweep.points / seconds),
+            "target": AT_LEAST,
+            "met": speed >= AT_LEAST,
+            "peak_gb": peak(),
+        }
+    ]
+
+
+if __name__ == "__main__":
+    print(json.dumps(main("--quick" in sys.argv)))
