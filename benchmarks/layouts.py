@@ -47,8 +47,8 @@ def search(quick: bool) -> Sweep:
         {"node": "dgx-h100", "fabric": "infiniband-ndr"},
         {
             "model": models[: 2 if quick else 4],
-            "n_gpus": [2**k for k in range(6, 8 if quick else 15)],
-            "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 4 if quick else 1024},
+            "n_gpus": {"arange": [64, 257 if quick else 16385, 64]},
+            "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 4 if quick else 64},
             "global_batch_size": [1024, 2048] if quick else [512, 1024, 2048, 4096],
             "tensor_parallel": [1, 2, 4, 8],
             "pipeline_parallel": [2**k for k in range(6)],

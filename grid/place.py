@@ -123,11 +123,11 @@ class Folder:
         (self.path / name).unlink(missing_ok=True)
 
     def names(self, under: str = "") -> set[str]:
-        return {
-            Path(base, name).relative_to(self.path).as_posix()
-            for base, _, names in os.walk(self.path / under)
-            for name in names
-        }
+        found: set[str] = set()
+        for base, _, names in os.walk(self.path / under):
+            inner = Path(os.path.relpath(base, self.path)).as_posix()
+            found.update(names if inner == "." else (f"{inner}/{name}" for name in names))
+        return found
 
     def keep(self, names: set[str]) -> None:
         for name in sorted(self.names() - names, key=lambda name: name != ROOT):
