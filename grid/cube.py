@@ -72,7 +72,7 @@ def store(
     if append and is_cube(place):
         check_grows(place, held_record(place), writer)
     elif append and not is_ours(partial):
-        raise InputError(f"there is no cube {str(place)!r} to append to; run the sweep without")
+        raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
     if resume and place.exists():
         _check_same(place, writer)
         if not damage(place):

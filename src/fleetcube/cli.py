@@ -1,5 +1,6 @@
 """The command line: a door to grid/ and catalog/, with no logic of its own."""
 
+import json
 import os
 import signal
 import sys
@@ -59,6 +60,7 @@ def run_spec(
     Example:
       fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
       fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr --resume
+      fleetcube run examples/scaling-and-reliability.toml -o s3://bucket/scaling.zarr --dask 4
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -308,7 +310,9 @@ def catalog(kind: str | None, label: str | None) -> None:
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.grid.citations import records
 
-    click.echo(f"axes: {_sizes(cube.sizes)}")
+    order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
+    sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))
+    click.echo(f"axes: {_sizes(dict(sizes))}")
     rows = []
     for name, variable in cube.data_vars.items():
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
