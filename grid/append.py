@@ -1,7 +1,7 @@
 """Appending to a cube: an axis gets more labels after those it has; what is there is kept."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from .fingerprint import difference
 from .journal import PLAN, Block, read_journal, read_record
 from .place import Place
 from .writer import Writer
+
+if TYPE_CHECKING:
+    import xarray
 
 _MAY_JOIN = ("catalog.", "formula.", "default.")  # what new labels bring
 
@@ -32,9 +35,11 @@ def engine_of(place: Place) -> str:
 
 def check_grows(place: Place, record: Mapping[str, Any], writer: Writer) -> None:
     """Refuse a sweep that is not that of a cube with labels added at the end of its axes."""
-    new = writer.fingerprint()
+    from .cube import open_cube
+
+    new, before = writer.fingerprint(), open_cube(str(place))
     if all(record[part] == new[part] for part in ("outputs", "axes")):
-        _check_dimensions(place, writer)
+        _check_dimensions(place, before, writer)
     axes = {f"axes.{name}" for name in new["axes"]} if record["axes"] == new["axes"] else set()
     old = {name: value for name, value in record.items() if name not in axes}
     now = {
@@ -48,13 +53,10 @@ def check_grows(place: Place, record: Mapping[str, Any], writer: Writer) -> None
             f"nothing can be appended to {str(place)!r}, for this changed: {changed}; "
             "only labels at the end of an axis may be added"
         )
-    _check_labels(place, writer)
+    _check_labels(place, before, writer)
 
 
-def _check_dimensions(place: Place, writer: Writer) -> None:
-    from .cube import open_cube
-
-    before = open_cube(str(place))
+def _check_dimensions(place: Place, before: "xarray.Dataset", writer: Writer) -> None:
     for name in writer.plan.outputs:
         own, had = writer.plan.user_dims(name), before[name].dims
         if had != own:
@@ -65,10 +67,8 @@ def _check_dimensions(place: Place, writer: Writer) -> None:
             )
 
 
-def _check_labels(place: Place, writer: Writer) -> None:
-    from .cube import open_cube
-
-    before, after = open_cube(str(place)), writer.coordinates()
+def _check_labels(place: Place, before: "xarray.Dataset", writer: Writer) -> None:
+    after = writer.coordinates()
     for name, (_, labels, _) in after.items():
         had = np.asarray(before[name].values)
         kept = np.asarray(labels)[: had.size]

@@ -43,3 +43,12 @@ def encode(chunk: Array) -> tuple[bytes, int]:
     data = bytes(Blosc(cname=COMPRESSOR, clevel=LEVEL, shuffle=Blosc.SHUFFLE).encode(chunk))
     crc = int(google_crc32c.value(data))
     return data + crc.to_bytes(4, "little"), crc
+
+
+def is_sound(data: bytes, size: int, crc: int) -> bool:
+    """Whether a chunk's bytes are those that `encode` gave.
+
+    The crc32c is of all but the last four: that of all of them is one constant for every chunk.
+    """
+    held = int(google_crc32c.value(data[:-4]))
+    return len(data) == size and held == crc and data[-4:] == crc.to_bytes(4, "little")

@@ -87,6 +87,7 @@ def store(
     )
     there = (size for block in read_journal(partial).values() for _, size, _ in block.files)
     place.check_room(size, sum(there))  # what is there need not be written again
+    again = "--append" if append else "--resume"
     elsewhere = None
     if cluster is not None:
         from .remote import reached, written
@@ -99,21 +100,21 @@ def store(
             partial.finish(place)
     except ConnectionError as error:
         raise OSError(
-            f"{error}; what is finished is kept, and `run --resume` continues it"
+            f"{error}; what is finished is kept, and `run {again}` continues it"
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial)}") from error
+        raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, again)}") from error
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept(partial)) from None
+        raise KeyboardInterrupt(kept(partial, again)) from None
 
 
-def kept(partial: Place) -> str:
+def kept(partial: Place, again: str) -> str:
     """What a run that ended early left, and what to do."""
     count = len(read_journal(partial))
     if not count and not partial.names():
         return "nothing was kept"
-    return f"{count} finished blocks are kept in {str(partial)!r}; `run --resume` continues it"
+    return f"{count} finished blocks are kept in {str(partial)!r}; `run {again}` continues it"
 
 
 def parse_chunks(text: str | None) -> dict[str, Any] | None:

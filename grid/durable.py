@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
-
 from .errors import InputError
 
 TEMPORARY = ".fleetcube-tmp"  # ends the names of files that are being written
@@ -57,19 +55,6 @@ def write_file(path: Path, data: Any) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-def checksum(data: Any) -> int:
-    """crc32c of a stored chunk without its last four bytes, which hold the same number.
-
-    Over all of its bytes the crc32c of every sound chunk would be one and the same constant.
-    """
-    return int(google_crc32c.value(data[:-4]))
-
-
-def is_sound(data: bytes, size: int, crc: int) -> bool:
-    """Whether a chunk's bytes are those that were journalled."""
-    return len(data) == size and checksum(data) == crc and data[-4:] == crc.to_bytes(4, "little")
 
 
 @contextlib.contextmanager

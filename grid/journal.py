@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from .durable import is_sound
+from .chunks import is_sound
 from .plan import Region
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from .journal import (
     Block,
     Journal,
     damaged_chunks,
+    read_file,
     read_journal,
     read_record,
     seal,
@@ -156,7 +157,7 @@ class Writer:
         blocks = self._finished(place, files)
         if not place.in_sight:
             for name in sorted(files, key=lambda name: not name.endswith(ROOT)):  # arrays first
-                if name != ROOT and _read(place, name) != files[name]:
+                if name != ROOT and read_file(place, name) != files[name]:
                     place.write(name, files[name])
         journal = Journal(place, blocks.values())
         if read_record(place, PLAN) is None:
@@ -248,13 +249,6 @@ def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, in
     cuts = [region[dim] for dim in dims]
     starts, stops = tuple(c.start for c in cuts), tuple(c.stop for c in cuts)
     return Block(dims, starts, stops, tuple(files))
-
-
-def _read(place: Place, name: str) -> bytes | None:
-    try:
-        return place.read(name)
-    except OSError:
-        return None
 
 
 def _text(row: Array) -> Array:

@@ -68,7 +68,9 @@ def test_an_append_that_stops_leaves_the_cube_and_goes_on(path: Path, tmp_path: 
     before = contents(path)
     with pytest.MonkeyPatch.context() as patch:
         stop_after(3, disk_full, patch)
-        with pytest.raises(OSError, match="finished blocks are kept"):
+        with pytest.raises(
+            OSError, match=r"finished blocks are kept in .*; `run --append` continues it"
+        ):
             Sweep(SCENARIO, GROWN, OUTPUTS).store(path, append=True, threads=1)
     assert contents(path) == before
     open_cube(path).load()
