@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from fleetcube import __version__
+from fleetcube.commands import COMMANDS
+from fleetcube.commands.table import print_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 90}
 _MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
@@ -153,7 +155,7 @@ def simulate(
         export(variables(found, variable), Path(output))
         click.echo(f"wrote {output}")
         return
-    _print_table(*table(variables(found, variable or _SIMULATED)))
+    print_table(*table(variables(found, variable or _SIMULATED)))
 
 
 @cli.command()
@@ -225,7 +227,7 @@ def slice_cube(
         export(cut, Path(output))
         click.echo(f"wrote {output}")
         return
-    _print_table(*table(cut))
+    print_table(*table(cut))
 
 
 @cli.command()
@@ -289,11 +291,11 @@ def catalog(kind: str | None, label: str | None) -> None:
 
     if kind is None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
-        _print_table(["kind", "labels"], rows)
+        print_table(["kind", "labels"], rows)
         return
     if label is None:
         rows = [[r.label, r.title, r.date] for r in entries.kind(kind).values()]
-        _print_table(["label", "title", "date"], rows)
+        print_table(["label", "title", "date"], rows)
         return
     record = entries.record(kind, label)
     click.echo(f"{record.label}: {record.title}\n")
@@ -307,6 +309,10 @@ def catalog(kind: str | None, label: str | None) -> None:
     click.echo(f"edition: {record.edition} (sha256 {record.digest[:16]})")
 
 
+for command in COMMANDS:
+    cli.add_command(command)
+
+
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.grid.citations import records
 
@@ -318,7 +324,7 @@ def _show(cube: Any, sources: bool = False) -> None:
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
         dims = ", ".join(map(str, variable.dims)) or "-"
         rows.append([str(name), "-" if unit == "1" else unit, dims])
-    _print_table(["variable", "unit", "axes"], sorted(rows))
+    print_table(["variable", "unit", "axes"], sorted(rows))
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
         click.echo(f"infeasible: {_reasons(reason)}")
@@ -349,27 +355,6 @@ def _reasons(reason: Any) -> str:
 
 def _sizes(sizes: Any) -> str:
     return " x ".join(f"{name} ({size})" for name, size in sizes.items()) or "no axes"
-
-
-def _print_table(headings: list[str], rows: list[list[str]]) -> None:
-    """A table that fits a terminal; tab-separated text where there is none."""
-    if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") is None:
-        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-        for row in [headings, *rows]:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            click.echo("  ".join(cells).rstrip())
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for k, heading in enumerate(headings):
-        numeric = all(row[k][:1].isdigit() or row[k][:1] == "-" for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
 
 
 def run() -> None:

@@ -1,0 +1,27 @@
+"""Print a table."""
+
+import os
+import sys
+
+import click
+
+
+def print_table(headings: list[str], rows: list[list[str]]) -> None:
+    """A table that fits a terminal; tab-separated text where there is none."""
+    if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") is None:
+        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+        for row in [headings, *rows]:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            click.echo("  ".join(cells).rstrip())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for k, heading in enumerate(headings):
+        numeric = all(row[k][:1].isdigit() or row[k][:1] == "-" for row in rows)
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
