@@ -84,7 +84,7 @@ def _formulas(sweep: Sweep, device: Any) -> Callable[[], object]:
 
     plan = sweep.plan("jax")
     (case,) = plan.cases
-    formulas = bound(Binding(jnp, jnp.where, lambda function: function), case.formulas)
+    formulas = bound(Binding(jnp, jnp.where), case.formulas)
     with jax.enable_x64(True):
         inputs = {name: jax.device_put(leaf, device) for name, leaf in case.leaves.items()}
 

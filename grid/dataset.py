@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..kernels.derivatives import derivative, is_quantity, quantity
 from ..kernels.docstrings import read
-from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from .axes import Array, Axis
 from .citations import ATTRIBUTE, keys
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 def dtype_of(name: str, dtype: Any) -> Any:
     """Type of an output: flags are int8, numbers as asked."""
-    return np.dtype(np.int8) if load()[name].unit == "flag" else np.dtype(dtype)
+    return np.dtype(np.int8) if quantity(name).unit == "flag" else np.dtype(dtype)
 
 
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
     """Units, meaning, sources and flags of a name, CF style; sources of the formulas in use."""
-    if name not in load():
+    if not is_quantity(name):
         row = INPUTS[name]
         return {"units": row.unit, "long_name": row.description}
     used = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
-    docs = [read(formula) for formula in used] or [load()[name].doc]
+    docs = [quantity(name).doc]
+    if used and not derivative(name):
+        docs = [read(formula) for formula in used]
     doc = docs[0]
     sources = "; ".join(dict.fromkeys(said.source for said in docs)) if used else "given"
     found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": sources}

@@ -77,7 +77,10 @@ class Block:
         outs = {name: out.reshape((1,)) if not dims else out for name, out in outs.items()}
         if not dims:
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
-        _ENGINES[self.plan.engine](Job(formulas, operands, outs), self.threads)
+        engine = self.plan.engine
+        if engine == "numba" and self.plan.is_minor(dims, len(formulas) or len(outs)):
+            engine = "numpy"  # to the same bits
+        _ENGINES[engine](Job(formulas, operands, outs), self.threads)
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)

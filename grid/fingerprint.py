@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import kernels
-from ..kernels.bind import dependencies
+from ..kernels.bind import Made, dependencies
 from ..kernels.graph import parameters
 from ..kernels.inputs import INPUTS
 from .dataset import plain
@@ -21,7 +21,7 @@ _ENGINE_CODE = {
     "numba": ("numba_engine", "numba_source", "stream", "trace", "ufunc_loops"),
     "jax": ("jax_engine",),
 }
-_COMMON_CODE = ("bind", "graph", "job", "ops")
+_COMMON_CODE = ("bind", "derivatives", "dual", "graph", "job", "ops")
 _GRID_CODE = ("axes", "blocks", "execute", "plan", "scenario", "values")
 _PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
@@ -50,6 +50,9 @@ def fingerprint(
             formulas.setdefault(name, {})[formula] = None
     for name in sorted(formulas):
         for made in formulas[name]:
+            if isinstance(made, Made):  # of formulas that stand here too
+                found[f"formula.{name}"] = _hash(repr(made))
+                continue
             label = name if made.__name__ == name else f"{name}.{made.__name__}"
             sources = map(inspect.getsource, dependencies(made))
             found[f"formula.{label}"] = _hash("\0".join(sources))

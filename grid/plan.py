@@ -8,12 +8,13 @@ table and kernel is fixed for the whole sweep, so that block shape never changes
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..kernels import graph
+from ..kernels.derivatives import Derivative, Differentiator, derivative, is_quantity
 from ..kernels.graph import Function, MissingInputError, parameters
 from ..kernels.inputs import INPUTS
 from ..kernels.numba_engine import ROW
@@ -25,9 +26,12 @@ from .scenario import Problem, choose
 ENGINES = ("auto", "numpy", "numba", "jax")
 MOST_CASES = 4096
 MOST_TABLE = 1 << 20  # points of the largest table kept for the whole sweep
+MOST_TABLES = 1 << 24  # points of all tables of NumPy's
 TABLE_SHARE = 256  # a table is at most this part of the largest output
 SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
-COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles
+COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles, or, if it is more,
+COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
+MINOR = 100  # points of all outputs for each point of a formula that is not worth compiling
 # Relative costs of reading a point along a row, of repeating one there, and of starting a row
 READ_COST, REPEAT_COST, ROW_COST = 1.0, 10.0, 100.0
 LONGEST_AXES = 6  # axes considered for a row
@@ -66,11 +70,12 @@ class Plan:
         if self.layout_dependent and REASON not in self.outputs:
             self._add_reason()
         self.out_dims = self._find_out_dims()
+        self.full = max(self.size(name) for name in self.outputs)
         self.engine = self._pick(engine)
-        full = max(self.size(name) for name in self.outputs)
-        self.most_table = 0 if self.engine == "jax" else min(MOST_TABLE, full // TABLE_SHARE)
+        self.most_table = 0 if self.engine == "jax" else min(MOST_TABLE, self.full // TABLE_SHARE)
         if self.engine == "numpy":
-            self.most_table = MOST_TABLE
+            formulas = max(len(case.formulas) for case in self.cases)
+            self.most_table = min(MOST_TABLE, MOST_TABLES // max(1, formulas))
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
 
     # Shapes
@@ -101,11 +106,10 @@ class Plan:
 
     def unused(self) -> list[str]:
         """Inputs that the scenario sets and that no formula in use reads."""
-        quantities = graph.load()
         used = set(self.outputs)
         for case in self.cases:
             for name, formula in case.formulas.items():
-                used |= {*parameters(formula), quantities[name].option or name}
+                used |= {*parameters(formula), _option_of(name) or name}
         used |= {by for name in used & INPUTS.keys() for by in INPUTS[name].implied_by}
         return sorted(self.problem.stated - used)
 
@@ -117,8 +121,31 @@ class Plan:
         ordered += [axis for axis in numeric if axis.name not in self._split]
         self.axes = tuple(ordered)
         self.sizes = {axis.name: axis.size for axis in self.axes}
+        self._set_cases(outputs)
+
+    def _set_cases(self, outputs: Sequence[str]) -> None:
+        """Find the formulas of every case, and everyone's dimensions; then add derivatives."""
         self.cases = self._make_cases(outputs)
         self.dims = self._find_dims()
+        wanted = [found for name in outputs if (found := derivative(name))]
+        if wanted:
+            known: dict[int, Mapping[str, Function]] = {}
+            for case in self.cases:
+                if id(case.formulas) not in known:
+                    known[id(case.formulas)] = self._with_derivatives(case.formulas, wanted)
+            self.cases = [replace(case, formulas=known[id(case.formulas)]) for case in self.cases]
+            self.dims = self._find_dims()
+
+    def _with_derivatives(
+        self, formulas: Mapping[str, Function], wanted: Sequence[Derivative]
+    ) -> Mapping[str, Function]:
+        for one in wanted:
+            if one.wrt in formulas:
+                raise InputError(
+                    f"outputs: {one.name} needs a given {one.wrt}, which is computed from "
+                    f"{', '.join(parameters(formulas[one.wrt]))}; give it, or name an input"
+                )
+        return {**formulas, **Differentiator(formulas, self.dims).add(wanted)}
 
     def _fastest_order(self, outputs: Sequence[str]) -> list[Axis]:
         """Axes in the order that evaluates fastest, in whatever order they were written.
@@ -191,8 +218,10 @@ class Plan:
                 leaves[name] = part.reshape(shape)
         options = choose(options, leaves)
         leaves = {**defaults, **leaves}
+        named = ((name, derivative(name)) for name in outputs)
+        needed = tuple(dict.fromkeys(found.of if found else name for name, found in named))
         try:
-            formulas = self._select(tuple(outputs), options, frozenset(leaves))
+            formulas = self._select(needed, options, frozenset(leaves))
         except MissingInputError as error:
             where = [
                 f"{a.name} = {a.labels[runs[a.name].start]}" for a in self.axes if a.name in runs
@@ -212,7 +241,6 @@ class Plan:
     def _find_dims(self) -> dict[str, tuple[str, ...]]:
         """Dimensions of every name, the union over all cases."""
         found: dict[str, set[str]] = {}
-        quantities = graph.load()
         unset = {
             axis.name: {name for name, row in axis.numbers.items() if np.isnan(row).any()}
             for axis in self.axes
@@ -226,7 +254,7 @@ class Plan:
                 }
                 found.setdefault(name, set()).update(dims)
             for name in case.formulas:
-                option = quantities[name].option
+                option = _option_of(name)
                 found.setdefault(name, set()).update(
                     axis.name
                     for axis in self.axes
@@ -254,16 +282,16 @@ class Plan:
             for name, formula in case.formulas.items():
                 if name in LAYOUT or touched & set(parameters(formula)):
                     touched.add(name)
-        return [name for name in self.outputs if name in touched]
+        asked = {name: found.of if (found := derivative(name)) else name for name in self.outputs}
+        return [name for name, of in asked.items() if of in touched]
 
     def _add_reason(self) -> None:
         try:
-            self.cases = self._make_cases([*self.outputs, REASON])
+            self._set_cases([*self.outputs, REASON])
         except InputError as error:
             if self.mask:
                 raise InputError(f"mask_infeasible cannot judge the layout: {error}") from None
             return  # the layout is not known well enough to judge it
-        self.dims = self._find_dims()
         self.outputs.append(REASON)
 
     def _find_out_dims(self) -> dict[str, tuple[str, ...]]:
@@ -284,7 +312,12 @@ class Plan:
             return engine
         names = {name for case in self.cases for name in case.formulas}
         seconds = sum(self.size(name) for name in names) * SECONDS_PER_POINT
-        return "numpy" if seconds < COMPILE_WORTH else "numba"
+        compiled = sum(self.size(name) * TABLE_SHARE > self.full for name in names)
+        return "numpy" if seconds < max(COMPILE_WORTH, COMPILE_EACH * compiled) else "numba"
+
+    def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:
+        """Whether NumPy evaluates some formulas in no time, next to the outputs of the sweep."""
+        return math.prod(self.shape(dims)) * formulas * MINOR <= self.full
 
     # Values
 
@@ -342,13 +375,18 @@ def _check_outputs(outputs: Sequence[str], problem: Problem) -> None:
             raise InputError(f"outputs: {name!r} is not a name; write it as text")
         if name in INPUTS:
             raise InputError(f"outputs: {name!r} is an input; name a quantity that depends on it")
-        if name not in graph.load():
+        if not is_quantity(name):
             raise InputError(f"outputs: {name!r} is not a quantity; {nearest(name, graph.load())}")
         if list(outputs).count(name) > 1:
             raise InputError(f"outputs: {name!r} stands twice; remove one")
         for axis in problem.axes:
             if name == axis.name:
                 raise InputError(f"outputs: {name!r} is an axis; remove it from outputs")
+
+
+def _option_of(name: str) -> str | None:
+    """The option that chooses between the formulas of a quantity."""
+    return graph.load()[name].option if name in graph.load() else None
 
 
 def _runs(axis: Axis) -> list[slice]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..kernels.graph import load
+from ..kernels.derivatives import quantity
 from ..kernels.job import pool
 from .axes import Array
 from .blocks import blocks, cells
@@ -185,7 +185,7 @@ def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
 
 def numeric(plan: Plan) -> list[str]:
     """Outputs that are not flags."""
-    return [name for name in plan.outputs if load()[name].unit != "flag"]
+    return [name for name in plan.outputs if quantity(name).unit != "flag"]
 
 
 def check_output(plan: Plan, of: Any) -> str:

@@ -312,6 +312,83 @@ class Sweep:
         with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
             return pareto(plan, self.spec, of, senses, over, map_)
 
+    def gradient(
+        self,
+        of: str,
+        wrt: str | Sequence[str] | None = None,
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> "xarray.DataArray":
+        """Exact derivatives of a quantity with respect to inputs, at every point.
+
+        Args:
+            of: a quantity.
+            wrt: inputs, or quantities that are given; by default every continuous input that `of`
+                depends on. For whole-numbered inputs the slope between the valid whole numbers on
+                both sides is given, which the coordinate `kind` calls "difference".
+
+        Returns dy/dx in SI base units over `input` and the axes that any of the derivatives depends
+        on; 0 where an input has no effect. At kinks see docs/gradients.md. To store or reduce
+        gradients of any size see `derivatives`.
+        """
+        return self.jacobian([of], wrt, engine=engine, threads=threads).isel(output=0)
+
+    def elasticity(
+        self,
+        of: str,
+        wrt: str | Sequence[str] | None = None,
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> "xarray.DataArray":
+        """Relative change of a quantity over the relative change of inputs: d ln y / d ln x.
+
+        Arguments and dimensions are those of `gradient`. 0.5 says that 1 % more of the input gives
+        0.5 % more of the quantity.
+        """
+        found = self.jacobian([of], wrt, elasticity=True, engine=engine, threads=threads)
+        return found.isel(output=0)
+
+    def jacobian(
+        self,
+        of: Sequence[str],
+        wrt: str | Sequence[str] | None = None,
+        *,
+        elasticity: bool = False,
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> "xarray.DataArray":
+        """Exact derivatives of several quantities, over `output`, `input` and axes.
+
+        See `gradient`; with `elasticity`, relative ones.
+        """
+        from .gradient import jacobian, names
+
+        rows = names(self, of, wrt, elasticity)
+        flat = [name for row in rows for name in row]
+        return jacobian(self.of(flat), rows, engine, check_threads(threads))
+
+    def derivatives(
+        self,
+        of: str | Sequence[str],
+        wrt: str | Sequence[str] | None = None,
+        *,
+        elasticity: bool = False,
+    ) -> "Sweep":
+        """The sweep whose outputs are derivatives, to be stored, reduced or sliced like any other.
+
+        Its outputs are `d_<of>_d_<input>`, or `dln_<of>_dln_<input>` with `elasticity`;
+        `delta_...` and `deltaln_...` for whole-numbered inputs. A spec may name them, too.
+        """
+        from .gradient import names
+
+        return self.of([name for row in names(self, of, wrt, elasticity) for name in row])
+
+    def of(self, outputs: Sequence[str]) -> "Sweep":
+        """The same sweep of other outputs."""
+        return Sweep(self.spec["scenario"], self.spec["axes"], outputs)  # type: ignore[arg-type]
+
     def lazy(
         self,
         chunks: Mapping[str, int] | None = None,

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..catalog import KINDS
 from ..catalog.units import UnitError, parse
+from ..kernels import derivatives
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS, Input
 from .errors import InputError, nearest, shown
@@ -56,7 +57,7 @@ def _written(choice: Any) -> str:
 
 def unit_of(name: str) -> str:
     """Base unit of an input or quantity."""
-    return INPUTS[name].unit if name in INPUTS else load()[name].unit
+    return derivatives.unit_of(name)
 
 
 def number(name: str, value: Any) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import quantities
+from .bind import Made
 from .docstrings import Doc, read
 from .inputs import INPUTS
 
@@ -103,6 +104,8 @@ def _find_cycle(graph: Mapping[str, Quantity], name: str, path: list[str], done:
 @functools.cache
 def parameters(function: Function) -> tuple[str, ...]:
     """Names of the inputs and quantities that a formula needs."""
+    if isinstance(function, Made):
+        return function.parameters
     return tuple(inspect.signature(function).parameters)
 
 

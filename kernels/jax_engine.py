@@ -18,7 +18,7 @@ _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 def _binding() -> Binding:
     import jax.numpy as jnp
 
-    return Binding(jnp, jnp.where, lambda function: function)
+    return Binding(jnp, jnp.where)
 
 
 @functools.cache

@@ -130,7 +130,7 @@ class _Numpy:
 
 @functools.cache
 def _binding() -> Binding:
-    return Binding(_Numpy(), _where, lambda function: function)
+    return Binding(_Numpy(), _where)
 
 
 @functools.cache

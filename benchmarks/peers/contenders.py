@@ -39,7 +39,7 @@ def broadcast_xarray(sweep: Sweep) -> Callable[[], object]:
     for name, leaf in case.leaves.items():
         own = [dim for dim, size in zip(dims, leaf.shape, strict=True) if size > 1]
         inputs[name] = xarray.DataArray(leaf.reshape([plan.sizes[dim] for dim in own]), dims=own)
-    formulas = bound(Binding(np, xarray.where, lambda function: function), case.formulas)
+    formulas = bound(Binding(np, xarray.where), case.formulas)
 
     def evaluate() -> object:
         with np.errstate(all="ignore"):

@@ -237,7 +237,7 @@ def test_points_do_not_touch_each_other(engine: str) -> None:
 
 def test_binding_runs_the_same_code_over_other_names() -> None:
     stand_in, choose = object(), object()
-    bound = Binding(stand_in, choose, lambda function: function).bind(
+    bound = Binding(stand_in, choose).bind(
         collectives.double_binary_tree_all_reduce_time
     )
     original = collectives.double_binary_tree_all_reduce_time
@@ -249,7 +249,7 @@ def test_binding_runs_the_same_code_over_other_names() -> None:
 
 
 def test_binding_reaches_the_functions_that_a_formula_calls() -> None:
-    binding = Binding(object(), object(), lambda function: function)
+    binding = Binding(object(), object())
     bound = binding.bind(checkpoint.expected_slowdown)
     inner = bound.__globals__["segment_efficiency"]
     assert inner is binding.bind(checkpoint.segment_efficiency)
@@ -271,7 +271,7 @@ def test_every_function_is_wrapped_once() -> None:
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_binding_to_numpy_changes_nothing(name: str) -> None:
-    bound = Binding(np, ops.where, lambda function: function).bind(FORMULAS[name])
+    bound = Binding(np, ops.where).bind(FORMULAS[name])
     values = operands()
     arguments = [values[p] for p in parameters(FORMULAS[name])]
     with np.errstate(all="ignore"):
