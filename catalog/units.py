@@ -89,6 +89,8 @@ def parse(text: str, base: str, name: str) -> float:
     number = float(digits)
     unit = text[match.end() :].strip()
     if base == "1":
+        if unit == "%":
+            return float(Fraction(digits) / 100) if math.isfinite(number) else number
         if unit:
             raise UnitError(f"{name} = {shown} is a plain number and takes no unit; {hint}")
         return number

@@ -22,13 +22,19 @@ REUSE = 8  # a quantity this many times smaller than the grid is kept, not compu
 
 
 def evaluate_block(
-    plan: Plan, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array], threads: int
+    plan: Plan,
+    dims: tuple[str, ...],
+    region: Region,
+    outs: Mapping[str, Array],
+    threads: int,
+    free: Array | None = None,
 ) -> None:
     """Evaluate outputs that share dimensions over a region of the grid.
 
     `dims` are those dimensions in the plan's order; `region` cuts each of them; each array of
-    `outs` has the region's shape, in the order of `dims`. The values depend on nothing but the
-    plan: not on the region, the threads, or what was evaluated before.
+    `outs` has the region's shape, in the order of `dims`, and so has `free`, the values of the
+    plan's free input. The values depend on nothing but the
+    plan and on these: not on the region, the threads, or what was evaluated before.
     """
     for case in plan.cases_of(dims):
         inner: dict[str, slice] = {}
@@ -42,7 +48,10 @@ def evaluate_block(
         if all(cut.start < cut.stop for cut in inner.values()):
             part: Any = (*target, ...)
             views = {name: out[part] for name, out in outs.items()}
-            Block(plan, case, threads).fill(dims, inner, views)
+            block = Block(plan, case, threads)
+            if plan.free and free is not None:
+                block.kept[plan.free] = np.ascontiguousarray(free[part])
+            block.fill(dims, inner, views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads)
 

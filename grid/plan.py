@@ -51,12 +51,20 @@ class Case:
 
 
 class Plan:
-    """What to evaluate, and how. Built once for a sweep; tables are kept in it."""
+    """What to evaluate, and how. Built once for a sweep; tables are kept in it.
+
+    `free` is an input whose value at every point is said when the plan is evaluated.
+    """
 
     def __init__(
-        self, problem: Problem, outputs: Sequence[str], engine: str, mask_infeasible: bool = False
+        self,
+        problem: Problem,
+        outputs: Sequence[str],
+        engine: str,
+        mask_infeasible: bool = False,
+        free: str | None = None,
     ) -> None:
-        self.problem, self.mask = problem, mask_infeasible
+        self.problem, self.mask, self.free = problem, mask_infeasible, free
         _check_outputs(outputs, problem)
         if engine not in ENGINES:
             raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
@@ -76,6 +84,7 @@ class Plan:
         if self.engine == "numpy":
             formulas = max(len(case.formulas) for case in self.cases)
             self.most_table = min(MOST_TABLE, MOST_TABLES // max(1, formulas))
+        self.moving = self._find_moving()
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
 
     # Shapes
@@ -216,6 +225,8 @@ class Plan:
                 shape = [1] * len(self.axes)
                 shape[position] = len(part)
                 leaves[name] = part.reshape(shape)
+        if self.free:
+            leaves[self.free] = np.full((1,) * len(self.axes), np.nan)
         options = choose(options, leaves)
         leaves = {**defaults, **leaves}
         named = ((name, derivative(name)) for name in outputs)
@@ -264,6 +275,8 @@ class Plan:
         for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
             for name in axis.numbers:
                 found.setdefault(name, set()).add(axis.name)
+        if self.free:
+            found[self.free] = set(self.sizes)
         known = -1
         while known != (known := sum(map(len, found.values()))):  # cases feed each other
             for case in self.cases:
@@ -274,6 +287,15 @@ class Plan:
             name: tuple(axis.name for axis in self.axes if axis.name in dims)
             for name, dims in found.items()
         }
+
+    def _find_moving(self) -> frozenset[str]:
+        """Quantities that depend on the free input."""
+        moving = {self.free} if self.free else set()
+        for case in self.cases:
+            for name, formula in case.formulas.items():
+                if moving.intersection(parameters(formula)):
+                    moving.add(name)
+        return frozenset(name for name in moving if name)
 
     def _find_layout_dependent(self) -> list[str]:
         """Outputs that the layout of the job affects: those that infeasible_reason is for."""
@@ -323,7 +345,7 @@ class Plan:
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
-        return self.size(name) <= self.most_table
+        return self.size(name) <= self.most_table and name not in self.moving
 
     def table(self, case: Case, name: str) -> Array:
         """A given value or a table over its own grid within a case, size-1 axes elsewhere."""

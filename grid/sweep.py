@@ -53,23 +53,10 @@ class Sweep:
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "Sweep":
         """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`."""
-        try:
-            text = Path(path).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise InputError(f"cannot read {str(path)!r}: {reason}; give a TOML file") from None
-        try:
-            spec = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{str(path)!r} is not TOML: {error}; mend that line") from None
-        keys = ("outputs", "scenario", "axes")
-        for key in spec:
-            if key not in keys:
-                hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
-                raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
-        if "outputs" not in spec:
+        spec = read_spec(path)
+        if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
-        return cls(spec.get("scenario", {}), spec.get("axes", {}), spec["outputs"])
+        return cls(spec["scenario"], spec["axes"], spec["outputs"])
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -385,6 +372,37 @@ class Sweep:
 
         return self.of([name for row in names(self, of, wrt, elasticity) for name in row])
 
+    def solve(
+        self,
+        for_: str,
+        target: str | Mapping[str, Any],
+        *,
+        between: Sequence[Any] | None = None,
+        whole: bool | None = None,
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """The value of an input at which an output meets a target, at every point of the others.
+
+        Args:
+            for_: the input, or any quantity, which is then given instead of computed. Its value in
+                the scenario, and its axis, do not count.
+            target: "job_time <= 30 d", "goodput = 0.95", an equation of two outputs
+                ("data_parallel_time = compute_time"), or {"job_time": "30 d"}.
+            between: the range to search, [first, last]; by default a millionth to a million times
+                the value at hand, 1 to 10^9 for counts, and all of a share.
+            whole: round to a whole number, of whole replicas for n_gpus: the one that keeps to "<="
+                or ">=", the nearer one for "="; by default for whole-numbered inputs.
+
+        Returns a Dataset over the other axes: `for_`, the output there, and `unsolved_reason`. Of
+        several solutions the smallest is given; NaN where there is none in the range. Where the
+        output jumps over the target, the value after the jump.
+        """
+        from .solve import read_target, solve_spec
+
+        aim = read_target(target)
+        return solve_spec(self.spec, for_, aim, between, whole, engine, threads)
+
     def of(self, outputs: Sequence[str]) -> "Sweep":
         """The same sweep of other outputs."""
         return Sweep(self.spec["scenario"], self.spec["axes"], outputs)  # type: ignore[arg-type]
@@ -425,6 +443,25 @@ class Sweep:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
         return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"
+
+
+def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
+    """The tables of a TOML spec, empty where it lacks them. Raises InputError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InputError(f"cannot read {str(path)!r}: {reason}; give a TOML file") from None
+    try:
+        spec = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{str(path)!r} is not TOML: {error}; mend that line") from None
+    keys = ("outputs", "scenario", "axes")
+    for key in spec:
+        if key not in keys:
+            hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
+            raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
+    return {"outputs": [], "scenario": {}, "axes": {}} | spec
 
 
 def check_dtype(dtype: Any) -> str:

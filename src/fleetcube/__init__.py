@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.explain import explain as explain
     from fleetcube.grid.simulate import simulate as simulate
+    from fleetcube.grid.solve import solve as solve
     from fleetcube.grid.sweep import Sweep as Sweep
     from fleetcube.grid.sweep import evaluate as evaluate
 
@@ -26,6 +27,7 @@ __all__ = [
     "kernels",
     "open_cube",
     "simulate",
+    "solve",
 ]
 __version__ = _version("fleetcube")
 
@@ -38,6 +40,7 @@ _HOME = {
     "explain": "fleetcube.grid.explain",
     "open_cube": "fleetcube.grid.cube",
     "simulate": "fleetcube.grid.simulate",
+    "solve": "fleetcube.grid.solve",
 }
 
 

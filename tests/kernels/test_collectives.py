@@ -252,9 +252,7 @@ def test_pipelined_broadcast_at_its_limits() -> None:
     ("ranks", "latency"), [(2.0, 0.0), (2.0, 1e-6), (64.0, 1e-6), (64.0, 99.0)]
 )
 def test_gradients_of_a_pipelined_broadcast_are_finite(ranks: float, latency: float) -> None:
-    law = Binding(jax.numpy, jax.numpy.where).bind(
-        pipelined_broadcast_time
-    )
+    law = Binding(jax.numpy, jax.numpy.where).bind(pipelined_broadcast_time)
     with jax.enable_x64(True):
         slopes = jax.grad(law, argnums=(0, 2, 3))(1e9, ranks, latency, 1e9)
     point = [1e9, ranks, latency, 1e9]

@@ -237,9 +237,7 @@ def test_points_do_not_touch_each_other(engine: str) -> None:
 
 def test_binding_runs_the_same_code_over_other_names() -> None:
     stand_in, choose = object(), object()
-    bound = Binding(stand_in, choose).bind(
-        collectives.double_binary_tree_all_reduce_time
-    )
+    bound = Binding(stand_in, choose).bind(collectives.double_binary_tree_all_reduce_time)
     original = collectives.double_binary_tree_all_reduce_time
     assert bound is not original
     assert bound.__code__ is original.__code__

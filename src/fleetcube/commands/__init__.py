@@ -2,4 +2,6 @@
 
 import click
 
-COMMANDS: tuple[click.Command, ...] = ()
+from .solve import solve
+
+COMMANDS: tuple[click.Command, ...] = (solve,)

@@ -1,0 +1,64 @@
+"""The command `fleetcube solve`."""
+
+from pathlib import Path
+
+import click
+
+from .table import print_table
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1)
+@click.option("--for", "for_", required=True, help="Input to find.")
+@click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
+@click.option("--between", help="Range to search, first:last.  [around the value at hand]")
+@click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
+@click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
+@click.option("--threads", type=int, help="Cores to use.  [all]")
+@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+def solve(
+    spec: str,
+    selectors: tuple[str, ...],
+    for_: str,
+    target: str,
+    between: str | None,
+    relaxed: bool,
+    engine: str,
+    threads: int | None,
+    output: str | None,
+) -> None:
+    """Find the value of an input at which an output meets a target, at every point of a spec.
+
+    An axis of that input, and its value in the spec, are left out. SELECTORS cut the others:
+    axis=value, axis=first:last or axis=value,value.
+
+    \b
+    Example:
+      fleetcube solve examples/scaling-and-reliability.toml --for n_gpus \\
+          --target "job_time <= 30 d" gpu_mttf=50000h checkpoint_write_bandwidth=100GB/s
+    """
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.slicing import check_target, export, select, table
+    from fleetcube.grid.solve import read_target, solve_spec
+    from fleetcube.grid.sweep import read_spec
+
+    if output is not None:
+        check_target(Path(output))
+    ends = None if between is None else between.split(":")
+    if ends is not None and len(ends) != 2:
+        raise InputError(f"--between {between!r} is not a range; write first:last")
+    aim = read_target(target)
+    told = {**read_spec(spec), "outputs": aim.outputs}
+    found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
+    found, notes = select(found, selectors)
+    for note in notes:
+        click.echo(note, err=True)
+    if output is not None:
+        export(found, Path(output))
+        click.echo(f"wrote {output}")
+        return
+    print_table(*table(found))
+    unsolved = int((found["unsolved_reason"] != 0).sum())
+    if unsolved:
+        click.echo(f"{unsolved} of {found['unsolved_reason'].size} points have no such {for_}")

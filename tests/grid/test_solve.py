@@ -1,0 +1,189 @@
+"""Inverting outputs: against inversions by hand, at every point, and where there is no answer."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import fleetcube
+from fleetcube.grid.solve import read_target
+
+LLAMA = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+}
+DAY = 86400.0
+
+
+def reason(found: object, code: int) -> str:
+    meanings = found["unsolved_reason"].attrs["flag_meanings"].split()  # type: ignore[index]
+    return str(meanings[code])
+
+
+def test_twice_the_reliability_carries_twice_the_cluster() -> None:
+    """Seed 000, exercise 3: MTBF falls as 1 / n, so that doubled MTTFs allow doubled n."""
+    parts = {"gpu_mttf": "50_000 h", "nic_mttf": "150_000 h", "psu_mttf": "100_000 h"}
+    doubled = {"gpu_mttf": "100_000 h", "nic_mttf": "300_000 h", "psu_mttf": "200_000 h"}
+    old = float(fleetcube.evaluate("cluster_mtbf", n_gpus=1024, **parts))
+    found = fleetcube.solve("n_gpus", {"cluster_mtbf": old}, **doubled)
+    assert float(found["n_gpus"]) == 2048
+    assert float(found["cluster_mtbf"]) == pytest.approx(old, rel=1e-14)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_a_grid_is_solved_point_by_point(engine: str) -> None:
+    axes = {
+        "checkpoint_policy": ["young", "exact"],
+        "gpu_mttf": np.geomspace(5e7, 1e9, 5),
+        "inter_node_bandwidth": np.geomspace(2e10, 1e11, 4),
+    }
+    sweep = fleetcube.Sweep({**LLAMA, "n_gpus": 1024}, axes, ["job_time"])
+    found = sweep.solve("n_gpus", "job_time = 90 d", whole=False, engine=engine)
+    assert found["n_gpus"].dims == ("checkpoint_policy", "gpu_mttf", "inter_node_bandwidth")
+    assert not found["unsolved_reason"].any()
+    np.testing.assert_allclose(found["job_time"], 90 * DAY, rtol=1e-9)
+    here = {"checkpoint_policy": "young", "gpu_mttf": axes["gpu_mttf"][3]}
+    here["inter_node_bandwidth"] = axes["inter_node_bandwidth"][1]
+
+    def excess(n: float) -> float:
+        return float(fleetcube.evaluate("job_time", **LLAMA, **here, n_gpus=n)) - 90 * DAY
+
+    root = scipy.optimize.brentq(excess, 64, 8192, xtol=1e-9, rtol=1e-14)
+    assert float(found["n_gpus"].sel(here)) == pytest.approx(root, rel=1e-9)
+
+
+def test_mttf_for_a_goodput_against_a_root_by_scipy() -> None:
+    sizes = [1024.0, 16384.0]
+    found = fleetcube.solve("gpu_mttf", "goodput = 95 %", **LLAMA, n_gpus=sizes)
+
+    def excess(mttf: float, n: float) -> float:
+        return float(fleetcube.evaluate("goodput", **LLAMA, n_gpus=n, gpu_mttf=mttf)) - 0.95
+
+    for n in sizes:
+        root = scipy.optimize.brentq(excess, 1e5, 1e10, (n,), xtol=1e-3, rtol=1e-13)
+        assert float(found["gpu_mttf"].sel(n_gpus=n)) == pytest.approx(root, rel=1e-8)
+
+
+def test_bandwidth_at_which_communication_takes_as_long_as_compute() -> None:
+    found = fleetcube.solve(
+        "inter_node_bandwidth", "exposed_communication_time = compute_time", **LLAMA, n_gpus=1024
+    )
+    at = fleetcube.evaluate(
+        ["exposed_communication_time", "compute_time"],
+        **LLAMA,
+        n_gpus=1024,
+        inter_node_bandwidth=float(found["inter_node_bandwidth"]),
+    )
+    ratio = float(at["exposed_communication_time"]) / float(at["compute_time"])
+    assert ratio == pytest.approx(1, rel=1e-9)
+
+
+def test_a_quantity_that_is_computed_can_be_solved_for() -> None:
+    """First order: waste = sqrt(2 d / M) + R / M at Young's interval."""
+    found = fleetcube.solve(
+        "cluster_mtbf",
+        "goodput = 0.9",
+        goodput_model="first_order",
+        checkpoint_policy="young",
+        checkpoint_stall_time=60.0,
+        restart_time=0.0,
+    )
+    assert float(found["cluster_mtbf"]) == pytest.approx(2 * 60.0 / 0.1**2, rel=1e-9)
+
+
+def test_the_size_at_which_a_job_is_fastest_is_where_its_slope_is_0() -> None:
+    found = fleetcube.solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA, whole=False)
+    best = scipy.optimize.minimize_scalar(
+        lambda x: float(fleetcube.evaluate("job_time", **LLAMA, n_gpus=math.exp(x))),
+        bracket=(math.log(1e3), math.log(5e4)),
+        options={"xtol": 1e-10},
+    )
+    assert float(found["n_gpus"]) == pytest.approx(math.exp(best.x), rel=1e-5)
+
+
+def test_a_target_between_two_values_of_the_scan_is_found_where_the_output_turns() -> None:
+    """Just above the least job time, both crossings lie between two values of the scan."""
+    at = fleetcube.solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA, whole=False)
+    wall = float(at["n_gpus"])
+    least = float(fleetcube.evaluate("job_time", **LLAMA, n_gpus=wall))
+    for share in (1e-2, 1e-4):
+        aim = {"job_time": least * (1 + share)}
+        found = fleetcube.solve("n_gpus", aim, **LLAMA, whole=False)
+        assert float(found["n_gpus"]) < wall, "the smaller one of two solutions"
+        assert float(found["job_time"]) == pytest.approx(aim["job_time"], rel=1e-9)
+    beyond = fleetcube.solve("n_gpus", {"job_time": least * (1 - 1e-3)}, **LLAMA)
+    assert np.isnan(beyond["n_gpus"])
+    assert reason(beyond, int(beyond["unsolved_reason"])) == "always_above_target"
+
+
+def test_why_there_is_no_answer() -> None:
+    cases = {
+        "always_above_target": ("n_gpus", "job_time = 1 s", LLAMA),
+        "always_below_target": ("gpu_mttf", "goodput = 2", {**LLAMA, "n_gpus": 1024}),
+        "undefined": ("flops_efficiency", "job_time = 9 d", {**LLAMA, "n_gpus": 4}),
+    }
+    for told, (name, target, scenario) in cases.items():
+        found = fleetcube.solve(name, target, **scenario)
+        assert np.isnan(found[name])
+        assert reason(found, int(found["unsolved_reason"])) == told
+
+
+def test_an_output_that_jumps_over_the_target_is_said() -> None:
+    """Buckets are whole: 10.5 of them never are."""
+    found = fleetcube.solve("bucket_bytes", "gradient_buckets = 10.5", **LLAMA, n_gpus=1024)
+    assert reason(found, int(found["unsolved_reason"])) == "jumps_over_target"
+    assert float(found["gradient_buckets"]) in (10, 11)
+
+
+def test_whole_numbers_keep_to_the_target() -> None:
+    for relation, keeps in (("<=", np.less_equal), (">=", np.greater_equal)):
+        found = fleetcube.solve("n_gpus", f"job_time {relation} 60 d", **LLAMA, pipeline_parallel=4)
+        n = float(found["n_gpus"])
+        assert n % 32 == 0, "whole replicas of 8 x 4 GPUs"
+        assert keeps(float(found["job_time"]), 60 * DAY)
+        other = n - 32 if relation == "<=" else n + 32
+        beside = fleetcube.evaluate("job_time", **LLAMA, pipeline_parallel=4, n_gpus=other)
+        assert not keeps(float(beside), 60 * DAY)
+
+
+def test_the_range_can_be_given() -> None:
+    aim = {"cluster_mtbf": float(fleetcube.evaluate("cluster_mtbf", n_gpus=4096))}
+    assert float(fleetcube.solve("n_gpus", aim, between=[8, 1e5])["n_gpus"]) == 4096
+    assert np.isnan(fleetcube.solve("n_gpus", aim, between=[8, 1024])["n_gpus"])
+
+
+@pytest.mark.parametrize(
+    ("for_", "target", "told"),
+    [
+        ("n_gpus", "job_tim <= 30 d", "did you mean 'job_time'"),
+        ("n_gpus", "30 d", "is not a condition"),
+        ("n_gpus", "job_time <= 30", "no unit"),
+        ("n_gpus", "job_time = step_tokens", "does not start with a number"),
+        ("n_gpus", "job_time = goodput", "compare like with like"),
+        ("n_gpus", {"job_time": float("inf")}, "not finite"),
+        ("fabric", "job_time = 30 d", "named values"),
+        ("all_reduce", "job_time = 30 d", "named values"),
+        ("pue", "job_time = 30 d", "does not depend on pue"),
+        ("n_gps", "job_time = 30 d", "did you mean 'n_gpus'"),
+    ],
+)
+def test_bad_questions_get_one_line(for_: str, target: object, told: str) -> None:
+    with pytest.raises(fleetcube.InputError, match=told) as caught:
+        fleetcube.solve(for_, target, **LLAMA, n_gpus=64)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_ranges_that_are_none_are_refused() -> None:
+    for between in ([8, 8], "8:16", [1, 2, 3], [8, math.inf]):
+        with pytest.raises(fleetcube.InputError, match="between|finite"):
+            fleetcube.solve("n_gpus", "cluster_mtbf = 1 h", between=between)  # type: ignore[arg-type]
+
+
+def test_targets_are_read() -> None:
+    assert read_target("job_time<=30 d").level == 30 * DAY
+    assert read_target("goodput >= 95 %").level == 0.95
+    assert read_target("step_time = compute_time").outputs == ["step_time", "compute_time"]
+    assert read_target({"goodput": 0.5}).relation == "="
