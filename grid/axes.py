@@ -42,6 +42,16 @@ class Axis:
         """Names set by this axis as written: inputs, quantities and catalog kinds."""
         return (*self.numbers, *self.options, *self.records)
 
+    def cut(self, index: Array) -> "Axis":
+        """Some of its points, by their numbers."""
+        return Axis(
+            self.name,
+            self.labels[index],
+            {name: row[index] for name, row in self.numbers.items()},
+            {name: tuple(row[k] for k in index) for name, row in self.options.items()},
+            {name: tuple(row[k] for k in index) for name, row in self.records.items()},
+        )
+
 
 def make_axis(name: str, spec: Any) -> Axis:
     """Read one entry of `axes`.

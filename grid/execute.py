@@ -27,13 +27,13 @@ def evaluate_block(
     region: Region,
     outs: Mapping[str, Array],
     threads: int,
-    free: Array | None = None,
+    free: Mapping[str, Array] | None = None,
 ) -> None:
     """Evaluate outputs that share dimensions over a region of the grid.
 
     `dims` are those dimensions in the plan's order; `region` cuts each of them; each array of
-    `outs` has the region's shape, in the order of `dims`, and so has `free`, the values of the
-    plan's free input. The values depend on nothing but the
+    `outs` has the region's shape, in the order of `dims`, and so have those of `free`, the
+    values of the plan's free inputs. The values depend on nothing but the
     plan and on these: not on the region, the threads, or what was evaluated before.
     """
     for case in plan.cases_of(dims):
@@ -49,8 +49,8 @@ def evaluate_block(
             part: Any = (*target, ...)
             views = {name: out[part] for name, out in outs.items()}
             block = Block(plan, case, threads)
-            if plan.free and free is not None:
-                block.kept[plan.free] = np.ascontiguousarray(free[part])
+            for name, array in (free or {}).items():
+                block.kept[name] = np.ascontiguousarray(array[part])
             block.fill(dims, inner, views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads)

@@ -53,7 +53,7 @@ class Case:
 class Plan:
     """What to evaluate, and how. Built once for a sweep; tables are kept in it.
 
-    `free` is an input whose value at every point is said when the plan is evaluated.
+    `free` are inputs whose values at every point are said when the plan is evaluated.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Plan:
         outputs: Sequence[str],
         engine: str,
         mask_infeasible: bool = False,
-        free: str | None = None,
+        free: Sequence[str] = (),
     ) -> None:
         self.problem, self.mask, self.free = problem, mask_infeasible, free
         _check_outputs(outputs, problem)
@@ -225,8 +225,8 @@ class Plan:
                 shape = [1] * len(self.axes)
                 shape[position] = len(part)
                 leaves[name] = part.reshape(shape)
-        if self.free:
-            leaves[self.free] = np.full((1,) * len(self.axes), np.nan)
+        for name in self.free:
+            leaves[name] = np.full((1,) * len(self.axes), np.nan)
         options = choose(options, leaves)
         leaves = {**defaults, **leaves}
         named = ((name, derivative(name)) for name in outputs)
@@ -275,8 +275,8 @@ class Plan:
         for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
             for name in axis.numbers:
                 found.setdefault(name, set()).add(axis.name)
-        if self.free:
-            found[self.free] = set(self.sizes)
+        for name in self.free:
+            found[name] = set(self.sizes)
         known = -1
         while known != (known := sum(map(len, found.values()))):  # cases feed each other
             for case in self.cases:
@@ -289,13 +289,13 @@ class Plan:
         }
 
     def _find_moving(self) -> frozenset[str]:
-        """Quantities that depend on the free input."""
-        moving = {self.free} if self.free else set()
+        """Names that depend on the free inputs."""
+        moving = set(self.free)
         for case in self.cases:
             for name, formula in case.formulas.items():
                 if moving.intersection(parameters(formula)):
                     moving.add(name)
-        return frozenset(name for name in moving if name)
+        return frozenset(moving)
 
     def _find_layout_dependent(self) -> list[str]:
         """Outputs that the layout of the job affects: those that infeasible_reason is for."""

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
+from .axes import make_axis
 from .errors import InputError, nearest
 from .plan import REASON
 
@@ -63,6 +64,26 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
             raise InputError(f"the cube has no coordinate {name!r} and cannot be cut along it")
         cube = cube.isel({name: _index(name, cube[name].values, text, notes)})
     return cube, notes
+
+
+def narrow(
+    spec: Mapping[str, Any], selectors: Sequence[str], without: Collection[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """A spec whose axes are cut as `select` cuts a cube's, less some axes; and the notes."""
+    axes = {
+        name: make_axis(name, axis) for name, axis in spec["axes"].items() if name not in without
+    }
+    notes: list[str] = []
+    for selector in selectors:
+        name, found, text = selector.partition("=")
+        if not found or not text:
+            raise InputError(f"{selector!r} is not a selector; write axis=value")
+        if name not in axes:
+            hint = nearest(name, axes, f"choose from {', '.join(axes)}")
+            raise InputError(f"{name!r} is not an axis of the spec; {hint}")
+        picks = np.atleast_1d(_index(name, axes[name].labels, text, notes))
+        axes[name] = axes[name].cut(picks)
+    return {**spec, "axes": axes}, notes
 
 
 def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..catalog import KINDS
 from ..kernels import graph
-from ..kernels.derivatives import derivative, is_quantity, name_of, reaches
+from ..kernels.derivatives import derivative, is_quantity, name_of
 from ..kernels.inputs import INPUTS, Input
 from ..kernels.job import pool
 from . import memory, stream, values
@@ -134,7 +134,7 @@ def solve_spec(
 
     from .sweep import check_threads
 
-    _check_input(for_)
+    check_free(for_)
     problem = resolve(spec["scenario"], spec["axes"])
     search = Search(problem, for_, target, between, engine)
     plan, dims = search.plan, tuple(search.plan.sizes)
@@ -176,7 +176,7 @@ def solve_spec(
     return xarray.Dataset(variables, coordinates(plan, dims), root_attributes(plan, spec))
 
 
-def _check_input(name: Any) -> None:
+def check_free(name: Any) -> None:
     """Refuse what is not a number that can be given."""
     if values.is_option(values.check_name(name)) or name in KINDS:
         raise InputError(f"for: {name} takes named values, not numbers; sweep it as an axis")
@@ -196,13 +196,12 @@ class Search:
         self.for_, self.target = for_, target
         self.grid = _range(for_, between, problem)
         self.log = bool(self.grid[0] > 0)
-        problem = _without(problem, for_)
+        problem = without(problem, for_)
         axis = Axis(for_, self.grid, numbers={for_: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
-        for case in scan.cases:
-            if for_ not in reaches(case.formulas, target.outputs):
-                raise InputError(f"{target} does not depend on {for_}; solve for another input")
         held = {dim for of in target.outputs for dim in scan.dims[of]}
+        if for_ not in held:
+            raise InputError(f"{target} does not depend on {for_}; solve for another input")
         problem = replace(problem, axes=tuple(a for a in problem.axes if a.name in held))
         self.scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         self.slopes = {
@@ -212,12 +211,12 @@ class Search:
         outputs = [*target.outputs, *self.slopes.values()]
         if self.replicas and "data_parallel" not in outputs:
             outputs.append("data_parallel")
-        self.plan = Plan(problem, outputs, engine, free=for_)
+        self.plan = Plan(problem, outputs, engine, free=[for_])
 
     def evaluate(self, tile: Region, at: Array, names: Sequence[str]) -> dict[str, Array]:
         """Outputs over a tile, the input at some values."""
         outs = {name: np.empty(at.shape) for name in names}
-        evaluate_block(self.plan, tuple(tile), tile, outs, 1, at)
+        evaluate_block(self.plan, tuple(tile), tile, outs, 1, {self.for_: at})
         return outs
 
     def roots(self, tile: Region) -> tuple[Array, Array]:
@@ -417,7 +416,7 @@ def _put(array: Array, value: Array, where: Array) -> Array:
     return np.where(where, value, array)
 
 
-def _without(problem: Problem, for_: str) -> Problem:
+def without(problem: Problem, for_: str) -> Problem:
     """The problem less an input, or less its axis."""
     axes = []
     for axis in problem.axes:

@@ -403,6 +403,34 @@ class Sweep:
         aim = read_target(target)
         return solve_spec(self.spec, for_, aim, between, whole, engine, threads)
 
+    def optimize(
+        self,
+        of: str,
+        between: Mapping[str, Sequence[Any]],
+        subject_to: Sequence[str] = (),
+        *,
+        sense: str = "min",
+        feasible: bool = True,
+        engine: str = "auto",
+    ) -> "xarray.Dataset":
+        """The values of several inputs that make an output best, at every point of the others.
+
+        Args:
+            of: the output.
+            between: ranges of the inputs, {"n_gpus": [64, 16384], ...}. Their values in the
+                scenario, and their axes, do not count. Counts come out whole.
+            subject_to: conditions, such as "job_time <= 30 d".
+            sense: "min" or "max".
+            feasible: only what can be laid out and fits in memory.
+
+        Returns a Dataset over the other axes: the inputs, the output, the outputs of the
+        conditions, and `optimum_status`. SciPy's SLSQP goes on from the best of 256 Sobol points
+        with exact gradients; each point of the grid takes about a second.
+        """
+        from .optimize import optimize
+
+        return optimize(self.spec, of, between, subject_to, sense, feasible, engine)
+
     def of(self, outputs: Sequence[str]) -> "Sweep":
         """The same sweep of other outputs."""
         return Sweep(self.spec["scenario"], self.spec["axes"], outputs)  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def test_a_quantity_that_is_computed_can_be_solved_for() -> None:
         goodput_model="first_order",
         checkpoint_policy="young",
         checkpoint_stall_time=60.0,
-        restart_time=0.0,
+        recovery_time=0.0,
     )
     assert float(found["cluster_mtbf"]) == pytest.approx(2 * 60.0 / 0.1**2, rel=1e-9)
 
@@ -178,7 +178,7 @@ def test_bad_questions_get_one_line(for_: str, target: object, told: str) -> Non
 
 def test_ranges_that_are_none_are_refused() -> None:
     for between in ([8, 8], "8:16", [1, 2, 3], [8, math.inf]):
-        with pytest.raises(fleetcube.InputError, match="between|finite"):
+        with pytest.raises(fleetcube.InputError, match=r"between|finite"):
             fleetcube.solve("n_gpus", "cluster_mtbf = 1 h", between=between)  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@
 
 import click
 
+from .optimize import optimize
 from .solve import solve
 
-COMMANDS: tuple[click.Command, ...] = (solve,)
+COMMANDS: tuple[click.Command, ...] = (optimize, solve)

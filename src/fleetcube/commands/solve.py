@@ -30,8 +30,8 @@ def solve(
 ) -> None:
     """Find the value of an input at which an output meets a target, at every point of a spec.
 
-    An axis of that input, and its value in the spec, are left out. SELECTORS cut the others:
-    axis=value, axis=first:last or axis=value,value.
+    An axis of that input, and its value in the spec, are left out. SELECTORS choose values of
+    the other axes: axis=value, axis=first:last or axis=value,value.
 
     \b
     Example:
@@ -39,7 +39,7 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h checkpoint_write_bandwidth=100GB/s
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.slicing import check_target, export, select, table
+    from fleetcube.grid.slicing import check_target, export, narrow, table
     from fleetcube.grid.solve import read_target, solve_spec
     from fleetcube.grid.sweep import read_spec
 
@@ -49,11 +49,11 @@ def solve(
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     aim = read_target(target)
-    told = {**read_spec(spec), "outputs": aim.outputs}
-    found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
-    found, notes = select(found, selectors)
+    told, notes = narrow(read_spec(spec), selectors, [for_])
     for note in notes:
         click.echo(note, err=True)
+    told["outputs"] = aim.outputs
+    found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
     if output is not None:
         export(found, Path(output))
         click.echo(f"wrote {output}")

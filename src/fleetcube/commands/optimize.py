@@ -1,0 +1,64 @@
+"""The command `fleetcube optimize`."""
+
+from pathlib import Path
+
+import click
+
+from .table import print_table
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1)
+@click.option("--minimize", help="Output to make small.")
+@click.option("--maximize", help="Output to make large.")
+@click.option("--over", multiple=True, required=True, help="Input and range: name=first:last.")
+@click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
+@click.option("--infeasible", is_flag=True, help="Allow what cannot be laid out or held in memory.")
+@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+def optimize(
+    spec: str,
+    selectors: tuple[str, ...],
+    minimize: str | None,
+    maximize: str | None,
+    over: tuple[str, ...],
+    subject_to: tuple[str, ...],
+    infeasible: bool,
+    output: str | None,
+) -> None:
+    """Find the best values of several inputs under conditions, at every point of a spec.
+
+    Axes of these inputs, and their values in the spec, are left out. SELECTORS choose values of the
+    other axes, axis=value or axis=value,value, before anything is computed.
+
+    \b
+    Example:
+      fleetcube optimize examples/scaling-and-reliability.toml --maximize goodput \\
+          --over n_gpus=64:16384 --subject-to "job_time <= 60 d" gpu_mttf=50000h \\
+          checkpoint_write_bandwidth=100GB/s layout=pp1
+    """
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.optimize import optimize as best
+    from fleetcube.grid.slicing import check_target, export, narrow, table
+    from fleetcube.grid.sweep import read_spec
+
+    if output is not None:
+        check_target(Path(output))
+    if (minimize is None) == (maximize is None):
+        raise InputError("give either --minimize or --maximize, and one output")
+    between = {}
+    for text in over:
+        name, found, ends = text.partition("=")
+        if not found or len(ends.split(":")) != 2:
+            raise InputError(f"--over {text!r} is not a range; write name=first:last")
+        between[name] = ends.split(":")
+    told, notes = narrow(read_spec(spec), selectors, between)
+    for note in notes:
+        click.echo(note, err=True)
+    of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
+    answer = best(told, of, between, subject_to, sense, not infeasible, "auto")
+    if output is not None:
+        export(answer, Path(output))
+        click.echo(f"wrote {output}")
+        return
+    print_table(*table(answer))

@@ -1,0 +1,100 @@
+"""Constrained optima: against brute force over the same grid, and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fleetcube
+
+LLAMA = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+    "pipeline_parallel": 4,
+    "n_gpus": 1024,
+    "gpu_hour_price": 2.5,
+}
+DAY = 86400.0
+
+
+def test_the_cheapest_cluster_that_finishes_in_time_is_the_one_of_a_full_search() -> None:
+    sizes = 32.0 * np.arange(2, 1025)
+    axes = {"gpu_mttf": ["10_000 h", "50_000 h"], "n_gpus": sizes}
+    every = fleetcube.Sweep(LLAMA, axes, ["job_cost", "job_time"]).evaluate(mask_infeasible=True)
+    allowed = every["job_cost"].where(every["job_time"] <= 60 * DAY)
+    sweep = fleetcube.Sweep(LLAMA, {"gpu_mttf": axes["gpu_mttf"]}, ["job_cost"])
+    found = sweep.optimize("job_cost", {"n_gpus": [64, 32768]}, ["job_time <= 60 d"])
+    assert not found["optimum_status"].any()
+    np.testing.assert_array_equal(found["n_gpus"], allowed.idxmin("n_gpus"))
+    np.testing.assert_allclose(found["job_cost"], allowed.min("n_gpus"), rtol=1e-12)
+
+
+def test_the_best_fixed_interval_is_the_exact_one() -> None:
+    """Daly 2006: the interval of least wall time solves -u - log(1 - u) = d / M, u = tau / M."""
+    stall, mtbf = 60.0, 7200.0
+    given = {"checkpoint_stall_time": stall, "cluster_mtbf": mtbf, "recovery_time": 300.0}
+    sweep = fleetcube.Sweep({**given, "fixed_checkpoint_interval": 1.0}, {}, ["goodput"])
+    between = {"fixed_checkpoint_interval": ["1 s", "10 h"]}
+    found = sweep.optimize("goodput", between, sense="max", feasible=False)
+    u = float(found["fixed_checkpoint_interval"]) / mtbf
+    assert -u - math.log1p(-u) == pytest.approx(stall / mtbf, rel=1e-4)
+
+
+def test_several_inputs_under_a_condition_meet_it_exactly_where_it_binds() -> None:
+    """The frailest cluster that keeps 95 % has the fastest storage, and no more than 95 %."""
+    sweep = fleetcube.Sweep(LLAMA, {}, ["goodput"])
+    between = {
+        "checkpoint_write_bandwidth": ["1 GB/s", "1 TB/s"],
+        "gpu_mttf": ["1_000 h", "1_000_000 h"],
+    }
+    found = sweep.optimize("cluster_mtbf", between, ["goodput >= 95 %"], feasible=False)
+    assert float(found["goodput"]) == pytest.approx(0.95, rel=1e-6)
+    assert float(found["checkpoint_write_bandwidth"]) == pytest.approx(1e12, rel=1e-6)
+    alone = fleetcube.solve(
+        "gpu_mttf", "goodput = 95 %", **{**LLAMA, "checkpoint_write_bandwidth": 1e12}
+    )
+    assert float(found["gpu_mttf"]) == pytest.approx(float(alone["gpu_mttf"]), rel=1e-5)
+
+
+def test_where_nothing_keeps_to_the_conditions_it_is_said() -> None:
+    sweep = fleetcube.Sweep(LLAMA, {}, ["job_time"])
+    found = sweep.optimize("job_cost", {"n_gpus": [64, 4096]}, ["job_time <= 1 d"])
+    meanings = found["optimum_status"].attrs["flag_meanings"].split()
+    assert meanings[int(found["optimum_status"])] == "no_point_keeps_to_the_conditions"
+    assert np.isnan(found["n_gpus"])
+
+
+def test_what_does_not_fit_in_memory_is_no_optimum() -> None:
+    """The least GPU hours would be a cluster too small to hold the model's state."""
+    sweep = fleetcube.Sweep({**LLAMA, "pipeline_parallel": 1, "zero_stage": 3}, {}, ["job_time"])
+    free = sweep.optimize("gpu_hours", {"n_gpus": [8, 4096]}, feasible=False)
+    held = sweep.optimize("gpu_hours", {"n_gpus": [8, 4096]})
+    assert float(free["n_gpus"]) < float(held["n_gpus"])
+    scenario = {**LLAMA, "pipeline_parallel": 1, "zero_stage": 3}
+    for n, feasible in ((float(held["n_gpus"]), True), (float(free["n_gpus"]), False)):
+        at = fleetcube.evaluate("infeasible_reason", **{**scenario, "n_gpus": n})
+        assert (int(at) == 0) == feasible
+
+
+@pytest.mark.parametrize(
+    ("of", "between", "subject_to", "told"),
+    [
+        ("job_cst", {"n_gpus": [8, 64]}, [], "did you mean 'job_cost'"),
+        ("infeasible_reason", {"n_gpus": [8, 64]}, [], "is a flag"),
+        ("job_cost", {}, [], "names no ranges"),
+        ("job_cost", {"n_gpus": [64, 8]}, [], "does not rise"),
+        ("job_cost", {"n_gpus": 64}, [], "is not a range"),
+        ("job_cost", {"fabric": ["a", "b"]}, [], "named values"),
+        ("job_cost", {"pue": [1.1, 1.2]}, [], "do not depend on pue"),
+        ("job_cost", {"n_gpus": [8, 64]}, ["job_time = 1 d"], "write <= or >="),
+    ],
+)
+def test_bad_questions_get_one_line(
+    of: str, between: object, subject_to: list[str], told: str
+) -> None:
+    sweep = fleetcube.Sweep(LLAMA, {}, ["job_time"])
+    with pytest.raises(fleetcube.InputError, match=told) as caught:
+        sweep.optimize(of, between, subject_to)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
