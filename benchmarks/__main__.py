@@ -8,6 +8,7 @@ from pathlib import Path
 from . import (
     dask,
     gpu,
+    gradients,
     layouts,
     memory,
     peers,
@@ -38,6 +39,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "chunks": storage.run_chunks,
     },
     "docs/dask.md": {"dask": dask.run},
+    "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }
 BENCHMARKS = {name: run for page in PAGES.values() for name, run in page.items()}
 RESULTS = Path(__file__).with_name("results.json")

@@ -213,10 +213,12 @@ class Search:
             outputs.append("data_parallel")
         self.plan = Plan(problem, outputs, engine, free=[for_])
 
-    def evaluate(self, tile: Region, at: Array, names: Sequence[str]) -> dict[str, Array]:
+    def evaluate(
+        self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
+    ) -> dict[str, Array]:
         """Outputs over a tile, the input at some values."""
         outs = {name: np.empty(at.shape) for name in names}
-        evaluate_block(self.plan, tuple(tile), tile, outs, 1, {self.for_: at})
+        evaluate_block(self.plan, tuple(tile), tile, outs, threads, {self.for_: at})
         return outs
 
     def roots(self, tile: Region) -> tuple[Array, Array]:
