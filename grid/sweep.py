@@ -18,7 +18,7 @@ from .dataset import dataset, dtype_of
 from .errors import InputError, nearest
 from .execute import evaluate_block
 from .plan import Plan
-from .scenario import resolve
+from .scenario import located, resolve
 from .values import check_name, number, unit_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Sweep:
 
     Args:
         scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"),
-            choices of options, or catalog labels (gpu, node, fabric, model, storage, reliability).
+            choices of options, catalog labels (gpu, node, fabric, model, storage, reliability), or
+            a calibration file (calibration = "my-cluster.toml").
         axes: what varies: name -> values, or a table as in a spec file (see `make_axis`). An axis
             overrides the scenario's value of the same name.
         outputs: names of quantities; see `fleetcube explain`.
@@ -52,7 +53,10 @@ class Sweep:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "Sweep":
-        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`."""
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`.
+
+        Calibration files are found from the folder of the spec.
+        """
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
@@ -69,6 +73,7 @@ class Sweep:
                 raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
         if "outputs" not in spec:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
+        spec = located(spec, Path(path).parent)
         return cls(spec.get("scenario", {}), spec.get("axes", {}), spec["outputs"])
 
     @property
