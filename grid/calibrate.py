@@ -11,12 +11,13 @@ from .axes import Array
 from .errors import InputError
 from .nccl_log import Measured, factor
 
-HUBER = 1.0  # standard deviations beyond which a residual counts by its size, not its square
+HUBER = 1.345  # standard deviations beyond which a residual counts by its size, not its square
 CONFIDENCE = 0.9  # of the intervals
 FEWEST_SIZES = 3  # the law has three coefficients
 COEFFICIENTS = ("latency", "bandwidth", "sqrt_coefficient")
 UNITS: Mapping[str, str] = {"latency": "s", "bandwidth": "B/s", "sqrt_coefficient": "s/B^0.5"}
 _ROUNDS = 500
+_LEAST = 1e-9  # relative spread that is told from none
 _SINGULAR = 1e-7  # of the scaled columns: below it two coefficients do the same
 
 
@@ -139,11 +140,15 @@ def _fit_linear(columns: Array, times: Array) -> Array:
 
     fitted, residuals = times, np.zeros_like(times)
     weights = np.ones_like(times)
-    for _ in range(_ROUNDS):
+    found = np.zeros(columns.shape[1])
+    for k in range(_ROUNDS):
         root = np.sqrt(weights)
         scaled = columns * (root / fitted)[:, None]
         lengths = np.linalg.norm(scaled, axis=0)
-        found = np.asarray(nnls(scaled / lengths, root * (1 + residuals))[0]) / lengths
+        solved = np.asarray(nnls(scaled / lengths, root * (1 + residuals))[0]) / lengths
+        if k and np.min(columns @ solved / fitted) < 0.3:  # too far for what is linearised
+            solved = (found + solved) / 2
+        found = solved
         new = columns @ found
         if np.max(np.abs(new / fitted - 1)) < 1e-12:
             break
@@ -156,7 +161,7 @@ def _scale(residuals: Array, coefficients: int) -> float:
     """Standard deviation of residuals after a fit, whatever a few of them are."""
     free = max(len(residuals) - coefficients, 1)
     spread = float(np.median(np.abs(residuals))) / 0.6745 * math.sqrt(len(residuals) / free)
-    return max(spread, 1e-9)
+    return max(spread, _LEAST)
 
 
 def weights_of(residuals: Array, coefficients: int) -> Array:
@@ -175,8 +180,9 @@ def covariance_of(jacobian: Array, residuals: Array) -> Array:
     squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
     variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
     lengths = np.linalg.norm(jacobian, axis=0)
-    scaled = jacobian / lengths
-    return np.asarray(variance * np.linalg.inv(scaled.T @ scaled) / np.outer(lengths, lengths))
+    _, sizes, rows_of = np.linalg.svd(jacobian / lengths, full_matrices=False)
+    inverse = rows_of.T / sizes / lengths[:, None]
+    return np.asarray(max(variance, _LEAST**2) * inverse @ inverse.T)
 
 
 def weakest(jacobian: Array) -> Array | None:
@@ -184,7 +190,7 @@ def weakest(jacobian: Array) -> Array | None:
     lengths = np.linalg.norm(jacobian, axis=0)
     if not lengths.all():
         return np.asarray((lengths == 0).astype(float))
-    _, sizes, rows = np.linalg.svd(jacobian / lengths)
+    _, sizes, rows = np.linalg.svd(jacobian / lengths, full_matrices=False)
     return np.asarray(rows[-1]) if sizes[-1] < _SINGULAR * sizes[0] else None
 
 
@@ -223,5 +229,5 @@ def _of_law(
 
 def _lowest(intervals: Mapping[str, tuple[float, float]]) -> list[float]:
     """The lower ends of a, 1 / B and g."""
-    ends = [intervals[name][name == "bandwidth"] for name in COEFFICIENTS]
-    return [1 / end if name == "bandwidth" else end for name, end in zip(COEFFICIENTS, ends, strict=True)]
+    low, high = intervals["latency"][0], intervals["bandwidth"][1]
+    return [low, 1 / high, intervals["sqrt_coefficient"][0]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..catalog import KINDS
 from ..catalog.records import unit
-from .calibrate import CollectiveFit, Fit
+from .calibrate import UNITS, CollectiveFit, Fit
 from .durable import sync_folder, write_file
 from .errors import InputError
 from .slicing import scale
@@ -83,6 +83,11 @@ def text(
         shown = json.dumps(said) if isinstance(said, list) else said
         lines.append(f"{name} = {_quoted(said) if isinstance(said, str) else shown}")
     return "\n".join(lines) + "\n"
+
+
+def units(name: str) -> str:
+    """Base unit of a fitted value, by the name of a coefficient of the law or of an input."""
+    return UNITS[name] if name in UNITS else str(unit(name))
 
 
 def _order(name: str) -> int:

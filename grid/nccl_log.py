@@ -215,9 +215,7 @@ def _groups(cells: list[str]) -> Iterator[list[str]]:
             yield cells[start : start + 4]
 
 
-def _check(
-    log: Log, size: int, kind: str, group: list[str], in_place: bool, unit: float
-) -> None:
+def _check(log: Log, size: int, kind: str, group: list[str], in_place: bool, unit: float) -> None:
     """Add a row where its numbers agree with each other."""
     ranges = [_interval(cell) for cell in group[:3]]
     if any(interval is None for interval in ranges):

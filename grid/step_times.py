@@ -94,9 +94,7 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
         name, unit = (match.group(1), match.group(2) or "") if match else ("", "")
         if name in [known for known, _ in columns.values()]:
             raise InputError(f"the column {name!r} stands twice; remove one")
-        if name == of or (name in values.known_names() and name not in load()) or (
-            name in load() and load()[name].unit != "flag"
-        ):
+        if name in values.known_names() and (name not in load() or load()[name].unit != "flag"):
             columns[k] = name, unit
         elif heading.strip():
             hint = nearest(name, values.known_names(), "it is not an input")
@@ -168,7 +166,7 @@ def calibrate_steps(
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
         found = least_squares(
-            lambda p, root=root: root * model.residuals(p),  # type: ignore[misc]
+            lambda p, root=root: root * model.residuals(p),
             x,
             jac=lambda p, root=root: root[:, None] * _jacobian(model.residuals, p, low, high),
             bounds=(low, high),

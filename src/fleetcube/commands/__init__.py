@@ -2,4 +2,6 @@
 
 import click
 
-COMMANDS: tuple[click.Command, ...] = ()
+from fleetcube.commands.calibrate import calibrate
+
+COMMANDS: tuple[click.Command, ...] = (calibrate,)
