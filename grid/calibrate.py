@@ -11,7 +11,7 @@ from .axes import Array
 from .errors import InputError
 from .nccl_log import Measured, factor
 
-HUBER = 1.345  # standard deviations beyond which a residual counts by its size, not its square
+HUBER = 1.2  # standard deviations beyond which a residual counts by its size, not its square
 CONFIDENCE = 0.9  # of the intervals
 FEWEST_SIZES = 3  # the law has three coefficients
 COEFFICIENTS = ("latency", "bandwidth", "sqrt_coefficient")
