@@ -228,15 +228,15 @@ def _file(kind_name: str, path: str) -> Record:
     try:
         with Path(path).open("rb") as file:
             held = file.read(LARGEST_FILE + 1)
-        if len(held) > LARGEST_FILE:
-            raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
-        table = tomllib.loads(held.decode("utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = held.decode("utf-8-sig") if len(held) <= LARGEST_FILE else ""
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise CatalogError(f"{where} cannot be read: {reason}; name another file") from None
+    if len(held) > LARGEST_FILE:
+        raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
+    try:
+        table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, CatalogError):
-            raise
         raise CatalogError(f"{where} is not TOML: {error}; mend that line") from None
     return _entry(kind_name, where, path, 1, table)
 

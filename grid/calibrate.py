@@ -98,6 +98,7 @@ def calibrate_collective(measured: Measured) -> CollectiveFit:
     columns = np.stack([np.ones_like(sizes), share * sizes, np.sqrt(sizes)], axis=1)
     found = _fit_linear(columns, times)
     fitted = columns @ found
+    found[np.max(columns * found / fitted[:, None], axis=0) < _LEAST] = 0.0
     relative = columns / fitted[:, None]  # of the logarithm, by coefficient
     if weakest(relative) is not None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""A calibration in a spec: what it sets, what stands over it, where it is found, when it changes."""
+"""A calibration in a spec: what it sets, what stands over it, where it is found, its changes."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_a_spec_finds_a_file_from_its_own_folder(
     (folder / "axis.toml").write_text(axis, encoding="utf-8")
     swept = Sweep.from_file("specs/axis.toml").evaluate()["step_time"]
     assert swept.values.ravel().tolist() == expected[:1]
-    with pytest.raises(InputError, match="'my-cluster.toml' cannot be read"):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
         step_time(calibration="my-cluster.toml")  # from the working directory
 
 
