@@ -11,6 +11,7 @@ from .errors import InputError
 from .plot import ENDINGS
 from .slicing import scale
 from .step_times import StepFit
+from .values import unit_of
 
 _OUT, _IN, _LINE = "#0072B2", "#E69F00", "#000000"  # Okabe & Ito
 
@@ -80,7 +81,7 @@ def _collective(top: Any, below: Any, fit: CollectiveFit) -> None:
 
 
 def _steps(top: Any, below: Any, fit: StepFit) -> None:
-    factor, unit = scale("s" if fit.of.endswith("time") else "1", fit.measured)
+    factor, unit = scale(unit_of(fit.of), fit.measured, fit.of)
     ends = [min(fit.measured.min(), fit.fitted.min()), max(fit.measured.max(), fit.fitted.max())]
     ends = [ends[0] / factor / 1.05, ends[1] / factor * 1.05]
     top.plot(ends, ends, color=_LINE, linewidth=1.2, label="equal", zorder=1)

@@ -81,6 +81,9 @@ def test_a_file_is_a_record_with_standard_errors(folder: Path) -> None:
 def test_a_calibration_stands_over_other_labels_and_under_the_scenario(folder: Path) -> None:
     path = str(folder / "my-cluster.toml")
     assert step_time(calibration=path) == step_time(**STATED)
+    inside = record("calibration", "b200-nvlink-node").values
+    for labels in ({}, {"gpu": "a100-sxm-80gb"}):
+        assert step_time(calibration="b200-nvlink-node", **labels) == step_time(**labels, **inside)
     slower = {"inter_node_bandwidth": 10e9, "flops_efficiency": 0.3}
     assert step_time(calibration=path, **slower) == step_time(**{**STATED, **slower})
 
@@ -118,6 +121,7 @@ def test_a_cube_carries_the_record_and_refuses_a_changed_file(
     (used,) = [entry for entry in held if entry["kind"] == "calibration"]
     assert used["values"] == STATED
     assert used["digest"] == record("calibration", str(folder / "my-cluster.toml")).digest
+    assert "my-cluster.toml, dated 2026-11-21" in fleetcube.citations(fleetcube.open_cube(cube))
     monkeypatch.chdir(folder.parent)  # the path is kept whole
     assert verify(cube).samples > 0
     Sweep.from_file(folder / "spec.toml").store(cube, resume=True)
