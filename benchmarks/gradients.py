@@ -56,8 +56,8 @@ def run(quick: bool = False) -> Table:
     notes = (
         "The derivatives of job_time with respect to every continuous input that it depends on, at "
         "every point. The limit is 4 times JAX's evaluation of job_time with every input an array "
-        "of the grid, and a fill of the gradient arrays. Where every point is drawn, 18 inputs vary "
-        "independently along one axis, so that points share nothing. JAX's own reverse mode is "
+        "of the grid, and a fill of the gradient arrays. Where every point is drawn, 18 inputs "
+        "vary independently along one axis: points share nothing. JAX's own reverse mode is "
         "`jax.vjp` of the same formulas on arrays of the grid. Central differences evaluate the "
         f"sweep twice for each input, {STEP:g} apart; their error is the median deviation from the "
         "exact derivatives, which are tested to 1e-12. Kernels are compiled before the clock "

@@ -4,5 +4,6 @@ from .records import KINDS as KINDS
 from .records import CatalogError as CatalogError
 from .records import Record as Record
 from .records import editions as editions
+from .records import is_path as is_path
 from .records import kind as kind
 from .records import record as record

@@ -13,7 +13,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -105,8 +105,34 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "mtbf_exponent",
         ),
         "site": ("pue", "grid_carbon_intensity", "electricity_price"),
+        "calibration": (
+            "all_reduce",
+            "intra_node_latency",
+            "intra_node_bandwidth",
+            "inter_node_latency",
+            "inter_node_bandwidth",
+            "sqrt_coefficient",
+            "data_parallel_overlap",
+            "tensor_parallel_overlap",
+            "context_parallel_overlap",
+            "expert_parallel_overlap",
+            "offload_bandwidth",
+            "nvme_bandwidth",
+            "flops_efficiency",
+            "gemm_efficiency",
+            "gemm_half_size",
+            "attention_efficiency",
+            "memory_efficiency",
+            "straggler_slowdown",
+            "serial_time_per_step",
+            "serial_fraction",
+            "coherency",
+        ),
     }
 )
+_FROM_FILES = "calibration"  # the kind whose records a user keeps in files too
+LARGEST_FILE = 1 << 20  # bytes of such a file
+_TABLES = ("standard_errors", "fit")  # what its records tell about their values
 _ABOUT = ("title", "source", "date", "note")
 _LABEL = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)(?:@([1-9][0-9]*))?")
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
@@ -118,7 +144,10 @@ class CatalogError(ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One entry: where it comes from, and its values in SI base units."""
+    """One entry: where it comes from, and its values in SI base units.
+
+    `standard_errors` belong to values that were fitted, in the same units.
+    """
 
     kind: str
     label: str
@@ -128,6 +157,7 @@ class Record:
     date: str
     note: str
     values: Mapping[str, Any]
+    standard_errors: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -165,10 +195,12 @@ def editions(name: str) -> Mapping[str, Record]:
 
 
 def record(kind_name: str, label: Any) -> Record:
-    """The record of a label, or of label@edition.
+    """The record of a label, or of label@edition; of a calibration also the path of its file.
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
+    if kind_name == _FROM_FILES and is_path(label):
+        return _file(kind_name, label)
     current = kind(kind_name)
     if isinstance(label, str) and label in current:
         return current[label]
@@ -183,6 +215,30 @@ def record(kind_name: str, label: Any) -> Record:
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of {some}"
     said = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
     raise CatalogError(f"{kind_name} = {said} is not in the catalog; {hint}")
+
+
+def is_path(label: Any) -> bool:
+    """Whether a calibration is named by the path of its file."""
+    return isinstance(label, str) and label.endswith(".toml")
+
+
+def _file(kind_name: str, path: str) -> Record:
+    """The record in a user's file: the table of an entry, without a label of its own."""
+    where = f"{kind_name} {path!r}"
+    try:
+        with Path(path).open("rb") as file:
+            held = file.read(LARGEST_FILE + 1)
+        text = held.decode("utf-8-sig") if len(held) <= LARGEST_FILE else ""
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise CatalogError(f"{where} cannot be read: {reason}; name another file") from None
+    if len(held) > LARGEST_FILE:
+        raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CatalogError(f"{where} is not TOML: {error}; mend that line") from None
+    return _entry(kind_name, where, path, 1, table)
 
 
 def _known(name: str) -> str:
@@ -251,6 +307,14 @@ def _record(kind_name: str, key: str, table: Any) -> Record:
             f"{where}: labels are lower case words joined by hyphens, "
             "with @1, @2, ... where superseded"
         )
+    edition = _edition(where, match.group(2), table)
+    table = {name: value for name, value in table.items() if name != "edition"}
+    return _entry(kind_name, where, match.group(1), edition, table)
+
+
+def _entry(
+    kind_name: str, where: str, label: str, edition: int, table: Mapping[str, Any]
+) -> Record:
     for about in _ABOUT:
         if not isinstance(table.get(about), str) or not table[about].strip():
             raise CatalogError(f"{where} has no {about}; every record states {', '.join(_ABOUT)}")
@@ -258,18 +322,35 @@ def _record(kind_name: str, key: str, table: Any) -> Record:
         raise CatalogError(f"{where}: date = {table['date']!r} is not YYYY-MM or YYYY-MM-DD")
     values = {}
     for name, value in table.items():
-        if name in _ABOUT or name == "edition":
+        if name in _ABOUT or (name in _TABLES and kind_name == _FROM_FILES):
             continue
         if name not in KINDS[kind_name]:
             raise CatalogError(f"{where} has an unknown key {name!r}; known: {KINDS[kind_name]}")
         values[name] = _value(where, name, value)
     return Record(
         kind_name,
-        match.group(1),
-        _edition(where, match.group(2), table),
+        label,
+        edition,
         **{about: table[about] for about in _ABOUT},
         values=MappingProxyType(values),
+        standard_errors=MappingProxyType(_standard_errors(where, table, values)),
     )
+
+
+def _standard_errors(
+    where: str, table: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, float]:
+    for name in _TABLES:
+        if not isinstance(table.get(name, {}), dict):
+            raise CatalogError(f"{where}: {name} is not a table; write [{name}]")
+    found = {}
+    for name, error in table.get("standard_errors", {}).items():
+        if not isinstance(values.get(name), float):
+            raise CatalogError(f"{where}: [standard_errors] {name!r} is not one of its numbers")
+        found[name] = _number(f"{where}: [standard_errors]", name, error)
+        if not 0 <= found[name] < math.inf:
+            raise CatalogError(f"{where}: [standard_errors] {name} = {error!r} is not 0 or more")
+    return found
 
 
 def _edition(where: str, suffix: str | None, table: Mapping[str, Any]) -> int:
@@ -301,27 +382,39 @@ def _value(where: str, key: str, value: Any) -> Any:
         if key in INPUTS and value not in INPUTS[key].choices:
             raise CatalogError(f"{where}: {key} = {value!r} is not one of {INPUTS[key].choices}")
         return value
-    if base == "1":
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise CatalogError(f"{where}: {key} = {value!r} is not a plain number")
-        number = float(value)
-    elif not isinstance(value, str):
-        raise CatalogError(f"{where}: {key} = {value!r} has no unit; write it as text with one")
-    else:
-        try:
-            number = parse(value, base, key)
-        except UnitError as error:
-            raise CatalogError(f"{where}: {error}") from None
+    number = _number(where, key, value)
     row = INPUTS.get(key)
     lowest = row.low if row and row.kind == "count" else 0.0
-    if number < lowest or (number == 0 and base != "1") or math.isnan(number):
+    may_be_zero = base == "1" if row is None else not row.positive
+    if number < lowest or (number == 0 and not may_be_zero) or math.isnan(number):
         rule = "positive" if lowest == 0 else f"at least {lowest:g}"
         raise CatalogError(f"{where}: {key} = {value!r} is not {rule}")
+    if row is not None and number > row.high:
+        raise CatalogError(f"{where}: {key} = {value!r} is not at most {row.high:g}")
     if math.isinf(number) and not key.endswith("_mttf"):
         raise CatalogError(
             f"{where}: {key} = {value!r} is not finite; only lifetimes may be infinite"
         )
     return number
+
+
+def _number(where: str, key: str, value: Any) -> float:
+    """A number as a record writes it, with its unit, in the base unit."""
+    base = unit(key)
+    assert isinstance(base, str)
+    if base == "1":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise CatalogError(f"{where}: {key} = {value!r} is not a plain number")
+        try:
+            return float(value)
+        except OverflowError:
+            raise CatalogError(f"{where}: {key} is too large for a floating-point number") from None
+    if not isinstance(value, str):
+        raise CatalogError(f"{where}: {key} = {value!r} has no unit; write it as text with one")
+    try:
+        return parse(value, base, key)
+    except UnitError as error:
+        raise CatalogError(f"{where}: {error}") from None
 
 
 _KINDS_OF_VALUE = {str: "text", bool: "true or false"}

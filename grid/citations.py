@@ -168,11 +168,14 @@ def _own(version: str) -> str:
 def _record(said: Mapping[str, Any]) -> str:
     edition = f", edition {said['edition']}," if said.get("edition") else ""
     which = f"{said['kind']} {said['label']}{edition}"
+    of = f"Record {which} of the fleetcube catalog"
+    if said["label"].endswith(".toml"):
+        of = f"{said['kind'].capitalize()} file {said['label'].rpartition('/')[2]}"
     return _entry(
         re.sub(_ODD, "_", f"{said['kind']}_{said['label']}"),
         title=_escaped(said.get("title") or said["label"]),
         howpublished=_escaped(said["source"]),
-        note=_escaped(f"Record {which} of the fleetcube catalog, dated {said['date']}"),
+        note=_escaped(f"{of}, dated {said['date']}"),
         year=_escaped(said["date"][:4]),
     )
 

@@ -2,19 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..catalog import KINDS, CatalogError, Record, record
+from ..catalog import KINDS, CatalogError, Record, is_path, record
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import Axis, make_axis
 from .errors import InputError
 
-# Which kind's value stands where two labels set the same input: gpu over node.
-_PRECEDENCE = ("gpu", "node", "fabric", "model", "storage", "reliability", "site")
+# Which kind's value stands where two labels set the same input: what was measured over data
+# sheets, gpu over node.
+_PRECEDENCE = (
+    "calibration",
+    "gpu",
+    "node",
+    "fabric",
+    "model",
+    "storage",
+    "reliability",
+    "site",
+)
 
 # What a label states of a whole no longer holds where one of its parts is given otherwise.
 _SHAPE = frozenset(
@@ -53,7 +64,8 @@ class Problem:
 def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     """Read a scenario and its axes.
 
-    Precedence: axis over scenario, explicit over label, gpu over node. Raises InputError.
+    Precedence: axis over scenario, explicit over label, calibration over gpu over node. Raises
+    InputError.
     """
     for what, given in (("scenario", scenario), ("axes", axes)):
         if not isinstance(given, Mapping):
@@ -81,6 +93,16 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         records=tuple(used.values()),
         stated=stated,
     )
+
+
+def located(spec: Any, folder: Path, key: str = "") -> Any:
+    """A spec, or a part of one, whose calibration files are found from a folder."""
+    if isinstance(spec, Mapping):
+        inside = key == "calibration"  # calibration = {values = [...]}
+        return {n: located(part, folder, key if inside else n) for n, part in spec.items()}
+    if isinstance(spec, list):
+        return [located(part, folder, key) for part in spec]
+    return str(folder.absolute() / spec) if key == "calibration" and is_path(spec) else spec
 
 
 def _constants(
@@ -123,9 +145,15 @@ def _set_by_labels(
     taken = explicit | {whole for whole, parts in _PARTS.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
+    open_on: dict[str, int] = {}  # what some calibrations of an axis say: the axis
     for kind in _PRECEDENCE:
         if kind in labels:
             said = _said(kind, labels[kind], used, own)
+            for name in said.keys() & open_on.keys():
+                k = open_on.pop(name)
+                row = axes[k].numbers[name]
+                filled = np.where(np.isnan(row), said[name], row)
+                axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: filled})
             for name in said.keys() - taken:
                 (options if values.is_option(name) else constants)[name] = said[name]
             taken |= set(said)
@@ -145,6 +173,8 @@ def _set_by_labels(
             }
             axes[k] = replace(axis, numbers={**axis.numbers, **numbers})
             taken |= names
+            if kind == "calibration":  # it leaves to other labels what it does not say
+                open_on = {name: k for name, row in numbers.items() if np.isnan(row).any()}
     axes = [_with_defaults(axis) for axis in axes]
     return [
         replace(axis, options={**axis.options, **_closed(axis, said, axes, constants)})

@@ -18,7 +18,7 @@ from .dataset import dataset, dtype_of
 from .errors import InputError, nearest
 from .execute import evaluate_block
 from .plan import Plan
-from .scenario import resolve
+from .scenario import located, resolve
 from .values import check_name, number, unit_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Sweep:
 
     Args:
         scenario: inputs by name: numbers in SI base units, text with a unit ("400 Gbit/s"),
-            choices of options, or catalog labels (gpu, node, fabric, model, storage, reliability).
+            choices of options, catalog labels (gpu, node, fabric, model, storage, reliability), or
+            a calibration file (calibration = "my-cluster.toml").
         axes: what varies: name -> values, or a table as in a spec file (see `make_axis`). An axis
             overrides the scenario's value of the same name.
         outputs: names of quantities; see `fleetcube explain`.
@@ -52,7 +53,10 @@ class Sweep:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "Sweep":
-        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`."""
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`.
+
+        Calibration files are found from the folder of the spec.
+        """
         spec = read_spec(path)
         if not spec["outputs"]:
             raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
@@ -489,7 +493,8 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
         if key not in keys:
             hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
             raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
-    return {"outputs": [], "scenario": {}, "axes": {}} | spec
+    found: dict[str, Any] = located(spec, Path(path).parent)
+    return {"outputs": [], "scenario": {}, "axes": {}} | found
 
 
 def check_dtype(dtype: Any) -> str:

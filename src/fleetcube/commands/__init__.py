@@ -2,7 +2,8 @@
 
 import click
 
-from .optimize import optimize
-from .solve import solve
+from fleetcube.commands.calibrate import calibrate
+from fleetcube.commands.optimize import optimize
+from fleetcube.commands.solve import solve
 
-COMMANDS: tuple[click.Command, ...] = (optimize, solve)
+COMMANDS: tuple[click.Command, ...] = (calibrate, optimize, solve)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .table import print_table
+from fleetcube.commands.table import print_table
 
 
 @click.command()

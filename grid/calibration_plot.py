@@ -1,0 +1,121 @@
+"""Pictures of fits: measured and fitted, and the residuals below."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .calibrate import CollectiveFit
+from .errors import InputError
+from .plot import ENDINGS
+from .slicing import scale
+from .step_times import StepFit
+from .values import unit_of
+
+_OUT, _IN, _LINE = "#0072B2", "#E69F00", "#000000"  # Okabe & Ito
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a place where no picture can be written, and a missing matplotlib."""
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; choose another name")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError("plots need an extra; run: pip install 'fleetcube[plot]'") from None
+
+
+def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
+    """Draw what was measured and fitted, with relative residuals below."""
+    check_picture(path)
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot, ticker
+
+    figure, (top, below) = pyplot.subplots(
+        2, 1, figsize=(7.2, 6.0), layout="constrained", sharex=True, height_ratios=(3, 2)
+    )
+    in_bytes = isinstance(fit, CollectiveFit)
+    draw: Callable[..., None] = _collective if in_bytes else _steps
+    draw(top, below, fit)
+    below.axhline(0.0, color=_LINE, linewidth=1)
+    below.set_ylabel("measured over fitted - 1 [%]")
+    for axes in (top, below):
+        axes.grid(alpha=0.3)
+    for line in (top.xaxis, top.yaxis):
+        if line.get_scale() == "log" and not (line is top.xaxis and in_bytes):
+            line.set_major_locator(ticker.LogLocator(subs=(1,) if in_bytes else (1, 2, 5)))
+            line.set_major_formatter(lambda value, _: f"{value:,.6g}")
+            line.set_minor_formatter(ticker.NullFormatter())
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _collective(top: Any, below: Any, fit: CollectiveFit) -> None:
+    fitted = fit.fitted(fit.sizes)
+    factor, unit = scale("s", fit.times)
+    line = np.geomspace(fit.sizes.min(), fit.sizes.max(), 400)
+    top.plot(line, fit.fitted(line) / factor, color=_LINE, linewidth=1.2, label="fitted", zorder=1)
+    for mask, label, color, marker in (
+        (~fit.in_place, "out of place", _OUT, "o"),
+        (fit.in_place, "in place", _IN, "^"),
+    ):
+        if mask.any():
+            marks = {"color": color, "marker": marker, "s": 22, "linewidths": 0}
+            top.scatter(fit.sizes[mask], fit.times[mask] / factor, label=label, **marks)
+            residuals = 100 * (fit.times[mask] / fitted[mask] - 1)
+            below.scatter(fit.sizes[mask], residuals, **marks)
+    top.set_xscale("log", base=2)
+    top.set_yscale("log")
+    top.set_ylabel(f"time [{unit}]")
+    top.legend(fontsize=9)
+    top.set_title(_title(fit), fontsize=10)
+    _bytes(below)
+    below.set_xlabel("message")
+
+
+def _steps(top: Any, below: Any, fit: StepFit) -> None:
+    factor, unit = scale(unit_of(fit.of), fit.measured, fit.of)
+    ends = [min(fit.measured.min(), fit.fitted.min()), max(fit.measured.max(), fit.fitted.max())]
+    ends = [ends[0] / factor / 1.05, ends[1] / factor * 1.05]
+    top.plot(ends, ends, color=_LINE, linewidth=1.2, label="equal", zorder=1)
+    marks = {"color": _OUT, "marker": "o", "s": 22, "linewidths": 0}
+    top.scatter(fit.fitted / factor, fit.measured / factor, label="rows", **marks)
+    below.scatter(fit.fitted / factor, 100 * (fit.measured / fit.fitted - 1), **marks)
+    if ends[1] / ends[0] > 20:
+        top.set_xscale("log")
+        top.set_yscale("log")
+    name = fit.of.replace("_", " ")
+    shown = f" [{unit}]" if unit else ""
+    top.set_ylabel(f"measured {name}{shown}")
+    below.set_xlabel(f"fitted {name}{shown}")
+    top.legend(fontsize=9)
+    top.set_title(_title(fit), fontsize=10)
+
+
+def _bytes(axes: Any) -> None:
+    """Sizes on the axis across: 4 KiB, 1 MiB, 16 GiB."""
+    from matplotlib import ticker
+
+    def shown(size: float, _: Any) -> str:
+        for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")):
+            if size >= 1 << power:
+                return f"{size / (1 << power):g} {unit}"
+        return f"{size:g} B"
+
+    axes.xaxis.set_major_locator(ticker.LogLocator(base=2, numticks=9))
+    axes.xaxis.set_major_formatter(shown)
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+
+
+def _title(fit: CollectiveFit | StepFit) -> str:
+    told = f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %"
+    if isinstance(fit, CollectiveFit):
+        return f"{fit.collective.replace('_', '-')} on {fit.ranks} ranks: {told}"
+    return f"{', '.join(fit.values).replace('_', ' ')}: {told}"

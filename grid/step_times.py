@@ -1,0 +1,323 @@
+"""Fit inputs of the model to a table of measured step times."""
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..catalog import KINDS, CatalogError, record
+from ..kernels.derivatives import name_of
+from ..kernels.graph import load
+from ..kernels.inputs import INPUTS
+from . import values
+from .axes import Array
+from .calibrate import Fit, covariance_of, quantile, weakest, weights_of
+from .errors import InputError, nearest, shown
+from .sweep import Sweep
+
+LARGEST = 1 << 26  # bytes of a table
+MOST_ROWS = 100_000
+FITTED = tuple(
+    name
+    for name in KINDS["calibration"]
+    if INPUTS[name].kind == "real" and name != "sqrt_coefficient"
+)
+_HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
+_PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_LEAST = 1e-9  # of what must be above 0
+_ROUNDS = 20
+
+
+@dataclass
+class Table:
+    """Rows that could be read: inputs by name, measured values in the base unit; what was not."""
+
+    inputs: dict[str, list[Any]]
+    measured: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StepFit(Fit):
+    """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit."""
+
+    of: str
+    measured: Array
+    fitted: Array
+
+
+def read_table(path: str | Path, of: str = "step_time") -> Table:
+    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
+
+    A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
+    without either are in the base unit. Rows that cannot be read are counted by reason. Raises
+    InputError.
+    """
+    if of not in load() or load()[of].unit == "flag":
+        raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
+    try:
+        with Path(path).open("rb") as file:
+            held = file.read(LARGEST + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}; give a CSV") from None
+    except ValueError:
+        raise InputError(f"{str(path)!r} is not the name of a file; give a CSV") from None
+    if len(held) > LARGEST:
+        raise InputError(f"{str(path)!r} has more than {LARGEST:,} bytes; give fewer rows")
+    text = held.decode("utf-8-sig", errors="replace").replace("\0", "")
+    lines = csv.reader(io.StringIO(text, newline=None), skipinitialspace=True)
+    try:
+        rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
+    except csv.Error as error:
+        raise InputError(f"{str(path)!r} is not CSV: {error}; mend that line") from None
+    if len(rows) < 2:
+        raise InputError(f"{str(path)!r} has no rows; give a heading and measured steps")
+    if len(rows) - 1 > MOST_ROWS:
+        raise InputError(f"{str(path)!r} has more than {MOST_ROWS:,} rows; give fewer")
+    return _read_rows(rows, of)
+
+
+def _read_rows(rows: list[list[str]], of: str) -> Table:
+    columns: dict[int, tuple[str, str]] = {}
+    table = Table({})
+    for k, heading in enumerate(rows[0]):
+        match = _HEADING.fullmatch(heading)
+        name, unit = (match.group(1), match.group(2) or "") if match else ("", "")
+        if name in [known for known, _ in columns.values()]:
+            raise InputError(f"the column {name!r} stands twice; remove one")
+        if name in values.known_names() and (name not in load() or load()[name].unit != "flag"):
+            columns[k] = name, unit
+        elif heading.strip():
+            hint = nearest(name, values.known_names(), "it is not an input")
+            table.notes.append(f"the column {shown(heading.strip())} is not used: {hint}")
+    names = [name for name, _ in columns.values()]
+    if of not in names:
+        said = ", ".join(heading.strip() for heading in rows[0])
+        raise InputError(f"the table has no column {of!r} (but {said[:200]}); name it, or --of")
+    table.inputs = {name: [] for name in names if name != of}
+    for number, row in enumerate(rows[1:], 2):
+        try:
+            read = {
+                name: _cell(name, unit, row[k] if k < len(row) else "")
+                for k, (name, unit) in columns.items()
+            }
+            if not read[of] > 0:
+                raise InputError(of)
+        except (InputError, CatalogError) as error:
+            table.dropped[str(error)] += 1
+            continue
+        table.measured.append(read.pop(of))
+        table.lines.append(number)
+        for name, value in read.items():
+            table.inputs[name].append(value)
+    table.dropped = Counter({f"{name} cannot be read": n for name, n in table.dropped.items()})
+    return table
+
+
+def _cell(name: str, unit: str, text: str) -> Any:
+    """The value of a cell. Raises InputError, which says no more than the column."""
+    text = text.strip()
+    try:
+        if name in KINDS:
+            record(name, text)
+            return text
+        if values.is_option(name):
+            written = {str(choice).lower(): choice for choice in INPUTS[name].choices}
+            return written[text.lower()]
+        if _PLAIN.fullmatch(text):
+            return values.number(name, f"{text} {unit}" if unit not in ("", "1") else float(text))
+        return values.number(name, text)
+    except (InputError, CatalogError, KeyError, ValueError):
+        raise InputError(name) from None
+
+
+def calibrate_steps(
+    table: Table,
+    scenario: Mapping[str, Any],
+    fit: Sequence[str] = ("flops_efficiency",),
+    of: str = "step_time",
+) -> StepFit:
+    """Fit inputs so that an output agrees with what was measured.
+
+    Noise is taken to multiply the measured values: logarithms are fitted, with Huber's loss, inside
+    the bounds of the table of inputs. The scenario states what the table does not; columns stand
+    over it. Raises InputError where the rows do not determine the inputs, or are too few.
+    """
+    from scipy.optimize import least_squares
+
+    _check_fit(fit, table)
+    model = _Model(table, scenario, fit, of)
+    if len(model.measured) <= len(fit):
+        raise InputError(
+            f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
+        )
+    low, high = model.bounds
+    x = np.array([_start(name, scenario) for name in fit])
+    weights = np.ones_like(model.measured)
+    for _ in range(_ROUNDS):
+        root = np.sqrt(weights)
+        found = least_squares(
+            lambda p, root=root: root * model.residuals(p[None])[0],
+            x,
+            jac=lambda p, root=root: root[:, None] * model.jacobian(p),
+            bounds=(low, high),
+            x_scale=np.maximum(np.abs(x), 1e-12),
+            xtol=1e-8,
+            ftol=1e-10,
+            gtol=1e-10,
+        )
+        done = np.allclose(found.x, x, rtol=1e-4, atol=0)
+        x = found.x
+        residuals = model.residuals(x[None])[0]
+        weights = weights_of(residuals, len(fit))
+        if done:
+            break
+    jacobian = model.jacobian(x)
+    _check_told_apart(jacobian, fit, of)
+    covariance = covariance_of(jacobian, residuals)
+    deviations = np.sqrt(np.diag(covariance))
+    width = quantile(len(residuals), len(fit)) * deviations
+    at_bound = tuple(
+        name
+        for name, value, a, b in zip(fit, x, low, high, strict=True)
+        if min(value - a, b - value) < 1e-6 * max(abs(value), 1e-6)
+    )
+    fitted = model.predict(x[None])[0]
+    return StepFit(
+        values=dict(zip(fit, x.tolist(), strict=True)),
+        standard_errors=dict(zip(fit, deviations.tolist(), strict=True)),
+        intervals={
+            name: (float(a), float(b))
+            for name, a, b in zip(
+                fit, np.maximum(x - width, low), np.minimum(x + width, high), strict=True
+            )
+        },
+        correlations=covariance / np.outer(deviations, deviations),
+        at_bound=at_bound,
+        errors=np.abs(fitted / model.measured - 1),
+        rows=len(model.measured),
+        dropped={reason: count for reason, count in model.dropped.items() if count},
+        notes=tuple(table.notes),
+        of=of,
+        measured=model.measured,
+        fitted=fitted,
+    )
+
+
+def _check_fit(fit: Sequence[str], table: Table) -> None:
+    if not fit:
+        raise InputError("there is nothing to fit; name an input with --fit")
+    for name in fit:
+        if name not in FITTED:
+            raise InputError(f"{shown(name)} cannot be fitted; {nearest(name, FITTED, _CHOICES)}")
+        if name in table.inputs:
+            raise InputError(f"{name} is a column and to be fitted; remove one")
+        if list(fit).count(name) > 1:
+            raise InputError(f"{name} is to be fitted twice; remove one")
+
+
+_CHOICES = f"choose from {', '.join(FITTED)}"
+
+
+def _start(name: str, scenario: Mapping[str, Any]) -> float:
+    """Where the search begins: what the scenario or the table of inputs says, inside the bounds."""
+    row = INPUTS[name]
+    said = scenario.get(name, row.default)
+    value = values.number(name, said) if said is not None else 1e10
+    if row.high < math.inf:
+        return value if 0.01 * row.high < value < 0.99 * row.high else 0.5 * row.high
+    return value if value > 0 else {"s": 1e-3}.get(row.unit, 0.1)
+
+
+class _Model:
+    """An output at the rows of a table, as a function of the inputs fitted."""
+
+    def __init__(
+        self, table: Table, scenario: Mapping[str, Any], fit: Sequence[str], of: str
+    ) -> None:
+        self.fit, self.of = fit, of
+        self.dropped = Counter(table.dropped)
+        self._scenario = {
+            name: value
+            for name, value in scenario.items()
+            if name not in table.inputs and name not in fit
+        }
+        if not table.measured:
+            told = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items())
+            raise InputError(f"no row of the table can be used ({told}); mend the cells")
+        self._use(table, list(range(len(table.measured))))
+        start = self.predict(np.array([[_start(name, scenario) for name in fit]]))[0]
+        good = np.flatnonzero(np.isfinite(start) & (start > 0))
+        if not len(good):
+            raise InputError(f"{of} is not a positive number in any row; mend the scenario")
+        if len(good) < len(start):
+            self.dropped[f"{of} is not defined there"] += len(start) - len(good)
+            self._use(table, good.tolist())
+
+    def _use(self, table: Table, rows: list[int]) -> None:
+        """Evaluate these rows, those of equal choices together: each run is a set of formulas."""
+        named = [name for name in table.inputs if name in KINDS or values.is_option(name)]
+        rows = sorted(rows, key=lambda k: [str(table.inputs[name][k]) for name in named])
+        self.measured = np.array([table.measured[k] for k in rows])
+        self._axes: dict[str, Any] = {}
+        if table.inputs:
+            moving = {name: [cells[k] for k in rows] for name, cells in table.inputs.items()}
+            labels = [f"line {table.lines[k]}" for k in rows]
+            self._axes = {"row": {**moving, "labels": labels}}
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """The least and the greatest value of every input fitted."""
+        rows = [INPUTS[name] for name in self.fit]
+        low = [max(row.low, _LEAST if row.positive else 0.0) for row in rows]
+        return np.array(low), np.array([row.high for row in rows])
+
+    def _evaluate(self, points: Array, outputs: Sequence[str]) -> list[Array]:
+        """Outputs [point, row] in base units, at points [point, input] of what is fitted."""
+        trial: dict[str, Any] = dict(zip(self.fit, points.T, strict=True))
+        trial["labels"] = [f"point {k}" for k in range(len(points))]
+        axes = {"trial": trial, **self._axes}
+        import xarray
+
+        held = Sweep(self._scenario, axes, outputs).evaluate("numpy")
+        sizes = {"trial": len(points), "row": len(self.measured)}
+        empty = xarray.DataArray(np.empty(tuple(sizes.values())), dims=tuple(sizes))
+        return [held[name].broadcast_like(empty).transpose(*sizes).values for name in outputs]
+
+    def predict(self, points: Array) -> Array:
+        """The output [point, row] in the base unit, at points [point, input] of what is fitted."""
+        return self._evaluate(points, [self.of])[0]
+
+    def residuals(self, points: Array) -> Array:
+        """Logarithms [point, row] of computed over measured."""
+        return np.asarray(np.log(self.predict(points) / self.measured))
+
+    def jacobian(self, point: Array) -> Array:
+        """Exact derivatives [row, input] of the residuals at a point [input]."""
+        slopes = [name_of("d", self.of, name) for name in self.fit]
+        value, *found = self._evaluate(point[None], [self.of, *slopes])
+        return np.stack([slope[0] / value[0] for slope in found], axis=1)
+
+
+def _check_told_apart(jacobian: Array, fit: Sequence[str], of: str) -> None:
+    """Refuse inputs that do not matter, or whose effects cannot be told apart."""
+    direction = weakest(jacobian)
+    if direction is None:
+        return
+    alike = [name for name, part in zip(fit, direction, strict=True) if abs(part) > 0.05]
+    if len(alike) == 1 or not np.linalg.norm(jacobian, axis=0).all():
+        raise InputError(
+            f"{of} does not depend on {', '.join(alike)} in these rows; leave it out of --fit"
+        )
+    raise InputError(
+        f"these rows cannot tell {' and '.join(alike)} apart; fit fewer, or add rows that differ"
+    )

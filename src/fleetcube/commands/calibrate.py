@@ -1,0 +1,183 @@
+"""`fleetcube calibrate`: fit the model to the user's own measurements."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleetcube.commands.table import print_table
+
+if TYPE_CHECKING:
+    from fleetcube.grid.calibrate import Fit
+
+
+@click.command()
+@click.argument("log", type=click.Path())
+@click.option("--ranks", type=int, help="Ranks of the test.  [as the log says]")
+@click.option("--collective", help="Which collective.  [as the log says, or all_reduce]")
+@click.option("--in-place/--out-of-place", default=None, help="Rows of one kind only.  [both]")
+@click.option("--gpus-per-node", type=int, help="Ranks on one node.  [as the log says, or 8]")
+@click.option("--scope", type=click.Choice(["inter", "intra"]), help="Which network.  [by ranks]")
+@click.option("--spec", type=click.Path(), help="CSV: a spec whose scenario states the rest.")
+@click.option("--fit", multiple=True, help="CSV: input to fit; repeat.  [flops_efficiency]")
+@click.option("--of", help="CSV: the column that was measured.  [step_time]")
+@click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
+@click.option("--overwrite", is_flag=True, help="Replace an existing calibration file.")
+@click.option("--plot", type=click.Path(), help="Draw fit and residuals: .png, .pdf or .svg.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in base units.")
+def calibrate(
+    log: str,
+    ranks: int | None,
+    collective: str | None,
+    in_place: bool | None,
+    gpus_per_node: int | None,
+    scope: str | None,
+    spec: str | None,
+    fit: tuple[str, ...],
+    of: str | None,
+    output: str | None,
+    overwrite: bool,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
+
+    A log gives latency, bandwidth and square-root term of the collective; a CSV, whose columns are
+    inputs and step_time, gives efficiencies. What is written with -o is named in a spec:
+    calibration = "my-cluster.toml".
+
+    \b
+    Example:
+      all_reduce_perf -b 8 -e 8G -f 2 > all_reduce.log
+      fleetcube calibrate all_reduce.log -o my-cluster.toml --plot residuals.png
+      fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
+    """
+    from fleetcube.grid import calibration_file, calibration_plot
+    from fleetcube.grid.errors import InputError
+
+    if output is not None:
+        calibration_file.check_target(Path(output), overwrite)
+    if plot is not None:
+        calibration_plot.check_picture(Path(plot))
+    notes: list[str] = []
+    if Path(log).suffix.lower() == ".csv":
+        given = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
+        given |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
+        _refuse(given, "a CSV of step times")
+        found: Any = _steps(log, spec, fit, of)
+        values, errors = dict(found.values), _known(found.standard_errors)
+        what = f"{', '.join(values)}"
+    else:
+        _refuse({"--spec": spec, "--fit": fit or None, "--of": of}, "a log of nccl-tests")
+        found = _collective(log, ranks, collective, in_place)
+        values, errors = {}, {}
+        what = f"All-reduce on {found.ranks} ranks"
+        if output is not None:
+            share, scope = _network(found, gpus_per_node, scope, notes)
+            values, errors = calibration_file.all_reduce_values(found, scope, share)
+        elif gpus_per_node is not None or scope is not None:
+            raise InputError("--gpus-per-node and --scope are for the file; add -o my-cluster.toml")
+    if plot is not None:
+        calibration_plot.plot_fit(found, Path(plot))
+    if output is not None:
+        about = calibration_file.own_words(found, log, what)
+        told = calibration_file.about_fit(found)
+        calibration_file.write(Path(output), calibration_file.text(about, values, errors, told))
+    _show(found, [*found.notes, *notes], as_json)
+    for path in (plot, output):
+        if path is not None:
+            click.echo(f"wrote {path}", err=as_json)
+
+
+def _refuse(given: dict[str, Any], what: str) -> None:
+    from fleetcube.grid.errors import InputError
+
+    for option, value in given.items():
+        if value is not None:
+            raise InputError(f"{option} is not for {what}; leave it out")
+
+
+def _collective(log: str, ranks: int | None, collective: str | None, in_place: bool | None) -> Any:
+    from fleetcube.grid.calibrate import calibrate_collective
+    from fleetcube.grid.nccl_log import measured, read_log
+
+    return calibrate_collective(measured(read_log(log), ranks, collective, in_place))
+
+
+def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.grid.step_times import calibrate_steps, read_table
+    from fleetcube.grid.sweep import read_spec
+
+    of = of or "step_time"
+    table = read_table(log, of)
+    scenario = read_spec(spec)["scenario"] if spec is not None else {}
+    return calibrate_steps(table, scenario, fit or ("flops_efficiency",), of)
+
+
+def _network(
+    fit: Any, gpus_per_node: int | None, scope: str | None, notes: list[str]
+) -> tuple[int, str]:
+    """Ranks on a node, and whether the test was between nodes or inside one."""
+    from fleetcube.grid.errors import InputError
+
+    share = gpus_per_node or fit.gpus_per_node
+    if share is None:
+        share = min(8, fit.ranks)
+        notes.append(f"the log names no hosts: {share} GPUs a node are assumed (--gpus-per-node)")
+    if not 1 <= share <= fit.ranks:
+        raise InputError(f"--gpus-per-node {share} is not from 1 to the {fit.ranks} ranks")
+    return share, scope or ("intra" if share == fit.ranks else "inter")
+
+
+def _known(errors: Any) -> dict[str, float]:
+    return {name: error for name, error in errors.items() if math.isfinite(error)}
+
+
+def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
+    from fleetcube.grid.calibrate import CollectiveFit
+    from fleetcube.grid.calibration_file import units
+
+    if as_json:
+        click.echo(json.dumps(_json(fit, notes), indent=2))
+        return
+    from fleetcube.grid.slicing import scale
+
+    rows = []
+    for name, value in fit.values.items():
+        factor, unit = scale(units(name), value or fit.standard_errors[name], name)
+        low, high = (end / factor for end in fit.intervals[name])
+        bound = "at its bound" if name in fit.at_bound else ""
+        error = fit.standard_errors[name] / factor
+        span = f"{low:.4g} to {high:.4g}"
+        rows.append([name, f"{value / factor:.5g}", f"{error:.2g}", span, unit or "-", bound])
+    print_table(["", "value", "standard error", "90 % interval", "unit", ""], rows)
+    if isinstance(fit, CollectiveFit):
+        click.echo(f"{fit.collective} on {fit.ranks} ranks: t = a + c M / B + g sqrt(M)")
+    click.echo(
+        f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %, "
+        f"largest {100 * fit.max_error:.2g} %"
+    )
+    for reason, count in fit.dropped.items():
+        click.echo(f"dropped {count}: {reason}")
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
+    """The fit in base units; null stands for what is unknown or infinite."""
+    from fleetcube.grid.calibrate import CollectiveFit
+
+    def finite(value: float) -> float | None:
+        return float(value) if math.isfinite(value) else None
+
+    told: dict[str, Any] = {name: finite(value) for name, value in fit.values.items()}
+    told["standard_errors"] = {n: finite(value) for n, value in fit.standard_errors.items()}
+    told["intervals_90"] = {n: [*map(finite, ends)] for n, ends in fit.intervals.items()}
+    told["correlations"] = [[finite(cell) for cell in row] for row in fit.correlations]
+    told |= {"median_error": fit.median_error, "max_error": fit.max_error, "rows": fit.rows}
+    told |= {"dropped": dict(fit.dropped), "at_bound": list(fit.at_bound), "notes": notes}
+    if isinstance(fit, CollectiveFit):
+        told |= {"collective": fit.collective, "ranks": fit.ranks}
+    return told

@@ -1,0 +1,139 @@
+"""Published all-reduce curves, their fits, and what of them stands in the catalog and the docs."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetcube.grid.calibrate import CollectiveFit, calibrate_collective
+from fleetcube.grid.calibration_file import about_fit, all_reduce_values, text
+from fleetcube.grid.nccl_log import measured, parse_log
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "calibrate.md"
+CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
+FEWEST = 10  # sizes of a curve that the catalog keeps
+_BEGIN, _END = "<!-- published curves -->\n", "<!-- end -->\n"
+DATE = "2026-11-21"  # of the fits
+# Labels of the catalog: title, scope, date.
+RECORDS = {
+    "aws-p4de": ("All-reduce of 2 AWS p4de nodes, 16 A100 80 GB", "inter", DATE),
+    "aws-p5": ("All-reduce of 2 AWS p5 nodes, 16 H100", "inter", DATE),
+    "aws-p6-b200": ("All-reduce of 4 AWS P6-B200 nodes, 32 B200", "inter", DATE),
+    "a100-nvlink-node": ("All-reduce in a node of 8 A100 SXM", "intra", DATE),
+    "b200-nvlink-node": ("All-reduce in an AWS P6-B200 node of 8 B200", "intra", DATE),
+}
+_SYSTEMS = {
+    "aws-p4de": "aws-p4de-2-nodes",
+    "aws-p5": "aws-p5-2-nodes",
+    "aws-p6-b200": "aws-p6-b200-4-nodes",
+    "a100-nvlink-node": "a100-sxm-1-node",
+    "b200-nvlink-node": "aws-p6-b200-1-node",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One published table: sizes [B] and times [us], out of place and in place where given."""
+
+    system: str
+    ranks: int
+    gpus_per_node: int
+    source: str
+    where: str
+    rows: tuple[tuple[int, float, float | None], ...]
+
+    @property
+    def log(self) -> str:
+        """The table as nccl-tests prints one."""
+        share = 2 * (self.ranks - 1) / self.ranks
+        lines = ["# Collective test starting: all_reduce_perf"]
+        for size, *times in self.rows:
+            cells = [f"{size:12d}  {size // 4:12d}     float     sum      -1"]
+            for time in times:
+                if time is not None:
+                    bandwidth = size / time / 1e3
+                    cells.append(f"{time:9.2f} {bandwidth:7.2f} {bandwidth * share:7.2f}      0")
+            lines.append(" ".join(cells))
+        return "\n".join(lines)
+
+    def fit(self) -> CollectiveFit:
+        """The law fitted to all times of the curve."""
+        return calibrate_collective(measured(parse_log(self.log), self.ranks))
+
+
+def curves() -> dict[str, Curve]:
+    """The published curves by system."""
+    path = ROOT / "tests" / "data" / "nccl_all_reduce.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = {}
+    for system in dict.fromkeys(row["system"] for row in rows):
+        own = [row for row in rows if row["system"] == system]
+        found[system] = Curve(
+            system,
+            int(own[0]["ranks"]),
+            int(own[0]["gpus_per_node"]),
+            own[0]["source"],
+            own[0]["where"],
+            tuple(
+                (
+                    int(row["bytes"]),
+                    float(row["out_of_place_us"]),
+                    float(row["in_place_us"]) if row["in_place_us"] else None,
+                )
+                for row in own
+            ),
+        )
+    return found
+
+
+def records() -> str:
+    """catalog/data/calibration.toml as it should be."""
+    entries = [
+        "# Calibrations: the fitted all-reduce law, t = a + 2 (n - 1) / n M / B + g sqrt(M), of "
+        "published curves.",
+        "# Written by `python -m tests.calibrations --write`; between nodes, the bandwidth is that "
+        "of one GPU's share of its node.",
+    ]
+    every = curves()
+    for label, (title, scope, date) in RECORDS.items():
+        curve = every[_SYSTEMS[label]]
+        fit = curve.fit()
+        values, errors = all_reduce_values(fit, scope, curve.gpus_per_node)
+        about = {
+            "title": title,
+            "source": f"fitted by fleetcube calibrate to {curve.source}, {curve.where}",
+            "date": date,
+            "note": f"{fit.rows} times on {curve.ranks} ranks, median error "
+            f"{100 * fit.median_error:.1f} %",
+        }
+        entries += ["", text(about, values, errors, about_fit(fit), label).rstrip("\n")]
+    return "\n".join(entries) + "\n"
+
+
+def table() -> str:
+    """The errors of the law on every published curve, as the docs have them."""
+    lines = [
+        "| system | ranks | times | a | B | g | median error | largest |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for curve in curves().values():
+        fit = curve.fit()
+        told = (
+            f"{fit.values['latency'] * 1e6:.0f} ± {fit.standard_errors['latency'] * 1e6:.0f} us",
+            f"{fit.values['bandwidth'] / 1e9:.0f} ± {fit.standard_errors['bandwidth'] / 1e9:.0f} "
+            "GB/s",
+            f"{fit.values['sqrt_coefficient'] * 1e9:.1f} ± "
+            f"{fit.standard_errors['sqrt_coefficient'] * 1e9:.1f}",
+            f"{100 * fit.median_error:.1f} %",
+            f"{100 * fit.max_error:.0f} %",
+        )
+        lines.append(f"| {curve.system} | {curve.ranks} | {fit.rows} | {' | '.join(told)} |")
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    """docs/calibrate.md as it should be."""
+    held = PAGE.read_text(encoding="utf-8")
+    head, _, rest = held.partition(_BEGIN)
+    return head + _BEGIN + table() + _END + rest.partition(_END)[2]

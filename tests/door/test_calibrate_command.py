@@ -1,0 +1,151 @@
+"""`fleetcube calibrate`, as a user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube.catalog import record
+
+TRUTH = (60e-6, 350e9, 2e-8)
+
+
+def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fleetcube", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+def log() -> str:
+    """16 ranks on two hosts, out of order, a few per cent of noise, junk between."""
+    random = np.random.default_rng(3)
+    lines = ["# Collective test starting: all_reduce_perf"]
+    for k in range(16):
+        lines.append(f"#  Rank {k:2d} Group  0 Pid   1{k:02d} on host{k // 8} device {k % 8:2d} x")
+    sizes = 2 ** np.arange(3, 33)
+    random.shuffle(sizes)
+    for size in sizes:
+        exact = TRUTH[0] + 1.875 * size / TRUTH[1] + TRUTH[2] * size**0.5
+        line = f"{size:12d} {size // 4:12d}     float     sum      -1"
+        for time in exact * random.lognormal(0, 0.02, 2):
+            speed = size / time / 1e9
+            line += f"  {time * 1e6:7.2f}  {speed:6.2f}  {speed * 1.875:6.2f}       0"
+        lines += [line, "host0:101:140 [0] NCCL INFO Connected all rings"]
+    return "\n".join(lines) + "\n"
+
+
+STEPS = """\
+n_gpus,global_batch_size,step_time [s],loss
+32,128,2.0,3
+64,128,1.0,3
+64,256,2.0,3
+bad,256,2.0,3
+"""
+SPEC = """\
+outputs = ["step_time"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+n_gpus = 64
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calibrate")
+    (folder / "all_reduce.log").write_text(log(), encoding="utf-8")
+    (folder / "steps.csv").write_text(STEPS, encoding="utf-8")
+    (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
+    (folder / "empty.log").write_text("nothing\n", encoding="utf-8")
+    (folder / "there.toml").write_text("x = 1\n", encoding="utf-8")
+    return folder
+
+
+def test_a_log_becomes_json_in_base_units(folder: Path) -> None:
+    done = fleetcube("calibrate", "all_reduce.log", "--ranks", "16", "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    for name, value in zip(("latency", "bandwidth", "sqrt_coefficient"), TRUTH, strict=True):
+        low, high = told["intervals_90"][name]
+        assert low < told[name] < high
+        assert told[name] == pytest.approx(value, rel=0.1)
+        assert 0 < told["standard_errors"][name] < 0.1 * told[name]
+    assert told["median_error"] < 0.02
+    assert (told["ranks"], told["rows"], told["dropped"]) == (16, 60, {})
+
+
+def test_a_log_becomes_a_table_a_file_and_a_picture(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ["all_reduce.log", "-o", "my.toml", "--plot", "residuals.png"]
+    done = fleetcube("calibrate", *arguments, folder=folder)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows[1:4]] == ["latency", "bandwidth", "sqrt_coefficient"]
+    assert "us" in rows[1]
+    assert "GB/s" in rows[2]
+    assert "median error" in done.stdout
+    assert (folder / "residuals.png").stat().st_size > 20_000
+    values = record("calibration", str(folder / "my.toml")).values
+    assert values["all_reduce"] == "fitted"
+    assert values["inter_node_latency"] == pytest.approx(TRUTH[0], rel=0.1)
+    # eight GPUs of a node share what the law calls its bandwidth
+    assert values["inter_node_bandwidth"] == pytest.approx(TRUTH[1] / 8, rel=0.1)
+    again = fleetcube("calibrate", *arguments[:3], folder=folder)
+    assert again.returncode == 2
+    assert "exists; choose another name, or --overwrite" in again.stderr
+    inside = [*arguments[:3], "--overwrite", "--scope", "intra"]
+    assert fleetcube("calibrate", *inside, folder=folder).returncode == 0
+    values = record("calibration", str(folder / "my.toml")).values
+    assert values["intra_node_bandwidth"] == pytest.approx(TRUTH[1], rel=0.1)
+
+
+def test_a_table_of_steps_becomes_an_efficiency(folder: Path) -> None:
+    arguments = ["steps.csv", "--spec", "spec.toml", "-o", "steps.toml", "--overwrite"]
+    done = fleetcube("calibrate", *arguments, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "flops_efficiency" in done.stdout
+    assert "dropped 1: n_gpus cannot be read" in done.stdout
+    assert "'loss' is not used" in done.stderr
+    entry = record("calibration", str(folder / "steps.toml"))
+    assert 0 < entry.standard_errors["flops_efficiency"] < entry.values["flops_efficiency"] < 1
+
+
+BAD = [
+    (["missing.log"], "cannot read 'missing.log'"),
+    (["empty.log"], "holds no row of nccl-tests"),
+    (["all_reduce.log", "--ranks", "8"], "the log says 16 ranks, not 8"),
+    (["all_reduce.log", "--collective", "all_gather"], "holds all_reduce, not all_gather"),
+    (["all_reduce.log", "--collective", "x"], "has no law here"),
+    (["all_reduce.log", "--spec", "spec.toml"], "--spec is not for a log"),
+    (["steps.csv", "--ranks", "8"], "--ranks is not for a CSV"),
+    (["steps.csv", "--out-of-place"], "--in-place is not for a CSV"),
+    (["steps.csv"], "is missing"),
+    (["steps.csv", "--fit", "n_gpus"], "cannot be fitted"),
+    (["steps.csv", "--of", "goodputs"], "is not a measured quantity"),
+    (["all_reduce.log", "-o", "there.toml"], "'there.toml' exists"),
+    (["all_reduce.log", "-o", "x.json"], "does not end in .toml"),
+    (["all_reduce.log", "-o", "none/x.toml"], "there is no folder"),
+    (["all_reduce.log", "--plot", "x.bmp"], "is not one of .png"),
+    (["all_reduce.log", "--scope", "intra"], "add -o"),
+    (["all_reduce.log", "-o", "y.toml", "--gpus-per-node", "32"], "is not from 1 to the 16 ranks"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], words: str) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    done = fleetcube("calibrate", *arguments, folder=folder)
+    assert done.returncode == 2, done.stdout
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
+    assert words in line
+    assert done.stdout == ""
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_help_has_an_example(folder: Path) -> None:
+    done = fleetcube("calibrate", "--help", folder=folder)
+    assert "fleetcube calibrate" in done.stdout.split("Example:")[1]
