@@ -8,6 +8,7 @@ from typing import Any
 
 from ..catalog import KINDS, kind
 from ..kernels import quantities
+from ..kernels.derivatives import derivative
 from ..kernels.docstrings import Doc, read
 from ..kernels.graph import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
@@ -36,6 +37,10 @@ def explain(name: str | None = None) -> str:
         lines = _explain_input(INPUTS[name])
     elif name in load():
         lines = _explain_quantity(load()[name])
+    elif found := derivative(name):
+        lines = [f"{name} [{_unit(found.unit)}]", "", *_wrapped(found.doc.summary)]
+        lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
+        lines += ["", f"See `fleetcube explain {found.of}` and `fleetcube explain {found.wrt}`."]
     else:
         near = nearest(name, [*INPUTS, *load()])
         raise InputError(f"{name!r} is neither an input nor a quantity; {near}")
