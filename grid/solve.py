@@ -2,8 +2,9 @@
 
 Each point's range is first scanned at SCAN values, which finds the first two that have the target
 between them. There, Newton's method takes over, in the logarithms of both where they have one: most
-relations of the field are close to powers, which it solves in a step or two. A step that leaves the
-bracket, or that does not halve the error, is replaced by halving the bracket.
+relations of the field are close to powers, which it solves in a step or two. The first slope is the
+exact one; the next are those between the last two points, which cost a third. A step that leaves
+the bracket, or that does not halve the error, is replaced by halving the bracket.
 """
 
 import math
@@ -228,10 +229,11 @@ class Search:
         at = self._secant(bracket)
         near = np.full(at.shape, np.inf)
         spread = np.abs(bracket.left) + np.abs(bracket.right)
+        last: tuple[Array, Array] | None = None
         for _ in range(MOST_STEPS):
             if not open_.any():
                 break
-            here = self._near(tile, at)
+            here = self._near(tile, at, exact=last is None)
             size, scale = np.abs(here.excess), np.where(here.size > 0, here.size, spread)
             bracket.shrink(at, here.excess, open_)
             met = size <= TIGHT * scale
@@ -239,32 +241,34 @@ class Search:
             bracket.close(at, open_ & met)
             reason[open_ & stuck & ~met & (size > LOOSE * scale)] = 4
             open_ &= ~(met | stuck)
-            step = (
-                self._value(self._place(at) + here.step) if self.slopes else self._secant(bracket)
-            )
+            place = self._place(at)
+            slope = here.slope if last is None else (here.gap - last[1]) / (place - last[0])
+            step = self._value(place - here.gap / slope)
             good = (step > bracket.low) & (step < bracket.high) & (size < 0.5 * near)
             near = np.where(good, size, np.inf)
+            last = place, here.gap
             at = np.where(good, step, self._middle(bracket))
         return np.where((reason == 0) | (reason == 4), bracket.high, np.nan), reason
 
-    def _near(self, tile: Region, at: Array) -> "Near":
-        """What the output does at some values of the input."""
+    def _near(self, tile: Region, at: Array, exact: bool) -> "Near":
+        """What the output does at some values of the input; its slope where that is asked for."""
         of, level = self.target.of, self.target.level
-        held = self.evaluate(tile, at, [*self.target.outputs, *self.slopes.values()])
+        exact = exact and bool(self.slopes)
+        slopes = list(self.slopes.values()) if exact else []
+        held = self.evaluate(tile, at, [*self.target.outputs, *slopes])
         value = held[of]
         aim = held[level] if isinstance(level, str) else np.full(value.shape, level)
         size = np.maximum(np.abs(aim), np.abs(value)) if isinstance(level, str) else np.abs(aim)
-        if not self.slopes:
-            return Near(value - aim, size, np.full(value.shape, np.nan), np.zeros(value.shape))
-        slope = held[self.slopes[of]]
-        drift = held[self.slopes[level]] if isinstance(level, str) else np.zeros(value.shape)
-        per_place = at if self.log else 1.0
-        bend = (slope - drift) * per_place
-        step = (aim - value) / bend
-        if self.log:
-            powers = np.log(aim / value) / (per_place * (slope / value - drift / aim))
-            step = np.where((value > 0) & (aim > 0), powers, step)
-        return Near(value - aim, size, bend, step)
+        excess = value - aim
+        logs = (value > 0) & (aim > 0) if self.log else np.zeros(value.shape, bool)
+        gap = np.where(logs, np.log(value / aim), excess)
+        slope = np.full(value.shape, np.nan)
+        if exact:
+            drift = held[self.slopes[level]] if isinstance(level, str) else np.zeros(value.shape)
+            rise = held[self.slopes[of]]
+            slope = np.where(logs, rise / value - drift / aim, rise - drift)
+            slope = slope * at if self.log else slope
+        return Near(excess, size, gap, slope)
 
     def _middle(self, bracket: "Bracket") -> Array:
         """Half of a bracket."""
@@ -338,8 +342,8 @@ class Search:
         start = self.grid[np.maximum(best - 1, 0)]
         low = self._place(start)
         high = self._place(self.grid[np.minimum(best + 1, len(self.grid) - 1)])
-        ends = [self._near(tile, self._value(place)) for place in (low, high)]
-        first, falls, rises = ends[0].excess, ends[0].bend, ends[1].bend
+        ends = [self._near(tile, self._value(place), exact=True) for place in (low, high)]
+        first, falls, rises = ends[0].excess, ends[0].slope, ends[1].slope
         for step in range(DIPS):
             dips = dips & (reason > 0) & (falls * rises < 0)
             if not dips.any():
@@ -347,13 +351,13 @@ class Search:
             share = falls / (falls - rises) if step % 3 else np.full(low.shape, 0.5)
             place = low + (high - low) * np.where(np.isfinite(share), share, 0.5)
             at = self._value(place)
-            here = self._near(tile, at)
+            here = self._near(tile, at, exact=True)
             crossed = dips & (here.excess * first <= 0)
             bracket.replace(start, at, first, here.excess, crossed)
             reason[crossed] = 0
-            before = here.bend * falls > 0
-            low, falls = _put(low, place, before), _put(falls, here.bend, before)
-            high, rises = _put(high, place, ~before), _put(rises, here.bend, ~before)
+            before = here.slope * falls > 0
+            low, falls = _put(low, place, before), _put(falls, here.slope, before)
+            high, rises = _put(high, place, ~before), _put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number beside a root that keeps to the target, or comes nearer to it."""
@@ -364,7 +368,7 @@ class Search:
         low = np.floor(root / step * (1 + ROUND)) * step
         high = np.ceil(root / step * (1 - ROUND)) * step
         low = np.maximum(low, np.minimum(self.grid[0], high))
-        below, above = (self._near(tile, at).excess for at in (low, high))
+        below, above = (self._near(tile, at, exact=False).excess for at in (low, high))
         if self.target.relation == "=":
             lower = np.abs(below) <= np.abs(above)
         else:
@@ -374,15 +378,16 @@ class Search:
 
 @dataclass(frozen=True)
 class Near:
-    """Output less target, the target's size, the slope in place, and Newton's step in place.
+    """How far an output is from its target, and how that changes along the range.
 
-    A place is the input's logarithm where its range is above 0, else the input itself.
+    A place is the input's logarithm where its range is above 0, else the input itself; a gap is the
+    logarithm of output over target where both are above 0, else the excess.
     """
 
     excess: Array
-    size: Array
-    bend: Array
-    step: Array
+    size: Array  # of the target
+    gap: Array
+    slope: Array  # of the gap over the place
 
 
 @dataclass
