@@ -1,6 +1,7 @@
 """JAX on a GPU, where there is one."""
 
 import importlib
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
@@ -38,18 +39,30 @@ def run(quick: bool = False) -> Table:
 
 
 def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
-    """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host."""
-    sweep = question.full(sizes)
+    """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host; and gradients.
+
+    Gradients are those of job_time with respect to every continuous input, on a smaller grid.
+    """
+    rows = _rows(question.full(sizes), device, rounds, "formulas")
+    smaller = [max(2, size // 2) for size in sizes]
+    sloped = question.full(smaller, outputs=["job_time"]).derivatives("job_time")
+    return rows + _rows(sloped, device, rounds, "gradients")
+
+
+def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
+    plan = sweep.plan("jax")
+    names = [name for name in plan.outputs if name != "infeasible_reason"]
+    shapes = [plan.shape(plan.out_dims[name]) for name in names]
     contenders: dict[str, Callable[[], object]] = {
-        "fill on the device": _fill(sweep, device),
-        "formulas on the device": _formulas(sweep, device),
-        "Sweep.evaluate, results on the host": partial(sweep.evaluate, "jax"),
+        f"fill for {what} on the device": _fill(shapes, device),
+        f"{what} on the device": _formulas(sweep, device, names),
+        f"Sweep.evaluate of {what}, results on the host": partial(sweep.evaluate, "jax"),
     }
     for contender in contenders.values():
         contender()
     taken = interleave(contenders, rounds)
-    size = 8 * sweep.points * len(question.OUTPUTS)
-    filled = median(taken["fill on the device"])
+    size = 8 * sum(map(math.prod, shapes))
+    filled = median(taken[f"fill for {what} on the device"])
     return [
         {
             "what": name,
@@ -63,14 +76,12 @@ def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
     ]
 
 
-def _fill(sweep: Sweep, device: Any) -> Callable[[], object]:
+def _fill(shapes: Sequence[tuple[int, ...]], device: Any) -> Callable[[], object]:
     import jax
     import jax.numpy as jnp
 
-    shape = sweep.plan("jax").shape(sweep.plan("jax").sizes)
-
     def program(value: Any) -> list[Any]:
-        return [jnp.full(shape, value + k) for k in range(len(question.OUTPUTS))]
+        return [jnp.full(shape, value + k) for k, shape in enumerate(shapes)]
 
     with jax.enable_x64(True):
         value = jax.device_put(1.5, device)
@@ -78,7 +89,7 @@ def _fill(sweep: Sweep, device: Any) -> Callable[[], object]:
     return lambda: _ready(compiled, value)
 
 
-def _formulas(sweep: Sweep, device: Any) -> Callable[[], object]:
+def _formulas(sweep: Sweep, device: Any, names: Sequence[str]) -> Callable[[], object]:
     import jax
     import jax.numpy as jnp
 
@@ -90,7 +101,7 @@ def _formulas(sweep: Sweep, device: Any) -> Callable[[], object]:
 
     def program(inputs: dict[str, Any]) -> list[Any]:
         values = chain(formulas, inputs)
-        return [values[name] for name in question.OUTPUTS]
+        return [values[name] for name in names]
 
     compiled = jax.jit(program)
     return lambda: _ready(compiled, inputs)

@@ -21,7 +21,7 @@ _ENGINE_CODE = {
     "numba": ("numba_engine", "numba_source", "stream", "trace", "ufunc_loops"),
     "jax": ("jax_engine",),
 }
-_COMMON_CODE = ("bind", "derivatives", "dual", "graph", "job", "ops")
+_COMMON_CODE = ("bind", "derivatives", "dual", "graph", "job", "made", "ops", "slopes")
 _GRID_CODE = ("axes", "blocks", "execute", "plan", "scenario", "values")
 _PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out

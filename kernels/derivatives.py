@@ -13,22 +13,28 @@ the large grid holds no more than it must.
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from . import dual
-from .bind import Binding, Made
 from .docstrings import Doc
 from .graph import Function, Quantity, UnknownNameError, load, parameters
 from .inputs import INPUTS
-from .ops import where
-from .trace import Trace, Value
+from .made import Chain, Renamed, partial
+from .slopes import (
+    difference,
+    doubled,
+    elasticity,
+    first_valid,
+    halved,
+    log_difference,
+    next_whole,
+    previous_whole,
+    replica,
+)
 
 KINDS = ("d", "dln", "delta", "deltaln")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_(\w+?)_\1_(\w+)")
+GROUP = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 REASON = "expert_layout_reason"  # why a layout cannot be laid out: 0 at a valid neighbour
 SOURCE = "the chain rule, on the formulas of the quantity"
 
@@ -116,261 +122,6 @@ def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozens
             formula = formulas[name]
             found |= {p for p in parameters(formula) if partial(formula, p) != 0.0}
     return frozenset(found)
-
-
-# Formulas made from others
-
-
-@dataclass(frozen=True, repr=False)
-class Partial(Made):
-    """A formula's derivative with respect to one parameter, the others fixed.
-
-    `parameters` are those of the formula's that it depends on.
-    """
-
-    formula: Function
-    wrt: str
-    parameters: tuple[str, ...]
-
-    @property
-    def sources(self) -> tuple[Function, ...]:  # type: ignore[override]
-        """The formula."""
-        return (self.formula,)
-
-    def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The formula on dual numbers; what does not matter is undefined."""
-        duals = dual.library(binding)
-        formula = duals.binding.bind(self.formula)
-        names, wrt = parameters(self.formula), self.wrt
-        positions = {name: k for k, name in enumerate(self.parameters)}
-
-        def partial(*values: Any) -> Any:
-            operands = [
-                dual.Dual(
-                    duals,
-                    values[positions[name]] if name in positions else np.float64(np.nan),
-                    1.0 if name == wrt else None,
-                )
-                for name in names
-            ]
-            tangent = dual.tangent_of(formula(*operands))
-            return 0.0 if tangent is None else tangent
-
-        return partial
-
-
-@dataclass(frozen=True, repr=False)
-class Chain(Made):
-    """A sum of products: how a change goes along several ways.
-
-    Nothing goes on from a factor of 0, were the other one infinite.
-    """
-
-    terms: tuple[tuple[str | float, str | float], ...]
-
-    @property
-    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names among the factors."""
-        named = (factor for term in self.terms for factor in term if isinstance(factor, str))
-        return tuple(dict.fromkeys(named))
-
-    def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The sum."""
-        choose = binding.choose
-
-        def product(one: Any, other: Any) -> Any:
-            if isinstance(one, float) or isinstance(other, float):
-                constant, factor = (one, other) if isinstance(one, float) else (other, one)
-                return factor if constant == 1.0 else constant * factor
-            return choose((one == 0) | (other == 0), 0.0, one * other)
-
-        def chain(*values: Any) -> Any:
-            held = dict(zip(self.parameters, values, strict=True))
-            total: Any = None
-            for term in self.terms:
-                one, other = (held[f] if isinstance(f, str) else f for f in term)
-                added = product(one, other)
-                total = added if total is None else total + added
-            return 0.0 if total is None else total
-
-        return chain
-
-
-@dataclass(frozen=True, repr=False)
-class Renamed(Made):
-    """A formula whose parameters go by other names."""
-
-    formula: Function
-    parameters: tuple[str, ...]
-
-    @property
-    def sources(self) -> tuple[Function, ...]:  # type: ignore[override]
-        """The formula."""
-        return (self.formula,)
-
-    def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The formula."""
-        return binding.bind(self.formula)  # type: ignore[no-any-return]
-
-
-@functools.cache
-def partial(formula: Function, wrt: str) -> Partial | float:
-    """A formula's derivative with respect to a parameter; a number where it is one."""
-    trace = Trace()
-    names = parameters(formula)
-    made = Partial(formula, wrt, names)
-    with np.errstate(all="ignore"):
-        result = trace.run(made, [Value(trace, name) for name in names])
-    if not isinstance(result, Value):
-        return float(result)
-    found: set[str] = set()
-    front = [result.name]
-    while front:
-        name = front.pop()
-        if name not in found:
-            found.add(name)
-            if name in trace.operations:
-                front.extend(trace.operations[name].reads)
-    return Partial(formula, wrt, tuple(name for name in names if name in found))
-
-
-# The formulas of derivatives
-
-
-def elasticity(derivative: Any, value: Any, result: Any) -> Any:
-    """Relative change of a result over the relative change of an input.
-
-    d ln y / d ln x = x / y dy / dx; 0 where y does not change with x
-
-    Parameters:
-        derivative [any]: dy / dx
-        value [any]: x
-        result [any]: y
-    Returns: [1] elasticity
-    Source: by definition
-    """
-    changes = derivative != 0
-    return where(changes, where(changes, value, 0.0) * derivative / result, 0.0)
-
-
-def difference(low: Any, high: Any, below: Any, above: Any) -> Any:
-    """Slope between two points.
-
-    (y(b) - y(a)) / (b - a); 0 where a and b are one
-
-    Parameters:
-        low [any]: a
-        high [any]: b
-        below [any]: y(a)
-        above [any]: y(b)
-    Returns: [any] slope
-    Source: by definition
-    """
-    apart = high > low
-    return where(apart, (above - below) / where(apart, high - low, 1.0), 0.0)
-
-
-def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:
-    """Slope between two points of logarithms.
-
-    ln(y(b) / y(a)) / ln(b / a); 0 where a and b are one, or where y does not change
-
-    Parameters:
-        low [any]: a
-        high [any]: b
-        below [any]: y(a)
-        above [any]: y(b)
-    Returns: [1] slope
-    Source: by definition
-    """
-    changes = (high > low) & (above != below)
-    ratio = where(changes, above / where(changes, below, 1.0), 1.0)
-    return where(changes, np.log(ratio) / np.log(where(changes, high / low, 2.0)), 0.0)
-
-
-GROUP = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-
-
-def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any) -> Any:
-    """GPUs of one replica: the step from one valid cluster to the next.
-
-    t p c
-
-    Parameters: tensor_parallel [1], pipeline_parallel [1], context_parallel [1]
-    Returns: [1] GPUs
-    Source: Narayanan et al. 2021 (SC21), section 3.1
-    """
-    return tensor_parallel * pipeline_parallel * context_parallel
-
-
-def previous_whole(value: Any, step: Any, least: Any) -> Any:
-    """The next smaller multiple of a step; the value itself where that is too small.
-
-    Parameters:
-        value [1]: any number
-        step [1]: distance of the valid numbers
-        least [1]: smallest valid number
-    Returns: [1] the number
-    Source: by definition
-    """
-    smaller = (np.ceil(value / step) - 1) * step
-    return where(smaller >= least, smaller, value)
-
-
-def next_whole(value: Any, step: Any) -> Any:
-    """The next larger multiple of a step.
-
-    Parameters:
-        value [1]: any number
-        step [1]: distance of the valid numbers
-    Returns: [1] the number
-    Source: by definition
-    """
-    return (np.floor(value / step) + 1) * step
-
-
-def halved(value: Any, least: Any) -> Any:
-    """Half of a number; the number itself where that is too small.
-
-    Parameters:
-        value [1]: any number
-        least [1]: smallest valid number
-    Returns: [1] the number
-    Source: by definition
-    """
-    return where(0.5 * value >= least, 0.5 * value, value)
-
-
-def doubled(value: Any) -> Any:
-    """Twice a number.
-
-    Parameters:
-        value [1]: any number
-    Returns: [1] the number
-    Source: by definition
-    """
-    return 2 * value
-
-
-def first_valid(
-    value: Any, near: Any, far: Any, reason: Any, near_reason: Any, far_reason: Any
-) -> Any:
-    """The first of two candidates that can be laid out; the value itself where neither can.
-
-    Of a value that cannot be laid out either, the nearer candidate.
-
-    Parameters:
-        value [1]: the number now
-        near [1]: nearer candidate
-        far [1]: farther candidate
-        reason [flag]: why the number now cannot be laid out; 0 where it can
-        near_reason [flag]: the same of the nearer candidate
-        far_reason [flag]: the same of the farther one
-    Returns: [1] the number
-    Source: by definition
-    """
-    found = where(near_reason == 0, near, where(far_reason == 0, far, value))
-    return where(reason == 0, found, near)
 
 
 Terms = list[tuple[str | float, str | float]]

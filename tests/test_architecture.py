@@ -35,7 +35,7 @@ SIBLINGS = {
     "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube": ("fleetcube",),
 }
-LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
+LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "slopes", "topology")
 FORMULAS = [
     *(ROOT / "kernels" / f"{name}.py" for name in LAWS),
     *sorted((ROOT / "kernels" / "quantities").glob("*.py")),

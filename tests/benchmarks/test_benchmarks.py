@@ -197,3 +197,15 @@ def test_unknown_names_and_a_readme_without_markers_are_refused(
     with pytest.raises(SystemExit):
         main.main()
     assert "all tables of docs/storage.md; add chunks, virtual, writing" in capsys.readouterr().err
+
+
+def test_gradients(load: Any) -> None:
+    gradients = load("gradients")
+    for sweep in (gradients.factored(27), gradients.drawn(16)):
+        rows = gradients.compare("tiny", sweep, rounds=1)
+        assert {row["contender"] for row in rows} >= {"JAX's own reverse mode", "fleetcube, jax"}
+        (differences,) = (row for row in rows if row["contender"] == "central differences")
+        assert differences["error"] < 1e-6
+    row = gradients.solving(27, "n_gpus", "job_time = 90 d", rounds=1)
+    check([row], gradients.SOLVE_COLUMNS)
+    assert row["residual"] <= 1e-9
