@@ -15,6 +15,7 @@ from . import memory
 from .axes import Array, coupled_axis
 from .blocks import blocks
 from .dataset import dataset, dtype_of
+from .distributions import is_distribution
 from .errors import InputError, nearest
 from .execute import evaluate_block
 from .plan import Plan
@@ -312,6 +313,40 @@ class Sweep:
         with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
             return pareto(plan, self.spec, of, senses, over, map_)
 
+    def uncertainty(
+        self,
+        of: str | Sequence[str] | None = None,
+        q: Sequence[float] = (0.05, 0.5, 0.95),
+        *,
+        method: str = "sampled",
+        samples: int = 4096,
+        seed: int = 0,
+        engine: str = "auto",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+        dask: Any = None,
+    ) -> "xarray.Dataset":
+        """What the distributions in the scenario make of outputs, at every point of the grid.
+
+        Args:
+            of: outputs; by default all that are numbers.
+            q: shares of the probability, for quantiles.
+            method: "sampled" evaluates `samples` draws (scrambled Sobol points of `seed`, the same
+                at every point); "first_order" propagates variances along exact slopes at the
+                medians, and takes an output as lognormal where all its uncertain inputs are, else
+                as normal.
+            dask: as for `reduce`.
+
+        Returns a Dataset of each output over its axes and `quantile`, with `<output>_mean` and
+        `<output>_std`; NaN where any draw is NaN. Everything else that a sweep does takes the
+        median of each distribution. An axis stands before a distribution of the same input.
+        """
+        from .uncertainty import uncertainty
+
+        count = check_threads(threads)
+        settings = (samples, seed, engine, mask_infeasible, count, dask)
+        return uncertainty(self, of, q, method, *settings)
+
     def gradient(
         self,
         of: str,
@@ -538,6 +573,8 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 scenario[name] = array.item()
             else:
                 axes[name] = array
+        elif is_distribution(value):
+            scenario[name] = value
         elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
             axes[name] = value
         else:
