@@ -126,6 +126,16 @@ def _shown(name: str, value: float) -> str:
     return f"{value / factor:.6g} {unit}".strip()
 
 
+def point_of(cube: "xarray.Dataset", names: Sequence[str]) -> str:
+    """A point in words: where axes that are cut to one point were cut."""
+    told = []
+    for name in names:
+        value = cube[name].values
+        number = value.dtype.kind in "iuf"
+        told.append(f"{name} = {_shown(name, value) if number else _label(value)}")
+    return ", ".join(told)
+
+
 def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
     if name.endswith(("_mttf", "_mtbf")):

@@ -347,6 +347,80 @@ class Sweep:
         settings = (samples, seed, engine, mask_infeasible, count, dask)
         return uncertainty(self, of, q, method, *settings)
 
+    def levers(
+        self,
+        of: str,
+        wrt: str | Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+    ) -> "xarray.Dataset":
+        """Inputs ranked by the size of their elasticity, at one point of the grid.
+
+        Args:
+            of: a quantity.
+            wrt: inputs, or quantities that are given; by default every number that `of` depends on.
+            at: values of axes, numbers or text with a unit; the middle of the others is taken.
+
+        Returns a Dataset over `input`: elasticity, value, and what the quantity becomes, evaluated
+        anew, where the input is 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the
+        nearest valid whole numbers. `fleetcube_point` among its attributes says which point it is.
+        """
+        from .sensitivity import levers
+
+        return levers(self, of, wrt, at)
+
+    def dominance(
+        self,
+        of: str,
+        wrt: str | Sequence[str] | None = None,
+        *,
+        engine: str = "numpy",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+        dask: Any = None,
+    ) -> "xarray.Dataset":
+        """Which input has the largest elasticity, by size, at every point of the grid.
+
+        Arguments are those of `levers` and `reduce`; to compile pays for a hundred million points.
+        Of inputs whose elasticities are equal the first in the order of `fleetcube explain` leads;
+        where they are equal everywhere, the coordinate `same_as` names the first one.
+
+        Returns a Dataset: `dominant`, a flag over the axes (0: none), and over `input` the share of
+        the points that each dominates and the range of its elasticity.
+        """
+        from .sensitivity import dominance
+
+        return dominance(self, of, wrt, engine, mask_infeasible, check_threads(threads), dask)
+
+    def global_sensitivity(
+        self,
+        of: str,
+        method: str = "sobol",
+        wrt: str | Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        samples: int = 100_000,
+        spread: float = 0.2,
+        seed: int = 0,
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """How much of the variance of a quantity inputs explain when all of them vary at once.
+
+        Args:
+            of, wrt, at: as for `levers`, without whole-numbered inputs that have no distribution.
+            method: "sobol" (first-order and total indices) or "morris" (elementary effects).
+            samples: evaluations, about.
+            spread: inputs without a distribution vary evenly by this factor about their value.
+
+        Returns a Dataset over `input`, with 95 % confidence intervals. Needs the extra `sens`.
+        """
+        from .global_sensitivity import global_sensitivity
+
+        count = check_threads(threads)
+        settings = (samples, spread, seed, engine, count)
+        return global_sensitivity(self, of, method, wrt, at, *settings)
+
     def gradient(
         self,
         of: str,
