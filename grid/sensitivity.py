@@ -38,8 +38,8 @@ ROW = "(row)"  # no axis of a spec can have this name
 def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple["Sweep", str]:
     """A sweep at one point of its grid, and that point in words.
 
-    `at` gives values of axes, as numbers or text; the other axes are cut in their middle, but for
-    those of `free`, which stay whole.
+    `at` gives values of axes, as numbers or text; the other axes are cut in their middle. Those of
+    `free` stay whole.
     """
     import xarray
 
@@ -51,10 +51,8 @@ def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tupl
         if name not in axes:
             raise InputError(f"{name!r} is not an axis; choose from {', '.join(axes) or 'none'}")
     grid = xarray.Dataset(coords=coordinates(plan, list(axes)))
-    wanted = [f"{name}={value}" for name, value in at.items()]
+    wanted = [f"{name}={value}" for name, value in at.items() if name not in free]
     for name in axes:
-        if name in at and name in free:
-            raise InputError(f"{name} is both an axis of the picture and cut; leave one out")
         grid[f"at {name}"] = (name, np.arange(axes[name].size))
     point, _ = select(grid, wanted)
     spec: Any = sweep.spec
@@ -166,7 +164,7 @@ def levers(
         return "input", np.array(numbers, float), {**attrs, "long_name": said}
 
     unit = {"units": about["units"]}
-    step = f"{STEP * 100:g} %, or at the next valid whole number"
+    step = f"{STEP * 100:g} %, or the nearest valid whole number"
     return xarray.Dataset(
         {
             of: ((), base, about),
@@ -203,15 +201,21 @@ def _meaning(plan: Plan, reason: int) -> str:
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
-    """The values of an input below and above: 10 % away, within its bounds, or the next whole."""
+    """The values of an input below and above: 10 % away, within its bounds.
+
+    Whole numbers go by steps to the next valid one: one step or, if they are small, about 10 %.
+    """
     (case,) = plan.cases
-    if is_whole(name):
-        ends = [f"{name}_below", f"{name}_above"]
-        if all(end in case.formulas for end in ends):
-            return plan.table(case, ends[0]).item(), plan.table(case, ends[1]).item()
-        return value, value
-    high = INPUTS[name].high if name in INPUTS else np.inf
-    return value * (1 - STEP), min(value * (1 + STEP), high)
+    if not is_whole(name):
+        high = INPUTS[name].high if name in INPUTS else np.inf
+        return value * (1 - STEP), min(value * (1 + STEP), high)
+    ends = []
+    for side in ("below", "above"):
+        known = f"{name}_{side}" in case.formulas
+        step = plan.table(case, f"{name}_{side}").item() - value if known else 0.0
+        times = round(STEP * value / abs(step)) if step else 1
+        ends.append(value + max(1, times) * step)
+    return ends[0], ends[1]
 
 
 # Over the cube

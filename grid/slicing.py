@@ -243,7 +243,7 @@ def _write(cube: "xarray.Dataset", path: Path) -> None:
             variable.encoding = {}
         plain.to_netcdf(path)
     elif path.suffix.lower() == ".json":
-        path.write_text(json.dumps(_finite(cube.to_dict()), default=str), encoding="utf-8")
+        path.write_text(json.dumps(finite(cube.to_dict()), default=str), encoding="utf-8")
     else:
         frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
         frame = frame.reset_index()
@@ -253,16 +253,16 @@ def _write(cube: "xarray.Dataset", path: Path) -> None:
             frame.to_parquet(path, index=False)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: null stands for it, and text for infinity."""
+def finite(value: Any) -> Any:
+    """What JSON can hold: it has no NaN, so null stands for it, and text for infinity."""
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
+        return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+        return [finite(entry) for entry in value]
     if isinstance(value, np.ndarray):
-        return _finite(value.tolist())
+        return finite(value.tolist())
     if isinstance(value, np.generic):
-        return _finite(value.item())
+        return finite(value.item())
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else str(value)
     return value

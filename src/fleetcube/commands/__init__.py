@@ -2,4 +2,7 @@
 
 import click
 
-COMMANDS: tuple[click.Command, ...] = ()
+from fleetcube.commands.sensitivity import sensitivity
+from fleetcube.commands.uncertainty import uncertainty
+
+COMMANDS: tuple[click.Command, ...] = (sensitivity, uncertainty)
