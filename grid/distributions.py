@@ -46,31 +46,26 @@ class Distribution:
     def deviation(self) -> float:
         """Standard deviation as written: of the logarithm for a lognormal one."""
         first, last = self.values[0], self.values[-1]
-        return {
-            "normal": last,
-            "lognormal": math.log(last),
-            "uniform": (last - first) / math.sqrt(12),
-            "empirical": float(np.std(self.values)),
-        }[self.kind]
+        if self.kind == "empirical":
+            return float(np.std(self.values)) if math.isfinite(last) else math.inf
+        if self.kind == "uniform":
+            return (last - first) / math.sqrt(12)
+        return math.log(last) if self.kind == "lognormal" else last
 
     def at(self, share: Array) -> Array:
         """The values below which shares of the probability lie: the inverse CDF."""
         first, last = self.values[0], self.values[-1]
         if self.kind == "uniform":
-            return first + share * (last - first)
+            return np.asarray(first + share * (last - first))
         if self.kind == "empirical":
             place = np.ceil(share * len(self.values)).astype(int) - 1
-            return np.array(self.values)[np.maximum(place, 0)]
+            return np.asarray(np.array(self.values)[np.maximum(place, 0)])
         from scipy.special import ndtri
 
         below, inside = self._inside()
-        z = ndtri(below + share * inside)
-        found = (
-            first + self.deviation * z
-            if self.kind == "normal"
-            else first * np.exp(self.deviation * z)
-        )
-        return np.clip(found, self.low, self.high)
+        z = self.deviation * ndtri(below + share * inside)
+        found = first + z if self.kind == "normal" else first * np.exp(z)
+        return np.asarray(np.clip(found, self.low, self.high))
 
     def _inside(self) -> tuple[float, float]:
         """Probability below the lower bound, and between the bounds."""

@@ -13,7 +13,6 @@ from .axes import Array
 from .dataset import attributes, root_attributes
 from .distributions import Distribution
 from .errors import InputError
-from .gradient import check_output
 from .scenario import Problem
 from .sensitivity import check_levers, cut, frozen, is_whole, outputs_at
 from .uncertainty import check_seed, sobol_points
@@ -53,7 +52,7 @@ def global_sensitivity(
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(samples, spread)
     check_seed(seed)
-    point, told = cut(sweep.of([check_output(of)]), at or {})
+    point, told = cut(sweep.of([of]), at or {})
     plan = point.plan("numpy")
     problem, values = frozen(plan)
     inputs = check_levers(plan, of, wrt)

@@ -84,6 +84,7 @@ def thinned(axis: Axis, places: Sequence[int]) -> Axis:
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
     """The inputs asked for; all numbers that `of` depends on, given quantities among them."""
+    of = check_output(of)
     if wrt is not None:
         listed = [wrt] if isinstance(wrt, str) else list(wrt)
         return [check_input(plan, name) for name in dict.fromkeys(listed)]
@@ -140,7 +141,7 @@ def levers(
     """Inputs ranked by what they do at one point; see `Sweep.levers`."""
     import xarray
 
-    point, told = cut(sweep.of([check_output(of)]), at or {})
+    point, told = cut(sweep.of([of]), at or {})
     inputs = check_levers(point.plan("numpy"), of, wrt)
     if not inputs:
         raise InputError(f"{of} depends on no number here; name another quantity")
@@ -233,7 +234,7 @@ def dominance(
     """Which input matters most at every point; see `Sweep.dominance`."""
     import xarray
 
-    inputs = check_levers(sweep.of([check_output(of)]).plan("numpy"), of, wrt)
+    inputs = check_levers(sweep.of([of]).plan("numpy"), of, wrt)
     if not inputs:
         raise InputError(f"{of} depends on no number here; name another quantity")
     named = derivative_names(of, inputs)

@@ -130,8 +130,8 @@ def point_of(cube: "xarray.Dataset", names: Sequence[str]) -> str:
     """A point in words: where axes that are cut to one point were cut."""
     told = []
     for name in names:
-        value = cube[name].values
-        number = value.dtype.kind in "iuf"
+        value = cube[name].values.item()
+        number = isinstance(value, float | int) and not isinstance(value, bool)
         told.append(f"{name} = {_shown(name, value) if number else _label(value)}")
     return ", ".join(told)
 

@@ -79,6 +79,6 @@ def _print(found: Any, name: str) -> None:
         for k, share in enumerate(found["quantile"].values)
     }
     columns |= {"mean": found[f"{name}_mean"], "std. dev.": found[f"{name}_std"]}
-    plain = xarray.Dataset({said: values / factor for said, values in columns.items()})
+    scaled = {said: (values / factor).assign_attrs(units="1") for said, values in columns.items()}
     click.echo(f"{name} [{unit}]" if unit else name)
-    print_table(*table(plain.map(lambda row: row.assign_attrs(units="1"))))
+    print_table(*table(xarray.Dataset(scaled)))
