@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .errors import InputError
 from .plan import REASON
 from .plot import INFEASIBLE, PALETTE, check_picture, drawing, edges, heading, positions
 from .slicing import scale
@@ -67,15 +68,18 @@ def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, p
     pyplot = drawing()
     from matplotlib import colors, patches
 
-    grid = found["dominant"].squeeze(drop=True)
-    missing = {dim: found.sizes[dim] for dim in (y, x) if dim not in grid.dims}
-    codes = grid.expand_dims(missing).transpose(y, x).values
+    for axis in (x, y):
+        if axis not in found["dominant"].dims:
+            told = ", ".join(map(str, found["dominant"].dims)) or "no axis"
+            raise InputError(f"no elasticity of {of} varies along {axis}, but along {told}")
+    codes = found["dominant"].squeeze([d for d in found["dominant"].dims if d not in (x, y)])
+    codes = codes.transpose(y, x).values
     names = str(found["dominant"].attrs["flag_meanings"]).split()
     blocked = np.zeros(codes.shape, bool)
     if REASON in found.coords:
-        reason = found[REASON].squeeze(drop=True)
-        reason = reason.expand_dims({d: found.sizes[d] for d in (y, x) if d not in reason.dims})
-        blocked = reason.transpose(y, x).values != 0
+        reason = found[REASON].broadcast_like(found["dominant"])
+        rest = [dim for dim in reason.dims if dim not in (x, y)]
+        blocked = reason.squeeze(rest).transpose(y, x).values != 0
     counts = np.bincount(codes[~blocked], minlength=len(names))
     ranked = [int(k) for k in np.argsort(-counts, kind="stable") if counts[k]]
     shown, rest = ranked, []
