@@ -72,14 +72,14 @@ def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, p
         if axis not in found["dominant"].dims:
             told = ", ".join(map(str, found["dominant"].dims)) or "no axis"
             raise InputError(f"no elasticity of {of} varies along {axis}, but along {told}")
-    codes = found["dominant"].squeeze([d for d in found["dominant"].dims if d not in (x, y)])
-    codes = codes.transpose(y, x).values
+    grid = found["dominant"].squeeze([d for d in found["dominant"].dims if d not in (x, y)])
+    codes = grid.transpose(y, x).values
     names = str(found["dominant"].attrs["flag_meanings"]).split()
     blocked = np.zeros(codes.shape, bool)
     if REASON in found.coords:
         reason = found[REASON].broadcast_like(found["dominant"])
-        rest = [dim for dim in reason.dims if dim not in (x, y)]
-        blocked = reason.squeeze(rest).transpose(y, x).values != 0
+        spare = [dim for dim in reason.dims if dim not in (x, y)]
+        blocked = reason.squeeze(spare).transpose(y, x).values != 0
     counts = np.bincount(codes[~blocked], minlength=len(names))
     ranked = [int(k) for k in np.argsort(-counts, kind="stable") if counts[k]]
     shown, rest = ranked, []
