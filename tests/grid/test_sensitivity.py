@@ -142,12 +142,16 @@ def test_inputs_of_one_size_everywhere_are_one_lever_and_the_first_leads() -> No
     first = "checkpoint_bytes_per_parameter"
     assert set(found["same_as"].values) == {first}  # 1, -1 and 1
     assert found["share"].sel(input=first).item() == 1
-    # equal at some points only: two levers
-    met = phases([10.0, 30.0], [10.0]).dominance(
-        "recovery_time", ["detection_time", "provision_time"]
-    )
-    assert met["same_as"].values.tolist() == ["detection_time", "provision_time"]
-    assert met["dominant"].values.tolist() == [[1], [1]]
+
+
+def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetcube.grid.stream.BLOCK", 8)  # a point at a time
+    names = ["detection_time", "provision_time"]
+    for provision in (10.0, 30.0):
+        met = phases([10.0, 30.0], [provision]).dominance("recovery_time", names)
+        assert met["same_as"].values.tolist() == names
+        first = [1 if one >= provision else 2 for one in (10.0, 30.0)]
+        assert met["dominant"].values[:, 0].tolist() == first
 
 
 def test_infeasible_points_have_no_lever_where_they_are_masked() -> None:

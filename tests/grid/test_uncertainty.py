@@ -119,6 +119,7 @@ def test_a_product_of_lognormals_is_lognormal(method: str, rtol: float) -> None:
         parameters={"lognormal": [70e9, 1.2]},
         checkpoint_bytes_per_parameter={"lognormal": [14, 1.1]},
         checkpoint_write_bandwidth={"lognormal": ["100 GB/s", 2.0]},
+        detection_time={"uniform": [1, 2]},  # which has no part in it
     )
     found = made.uncertainty(q=Q, method=method, samples=1 << 16)
     s = math.sqrt(sum(math.log(factor) ** 2 for factor in (1.2, 1.1, 2.0)))
@@ -230,6 +231,15 @@ def test_flags_are_left_out_and_infeasible_points_are_nan() -> None:
         found = made.uncertainty(method=method, mask_infeasible=True, samples=16)
         assert set(found.data_vars) == {"job_time", "job_time_mean", "job_time_std"}
         assert np.isnan(found["job_time"].values).all(axis=1).tolist() == [False, True]
+
+
+def test_one_undefined_draw_leaves_no_quantile() -> None:
+    scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
+    made = sweep(["job_time"], n_gpus={"empirical": [60, 64, 64, 64]}, **scenario)
+    assert not made.uncertainty(samples=16)["job_time"].isnull().any()
+    found = made.uncertainty(samples=16, mask_infeasible=True)  # 60 GPUs are not whole nodes
+    assert found["job_time"].isnull().all()
+    assert "infeasible_reason" not in found.coords  # it differs from draw to draw
 
 
 @pytest.mark.parametrize(
