@@ -85,6 +85,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         for entry in plan.problem.records
     ]
     unused = plan.unused()
+    medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
     return {
         "Conventions": "CF-1.11",
         "fleetcube_version": own_version(),
@@ -93,6 +94,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         "fleetcube_catalog": json.dumps(records),
         ATTRIBUTE: keys(formula for case in plan.cases for formula in case.formulas.values()),
         **({"fleetcube_unused": " ".join(unused)} if unused else {}),
+        **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
     }
 
 

@@ -36,10 +36,13 @@ def names(sweep: "Sweep", of: Any, wrt: Any, elasticity: bool) -> list[list[str]
 
 def continuous(plan: Plan, outputs: Sequence[str], kinds: Sequence[str] = ("real",)) -> list[str]:
     """Inputs of some kinds that any of the outputs depends on, in the table's order."""
-    found: set[str] = set()
-    for case in plan.cases:
-        found |= reaches(case.formulas, outputs)
+    found = reached(plan, outputs)
     return [name for name, row in INPUTS.items() if row.kind in kinds and name in found]
+
+
+def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
+    """Names whose changes reach any of the outputs, in any case."""
+    return {name for case in plan.cases for name in reaches(case.formulas, outputs)}
 
 
 def check_output(name: Any) -> str:

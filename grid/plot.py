@@ -22,10 +22,7 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
 
     Axes other than x and y must have been cut to a point, except one more for curves.
     """
-    if path.suffix not in ENDINGS:
-        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    check_picture(path)
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     variable = cube[name]
@@ -36,6 +33,28 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
     rest = [str(dim) for dim in variable.dims if dim not in (x, y)]
     if len(rest) > (1 if y is None else 0):
         raise InputError(f"{name} still varies over {', '.join(rest)}; cut them with axis=value")
+    pyplot = drawing()
+    figure, axes = pyplot.subplots(figsize=(7.2, 4.8), layout="constrained")
+    if y is None:
+        _curves(axes, variable, x, rest[0] if rest else None)
+    else:
+        _map(figure, axes, cube, variable, x, y)
+    axes.set_xlabel(heading(cube[x]))
+    axes.set_title(_title(cube, variable), fontsize=10)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file that a picture cannot be written to."""
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+
+
+def drawing() -> Any:
+    """The drawing library, without a screen."""
     try:
         import matplotlib
     except ImportError:
@@ -43,15 +62,7 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7.2, 4.8), layout="constrained")
-    if y is None:
-        _curves(axes, variable, x, rest[0] if rest else None)
-    else:
-        _map(figure, axes, cube, variable, x, y)
-    axes.set_xlabel(_heading(cube[x]))
-    axes.set_title(_title(cube, variable), fontsize=10)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    return pyplot
 
 
 def _curves(axes: Any, variable: "xarray.DataArray", x: str, family: str | None) -> None:
@@ -59,7 +70,7 @@ def _curves(axes: Any, variable: "xarray.DataArray", x: str, family: str | None)
     numbers = numbers.transpose(*([family, x] if family else [x]))
     rows = numbers.values.reshape(-1, numbers.sizes[x])
     labels = numbers[family].values if family else [""]
-    at = _positions(axes, variable[x], "x")
+    at = positions(axes, variable[x], "x")
     for row, label in zip(rows, labels, strict=True):
         axes.plot(at, row, marker="o", markersize=3, label=_short(label))
     if family:
@@ -77,12 +88,12 @@ def _map(
 
     numbers, unit = _scaled(variable.transpose(y, x))
     values = np.ma.masked_invalid(numbers.values.astype(float))
-    across = _positions(axes, variable[x], "x")
-    up = _positions(axes, variable[y], "y")
-    cells = (_edges(across, axes.get_xscale()), _edges(up, axes.get_yscale()))
+    across = positions(axes, variable[x], "x")
+    up = positions(axes, variable[y], "y")
+    cells = (edges(across, axes.get_xscale()), edges(up, axes.get_yscale()))
     if "flag_meanings" in variable.attrs:
         names = str(variable.attrs["flag_meanings"]).split()
-        palette = colors.ListedColormap(_PALETTE[: len(names)])
+        palette = colors.ListedColormap(PALETTE[: len(names)])
         mesh = axes.pcolormesh(*cells, values, cmap=palette, vmin=-0.5, vmax=len(names) - 0.5)
         bar = figure.colorbar(mesh, ax=axes, ticks=range(len(names)))
         bar.ax.set_yticklabels([text.replace("_", " ") for text in names])
@@ -98,18 +109,18 @@ def _map(
         reason = cube[REASON].broadcast_like(variable).transpose(y, x).values
         if (reason != 0).any():
             blocked = np.ma.masked_equal((reason != 0).astype(float), 0.0)
-            grey = colors.ListedColormap([_INFEASIBLE])
+            grey = colors.ListedColormap([INFEASIBLE])
             axes.pcolormesh(*cells, blocked, cmap=grey)
-            axes.legend([patches.Patch(color=_INFEASIBLE)], ["infeasible"], fontsize=8, loc=2)
-    axes.set_ylabel(_heading(cube[y]))
+            axes.legend([patches.Patch(color=INFEASIBLE)], ["infeasible"], fontsize=8, loc=2)
+    axes.set_ylabel(heading(cube[y]))
 
 
 # Okabe & Ito's palette: told apart by colour-blind readers
-_PALETTE = ["#999999", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#CC79A7", "#000000"]
-_INFEASIBLE = "#d9d9d9"
+PALETTE = ["#999999", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#CC79A7", "#000000"]
+INFEASIBLE = "#d9d9d9"
 
 
-def _positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
+def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     """Where an axis' points stand: numbers on a linear or log scale, labels evenly spaced."""
     values = coordinate.values
     if values.dtype.kind not in "iuf":
@@ -133,7 +144,7 @@ def _positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     return values / factor
 
 
-def _edges(points: Any, axis_scale: str) -> Any:
+def edges(points: Any, axis_scale: str) -> Any:
     """Edges of the cells around points, half way between them on the axis' scale."""
     at = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
     steps = np.diff(at) if len(at) > 1 else np.ones(1)
@@ -151,7 +162,8 @@ def _unit(variable: "xarray.DataArray") -> str:
     return str(variable.attrs.get("units", "1"))
 
 
-def _heading(coordinate: "xarray.DataArray") -> str:
+def heading(coordinate: "xarray.DataArray") -> str:
+    """Name and unit of an axis."""
     if coordinate.dtype.kind not in "iuf":
         return str(coordinate.name).replace("_", " ")
     return _labelled(

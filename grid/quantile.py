@@ -87,7 +87,7 @@ class _Rows:
             low, high, share = _ranks(count, self.q)
             first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
             shape = extent(tile, self.kept, self.kept)
-            found[name] = _between(first, second, share).reshape(shape)
+            found[name] = between(first, second, share).reshape(shape)
         return found
 
     def taken(
@@ -118,7 +118,8 @@ def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
     return low, np.ceil(rank).astype(np.int64), rank - low
 
 
-def _between(first: Array, second: Array, share: Array) -> Array:
+def between(first: Array, second: Array, share: Any) -> Array:
+    """A share of the way from numbers to others, which may be infinite."""
     return np.where((first == second) | (share == 0), first, first + (second - first) * share)
 
 
@@ -217,5 +218,5 @@ class _Search:
     def result(self) -> Array:
         """The quantile of every cell."""
         with np.errstate(all="ignore"):
-            value = _between(_numbers(self.low[0]), _numbers(self.low[1]), self.share)
+            value = between(_numbers(self.low[0]), _numbers(self.low[1]), self.share)
         return np.where(self.count == 0, np.nan, value)

@@ -1,7 +1,7 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import Axis, make_axis
+from .distributions import Distribution, distribution
 from .errors import InputError
 
 # Which kind's value stands where two labels set the same input: what was measured over data
@@ -59,6 +60,7 @@ class Problem:
     axes: tuple[Axis, ...]
     records: tuple[Record, ...]
     stated: frozenset[str] = frozenset()  # inputs that the scenario itself sets
+    distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
 
 
 def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
@@ -81,7 +83,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
                     f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
                 )
             owner[name] = axis.name
-    constants, options, labels = _constants(scenario, owner)
+    constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
     used: dict[tuple[str, str], Record] = {}
@@ -92,6 +94,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         axes=tuple(made),
         records=tuple(used.values()),
         stated=stated,
+        distributions=distributions,
     )
 
 
@@ -107,13 +110,18 @@ def located(spec: Any, folder: Path, key: str = "") -> Any:
 
 def _constants(
     scenario: Mapping[str, Any], swept: Mapping[str, str]
-) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, float], dict[str, Any], dict[str, str], dict[str, Distribution]]:
     constants: dict[str, float] = {}
     options: dict[str, Any] = {}
     labels: dict[str, str] = {}
+    distributions: dict[str, Distribution] = {}
     for name, value in scenario.items():
         values.check_name(name)
-        if name in KINDS:
+        if isinstance(value, Mapping):
+            found = distribution(name, value)
+            if name not in swept:
+                distributions[name], constants[name] = found, found.median
+        elif name in KINDS:
             try:
                 record(name, value)
             except CatalogError as error:
@@ -129,7 +137,7 @@ def _constants(
             number = values.number(name, value)
             if name not in swept:
                 constants[name] = number
-    return constants, options, labels
+    return constants, options, labels, distributions
 
 
 def _set_by_labels(

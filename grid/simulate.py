@@ -13,10 +13,11 @@ from . import memory
 from .axes import Array
 from .dataset import coordinates, root_attributes
 from .errors import InputError
+from .evaluate import scenario_and_axes
 from .plan import Case, Plan
 from .scenario import Problem, resolve
 from .slicing import check_rows
-from .sweep import check_threads, scenario_and_axes
+from .values import check_threads
 
 if TYPE_CHECKING:
     import xarray

@@ -147,6 +147,16 @@ def _shown(name: str, value: float) -> str:
     return f"{value / factor:.6g} {unit}".strip()
 
 
+def point_of(cube: "xarray.Dataset", names: Sequence[str]) -> str:
+    """A point in words: where axes that are cut to one point were cut."""
+    told = []
+    for name in names:
+        value = cube[name].values.item()
+        number = isinstance(value, float | int) and not isinstance(value, bool)
+        told.append(f"{name} = {_shown(name, value) if number else _label(value)}")
+    return ", ".join(told)
+
+
 def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
     if name.endswith(("_mttf", "_mtbf")):
@@ -254,7 +264,7 @@ def _write(cube: "xarray.Dataset", path: Path) -> None:
             variable.encoding = {}
         plain.to_netcdf(path)
     elif path.suffix.lower() == ".json":
-        path.write_text(json.dumps(_finite(cube.to_dict()), default=str), encoding="utf-8")
+        path.write_text(json.dumps(finite(cube.to_dict()), default=str), encoding="utf-8")
     else:
         frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
         frame = frame.reset_index()
@@ -264,16 +274,16 @@ def _write(cube: "xarray.Dataset", path: Path) -> None:
             frame.to_parquet(path, index=False)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: null stands for it, and text for infinity."""
+def finite(value: Any) -> Any:
+    """What JSON can hold: it has no NaN, so null stands for it, and text for infinity."""
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
+        return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+        return [finite(entry) for entry in value]
     if isinstance(value, np.ndarray):
-        return _finite(value.tolist())
+        return finite(value.tolist())
     if isinstance(value, np.generic):
-        return _finite(value.item())
+        return finite(value.item())
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else str(value)
     return value

@@ -113,7 +113,7 @@ def solve(
         >>> int(found["n_gpus"])
         7200
     """
-    from .sweep import scenario_and_axes
+    from .evaluate import scenario_and_axes
 
     scenario, axes = scenario_and_axes(inputs)
     aim = read_target(target)
@@ -133,7 +133,7 @@ def solve_spec(
     """The values of an input at which a target is met; see `Sweep.solve`."""
     import xarray
 
-    from .sweep import check_threads
+    from .values import check_threads
 
     check_free(for_)
     problem = resolve(spec["scenario"], spec["axes"])

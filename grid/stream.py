@@ -17,7 +17,7 @@ from ..kernels.derivatives import quantity
 from ..kernels.job import pool
 from .axes import Array
 from .blocks import blocks, cells
-from .dataset import dtype_of
+from .dataset import attributes, dtype_of
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import REASON, Plan, Region, extent
@@ -91,6 +91,30 @@ class Room:
         """The blocks of a bundle, in order, and the outputs over each."""
         for block in within(bundle, self.most):
             yield block, self.evaluate(plan, dims, block)
+
+
+class Rooms:
+    """Arrays of outputs that differ in their dimensions, as `Room` holds them."""
+
+    def __init__(self, plan: Plan, names: Collection[str]) -> None:
+        groups = {
+            dims: [name for name in group if name in names] for dims, group in plan.groups().items()
+        }
+        self._rooms = {dims: Room(group) for dims, group in groups.items() if group}
+
+    @property
+    def dims(self) -> set[str]:
+        """The dimensions of any of the outputs."""
+        return {dim for dims in self._rooms for dim in dims}
+
+    def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
+        """The outputs over a region, of length 1 along dimensions that they do not have."""
+        found = {}
+        for own, room in self._rooms.items():
+            part = room.evaluate(plan, own, {dim: region[dim] for dim in own})
+            for name, array in part.items():
+                found[name] = array.reshape(extent(region, own, dims))
+        return found
 
 
 def whole(plan: Plan, dims: Iterable[str]) -> Region:
@@ -186,6 +210,20 @@ def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
 def numeric(plan: Plan) -> list[str]:
     """Outputs that are not flags."""
     return [name for name in plan.outputs if quantity(name).unit != "flag"]
+
+
+def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
+    """Why layouts cannot be run, as a coordinate over some dimensions, where that is known."""
+    if REASON not in plan.outputs or not set(plan.out_dims[REASON]) <= set(dims):
+        return {}
+    own = plan.out_dims[REASON]
+    found = np.empty(plan.shape(own), np.int8)
+    for block in within(whole(plan, own), BLOCK):
+        cut: Any = (*block.values(), ...)
+        evaluate_block(plan, own, block, {REASON: found[cut]}, threads)
+    order = plan.user_dims(REASON)
+    turned = found.transpose([own.index(dim) for dim in order])
+    return {REASON: (order, turned, attributes(plan, REASON))}
 
 
 def check_output(plan: Plan, of: Any) -> str:

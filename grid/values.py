@@ -10,7 +10,10 @@ from ..catalog.units import UnitError, parse
 from ..kernels import derivatives
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS, Input
+from ..kernels.job import default_threads
 from .errors import InputError, nearest, shown
+
+DTYPES = ("float64", "float32")
 
 
 def known_names() -> list[str]:
@@ -98,3 +101,19 @@ def _check_bounds(name: str, written: Any, value: float) -> None:
         raise InputError(
             f"{name} = {shown(written)} must be at most {row.high:g}; give a smaller value"
         )
+
+
+def check_dtype(dtype: Any) -> str:
+    """The name of a supported type."""
+    if str(dtype) not in DTYPES:
+        raise InputError(f"dtype = {dtype!r} is unknown; choose one of {', '.join(DTYPES)}")
+    return str(dtype)
+
+
+def check_threads(threads: int | None) -> int:
+    """A whole number of threads, all cores by default."""
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise InputError(f"threads = {threads!r} is not a whole number above 0; give one")
+    return threads

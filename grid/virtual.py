@@ -25,7 +25,7 @@ from .plan import REASON, Case, Plan
 from .recipe import Recipe
 
 if TYPE_CHECKING:
-    from .sweep import Sweep
+    from .evaluation import Evaluation
 
 ALONE = 1 << 16  # points up to which threads cost more than they bring
 SMALLER = 8  # what is this many times smaller than the slice is evaluated before it
@@ -236,9 +236,9 @@ def _row(part: Any, size: int) -> Array:
     return np.where(row < 0, row + size, row)
 
 
-def virtual(sweep: "Sweep", engine: str, dtype: str, mask_infeasible: bool) -> xarray.Dataset:
+def virtual(sweep: "Evaluation", engine: str, dtype: str, mask_infeasible: bool) -> xarray.Dataset:
     """A Dataset of a sweep's outputs that computes what is sliced."""
-    from .sweep import check_dtype
+    from .values import check_dtype
 
     plan = sweep.plan("numpy" if engine == "auto" else engine, mask_infeasible)
     number, recipe = check_dtype(dtype), Recipe(sweep.spec, plan)

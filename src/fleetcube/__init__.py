@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from fleetcube.grid.citations import citations as citations
     from fleetcube.grid.cube import open_cube as open_cube
     from fleetcube.grid.errors import InputError as InputError
+    from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
     from fleetcube.grid.simulate import simulate as simulate
     from fleetcube.grid.solve import solve as solve
     from fleetcube.grid.sweep import Sweep as Sweep
-    from fleetcube.grid.sweep import evaluate as evaluate
 
 __all__ = [
     "InputError",
@@ -36,7 +36,7 @@ _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Sweep": "fleetcube.grid.sweep",
     "citations": "fleetcube.grid.citations",
-    "evaluate": "fleetcube.grid.sweep",
+    "evaluate": "fleetcube.grid.evaluate",
     "explain": "fleetcube.grid.explain",
     "open_cube": "fleetcube.grid.cube",
     "simulate": "fleetcube.grid.simulate",

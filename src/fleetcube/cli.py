@@ -331,6 +331,9 @@ def _show(cube: Any, sources: bool = False) -> None:
     if "fleetcube_unused" in cube.attrs:
         unused = str(cube.attrs["fleetcube_unused"]).split()
         click.echo(f"set, but nothing here depends on it: {', '.join(unused)}")
+    if "fleetcube_medians" in cube.attrs:
+        medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
+        click.echo(f"uncertain, at the median here: {medians}")
     if sources:
         click.echo(
             f"fleetcube {cube.attrs.get('fleetcube_version')}, engine "

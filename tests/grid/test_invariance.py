@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetcube.grid import sweep as sweep_module
+from fleetcube.grid import evaluation
 from fleetcube.grid.execute import evaluate_block
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels import graph, numpy_engine
@@ -118,7 +118,7 @@ def test_axis_order_blocks_and_threads_change_no_bit(
     order = data.draw(st.permutations(list(chosen)))
     block = data.draw(st.sampled_from([1, 2, 3, 7, 50]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sweep_module.BLOCK, engine, block)
+        patch.setitem(evaluation.BLOCK, engine, block)
         patch.setattr(numpy_engine, "BLOCK", block)
         other = Sweep(SCENARIO, {name: chosen[name] for name in order}, OUTPUTS)
         same_bits(reference, other.evaluate(engine, threads=3))
@@ -140,7 +140,7 @@ def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, thr
     names = ["job_time", "goodput", "dominant_overhead"]
     reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate("numba", threads=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sweep_module.BLOCK, "numba", block)
+        patch.setitem(evaluation.BLOCK, "numba", block)
         other = Sweep(SCENARIO, {name: NUMBA_AXES[name] for name in order}, names)
         same_bits(reference, other.evaluate("numba", threads=threads))
 

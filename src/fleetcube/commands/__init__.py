@@ -4,6 +4,8 @@ import click
 
 from fleetcube.commands.calibrate import calibrate
 from fleetcube.commands.optimize import optimize
+from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
+from fleetcube.commands.uncertainty import uncertainty
 
-COMMANDS: tuple[click.Command, ...] = (calibrate, optimize, solve)
+COMMANDS: tuple[click.Command, ...] = (calibrate, optimize, sensitivity, solve, uncertainty)

@@ -107,8 +107,8 @@ def _collective(log: str, ranks: int | None, collective: str | None, in_place: b
 
 
 def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
+    from fleetcube.grid.spec import read_spec
     from fleetcube.grid.step_times import calibrate_steps, read_table
-    from fleetcube.grid.sweep import read_spec
 
     of = of or "step_time"
     table = read_table(log, of)

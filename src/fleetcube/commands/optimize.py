@@ -40,7 +40,7 @@ def optimize(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.optimize import optimize as best
     from fleetcube.grid.slicing import check_target, export, narrow, table
-    from fleetcube.grid.sweep import read_spec
+    from fleetcube.grid.spec import read_spec
 
     if output is not None:
         check_target(Path(output))

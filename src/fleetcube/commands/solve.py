@@ -41,7 +41,7 @@ def solve(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.slicing import check_target, export, narrow, table
     from fleetcube.grid.solve import read_target, solve_spec
-    from fleetcube.grid.sweep import read_spec
+    from fleetcube.grid.spec import read_spec
 
     if output is not None:
         check_target(Path(output))

@@ -1,0 +1,118 @@
+"""Evaluate quantities at a point or over a grid, with inputs as keyword arguments."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from .axes import coupled_axis
+from .distributions import is_distribution
+from .errors import InputError
+from .sweep import Sweep
+from .values import check_name, number, unit_of
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@overload
+def evaluate(
+    outputs: str, *, engine: str = ..., mask_infeasible: bool = ..., **inputs: Any
+) -> "xarray.DataArray": ...
+
+
+@overload
+def evaluate(
+    outputs: Sequence[str], *, engine: str = ..., mask_infeasible: bool = ..., **inputs: Any
+) -> "xarray.Dataset": ...
+
+
+def evaluate(
+    outputs: str | Sequence[str],
+    *,
+    engine: str = "auto",
+    mask_infeasible: bool = False,
+    **inputs: Any,
+) -> "xarray.Dataset | xarray.DataArray":
+    """Evaluate quantities at a point or over a grid.
+
+    Args:
+        outputs: one name, or a list of names; see `fleetcube explain`.
+        engine: "auto", "numpy", "numba" or "jax".
+        mask_infeasible: NaN where `infeasible_reason` is not 0.
+        **inputs: numbers in SI base units, text with units ("400 Gbit/s"), catalog labels
+            (gpu="h100-sxm"), or sequences, 1-D arrays or 1-D DataArrays, which become axes.
+            DataArrays that share a dimension move along it together.
+
+    Returns a Dataset, or a DataArray for one name. Unset inputs take their documented defaults.
+    Raises InputError (a ValueError) in one line for anything that cannot be used.
+
+    Example:
+        >>> import fleetcube
+        >>> mtbf = fleetcube.evaluate("cluster_mtbf", n_gpus=1024, series_psus_per_node=2)
+        >>> round(float(mtbf) / 3600, 1)
+        33.5
+    """
+    scenario, axes = scenario_and_axes(inputs)
+    names = [outputs] if isinstance(outputs, str) else outputs
+    result = Sweep(scenario, axes, names).evaluate(engine, mask_infeasible=mask_infeasible)
+    return result[outputs] if isinstance(outputs, str) else result
+
+
+def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the keyword arguments of `evaluate` that are axes from those that are not."""
+    scenario: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
+    together: dict[str, dict[str, Any]] = {}
+    labels: dict[str, Any] = {}
+    for name, value in inputs.items():
+        if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
+            if not hasattr(value, "ndim") or value.ndim > 1:
+                raise InputError(f"{name} is not a DataArray of one dimension; give one")
+            value = _in_base_unit(name, value)
+            if value.ndim == 0:
+                scenario[name] = value.values.item()
+            else:
+                (dim,) = value.dims
+                together.setdefault(dim, {})[name] = value.values
+                if dim in value.coords:
+                    row = value.coords[dim].values
+                    if not np.array_equal(labels.setdefault(dim, row), row):
+                        raise InputError(f"{name} has other coordinates along {dim!r}; align them")
+        elif hasattr(value, "__array__"):  # an array, or a series of another library
+            array = np.asanyarray(value)  # a masked array stays one, and is refused
+            if array.ndim == 0:
+                scenario[name] = array.item()
+            else:
+                axes[name] = array
+        elif is_distribution(value):
+            scenario[name] = value
+        elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
+            axes[name] = value
+        else:
+            scenario[name] = value
+    for dim, moving in together.items():
+        if dim in inputs and dim not in moving:
+            raise InputError(
+                f"{dim!r} is both an input and the dimension of {min(moving)}; keep one"
+            )
+        axes[dim] = _moving(dim, moving, labels.get(dim))
+    return scenario, axes
+
+
+def _in_base_unit(name: str, value: Any) -> Any:
+    """A DataArray whose attribute `units`, where it has one, is honoured."""
+    base, said = unit_of(check_name(name)), value.attrs.get("units")
+    if said is None or str(said) == base:
+        return value
+    return value * number(name, f"1 {said}")
+
+
+def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:
+    """DataArrays along one dimension: a plain axis, or inputs that move together."""
+    if list(inputs) == [dim]:
+        return inputs[dim]
+    if dim in inputs:
+        labels = inputs[dim]
+    size = len(next(iter(inputs.values())))
+    return coupled_axis(dim, np.arange(size) if labels is None else labels, inputs)

@@ -1,0 +1,129 @@
+"""Pictures of sensitivity: a tornado at a point, a map of the input that matters most."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import InputError
+from .plan import REASON
+from .plot import INFEASIBLE, PALETTE, check_picture, drawing, edges, heading, positions
+from .slicing import scale
+
+if TYPE_CHECKING:
+    import xarray
+
+LOWER, HIGHER = "#0072B2", "#E69F00"  # of the input; Okabe & Ito's blue and orange
+MOST_COLOURS = 7  # inputs told apart by colour in a map; the others are one
+
+
+def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> None:
+    """Draw what a quantity becomes where each input is smaller and larger, the largest swing first.
+
+    `found` is what `Sweep.levers` returns. Inputs that change nothing are left out.
+    """
+    check_picture(path)
+    pyplot = drawing()
+    from matplotlib.patches import Patch
+
+    base = float(found[of])
+    factor, unit = scale(str(found[of].attrs["units"]), np.array([base]), of)
+    ends = np.stack([found[f"{of}_below"].values, found[f"{of}_above"].values]) / factor
+    swing = np.nan_to_num(np.abs(ends - base / factor).max(axis=0), posinf=0.0)
+    order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0][:most][::-1]
+    figure, axes = pyplot.subplots(
+        figsize=(7.2, 1.5 + 0.3 * max(4, len(order))), layout="constrained"
+    )
+    names = [str(name) for name in found["input"].values]
+    whole = found["kind"].values == "difference"
+    for at, k in enumerate(order):
+        for row in sorted((0, 1), key=lambda row: -abs(ends[row, k] - base / factor)):
+            width = ends[row, k] - base / factor
+            axes.barh(at, width, left=base / factor, color=(LOWER, HIGHER)[row])
+    axes.axvline(base / factor, color="black", linewidth=0.8)
+    ticks = [f"{names[k].replace('_', ' ')}{' *' if whole[k] else ''}" for k in order]
+    axes.set_yticks(range(len(order)), ticks)
+    axes.set_xlabel(f"{of.replace('_', ' ')}{f' [{unit}]' if unit else ''}")
+    told = "inputs 10 % smaller and larger"
+    if any(whole[k] for k in order):
+        told += " (*: the valid whole numbers nearest to that)"
+    title = f"{of.replace('_', ' ')} = {base / factor:,.4g} {unit}".rstrip()
+    point = _wrapped(str(found.attrs["fleetcube_point"]).replace("_", " "))
+    figure.suptitle("\n".join([title, told, *point]), fontsize=10)
+    patches = [Patch(color=colour) for colour in (LOWER, HIGHER)]
+    axes.legend(patches, ["input smaller", "input larger"], fontsize=8, loc="lower right")
+    axes.grid(alpha=0.3, axis="x")
+    axes.set_axisbelow(True)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, path: Path) -> None:
+    """Draw which input has the largest elasticity over two axes; infeasible points are grey.
+
+    `found` is what `Sweep.dominance` returns for a sweep that varies along no other axis. Inputs
+    beyond the most frequent ones share a colour.
+    """
+    check_picture(path)
+    pyplot = drawing()
+    from matplotlib import colors, patches
+
+    for axis in (x, y):
+        if axis not in found["dominant"].dims:
+            told = ", ".join(map(str, found["dominant"].dims)) or "no axis"
+            raise InputError(f"no elasticity of {of} varies along {axis}, but along {told}")
+    grid = found["dominant"].squeeze([d for d in found["dominant"].dims if d not in (x, y)])
+    codes = grid.transpose(y, x).values
+    names = str(found["dominant"].attrs["flag_meanings"]).split()
+    blocked = np.zeros(codes.shape, bool)
+    if REASON in found.coords:
+        reason = found[REASON].broadcast_like(found["dominant"])
+        spare = [dim for dim in reason.dims if dim not in (x, y)]
+        blocked = reason.squeeze(spare).transpose(y, x).values != 0
+    counts = np.bincount(codes[~blocked], minlength=len(names))
+    ranked = [int(k) for k in np.argsort(-counts, kind="stable") if counts[k]]
+    shown, rest = ranked, []
+    if len(ranked) > MOST_COLOURS:
+        shown, rest = ranked[: MOST_COLOURS - 1], ranked[MOST_COLOURS - 1 :]
+    places = np.full(len(names), len(shown))
+    places[shown] = range(len(shown))
+    labels = [_label(found, names[k]) for k in shown] + ([f"{len(rest)} others"] if rest else [])
+    palette = _PALETTE[: len(labels)]
+    figure, axes = pyplot.subplots(figsize=(8.4, 4.8), layout="constrained")
+    across = positions(axes, found[x], "x")
+    up = positions(axes, found[y], "y")
+    cells = (edges(across, axes.get_xscale()), edges(up, axes.get_yscale()))
+    cmap = colors.ListedColormap(palette)
+    colour = np.ma.masked_array(places[codes], blocked)
+    axes.pcolormesh(*cells, colour, cmap=cmap, vmin=-0.5, vmax=len(palette) - 0.5)
+    handles: list[Any] = [patches.Patch(color=colour) for colour in palette]
+    if blocked.any():
+        grey = colors.ListedColormap([INFEASIBLE])
+        axes.pcolormesh(*cells, np.ma.masked_equal(blocked.astype(float), 0.0), cmap=grey)
+        handles.append(patches.Patch(color=INFEASIBLE))
+        labels.append("infeasible")
+    figure.legend(handles, labels, loc="outside right upper", fontsize=8, title="lever")
+    axes.set_xlabel(heading(found[x]))
+    axes.set_ylabel(heading(found[y]))
+    title = f"input with the largest elasticity of {of.replace('_', ' ')}"
+    axes.set_title("\n".join([title, *_wrapped(told.replace("_", " "))]), fontsize=10)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+_PALETTE = [*PALETTE[1:7], PALETTE[0]]  # grey last
+
+
+def _label(found: "xarray.Dataset", name: str) -> str:
+    """An input in the legend, with those that cannot be told from it."""
+    if name not in found["input"].values:
+        return name
+    like = found["input"].values[found["same_as"].values == name]
+    others = [str(other).replace("_", " ") for other in like if other != name]
+    return "\n= ".join([name.replace("_", " "), *others])
+
+
+def _wrapped(told: str) -> list[str]:
+    """A point in words, three axes a line."""
+    parts = told.split(", ") if told else []
+    return [", ".join(parts[k : k + 3]) for k in range(0, len(parts), 3)]

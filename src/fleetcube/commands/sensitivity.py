@@ -1,0 +1,292 @@
+"""`fleetcube sensitivity`: which inputs matter, at a point, over a cube, all at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fleetcube.commands.table import print_table
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1)
+@click.option("--of", "of", required=True, help="Quantity that the inputs act on.")
+@click.option("--wrt", multiple=True, help="Input to look at; may be repeated.  [all]")
+@click.option("--without", multiple=True, help="Input to leave out; may be repeated.")
+@click.option("--top", default=15, help="Inputs to show.  [15]")
+@click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
+@click.option("--cube", is_flag=True, help="Look at all points of the spec, not at one.")
+@click.option("--map", "picture", type=click.Path(), help="Draw which input matters most, where.")
+@click.option("-x", help="Axis across, for --map.")
+@click.option("-y", help="Axis up, for --map.")
+@click.option(
+    "--global",
+    "method",
+    type=click.Choice(["sobol", "morris"]),
+    help="Vary all inputs at once: Sobol indices or Morris effects.",
+)
+@click.option("--samples", type=int, help="Evaluations, for --global.  [100000]")
+@click.option("--range", "spread", help="Range of inputs without a distribution.  [20%]")
+@click.option("--seed", type=int, help="Of the samples, for --global.  [0]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+def sensitivity(
+    spec: str,
+    selectors: tuple[str, ...],
+    of: str,
+    wrt: tuple[str, ...],
+    without: tuple[str, ...],
+    top: int,
+    tornado: str | None,
+    cube: bool,
+    picture: str | None,
+    x: str | None,
+    y: str | None,
+    method: str | None,
+    samples: int | None,
+    spread: str | None,
+    seed: int | None,
+    as_json: bool,
+    output: str | None,
+) -> None:
+    """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
+
+    Where no value is given, the middle of an axis is taken. An elasticity of -0.9 says that 1 %
+    more of the input makes the quantity 0.9 % smaller. Files are in base units.
+
+    \b
+    Example:
+      fleetcube sensitivity examples/scaling-and-reliability.toml --of job_time n_gpus=4096
+      fleetcube sensitivity examples/scaling-and-reliability.toml --of goodput \\
+          --map lever.png -x n_gpus -y gpu_mttf
+      fleetcube sensitivity examples/scaling-and-reliability.toml --of job_time --global sobol
+    """
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.plot import check_picture
+    from fleetcube.grid.plot_sensitivity import dominance_map
+    from fleetcube.grid.plot_sensitivity import tornado as draw_tornado
+    from fleetcube.grid.sensitivity import check_levers, cut
+    from fleetcube.grid.slicing import check_target, export, finite
+    from fleetcube.grid.sweep import Sweep
+
+    _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
+    if top < 1:
+        raise InputError(f"--top {top} shows nothing; give a number above 0")
+    if (picture is None) != (x is None) or (x is None) != (y is None) or (x and x == y):
+        raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
+    for name in (tornado, picture):
+        if name is not None:
+            check_picture(Path(name))
+    if output is not None:
+        check_target(Path(output))
+    at = _point(selectors)
+    sweep = Sweep.from_file(spec).of([of])
+    inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
+    asked = inputs if wrt or without else None
+    if method is not None:
+        found = sweep.global_sensitivity(
+            of,
+            method,
+            asked,
+            at=at,
+            samples=100_000 if samples is None else samples,
+            spread=_share(spread or "20%"),
+            seed=seed or 0,
+        )
+    elif cube:
+        found = sweep.dominance(of, asked, mask_infeasible=_judged(sweep))
+        found = found.sortby("share", ascending=False)
+    else:
+        found = sweep.levers(of, asked, at=at)
+    if output is not None:
+        export(found.drop_dims([dim for dim in found.dims if dim != "input"]), Path(output))
+        click.echo(f"wrote {output}")
+    elif as_json:
+        click.echo(json.dumps(finite(_each(found, top))))
+    else:
+        _print(found, of, top)
+    if tornado is not None:
+        draw_tornado(found, of, Path(tornado), top)
+        click.echo(f"wrote {tornado}", err=as_json)
+    if picture is not None and x is not None and y is not None:
+        flat, told = cut(sweep, at, free=[x, y])
+        dominant = flat.dominance(of, asked)
+        dominance_map(dominant, of, x, y, told, Path(picture))
+        click.echo(f"wrote {picture}", err=as_json)
+
+
+def _check_alone(
+    method: str | None,
+    cube: bool,
+    tornado: str | None,
+    picture: str | None,
+    settings: tuple[Any, ...],
+    selectors: tuple[str, ...],
+) -> None:
+    from fleetcube.grid.errors import InputError
+
+    if method is None and any(setting is not None for setting in settings):
+        raise InputError("--samples, --range and --seed are for --global sobol or --global morris")
+    if (method is not None and (cube or tornado or picture)) or (cube and tornado):
+        raise InputError("--global, --cube and --tornado answer different questions; ask one")
+    if cube and selectors:
+        raise InputError(f"--cube looks at all points; leave out {selectors[0]!r}")
+
+
+def _point(selectors: tuple[str, ...]) -> dict[str, str]:
+    """Axis and value of every selector."""
+    from fleetcube.grid.errors import InputError
+
+    at: dict[str, str] = {}
+    for selector in selectors:
+        name, found, text = selector.partition("=")
+        if not found or not text or name in at:
+            raise InputError(f"{selector!r} is not a selector of its own; write axis=value")
+        at[name] = text
+    return at
+
+
+def _inputs(inputs: list[str], without: tuple[str, ...], of: str) -> list[str]:
+    from fleetcube.grid.errors import InputError, nearest
+
+    for name in without:
+        if name not in inputs:
+            raise InputError(f"--without {name}: {of} has no such input; {nearest(name, inputs)}")
+    left = [name for name in inputs if name not in without]
+    if not left:
+        raise InputError("--without leaves no input; name fewer")
+    return left
+
+
+def _share(text: str) -> float:
+    from fleetcube.grid.errors import InputError
+
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise InputError(f"--range {text} is not a share; give one such as 20% or 0.2")
+    return share
+
+
+def _judged(sweep: Any) -> bool:
+    """Whether it is known which points are infeasible."""
+    from fleetcube.grid.plan import REASON
+
+    return REASON in sweep.plan("numpy").outputs
+
+
+def _print(found: Any, of: str, top: int) -> None:
+    point = found.attrs.get("fleetcube_point")
+    reason = found.attrs.get("fleetcube_infeasible")
+    told = f"at {point}" if point else ""
+    if reason:
+        told += f" (infeasible: {reason})"
+    if "share" in found:
+        _print_cube(found, of, top)
+    elif "value" in found:
+        click.echo(
+            f"{of} = {_said(found[of].item(), found[of].attrs['units'], of)} {told}".rstrip()
+        )
+        _print_levers(found, of, top)
+    else:
+        count = found.attrs["fleetcube_evaluations"]
+        click.echo(f"{of} over {count:,} samples, around {told.removeprefix('at ')}")
+        _print_global(found, of, top)
+
+
+def _print_levers(found: Any, of: str, top: int) -> None:
+    unit = found[of].attrs["units"]
+    rows = []
+    for row in _each(found, top):
+        name, value = row["input"], row["value"]
+        cells = [name, _said(value, row["units"], name), f"{row['elasticity']:.3g}"]
+        for side, step in (("below", 0.9), ("above", 1.1)):
+            at = row[f"value_{side}"]
+            told = _said(row[f"{of}_{side}"], unit, of)
+            if at == value:
+                told = "-"
+            elif row["kind"] == "difference" or abs(at / value - step) > 1e-9:
+                told += f" (at {_said(at, row['units'], name)})"
+            cells.append(told)
+        rows.append(cells)
+    print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
+    click.echo(
+        f"elasticity: change of {of} in % for 1 % more of the input; "
+        "whole numbers take the valid steps nearest to 10 %"
+    )
+    _rest(found, top)
+
+
+def _print_global(found: Any, of: str, top: int) -> None:
+    sobol = "total" in found
+    shown = ["first_order", "total"] if sobol else ["effect"]
+    rows = []
+    for row in _each(found, top):
+        name = row["input"]
+        cells = [name, *(_said(row[end], row["units"], name) for end in ("low", "high"))]
+        if sobol:
+            cells += [f"{row[n]:.3f} +/- {row[f'{n}_error']:.3f}" for n in shown]
+        else:
+            unit = found["effect"].attrs["units"]
+            cells += [_said(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]
+        rows.append(cells)
+    headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
+    print_table(["input", "from", "to", *headings], rows)
+    if sobol:
+        click.echo(
+            f"first order: share of the variance of {of} that the input explains alone; "
+            "total: with what it does together with others (95 % intervals)"
+        )
+    else:
+        click.echo(
+            f"effect: mean size of the change of {of} when the input crosses its range; a large "
+            "standard deviation says that it depends on the others, or is not linear"
+        )
+    left_out = str(found.attrs["fleetcube_left_out"]).split()
+    if left_out:
+        click.echo(
+            f"{len(left_out)} inputs do not vary, being whole, 0 or infinite: a distribution in "
+            "the spec makes one vary"
+        )
+    _rest(found, top)
+
+
+def _print_cube(found: Any, of: str, top: int) -> None:
+    rows = []
+    for row in _each(found, top):
+        ends = [f"{row[f'elasticity_{n}']:.3g}" for n in ("min", "median", "max")]
+        same = row["same_as"] if row["same_as"] != row["input"] else ""
+        rows.append([row["input"], f"{100 * row['share']:.1f} %", *ends, same])
+    print_table(["input", "dominates", "elasticity: min", "median", "max", "same as"], rows)
+    click.echo(
+        f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
+        "inputs the first is named"
+    )
+    _rest(found, top)
+
+
+def _each(found: Any, top: int) -> list[dict[str, Any]]:
+    """The first rows, by column."""
+    own = found.drop_dims([dim for dim in found.dims if dim != "input"]).isel(input=slice(top))
+    names = [n for n, variable in own.variables.items() if variable.dims == ("input",)]
+    return [{str(n): own[n].values[k].item() for n in names} for k in range(own.sizes["input"])]
+
+
+def _rest(found: Any, top: int) -> None:
+    more = found.sizes["input"] - top
+    if more > 0:
+        click.echo(f"{more} more inputs: --top {top + more} shows them")
+
+
+def _said(value: float, unit: str, name: str) -> str:
+    """A number in a convenient unit."""
+    from fleetcube.grid.slicing import scale
+
+    factor, shown = scale(unit, [value], name)
+    number = value / factor
+    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e7 else f"{number:.4g}"
+    return f"{text} {shown}".rstrip()

@@ -1,0 +1,84 @@
+"""`fleetcube uncertainty`: what distributions of inputs make of outputs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fleetcube.commands.table import print_table
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.option("-v", "--variable", multiple=True, help="Output to show; may be repeated.  [all]")
+@click.option("-q", "--quantiles", default="0.05,0.5,0.95", help="Shares.  [0.05,0.5,0.95]")
+@click.option("--method", default="sampled", help="sampled or first_order.  [sampled]")
+@click.option("--samples", default=4096, help="Draws, a power of 2.  [4096]")
+@click.option("--seed", default=0, help="Of the draws.  [0]")
+@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+def uncertainty(
+    spec: str,
+    variable: tuple[str, ...],
+    quantiles: str,
+    method: str,
+    samples: int,
+    seed: int,
+    output: str | None,
+) -> None:
+    """Quantiles of a spec's outputs where its scenario holds distributions of inputs.
+
+    \b
+    In the spec:
+      gpu_mttf = {lognormal = ["50_000 h", 1.5]}   # median, factor of one standard deviation
+      flops_efficiency = {normal = [0.45, 0.04]}   # mean, standard deviation
+      detection_time = {uniform = [10, "2 min"]}   # ends
+      repair_time = {empirical = ["4 h", "24 h"]}  # values, equally likely
+
+    \b
+    Example:
+      fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
+    """
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.slicing import check_rows, check_target, export
+    from fleetcube.grid.stream import check_output, numeric, user_sizes
+    from fleetcube.grid.sweep import Sweep
+
+    sweep = Sweep.from_file(spec)
+    plan = sweep.plan("numpy")
+    names = [check_output(plan, name) for name in variable] or numeric(plan)
+    if output is not None:
+        check_target(Path(output))
+    else:
+        dims = {dim for name in names for dim in plan.out_dims[name]}
+        check_rows(user_sizes(plan, dims), "shorten an axis")
+    try:
+        shares = [float(text) for text in quantiles.split(",")]
+    except ValueError:
+        raise InputError(f"-q {quantiles} is not a list of shares; write 0.05,0.5,0.95") from None
+    flags = [str(name) for name in sweep.spec["outputs"] if name not in numeric(plan)]
+    if flags and not variable:
+        click.echo(f"without {', '.join(flags)}: flags have no quantiles", err=True)
+    found = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
+    if output is not None:
+        export(found, Path(output))
+        click.echo(f"wrote {output}")
+        return
+    for name in names:
+        _print(found, name)
+
+
+def _print(found: Any, name: str) -> None:
+    """One output in a convenient unit: a row for each point, quantiles side by side."""
+    import xarray
+
+    from fleetcube.grid.slicing import scale, table
+
+    factor, unit = scale(str(found[name].attrs["units"]), found[f"{name}_mean"].values, name)
+    columns: dict[str, Any] = {
+        f"{100 * share:g} %": found[name].isel(quantile=k, drop=True)
+        for k, share in enumerate(found["quantile"].values)
+    }
+    columns |= {"mean": found[f"{name}_mean"], "std. dev.": found[f"{name}_std"]}
+    scaled = {said: (values / factor).assign_attrs(units="1") for said, values in columns.items()}
+    click.echo(f"{name} [{unit}]" if unit else name)
+    print_table(*table(xarray.Dataset(scaled)))

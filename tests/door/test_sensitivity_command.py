@@ -1,0 +1,158 @@
+"""`fleetcube sensitivity` and `fleetcube uncertainty`, as a user types them; their pages."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEC = """
+outputs = ["recovery_time", "cluster_mtbf", "dominant_overhead", "job_time"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "roce-100g"
+tensor_parallel = 8
+detection_time = {uniform = [60, 120]}
+checkpoint_restore_time = 50
+gpu_mttf = {lognormal = ["50_000 h", 1.5]}
+nic_mttf = inf
+psu_mttf = inf
+[axes]
+n_gpus = [64, 512]
+provision_time = [100, 200, 300]
+"""
+
+
+def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fleetcube", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def test_levers_are_a_table_with_units_and_a_picture(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    words = ("sensitivity", "spec.toml", "--of", "recovery_time", "provision_time=300")
+    done = fleetcube(*words, "--top", "2", "--tornado", "t.png", folder=folder)
+    assert done.returncode == 0, done.stderr
+    head, headings, first, second, *_, more, wrote = done.stdout.splitlines()
+    # 90 (the median) + 30 + 300 + 50 + 30
+    assert head == "recovery_time = 8.333 min at n_gpus = 512, provision_time = 5 min"
+    assert headings.split()[:3] == ["input", "value", "elasticity"]
+    assert first.split() == ["provision_time", "5", "min", "0.6", "7.833", "min", "8.833", "min"]
+    assert second.split()[:4] == ["detection_time", "1.5", "min", "0.18"]
+    assert "more inputs" in more
+    assert wrote == "wrote t.png"
+    assert (folder / "t.png").exists()
+
+
+def test_the_cube_the_map_and_files(folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    words = ("sensitivity", "spec.toml", "--of", "recovery_time", "--cube")
+    done = fleetcube(*words, "--without", "detection_time", folder=folder)
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[1].split()
+    assert first[:3] == ["provision_time", "100.0", "%"]
+    known = [wait / (wait + 200) for wait in (100, 200, 300)]
+    assert [float(cell) for cell in first[3:6]] == pytest.approx(known, abs=1e-3)
+    picture = ("--map", "m.png", "-x", "n_gpus", "-y", "provision_time")
+    done = fleetcube("sensitivity", "spec.toml", "--of", "job_time", *picture, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "m.png").exists()
+    done = fleetcube(*words[:-1], *picture, folder=folder)
+    assert "no elasticity of recovery_time varies along n_gpus" in done.stderr
+    done = fleetcube(*words[:-1], "-o", "levers.csv", folder=folder)
+    assert done.returncode == 0, done.stderr
+    lines = (folder / "levers.csv").read_text(encoding="utf-8").splitlines()
+    assert "elasticity" in lines[0]
+    assert lines[1].startswith("provision_time,")
+
+
+def test_json_and_sobol(folder: Path) -> None:
+    pytest.importorskip("SALib")
+    words = ("sensitivity", "spec.toml", "--of", "recovery_time", "--json")
+    settings = ("--global", "sobol", "--samples", "4000", "--range", "10%")
+    done = fleetcube(*words, *settings, "provision_time=300", folder=folder)
+    assert done.returncode == 0, done.stderr
+    rows = {row["input"]: row for row in json.loads(done.stdout)}
+    assert (rows["provision_time"]["low"], rows["provision_time"]["high"]) == (270, 330)
+    assert (rows["detection_time"]["low"], rows["detection_time"]["high"]) == (60, 120)
+    # widths of the ranges: detection, provision, drain, reinit and restore
+    known = 60**2 / (60**2 + 60**2 + 6**2 + 6**2 + 10**2)
+    assert rows["detection_time"]["first_order"] == pytest.approx(known, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--of", "goodputt"], "did you mean 'goodput'"),
+        (["--of", "job_time", "--without", "n_gpu"], "did you mean 'n_gpus'"),
+        (["--of", "job_time", "--map", "m.png", "-x", "n_gpus"], "--map FILE goes with two axes"),
+        (["--of", "job_time", "--samples", "10"], "are for --global"),
+        (["--of", "job_time", "--cube", "n_gpus=64"], "looks at all points"),
+        (["--of", "job_time", "--global", "sobol", "--range", "20"], "give one such as 20%"),
+        (["--of", "job_time", "n_gpus"], "write axis=value"),
+        (["--of", "job_time", "-o", "x.txt"], "change its ending"),
+    ],
+)
+def test_bad_requests_are_one_line_and_exit_2(words: list[str], said: str, folder: Path) -> None:
+    done = fleetcube("sensitivity", "spec.toml", *words, folder=folder)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
+    done = fleetcube("uncertainty", "spec.toml", "-q", "0.5,0.9", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "without dominant_overhead: flags have no quantiles\n"
+    lines = done.stdout.splitlines()
+    at = lines.index("cluster_mtbf [h]")
+    assert re.split(r"  +", lines[at + 1]) == [
+        "n_gpus",
+        "feasible",
+        "50 %",
+        "90 %",
+        "mean",
+        "std. dev.",
+    ]
+    cells = lines[at + 2].split()
+    assert cells[:2] == ["64", "yes"]
+    assert float(cells[2]) == pytest.approx(50_000 / 64, rel=1e-3)
+    assert float(cells[3].replace(",", "")) == pytest.approx(50_000 / 64 * 1.5**1.2816, rel=5e-3)
+
+
+def test_show_says_what_is_at_its_median(folder: Path) -> None:
+    done = fleetcube("run", "spec.toml", "-o", "cube.zarr", folder=folder)
+    assert "uncertain, at the median here: detection_time, gpu_mttf" in done.stdout
+
+
+@pytest.mark.parametrize("page", ["sensitivity", "uncertainty"])
+def test_the_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("SALib")
+    pytest.importorskip("matplotlib")
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    for language, code in blocks:
+        if language == "toml":
+            Path("spec.toml").write_text(code, encoding="utf-8")
+        elif language == "python":
+            exec(compile(code, page, "exec"), scope)
+        else:
+            for line in code.splitlines():
+                words = shlex.split(line.replace("1000000", "10000"))
+                done = fleetcube(*words[1:], folder=tmp_path)
+                assert done.returncode == 0, f"{line}: {done.stderr}"

@@ -1,0 +1,300 @@
+"""Which inputs matter: at a point, over the cube, all at once. Sums and products known by hand."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube import InputError, Sweep, evaluate
+
+WRITE = {
+    "parameters": 70e9,
+    "checkpoint_bytes_per_parameter": 14,
+    "checkpoint_write_bandwidth": 1e11,
+}
+PHASES = {
+    "n_gpus": 64,
+    "detection_time": 10,
+    "drain_time": 20,
+    "provision_time": 300,
+    "reinit_time": 40,
+    "checkpoint_restore_time": 50,
+}
+JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g", "n_gpus": 64}
+
+
+# At a point
+
+
+def test_levers_are_ranked_and_what_ten_percent_do_is_exact() -> None:
+    found = Sweep(PHASES, {}, ["recovery_time"]).levers("recovery_time")
+    waits = {name: value for name, value in PHASES.items() if name != "n_gpus"}
+    ranked = sorted(waits, key=lambda name: -waits[name])
+    assert found["input"].values.tolist()[:5] == ranked
+    assert found["recovery_time"].item() == 420
+    for name in ranked:
+        row = found.sel(input=name)
+        assert row["elasticity"].item() == pytest.approx(waits[name] / 420, rel=1e-12)
+        assert row["recovery_time_above"].item() == pytest.approx(420 + 0.1 * waits[name])
+        assert row["recovery_time_below"].item() == pytest.approx(420 - 0.1 * waits[name])
+        assert row["value"].item() == waits[name]
+
+
+def test_what_is_not_linear_is_evaluated_anew() -> None:
+    found = Sweep(WRITE, {}, ["checkpoint_write_time"]).levers("checkpoint_write_time")
+    row = found.sel(input="checkpoint_write_bandwidth")
+    assert row["elasticity"].item() == pytest.approx(-1, rel=1e-12)
+    assert row["checkpoint_write_time_below"].item() == pytest.approx(9.8 / 0.9, rel=1e-12)
+    assert row["checkpoint_write_time_above"].item() == pytest.approx(9.8 / 1.1, rel=1e-12)
+    assert row["units"].item() == "B/s"
+
+
+def test_whole_inputs_go_to_valid_numbers_and_bounds_hold() -> None:
+    scenario = {**JOB, "tensor_parallel": 8, "data_parallel_overlap": 0.95}
+    found = Sweep(scenario, {}, ["job_time"]).levers("job_time")
+    for name, ends in {"tensor_parallel": (4, 16), "micro_batch_size": (1, 2)}.items():
+        row = found.sel(input=name)
+        assert row["kind"].item() == "difference"
+        assert (row["value_below"].item(), row["value_above"].item()) == ends
+        for end, side in zip(ends, ("below", "above"), strict=True):
+            known = evaluate("job_time", **{**scenario, name: end})
+            assert row[f"job_time_{side}"].item() == pytest.approx(known.item(), rel=1e-12)
+    row = found.sel(input="hidden_size")  # 4096: no rule but that it is whole
+    assert (row["value_below"].item(), row["value_above"].item()) == (4096 - 410, 4096 + 410)
+    assert found["value_above"].sel(input="data_parallel_overlap").item() == 1
+
+
+def test_moving_an_input_implies_no_option() -> None:
+    # every input becomes a given one, and some, given, would choose other formulas
+    found = Sweep(JOB, {}, ["job_time"]).levers("job_time")
+    assert found["job_time"].item() == evaluate("job_time", **JOB).item()
+
+
+def test_the_point_is_chosen_or_in_the_middle_and_said() -> None:
+    axes = {"gpu_mttf": ["1000 h", "2000 h", "4000 h"], "fabric": ["roce-100g", "infiniband-ndr"]}
+    sweep = Sweep(JOB, axes, ["goodput"])
+    middle = sweep.levers("goodput")
+    assert middle.attrs["fleetcube_point"] == "gpu_mttf = 2000 h, fabric = infiniband-ndr"
+    chosen = sweep.levers("job_time", "gpu_mttf", at={"gpu_mttf": "4000 h", "fabric": "roce-100g"})
+    assert chosen.attrs["fleetcube_point"] == "gpu_mttf = 4000 h, fabric = roce-100g"
+    known = sweep.elasticity("job_time", "gpu_mttf").sel(gpu_mttf=4000 * 3600, fabric="roce-100g")
+    assert chosen["elasticity"].item() == pytest.approx(known.item(), rel=1e-12)
+    with pytest.raises(InputError, match="more than one point"):
+        sweep.levers("goodput", at={"gpu_mttf": "1000h,2000h"})
+    with pytest.raises(InputError, match="not an axis"):
+        sweep.levers("goodput", at={"gpu_mtbf": 3})
+
+
+def test_an_infeasible_point_is_said() -> None:
+    found = Sweep({**JOB, "tensor_parallel": 5}, {}, ["job_time"]).levers("job_time")
+    assert found.attrs["fleetcube_infeasible"]
+
+
+# Over the cube
+
+
+def phases(detection: Any, provision: Any) -> Sweep:
+    axes = {"detection_time": detection, "provision_time": provision}
+    fixed = {name: value for name, value in PHASES.items() if name not in axes}
+    return Sweep(fixed, axes, ["recovery_time"])
+
+
+def test_the_longest_phase_dominates_however_the_grid_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    detection, provision = np.arange(1.0, 200, 7), np.arange(3.0, 300, 11)
+    sweep = phases(detection, provision)
+    names = ["detection_time", "provision_time", "checkpoint_restore_time"]
+    a, b = np.meshgrid(detection, provision, indexing="ij")
+    parts = np.stack([a, b, np.full_like(a, 50)])
+    known = parts.argmax(axis=0)
+    for block in (1 << 20, 256):
+        monkeypatch.setattr("fleetcube.grid.stream.BLOCK", block)
+        found = sweep.dominance("recovery_time", names, threads=2)
+        assert found["dominant"].dims == ("detection_time", "provision_time")
+        np.testing.assert_array_equal(found["dominant"], known + 1)
+    assert str(found["dominant"].attrs["flag_meanings"]).split() == ["none", *names]
+    shares = np.bincount(known.ravel(), minlength=3) / known.size
+    np.testing.assert_allclose(found["share"], shares, rtol=1e-12)
+    elasticity = parts / (a + b + 50 + 20 + 40)
+    for how in ("min", "median", "max"):
+        rows = getattr(np, how)(elasticity, axis=(1, 2))
+        np.testing.assert_allclose(found[f"elasticity_{how}"], rows, rtol=1e-12)
+    assert found["same_as"].values.tolist() == names
+
+
+def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetcube.grid.sensitivity.THIN", 100)
+    sweep = phases(np.arange(1.0, 101), [50.0, 100.0])
+    found = sweep.dominance("recovery_time", "detection_time")
+    thin = np.arange(1.0, 101)[::2, None]
+    known = np.median(thin / (thin + np.array([50.0, 100.0]) + 110))
+    assert found["elasticity_median"].item() == pytest.approx(known, rel=1e-12)
+
+
+def test_inputs_of_one_size_everywhere_are_one_lever_and_the_first_leads() -> None:
+    axes = {"checkpoint_write_bandwidth": [1e9, 1e10], "parameters": [1e9, 2e9, 3e9]}
+    sweep = Sweep({"checkpoint_bytes_per_parameter": 14}, axes, ["checkpoint_write_time"])
+    found = sweep.dominance("checkpoint_write_time")
+    first = "checkpoint_bytes_per_parameter"
+    assert set(found["same_as"].values) == {first}  # 1, -1 and 1
+    assert found["share"].sel(input=first).item() == 1
+
+
+def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetcube.grid.stream.BLOCK", 8)  # a point at a time
+    names = ["detection_time", "provision_time"]
+    for provision in (10.0, 30.0):
+        met = phases([10.0, 30.0], [provision]).dominance("recovery_time", names)
+        assert met["same_as"].values.tolist() == names
+        first = [1 if one >= provision else 2 for one in (10.0, 30.0)]
+        assert met["dominant"].values[:, 0].tolist() == first
+
+
+def test_infeasible_points_have_no_lever_where_they_are_masked() -> None:
+    axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}
+    sweep = Sweep(JOB, axes, ["job_time"])
+    found = sweep.dominance("job_time", ["gpu_mttf", "flops_efficiency"], mask_infeasible=True)
+    assert (found["dominant"].values == 0).tolist() == [
+        [r != 0] * 2 for r in found["infeasible_reason"].values
+    ]
+    assert (found["infeasible_reason"] != 0).any()
+    assert found["share"].sum().item() == pytest.approx(1)
+
+
+def test_a_quantity_without_inputs_or_a_flag_is_one_line() -> None:
+    sweep = Sweep(JOB, {}, ["job_time"])
+    for method in (sweep.levers, sweep.dominance, sweep.global_sensitivity):
+        with pytest.raises(InputError, match="is a flag"):
+            method("dominant_overhead")
+        with pytest.raises(InputError, match="depends on no number"):
+            method("spare_availability")  # 0 without spares
+
+
+# All at once
+
+
+def test_sobol_indices_of_a_sum_are_shares_of_the_variance() -> None:
+    pytest.importorskip("SALib")
+    found = Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time", samples=20_000)
+    waits = {name: value for name, value in PHASES.items() if name != "n_gpus"}
+    for name, value in waits.items():  # uniform +-20 %: deviations are as the values
+        known = value**2 / sum(other**2 for other in waits.values())
+        row = found.sel(input=name)
+        assert row["first_order"].item() == pytest.approx(known, abs=5e-3)
+        assert row["total"].item() == pytest.approx(known, abs=5e-3)
+        assert (row["low"].item(), row["high"].item()) == pytest.approx((0.8 * value, 1.2 * value))
+    assert found["input"].values[0] == "provision_time"
+
+
+def test_sobol_indices_of_a_product_hold_the_interaction() -> None:
+    pytest.importorskip("SALib")
+    scenario = {
+        "parameters": {"uniform": [1e9, 9e9]},
+        "checkpoint_bytes_per_parameter": {"lognormal": [14, 1.6]},
+    }
+    sweep = Sweep(scenario, {}, ["checkpoint_size"])
+    found = sweep.global_sensitivity("checkpoint_size", samples=1 << 18)
+    s = math.log(1.6)
+    means = {"parameters": 5e9, "checkpoint_bytes_per_parameter": 14 * math.exp(s * s / 2)}
+    variances = {
+        "parameters": (8e9) ** 2 / 12,
+        "checkpoint_bytes_per_parameter": means["checkpoint_bytes_per_parameter"] ** 2
+        * math.expm1(s * s),
+    }
+    one, other = means
+    whole = (means[one] ** 2 + variances[one]) * (means[other] ** 2 + variances[other])
+    whole -= (means[one] * means[other]) ** 2
+    for name, rest in ((one, other), (other, one)):
+        row = found.sel(input=name)
+        first = variances[name] * means[rest] ** 2 / whole
+        total = variances[name] * (means[rest] ** 2 + variances[rest]) / whole
+        assert row["first_order"].item() == pytest.approx(first, abs=5e-3)
+        assert row["total"].item() == pytest.approx(total, abs=5e-3)
+        assert total - first > 0.05  # there is an interaction to find
+
+
+def test_small_ranges_give_the_shares_of_the_squared_elasticities() -> None:
+    pytest.importorskip("SALib")
+    sweep = Sweep({**JOB, "tensor_parallel": 8}, {}, ["job_time"])
+    inputs = ["flops_efficiency", "intra_node_bandwidth", "inter_node_bandwidth"]
+    found = sweep.global_sensitivity("job_time", wrt=inputs, samples=20_000, spread=0.02)
+    levers = sweep.levers("job_time", inputs)["elasticity"]
+    known = levers**2 / (levers**2).sum()
+    for name in inputs:
+        row = found["first_order"].sel(input=name).item()
+        assert row == pytest.approx(known.sel(input=name).item(), abs=5e-3)
+
+
+def test_morris_effects_of_a_sum_are_its_ranges() -> None:
+    pytest.importorskip("SALib")
+    scenario = {**PHASES, "detection_time": {"empirical": [0, 60]}}
+    found = Sweep(scenario, {}, ["recovery_time"]).global_sensitivity(
+        "recovery_time", "morris", samples=2000
+    )
+    for name in ("drain_time", "provision_time", "reinit_time"):
+        known = 0.4 * float(PHASES[name])  # type: ignore[arg-type]
+        assert found["effect"].sel(input=name).item() == pytest.approx(known, rel=1e-9)
+        assert found["effect_std"].sel(input=name).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("SALib")
+    sweep = Sweep(PHASES, {}, ["recovery_time"])
+    for method in ("sobol", "morris"):
+        whole = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=3)
+        with monkeypatch.context() as patch:
+            patch.setattr("fleetcube.grid.global_sensitivity.PIECE", 100)
+            again = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=3)
+        assert again.identical(whole)
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "SALib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "SALib", None)
+    with pytest.raises(InputError, match=r"pip install 'fleetcube\[sens\]'"):
+        Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"method": "fast"}, "choose one of sobol, morris"),
+        ({"samples": 10}, "too few for 5 inputs"),
+        ({"samples": 10, "method": "morris"}, "too few for 5 inputs"),
+        ({"samples": 0}, "not a whole number"),
+        ({"spread": 1}, "not a share"),
+        ({"seed": "x"}, "from 0"),
+        ({"wrt": "n_gpus"}, "a whole number and has no range"),
+        ({"wrt": "mixture_of_experts"}, "is an option"),
+    ],
+)
+def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as error:
+        Sweep(PHASES, {}, ["recovery_time"]).global_sensitivity("recovery_time", **asked)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# Pictures
+
+
+def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from fleetcube.grid.plot_sensitivity import dominance_map, tornado
+
+    axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}
+    sweep = Sweep(JOB, axes, ["job_time"])
+    tornado(sweep.levers("job_time"), "job_time", tmp_path / "tornado.png")
+    found = sweep.dominance("job_time")
+    dominance_map(found, "job_time", "gpu_mttf", "tensor_parallel", "", tmp_path / "map.svg")
+    assert (tmp_path / "tornado.png").stat().st_size > 10_000
+    drawn = (tmp_path / "map.svg").read_text(encoding="utf-8")
+    assert "infeasible" in drawn
+    assert "training tokens" in drawn
+    with pytest.raises(InputError, match="change its ending"):
+        tornado(sweep.levers("job_time"), "job_time", tmp_path / "tornado.gif")
