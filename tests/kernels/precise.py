@@ -1,18 +1,19 @@
 """Formulas in 80 digits: mpmath numbers that divide by zero as floats do, and slopes by steps.
 
-Nothing here knows dual numbers: a slope is a difference over a step of 1e-18 of the value.
+Nothing here knows dual numbers: a slope is a difference over a step of 1e-20 of the value.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import mpmath
 
 from fleetcube.kernels.bind import Binding
+from fleetcube.kernels.graph import parameters
 
 DIGITS = 80
-STEP = mpmath.mpf("1e-18")
+STEP = mpmath.mpf("1e-20")
 
 
 class Number:
@@ -125,3 +126,43 @@ def slopes(formula: Callable[..., Any], arguments: list[Any], k: int) -> tuple[A
             for s in (-step, 0, step)
         ]
         return (ends[1] - ends[0]) / step, (ends[2] - ends[1]) / step
+
+
+class Graph:
+    """The values of a graph's formulas in 80 digits, and their slopes along an input."""
+
+    def __init__(
+        self, formulas: Mapping[str, Callable[..., Any]], leaves: Mapping[str, float]
+    ) -> None:
+        self.formulas = formulas
+        given = {name: Number(leaf) for name, leaf in leaves.items()}
+        self.values = self._evaluate(formulas, given)
+
+    def _evaluate(self, names: Iterable[str], given: Mapping[str, Number]) -> dict[str, Number]:
+        values = dict(given)
+        with mpmath.workdps(DIGITS):
+            for name in names:
+                formula = self.formulas[name]
+                found = BINDING.bind(formula)(*[values[p] for p in parameters(formula)])
+                values[name] = found if isinstance(found, Number) else Number(found)
+        return values
+
+    def slopes(self, wrt: str, share: Any = STEP) -> dict[str, tuple[Any, Any]]:
+        """Slopes below and above of every quantity that an input has an effect on."""
+        reached = {wrt: None}
+        for name, formula in self.formulas.items():
+            if not reached.keys().isdisjoint(parameters(formula)):
+                reached[name] = None
+        names = list(reached)[1:]
+        with mpmath.workdps(DIGITS):
+            here = self.values[wrt].value
+            step = share * (abs(here) if here else 1)
+            low = self._evaluate(names, {**self.values, wrt: Number(here - step)})
+            high = self._evaluate(names, {**self.values, wrt: Number(here + step)})
+            return {
+                name: (
+                    (self.values[name].value - low[name].value) / step,
+                    (high[name].value - self.values[name].value) / step,
+                )
+                for name in names
+            }
