@@ -261,6 +261,9 @@ class Plan:
                     if axis.name in self._split
                     and (option in axis.options or name in unset[axis.name])
                 )
+        for axis in self._split:
+            for name in self._made_differently(axis):
+                found[name].add(axis)
         for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
             for name in axis.numbers:
                 found.setdefault(name, set()).add(axis.name)
@@ -274,6 +277,23 @@ class Plan:
             name: tuple(axis.name for axis in self.axes if axis.name in dims)
             for name, dims in found.items()
         }
+
+    def _made_differently(self, axis: str) -> set[str]:
+        """Derivatives whose formulas an axis changes, the others that cut the sweep fixed."""
+        found: set[str] = set()
+        first: dict[tuple[int, ...], dict[int, Mapping[str, Function]]] = {}
+        for case in self.cases:
+            key = tuple(run.start for name, run in case.runs.items() if name != axis)
+            seen = first.setdefault(key, {})
+            if id(case.formulas) not in seen:
+                for other in seen.values():
+                    found |= {
+                        name
+                        for name, formula in case.formulas.items()
+                        if name in other and formula != other[name] and name not in graph.load()
+                    }
+                seen[id(case.formulas)] = case.formulas
+        return found
 
     def _find_layout_dependent(self) -> list[str]:
         """Outputs that the layout of the job affects: those that infeasible_reason is for."""
