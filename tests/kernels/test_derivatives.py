@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import Sweep
-from fleetcube.kernels import checkpoint, derivatives, scaling
+from fleetcube.kernels import checkpoint, derivatives, reliability, scaling, statistics
 from fleetcube.kernels.inputs import INPUTS
 
 from .differentiated import Point
@@ -36,7 +36,7 @@ JOB: dict[str, Any] = {
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [
     *("job_time", "goodput", "step_time", "memory_per_gpu", "job_cost", "sync_wall_gpus"),
-    *("checkpoint_interval", "failure_probability", "availability", "energy_cost"),
+    *("checkpoint_interval", "failure_probability", "availability", "electricity_cost"),
 ]
 
 
@@ -115,22 +115,18 @@ def test_gradients_are_the_differences_of_evaluate() -> None:
     names = ["gpu_mttf", "inter_node_bandwidth", "checkpoint_write_bandwidth", "provision_time"]
     outputs = ["job_time", "goodput", "sync_wall_gpus", "checkpoint_interval"]
     found = Sweep(JOB, {}, outputs).jacobian(outputs, names)
-    values = Sweep(JOB, {}, names_given(outputs)).evaluate()
+    values = Sweep(JOB, {}, outputs).evaluate()
     for name in names:
         here = Point(JOB, outputs).leaves[name]
         steps = here * (1 + 1e-3 * np.array([-2, -1, 1, 2]))
         at = fleetcube.evaluate(outputs, **{**JOB, name: steps})
         for of in outputs:
             weights = np.array([1, -8, 8, -1]) / (12e-3 * here)
-            slope = float(np.dot(weights, at[of].values))
+            slope = float(np.dot(weights, np.broadcast_to(at[of].values, 4)))
             rounding = 1e-11 * abs(float(values[of])) / here
             assert abs(float(found.sel(output=of, input=name)) - slope) <= (
                 1e-6 * abs(slope) + rounding
             )
-
-
-def names_given(outputs: list[str]) -> list[str]:
-    return outputs
 
 
 # Edges
@@ -214,9 +210,165 @@ def test_a_failure_that_is_certain_stays_certain() -> None:
     # exp(-T / M) is 0, and T / M^2 beyond floating point
     with np.errstate(all="ignore"):
         for name in ("duration", "mtbf"):
-            made = derivatives.partial(scaling_free_probability, name)
-            assert float(made(*[np.float64(1e200), np.float64(1e-160)])) == 0
+            made = derivatives.partial(reliability.failure_probability, name)
+            assert isinstance(made, derivatives.Partial)
+            assert float(made(np.float64(1e200), np.float64(1e-160))) == 0
 
 
-def scaling_free_probability(duration: Any, mtbf: Any) -> Any:
-    return -np.expm1(-duration / mtbf)
+def test_the_normal_distribution_has_its_density_in_the_middle() -> None:
+    made = derivatives.partial(statistics.normal_probability, "x")
+    assert isinstance(made, derivatives.Partial)
+    assert float(made(np.float64(0))) == pytest.approx(1 / np.sqrt(2 * np.pi), rel=1e-12)
+
+
+# By hand
+
+
+def test_exact_interval_has_the_slopes_of_its_equation() -> None:
+    # -u - ln(1 - u) = x with x = d / M: du/dx = (1 - u) / u, so that d tau / dd = (1 - u) / u
+    # and d tau / dM = u - x (1 - u) / u
+    mtbf = 86400.0
+    stalls = mtbf * np.geomspace(1e-12, 10, 500)
+    with mpmath.workdps(60):
+        x = [mpmath.mpf(float(d)) / mtbf for d in stalls]
+        u = [1 + mpmath.lambertw(-mpmath.exp(-y - 1)).real for y in x]
+        by_hand = {
+            "write_time": [float((1 - v) / v) for v in u],
+            "mtbf": [float(v - y * (1 - v) / v) for v, y in zip(u, x, strict=True)],
+        }
+    for name, expected in by_hand.items():
+        made = derivatives.partial(checkpoint.exact_interval, name)
+        assert isinstance(made, derivatives.Partial)
+        found = made(stalls, np.full_like(stalls, mtbf))
+        np.testing.assert_allclose(found, expected, rtol=5e-15)
+
+
+WALL = ("parallel_time_gpus", "fixed_time", "time_per_gpu", "stall_time", "recovery_time")
+WALLS = [
+    (1e4, 1.0, 1e-4, 30.0, 600.0, 2e8),
+    (3e5, 0.2, 1e-5, 5.0, 60.0, 5e9),
+    (1e3, 2.0, 1e-2, 300.0, 60.0, 1e7),
+    (1e5, 0.0, 0.0, 30.0, 600.0, 1.8e8),
+]
+
+
+@pytest.mark.parametrize("given", WALLS)
+def test_sync_wall_has_the_slopes_of_its_equation(given: tuple[float, ...]) -> None:
+    # b(n) = D n - A / n + T h = 0, T = A / n + C + D n, h = (R n + w(y) K) / K, y = d n / K,
+    # w = y / u(y), w' = 1 / u - y (1 - u) / u^3: dn = -(db at n) / (db / dn)
+    with mpmath.workdps(50):
+        a, c, d, s, r, k = map(mpmath.mpf, given)
+
+        def parts(n: Any) -> tuple[Any, Any, Any, Any]:
+            y = s * n / k
+            u = 1 + mpmath.lambertw(-mpmath.exp(-y - 1)).real
+            slope = 1 / u - y * (1 - u) / u**3
+            return a / n + c + d * n, r * n / k + y / u, y, slope
+
+        def balance(log_n: Any) -> Any:
+            n = mpmath.exp(log_n)
+            step, h, _, _ = parts(n)
+            return d * n - a / n + step * h
+
+        n = mpmath.exp(mpmath.findroot(balance, np.log(float(scaling.sync_wall(*given)))))
+        step, h, y, slope = parts(n)
+        rise = d + a / n**2 + (d - a / n**2) * h + step * (r / k + slope * s / k)
+        changes = {
+            "parallel_time_gpus": (h - 1) / n,
+            "fixed_time": h,
+            "time_per_gpu": n * (1 + h),
+            "stall_time": step * slope * n / k,
+            "recovery_time": step * n / k,
+            "gpu_time_per_failure": -step * (r * n / k**2 + slope * y / k),
+        }
+    for name, change in changes.items():
+        made = derivatives.partial(scaling.sync_wall, name)
+        assert isinstance(made, derivatives.Partial)
+        found = float(made(*map(np.float64, given)))
+        assert found == pytest.approx(float(-change / rise), rel=1e-12), name
+
+
+# Axes, engines, whole numbers
+
+AXES: dict[str, Any] = {
+    "gpu_mttf": ["5_000 h", "50_000 h", "inf h"],
+    "checkpoint_policy": ["exact", "young"],
+    "fabric": ["infiniband-ndr", "ethernet-100g"],
+    "recovery_time": [60.0, 900.0],
+}
+SWEPT = {name: value for name, value in JOB.items() if name not in AXES}
+WRT = ["gpu_mttf", "inter_node_bandwidth", "recovery_time", "prompt_tokens", "spare_nodes"]
+
+
+def swept(engine: str, axes: dict[str, Any] = AXES, base: dict[str, Any] = SWEPT) -> Any:
+    return Sweep(base, axes, ["job_time"]).gradient("job_time", WRT, engine=engine)
+
+
+def test_a_grid_holds_what_its_points_have() -> None:
+    found = swept("numpy")
+    assert found.dims == ("input", *AXES)
+    assert found.sel(input="prompt_tokens").values.tolist() == np.zeros((3, 2, 2, 2)).tolist()
+    assert found.kind.values.tolist() == ["derivative"] * 3 + ["difference"] * 2
+    for index in np.ndindex(3, 2, 2, 2):
+        at = {name: AXES[name][k] for (name, k) in zip(AXES, index, strict=True)}
+        alone = swept("numpy", {}, {**SWEPT, **at})
+        assert alone.dims == ("input",)
+        np.testing.assert_allclose(found.values[:, *index], alone.values, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("engine", ["numba", "jax"])
+def test_gradients_agree_between_engines(engine: str) -> None:
+    np.testing.assert_allclose(
+        swept(engine), swept("numpy"), rtol={"numba": 0, "jax": 1e-12}[engine], atol=0
+    )
+
+
+def test_axes_that_no_derivative_depends_on_are_absent() -> None:
+    sweep = Sweep(SWEPT, AXES, ["job_time"])
+    assert sweep.gradient("checkpoint_interval", "gpu_mttf").dims == (
+        *("input", "gpu_mttf", "checkpoint_policy"),
+    )
+    assert sweep.gradient("job_time", "prompt_tokens").dims == ("input",)
+
+
+def test_an_elasticity_is_the_derivative_of_the_logarithm() -> None:
+    sweep = Sweep(SWEPT, AXES, ["job_time"])
+    found = sweep.elasticity("job_time", "recovery_time")[0]
+    slope = sweep.gradient("job_time", "recovery_time")[0]
+    time = sweep.evaluate().job_time
+    expected = slope * np.array(AXES["recovery_time"]) / time
+    np.testing.assert_allclose(found, expected.transpose(*found.dims), rtol=1e-14)
+
+
+BETWEEN = [  # input, other inputs, value, valid numbers on both sides: None where there is none
+    ("n_gpus", {}, 256, 128, 512),  # 15 or 17 replicas do not divide 1,024 sequences
+    ("n_gpus", {"global_batch_size": 720}, 256, 240, None),  # 15 divides 720; 17 and 32 do not
+    ("n_gpus", {}, 16, None, 32),
+    ("n_gpus", {}, 16384, 8192, None),
+    ("tensor_parallel", {}, 8, 4, 16),
+    ("pipeline_parallel", {}, 1, None, 2),
+    ("pipeline_parallel", {}, 2, 1, 4),
+    ("micro_batch_size", {}, 2, 1, 4),
+    ("spare_nodes", {}, 0, None, 1),
+    ("spare_nodes", {}, 3, 2, 4),
+    ("prompt_tokens", {}, 100, 99, 101),
+]
+
+
+@pytest.mark.parametrize(("name", "others", "here", "below", "above"), BETWEEN)
+def test_whole_numbers_have_the_slope_between_their_neighbours(
+    name: str, others: dict[str, Any], here: int, below: int | None, above: int | None
+) -> None:
+    of = "time_to_first_token" if name == "prompt_tokens" else "job_time"
+    job = {**JOB, **others}
+    job = {k: v for k, v in job.items() if k != name}
+    low, high = (here if side is None else side for side in (below, above))
+    ends = Sweep(job, {name: [low, high]}, [of, "expert_layout_reason"]).evaluate()
+    assert (ends.expert_layout_reason == 0).all()
+    values = np.broadcast_to(ends[of].values, 2)
+    sweep = Sweep({**job, name: here}, {}, [of])
+    slope = (values[1] - values[0]) / (high - low)
+    assert float(sweep.gradient(of, name)[0]) == pytest.approx(slope, rel=1e-12)
+    ratio = np.log(values[1] / values[0]) / np.log(high / low) if low > 0 else None
+    if ratio is not None:
+        assert float(sweep.elasticity(of, name)[0]) == pytest.approx(ratio, rel=1e-9, abs=1e-12)
