@@ -261,9 +261,9 @@ class Plan:
                     if axis.name in self._split
                     and (option in axis.options or name in unset[axis.name])
                 )
-        for axis in self._split:
-            for name in self._made_differently(axis):
-                found[name].add(axis)
+        for split in self._split:
+            for name in self._made_differently(split):
+                found[name].add(split)
         for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
             for name in axis.numbers:
                 found.setdefault(name, set()).add(axis.name)

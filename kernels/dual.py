@@ -4,9 +4,9 @@ A formula that runs on duals gives its value and, beside it, its exact derivativ
 differentiation by operator overloading. Choices drop what belongs to the branch not taken, so that
 a branch that is undefined where it is not taken does no harm.
 
-At a kink the derivative is that of one branch, so that derivatives of one point add up and chain: in
-`where` the branch taken, in `maximum` and `minimum` the first argument, in `abs` the positive side.
-`floor` and `ceil` are flat. The infinite slope of a square root at 0 is given as 0.
+At a kink the derivative is that of one branch, so that derivatives of one point add up and chain:
+in `where` the branch taken, in `maximum` and `minimum` the first argument, in `abs` the positive
+side. `floor` and `ceil` are flat. The infinite slope of a square root at 0 is given as 0.
 """
 
 import functools
@@ -195,7 +195,7 @@ def _expm1(library: Library, values: Any, tangents: Any, result: Any) -> Tangent
 
 
 def _decayed(library: Library, tangent: Tangent, slope: Any) -> Tangent:
-    """A tangent times an exponential; nothing is left where that is 0, were the tangent infinite."""
+    """A tangent times an exponential; nothing is left of an infinite one where that is 0."""
     return library.choose(slope == 0, 0.0, _scaled(tangent, slope))
 
 

@@ -103,7 +103,7 @@ SCENARIOS = st.fixed_dictionaries(
 
 
 @given(SCENARIOS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_gradients_are_the_slopes_in_80_digits(scenario: dict[str, Any]) -> None:
     wrong, right = Point({**JOB, **scenario}, OUTPUTS).wrong()
     assert wrong == []
