@@ -281,18 +281,18 @@ class Plan:
     def _made_differently(self, axis: str) -> set[str]:
         """Derivatives whose formulas an axis changes, the others that cut the sweep fixed."""
         found: set[str] = set()
-        first: dict[tuple[int, ...], dict[int, Mapping[str, Function]]] = {}
+        first: dict[tuple[int, ...], dict[str, Function]] = {}
         for case in self.cases:
-            key = tuple(run.start for name, run in case.runs.items() if name != axis)
-            seen = first.setdefault(key, {})
-            if id(case.formulas) not in seen:
-                for other in seen.values():
-                    found |= {
-                        name
-                        for name, formula in case.formulas.items()
-                        if name in other and formula != other[name] and name not in graph.load()
-                    }
-                seen[id(case.formulas)] = case.formulas
+            made = case.formulas.keys() - graph.load().keys()
+            if made:
+                known = first.setdefault(
+                    tuple(run.start for name, run in case.runs.items() if name != axis), {}
+                )
+                found |= {
+                    name
+                    for name in made
+                    if known.setdefault(name, case.formulas[name]) != case.formulas[name]
+                }
         return found
 
     def _find_layout_dependent(self) -> list[str]:
