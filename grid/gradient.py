@@ -101,7 +101,7 @@ def jacobian(
     for i, row in enumerate(rows):
         for j, name in enumerate(row):
             if set(plan.out_dims[name]) == held:
-                views[name] = (order, array[i, j])
+                views[name] = (order, array[i, j, ...])
             else:
                 own = plan.out_dims[name]
                 views[name] = (own, np.empty(plan.shape(own)))

@@ -272,6 +272,9 @@ class Plan:
                     if axis.name in self._split
                     and (option in axis.options or name in unset[axis.name])
                 )
+        for split in self._split:
+            for name in self._made_differently(split):
+                found[name].add(split)
         for axis in self.axes:  # a swept input keeps its dimension, also when it has one value
             for name in axis.numbers:
                 found.setdefault(name, set()).add(axis.name)
@@ -296,6 +299,23 @@ class Plan:
                 if moving.intersection(parameters(formula)):
                     moving.add(name)
         return frozenset(moving)
+
+    def _made_differently(self, axis: str) -> set[str]:
+        """Derivatives whose formulas an axis changes, the others that cut the sweep fixed."""
+        found: set[str] = set()
+        first: dict[tuple[int, ...], dict[str, Function]] = {}
+        for case in self.cases:
+            made = case.formulas.keys() - graph.load().keys()
+            if made:
+                known = first.setdefault(
+                    tuple(run.start for name, run in case.runs.items() if name != axis), {}
+                )
+                found |= {
+                    name
+                    for name in made
+                    if known.setdefault(name, case.formulas[name]) != case.formulas[name]
+                }
+        return found
 
     def _find_layout_dependent(self) -> list[str]:
         """Outputs that the layout of the job affects: those that infeasible_reason is for."""

@@ -41,7 +41,7 @@ def daly_interval(write_time: Any, mtbf: Any) -> Any:
     half = write_time / (2 * mtbf)
     root = np.sqrt(2 * write_time * mtbf)
     series = root * (1 + np.sqrt(half) / 3 + half / 9) - write_time
-    return where(half < 1, series, mtbf)
+    return where(half < 1, where(root > 0, series, root), mtbf)
 
 
 def exact_interval(write_time: Any, mtbf: Any) -> Any:

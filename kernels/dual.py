@@ -4,9 +4,9 @@ A formula that runs on duals gives its value and, beside it, its exact derivativ
 differentiation by operator overloading. Choices drop what belongs to the branch not taken, so that
 a branch that is undefined where it is not taken does no harm.
 
-At a kink the derivative is one side's where `where` decides, and the mean of both sides in `abs`,
-`maximum` and `minimum`. `floor` and `ceil` are flat. The infinite slope of a square root at 0 is
-given as 0.
+At a kink the derivative is that of one branch, so that derivatives of one point add up and chain:
+in `where` the branch taken, in `maximum` and `minimum` the first argument, in `abs` the positive
+side. `floor` and `ceil` are flat. The infinite slope of a square root at 0 is given as 0.
 """
 
 import functools
@@ -110,6 +110,10 @@ def _sum(one: Tangent, other: Tangent) -> Tangent:
     return one + other
 
 
+def _or_zero(tangent: Tangent) -> Any:
+    return 0.0 if tangent is None else tangent
+
+
 def _negative(tangent: Tangent) -> Tangent:
     return None if tangent is None else -tangent
 
@@ -157,8 +161,7 @@ class Library:
         """Choose between tangents."""
         if if_true is None and if_false is None:
             return None
-        chosen = [0.0 if tangent is None else tangent for tangent in (if_true, if_false)]
-        return self.choose(condition, *chosen)
+        return self.choose(condition, _or_zero(if_true), _or_zero(if_false))
 
 
 def _flat(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
@@ -166,21 +169,15 @@ def _flat(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
 
 
 def _abs(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
-    falls = library.choose(values[0] < 0, -tangents[0], 0.0)
-    return library.choose(values[0] > 0, tangents[0], falls)
+    return library.choose(values[0] < 0, -tangents[0], tangents[0])
 
 
 def _larger(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
-    return _extreme(library, values[0] > values[1], values[0] < values[1], tangents)
+    return library.either(values[0] >= values[1], *tangents)
 
 
 def _smaller(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
-    return _extreme(library, values[0] < values[1], values[0] > values[1], tangents)
-
-
-def _extreme(library: Library, first: Any, second: Any, tangents: Any) -> Tangent:
-    mean = _sum(*(_scaled(tangent, 0.5) for tangent in tangents))
-    return library.either(first, tangents[0], library.either(second, tangents[1], mean))
+    return library.either(values[0] <= values[1], *tangents)
 
 
 def _sqrt(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
@@ -190,11 +187,16 @@ def _sqrt(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
 
 
 def _exp(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
-    return _scaled(tangents[0], result)
+    return _decayed(library, tangents[0], result)
 
 
 def _expm1(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
-    return _scaled(tangents[0], library.numpy.exp(values[0]))
+    return _decayed(library, tangents[0], library.numpy.exp(values[0]))
+
+
+def _decayed(library: Library, tangent: Tangent, slope: Any) -> Tangent:
+    """A tangent times an exponential; nothing is left of an infinite one where that is 0."""
+    return library.choose(slope == 0, 0.0, _scaled(tangent, slope))
 
 
 def _log(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:

@@ -255,18 +255,6 @@ def test_binding_reaches_the_functions_that_a_formula_calls() -> None:
     assert inner is not checkpoint.segment_efficiency
 
 
-def test_every_function_is_wrapped_once() -> None:
-    wrapped: list[str] = []
-
-    def wrap(function: Any) -> Any:
-        wrapped.append(function.__name__)
-        return function
-
-    Binding(np, ops.where, wrap).bind(collectives.auto_all_reduce_time)
-    assert len(wrapped) == len(set(wrapped))
-    assert "reduce_scatter_time" in wrapped
-
-
 @pytest.mark.parametrize("name", FORMULAS)
 def test_binding_to_numpy_changes_nothing(name: str) -> None:
     bound = Binding(np, ops.where).bind(FORMULAS[name])

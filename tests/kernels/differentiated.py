@@ -1,0 +1,71 @@
+"""All quantities of a scenario and their derivatives, by the reference engine, at one point."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fleetcube import Sweep
+from fleetcube.grid.gradient import continuous
+from fleetcube.kernels import graph, numpy_engine
+from fleetcube.kernels.derivatives import Derivative, Differentiator, name_of
+
+from .precise import Graph
+
+Slopes = dict[str, tuple[Any, Any]]
+NUMBERS = [name for name, quantity in graph.load().items() if quantity.unit != "flag"]
+
+
+class Point:
+    """One scenario: values, derivatives by every continuous input, and the graph in 80 digits."""
+
+    def __init__(self, scenario: dict[str, Any], outputs: Sequence[str] = NUMBERS) -> None:
+        plan = Sweep(scenario, {}, [name for name in outputs if name not in scenario]).plan("numpy")
+        case = plan.cases[0]
+        self.outputs = [name for name in outputs if name in case.formulas]
+        given = [name for name in scenario if name in graph.load()]
+        self.inputs = [*continuous(plan, self.outputs), *given]
+        wanted = [
+            Derivative(name_of("d", of, wrt), "d", of, wrt)
+            for of in self.outputs
+            for wrt in self.inputs
+        ]
+        made = Differentiator(case.formulas, plan.dims).add(wanted)
+        leaves = {name: leaf.reshape(()) for name, leaf in case.leaves.items()}
+        self.values = numpy_engine.evaluate({**case.formulas, **made}, leaves)
+        self.leaves = {name: float(leaf) for name, leaf in leaves.items()}
+        self.graph = Graph(case.formulas, self.leaves)
+
+    def derivative(self, of: str, wrt: str) -> float:
+        """d of / d wrt, as the reference engine gives it."""
+        return float(self.values[name_of("d", of, wrt)])
+
+    def wrong(self, tolerance: float = 1e-6) -> tuple[list[str], int]:
+        """Derivatives that are not finite, or not a slope in 80 digits; and how many are right.
+
+        At a kink either side's slope is right; at 0, where most inputs begin, the one above. An
+        infinite input changes nothing. Where the slope is infinite, any finite number will do.
+        """
+        found, right = [], 0
+        for wrt in self.inputs:
+            here = self.leaves[wrt]
+            slopes = self.graph.slopes(wrt) if np.isfinite(here) else {}
+            finer: Slopes = {}  # where a slope at 0 seems wrong: is it infinite?
+            for of in self.outputs:
+                if not np.isfinite(self.values[of]):
+                    continue
+                got = self.derivative(of, wrt)
+                below, above = slopes.get(of, (0.0, 0.0))
+                if here == 0:
+                    below = above
+                rounding = 1e-13 * abs(float(self.values[of])) / (abs(here) or 1.0)
+                near = [abs(got - s) <= tolerance * abs(s) + rounding for s in (below, above)]
+                if here == 0 and not any(near) and of in slopes:
+                    finer = finer or self.graph.slopes(wrt, 1e-26)
+                endless = of in finer and abs(finer[of][1]) > 100 * abs(above)
+                if np.isfinite(got) and (any(near) or endless):
+                    right += 1
+                else:
+                    sides = f"{float(below)} or {float(above)}"
+                    found.append(f"d {of} / d {wrt} at {here}: {got}, not {sides}")
+        return found, right

@@ -1,0 +1,131 @@
+"""Partial derivatives of every formula: against 80 digits, JAX's own, and on all engines."""
+
+import itertools
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from fleetcube.kernels import derivatives, jax_engine
+from fleetcube.kernels.docstrings import read
+from fleetcube.kernels.graph import parameters
+from fleetcube.kernels.job import Job
+from fleetcube.kernels.made import Partial
+
+from .precise import slopes
+from .test_engines import FORMULAS, POINTS, RUN, operands
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+SMOOTH = {name: f for name, f in FORMULAS.items() if read(f).unit != "flag"}
+PARTIALS = [(name, parameter) for name, f in SMOOTH.items() for parameter in parameters(f)]
+TOLERANCE = 1e-8  # relative
+SLOW = {"sync_wall_gpus"}  # to compile: its chain is in test_derivatives
+DRAWN = 8  # points at which every formula is differentiated in 80 digits
+
+
+@cache
+def values() -> Arrays:
+    """Operands at every point, each moved a little, so that few of them are equal."""
+    rng = np.random.default_rng(21)
+    moved = {}
+    for name, array in operands().items():
+        share = rng.uniform(0.002, 0.02, POINTS)
+        finite = np.where(np.isinf(array), 1e9, array)
+        moved[name] = finite * np.where(finite < 1, 1 - share, 1 + share)
+    return moved
+
+
+def partial_of(name: str, parameter: str) -> np.ndarray[Any, Any]:
+    made = derivatives.partial(SMOOTH[name], parameter)
+    with np.errstate(all="ignore"):
+        found = made if isinstance(made, float) else made(*[values()[p] for p in made.parameters])
+    return np.broadcast_to(found, POINTS)
+
+
+@cache
+def compared(name: str) -> tuple[list[str], dict[str, int]]:
+    """A formula's partials against differences in 80 digits: what is wrong, and points compared."""
+    formula, wrong = SMOOTH[name], []
+    counts = dict.fromkeys((*parameters(formula), "left out"), 0)
+    for point in np.random.default_rng(22).choice(POINTS, DRAWN, replace=False):
+        arguments = [float(values()[p][point]) for p in parameters(formula)]
+        if np.isnan(arguments).any():
+            continue
+        with np.errstate(all="ignore"):
+            size = np.abs(formula(*map(np.float64, arguments)))
+        for k, parameter in enumerate(parameters(formula)):
+            below, above = slopes(formula, arguments, k)
+            if not mpmath.isfinite(below) or not mpmath.isfinite(above):
+                continue
+            if abs(above - below) > 1e-12 * max(abs(above), abs(below)):
+                counts["left out"] += 1
+                continue
+            counts[parameter] += 1
+            found = float(partial_of(name, parameter)[point])
+            rounding = 1e-15 * size / abs(arguments[k]) if arguments[k] else 0.0
+            if not abs(found - above) <= TOLERANCE * abs(above) + rounding:
+                wrong.append(f"{parameter} at {arguments}: {found}, not {float(above)}")
+    return wrong, counts
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_partials_are_the_slopes_in_80_digits(name: str) -> None:
+    assert compared(name)[0] == []
+
+
+def test_every_partial_was_compared_and_few_points_lie_at_kinks() -> None:
+    counts = {name: compared(name)[1] for name in SMOOTH}
+    never = {(name, p) for name, p in PARTIALS if counts[name][p] == 0}
+    assert never == set()
+    left_out = sum(count["left out"] for count in counts.values())
+    assert left_out < 0.01 * DRAWN * len(PARTIALS)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_partials_are_those_of_jax(name: str) -> None:
+    import jax
+
+    formula, few = SMOOTH[name], slice(0, 64)
+    given = [np.broadcast_to(values()[p], POINTS)[few] for p in parameters(formula)]
+    with jax.enable_x64(True):
+        bound = jax_engine._binding().bind(formula)
+        for k, parameter in enumerate(parameters(formula)):
+            directions = [np.full(64, float(j == k)) for j in range(len(given))]
+            result, expected = map(np.asarray, jax.jvp(bound, given, directions))
+            found = partial_of(name, parameter)[few]
+            with np.errstate(all="ignore"):
+                scale = np.maximum(np.abs(expected), np.abs(result / given[k]))
+                usable = np.isfinite(result) & np.isfinite(given[k])
+                off = np.abs(found - expected) > 1e-12 * scale
+            assert not (off & usable & np.isfinite(expected)).any(), parameter
+            assert np.isfinite(found[usable]).all(), parameter
+            assert np.isfinite(expected[usable]).mean() > 0.9, parameter
+
+
+def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
+    """An engine against NumPy, one job for each module; tolerance of derivative and y / x."""
+    for _, group in itertools.groupby(names, key=lambda name: SMOOTH[name[0]].__module__):
+        made = {name: derivatives.partial(SMOOTH[name[0]], name[1]) for name in group}
+        asked = {name: m for name, m in made.items() if isinstance(m, Partial)}
+        formulas = {f"slope_of_{name}_along_{p}": m for (name, p), m in asked.items()}
+        outs = {name: np.empty(POINTS) for name in formulas}
+        RUN[engine](Job(formulas, values(), outs), 1) if outs else None
+        for (name, p), found in zip(asked, outs.values(), strict=True):
+            expected = partial_of(name, p)
+            with np.errstate(all="ignore"):
+                result = SMOOTH[name](*[values()[q] for q in parameters(SMOOTH[name])])
+                scale = np.abs(expected) + np.abs(result / values()[p])
+                off = ~(np.abs(found - expected) <= tolerance * scale)
+            assert not (off & np.isfinite(scale)).any(), (name, p)
+
+
+def test_partials_agree_on_jax() -> None:
+    agree("jax", [name for name in PARTIALS if name[0] not in SLOW][::4], 1e-12)  # jitted
+
+
+def test_partials_have_the_bits_of_numpy_on_numba() -> None:
+    # every thirtieth, as one takes 0.15 s to compile
+    agree("numba", [name for name in PARTIALS if name[0] not in SLOW][::30], 0.0)
