@@ -17,7 +17,7 @@ sweep: .venv/installed
 		fabric=infiniband-ndr layout=pp1 checkpoint_write_bandwidth=100GB/s -o $(CUBE).png
 
 test: .venv/test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 check: .venv/dev types
 	$(BIN)/ruff check .

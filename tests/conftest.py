@@ -1,5 +1,6 @@
 """Shared by all tests: compiled kernels are cached in a folder of the session."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,5 +9,7 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def _kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FLEETCUBE_CACHE", str(tmp_path_factory.mktemp("fleetcube-cache")))
+        base = tmp_path_factory.getbasetemp()
+        shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+        patch.setenv("FLEETCUBE_CACHE", str(shared / "fleetcube-cache"))
         yield

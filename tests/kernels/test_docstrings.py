@@ -88,7 +88,7 @@ def test_every_unit_parses(function: Function) -> None:
         assert is_unit(doc.unit)
 
 
-@pytest.mark.parametrize("function", FORMULAS.values(), ids=str)
+@pytest.mark.parametrize("function", FORMULAS.values(), ids=list(FORMULAS))
 def test_units_agree_with_inputs_and_quantities(function: Function) -> None:
     for name, unit in read(function).parameters.items():
         assert unit == (INPUTS[name].unit if name in INPUTS else GRAPH[name].unit), name
