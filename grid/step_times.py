@@ -18,7 +18,7 @@ from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import Array
-from .calibrate import Fit, covariance_of, quantile, weakest, weights_of
+from .calibrate import Fit, covariance_of, quantile, scale_of, weakest, weights_of
 from .errors import InputError, nearest, shown
 from .sweep import Sweep
 
@@ -27,7 +27,7 @@ MOST_ROWS = 100_000
 FITTED = tuple(
     name
     for name in KINDS["calibration"]
-    if INPUTS[name].kind == "real" and name != "sqrt_coefficient"
+    if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
 )
 _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
 _PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -53,6 +53,7 @@ class StepFit(Fit):
     of: str
     measured: Array
     fitted: Array
+    lines: tuple[int, ...] = ()
 
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
@@ -145,45 +146,31 @@ def calibrate_steps(
     scenario: Mapping[str, Any],
     fit: Sequence[str] = ("flops_efficiency",),
     of: str = "step_time",
+    priors: Mapping[str, float] | None = None,
 ) -> StepFit:
     """Fit inputs so that an output agrees with what was measured.
 
     Noise is taken to multiply the measured values: logarithms are fitted, with Huber's loss, inside
     the bounds of the table of inputs. The scenario states what the table does not; columns stand
-    over it. Raises InputError where the rows do not determine the inputs, or are too few.
+    over it. `priors` are standard deviations, relative to the scenario's values, of what is known
+    of an input beforehand: they decide what the rows leave open. Raises InputError where the rows
+    do not determine the inputs, or are too few.
     """
-    from scipy.optimize import least_squares
-
     _check_fit(fit, table)
     model = _Model(table, scenario, fit, of)
-    if len(model.measured) <= len(fit):
+    held = _held(fit, scenario, priors or {})
+    if len(model.measured) <= len(fit) - int((held > 0).sum()):
         raise InputError(
             f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
         )
+    start = np.array([_start(name, scenario) for name in fit])
+    x, tie = _search(model, start, held)
     low, high = model.bounds
-    x = np.array([_start(name, scenario) for name in fit])
-    weights = np.ones_like(model.measured)
-    for _ in range(_ROUNDS):
-        root = np.sqrt(weights)
-        found = least_squares(
-            lambda p, root=root: root * model.residuals(p[None])[0],
-            x,
-            jac=lambda p, root=root: root[:, None] * model.jacobian(p),
-            bounds=(low, high),
-            x_scale=np.maximum(np.abs(x), 1e-12),
-            xtol=1e-8,
-            ftol=1e-10,
-            gtol=1e-10,
-        )
-        done = np.allclose(found.x, x, rtol=1e-4, atol=0)
-        x = found.x
-        residuals = model.residuals(x[None])[0]
-        weights = weights_of(residuals, len(fit))
-        if done:
-            break
+    residuals = model.residuals(x[None])[0]
     jacobian = model.jacobian(x)
-    _check_told_apart(jacobian, fit, of)
-    covariance = covariance_of(jacobian, residuals)
+    known = np.vstack([jacobian, np.diag(tie)])
+    _check_told_apart(known, fit, of)
+    covariance = covariance_of(jacobian, residuals, known)
     deviations = np.sqrt(np.diag(covariance))
     width = quantile(len(residuals), len(fit)) * deviations
     at_bound = tuple(
@@ -210,7 +197,86 @@ def calibrate_steps(
         of=of,
         measured=model.measured,
         fitted=fitted,
+        lines=model.lines,
     )
+
+
+def held_out_errors(
+    table: Table,
+    scenario: Mapping[str, Any],
+    parts: Sequence[Any],
+    fit: Sequence[str] = ("flops_efficiency",),
+    of: str = "step_time",
+    priors: Mapping[str, float] | None = None,
+) -> Array:
+    """Logarithms of computed over measured at each row, fitted to the rows of other parts only.
+
+    `parts` [row] says which rows are left out together. NaN where the output is not defined.
+    """
+    _check_fit(fit, table)
+    held = _held(fit, scenario, priors or {})
+    start = np.array([_start(name, scenario) for name in fit])
+    errors = np.full(len(table.measured), np.nan)
+    of_line = {line: k for k, line in enumerate(table.lines)}
+    for part in dict.fromkeys(parts):
+        others = _rows_of(table, [k for k, own in enumerate(parts) if own != part])
+        x, _ = _search(_Model(others, scenario, fit, of), start, held)
+        left = _Model(
+            _rows_of(table, [k for k, own in enumerate(parts) if own == part]), scenario, fit, of
+        )
+        for line, error in zip(left.lines, left.residuals(x[None])[0], strict=True):
+            errors[of_line[line]] = error
+    return errors
+
+
+def _rows_of(table: Table, rows: Sequence[int]) -> Table:
+    """Some rows of a table."""
+    return Table(
+        {name: [cells[k] for k in rows] for name, cells in table.inputs.items()},
+        [table.measured[k] for k in rows],
+        [table.lines[k] for k in rows],
+    )
+
+
+def _held(fit: Sequence[str], scenario: Mapping[str, Any], priors: Mapping[str, float]) -> Array:
+    """How firmly each input is held at the scenario's value: 1 over its standard deviation."""
+    return np.array(
+        [1 / (priors[name] * _start(name, scenario)) if name in priors else 0.0 for name in fit]
+    )
+
+
+def _search(model: "_Model", start: Array, held: Array) -> tuple[Array, Array]:
+    """The inputs of least loss, and how firmly they are held in units of the residuals."""
+    from scipy.optimize import least_squares
+
+    low, high = model.bounds
+    x = start
+    residuals = model.residuals(x[None])[0]
+    weights = np.ones_like(residuals)
+    for _ in range(_ROUNDS):
+        root = np.sqrt(weights)
+        tie = held * scale_of(residuals, len(x))
+        found = least_squares(
+            lambda p, root=root, tie=tie: np.concatenate(
+                [root * model.residuals(p[None])[0], tie * (p - start)]
+            ),
+            x,
+            jac=lambda p, root=root, tie=tie: np.vstack(
+                [root[:, None] * model.jacobian(p), np.diag(tie)]
+            ),
+            bounds=(low, high),
+            x_scale=np.maximum(np.abs(x), 1e-12),
+            xtol=1e-8,
+            ftol=1e-10,
+            gtol=1e-10,
+        )
+        done = np.allclose(found.x, x, rtol=1e-4, atol=0)
+        x = found.x
+        residuals = model.residuals(x[None])[0]
+        weights = weights_of(residuals, len(x))
+        if done:
+            break
+    return x, tie
 
 
 def _check_fit(fit: Sequence[str], table: Table) -> None:
@@ -268,6 +334,7 @@ class _Model:
         named = [name for name in table.inputs if name in KINDS or values.is_option(name)]
         rows = sorted(rows, key=lambda k: [str(table.inputs[name][k]) for name in named])
         self.measured = np.array([table.measured[k] for k in rows])
+        self.lines = tuple(table.lines[k] for k in rows)
         self._axes: dict[str, Any] = {}
         if table.inputs:
             moving = {name: [cells[k] for k in rows] for name, cells in table.inputs.items()}

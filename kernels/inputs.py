@@ -37,6 +37,7 @@ def _real(
     description: str,
     *,
     positive: bool = True,
+    low: float = 0.0,
     high: float = math.inf,
     may_be_infinite: bool = False,
 ) -> Input:
@@ -46,6 +47,7 @@ def _real(
         default,
         description,
         positive=positive,
+        low=low,
         high=high,
         may_be_infinite=may_be_infinite,
     )
@@ -182,6 +184,7 @@ _ROWS: list[str | Input] = [
         ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
         "order of the micro-batches (1f1b is interleaved where stages hold several chunks)",
     ),
+    _option("scatter_gather", False, (False, True), "stages send a part per tensor rank"),
     _option(
         "all_reduce",
         "auto",
@@ -295,6 +298,14 @@ _ROWS: list[str | Input] = [
         high=1.0,
     ),
     _real("memory_efficiency", "1", 0.8, "share of memory bandwidth reached (roofline)", high=1.0),
+    _real(
+        "layer_overhead_time",
+        "s",
+        0.0,
+        "launches and waits of all passes of a micro-batch through a layer (roofline)",
+        positive=False,
+    ),
+    _real("network_efficiency", "1", 1.0, "share of the bandwidth between nodes reached", high=1.0),
     _real("straggler_slowdown", "1", 0.0, "extra compute time of the slowest rank", positive=False),
     _real(
         "step_time_jitter",
@@ -312,6 +323,13 @@ _ROWS: list[str | Input] = [
         implied_by=("step_time_jitter",),
     ),
     _count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
+    _real(
+        "error_factor",
+        "1",
+        1.0,
+        "factor that 90 of 100 measured times were within of the predicted (calibrations)",
+        low=1.0,
+    ),
     _real(
         "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False
     ),

@@ -3,16 +3,18 @@
 from typing import Any
 
 
-def rail_bandwidth(inter_node_bandwidth: Any, oversubscription: Any) -> Any:
+def rail_bandwidth(
+    inter_node_bandwidth: Any, oversubscription: Any, network_efficiency: Any
+) -> Any:
     """Bandwidth between nodes that one GPU can count on, per direction.
 
-    B / oversubscription
+    efficiency x B / oversubscription
 
-    Parameters: inter_node_bandwidth [B/s], oversubscription [1]
+    Parameters: inter_node_bandwidth [B/s], oversubscription [1], network_efficiency [1]
     Returns: [B/s] bandwidth of one rail under load
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
-    return inter_node_bandwidth / oversubscription
+    return network_efficiency * inter_node_bandwidth / oversubscription
 
 
 def communication_time(

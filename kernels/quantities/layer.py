@@ -302,18 +302,21 @@ def layer_time(
     attention_core_time: Any,
     attention_backward_ratio: Any,
     layer_recompute_time: Any,
+    layer_overhead_time: Any,
 ) -> Any:
     """Time of a layer for one micro-batch, forward, backward and what is computed again.
 
-    3 x matrices + (1 + r) x attention + recompute: backward takes two products for one
+    3 x matrices + (1 + r) x attention + recompute + overhead: backward takes two products for one
 
     Parameters: layer_matrix_time [s], attention_core_time [s], attention_backward_ratio [1],
-        layer_recompute_time [s]
+        layer_recompute_time [s], layer_overhead_time [s]
     Returns: [s] time for one micro-batch
-    Source: Narayanan et al. 2021 (SC21), appendix
+    Source: Narayanan et al. 2021 (SC21), appendix; Hockney & Jesshope 1988, Parallel Computers 2
+        (start-up time)
     """
     attention = (1 + attention_backward_ratio) * attention_core_time
-    return 3 * layer_matrix_time + attention + layer_recompute_time
+    computing = 3 * layer_matrix_time + attention + layer_recompute_time
+    return computing + layer_overhead_time
 
 
 def logits_time(

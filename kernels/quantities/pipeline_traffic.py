@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..alternatives import alternative
-from ..collectives import point_to_point_time
+from ..collectives import all_gather_time, point_to_point_time
 from ..ops import where
 from ..topology import group_ranks_per_node
 
@@ -47,7 +47,8 @@ def folded_stage_chunks() -> Any:
     return 2.0
 
 
-def pipeline_message(activation_message: Any, residual_ranks: Any) -> Any:
+@alternative("pipeline_message", scatter_gather=False)
+def whole_pipeline_message(activation_message: Any, residual_ranks: Any) -> Any:
     """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
 
     (s / c) b h e, shared over tensor ranks with sequence parallelism
@@ -58,6 +59,55 @@ def pipeline_message(activation_message: Any, residual_ranks: Any) -> Any:
         section 4.2.2
     """
     return activation_message / residual_ranks
+
+
+@alternative("pipeline_message", scatter_gather=True)
+def scattered_pipeline_message(activation_message: Any, tensor_parallel: Any) -> Any:
+    """Bytes that one rank sends over a stage boundary for one micro-batch, in one direction.
+
+    (s / c) b h e / t: each tensor rank sends its part of what all of them hold
+
+    Parameters: activation_message [B], tensor_parallel [1]
+    Returns: [B] message
+    Source: Narayanan et al. 2021 (SC21), section 4.1
+    """
+    return activation_message / tensor_parallel
+
+
+@alternative("pipeline_gather_time", scatter_gather=False)
+def no_pipeline_gather_time() -> Any:
+    """Time to put a received activation together again: it arrives as it is used.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one receipt
+    Source: Narayanan et al. 2021 (SC21), section 4.1
+    """
+    return 0.0
+
+
+@alternative("pipeline_gather_time", scatter_gather=True)
+def scattered_pipeline_gather_time(
+    activation_message: Any,
+    residual_ranks: Any,
+    tensor_parallel: Any,
+    tensor_parallel_latency: Any,
+    tensor_parallel_bandwidth: Any,
+) -> Any:
+    """Time to put a received activation together again from its parts on the tensor ranks.
+
+    all-gather of the message over t; none with sequence parallelism, where parts are used as such
+
+    Parameters: activation_message [B], residual_ranks [1], tensor_parallel [1],
+        tensor_parallel_latency [s], tensor_parallel_bandwidth [B/s]
+    Returns: [s] time of one receipt
+    Source: Narayanan et al. 2021 (SC21), section 4.1
+    """
+    ranks = tensor_parallel / residual_ranks
+    return all_gather_time(
+        activation_message, ranks, tensor_parallel_latency, tensor_parallel_bandwidth
+    )
 
 
 def pipeline_ranks_per_node(
@@ -106,16 +156,20 @@ def pipeline_send_time(
 
 
 def pipeline_parallel_time(
-    pipeline_parallel: Any, stage_chunks: Any, num_microbatches: Any, pipeline_send_time: Any
+    pipeline_parallel: Any,
+    stage_chunks: Any,
+    num_microbatches: Any,
+    pipeline_send_time: Any,
+    pipeline_gather_time: Any,
 ) -> Any:
     """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
 
-    2 v m (a + M / B), v pieces on each stage; nothing for one stage
+    2 v m (a + M / B + gather), v pieces on each stage; nothing for one stage
 
     Parameters: pipeline_parallel [1], stage_chunks [1], num_microbatches [1],
-        pipeline_send_time [s]
+        pipeline_send_time [s], pipeline_gather_time [s]
     Returns: [s] pipeline traffic of one step
-    Source: Narayanan et al. 2021 (SC21), sections 2.2 and 3.2
+    Source: Narayanan et al. 2021 (SC21), sections 2.2, 3.2 and 4.1
     """
     sends = where(pipeline_parallel > 1, 2 * stage_chunks * num_microbatches, 0.0)
-    return sends * pipeline_send_time
+    return sends * (pipeline_send_time + pipeline_gather_time)

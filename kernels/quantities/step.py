@@ -191,6 +191,32 @@ def step_time(
     return working + optimizer_time + serial_time_per_step
 
 
+def step_time_low(step_time: Any, error_factor: Any) -> Any:
+    """Lower end of the interval in which 90 of 100 measured step times are.
+
+    t / f
+
+    Parameters: step_time [s], error_factor [1]
+    Returns: [s] time of one step
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
+        prediction), of logarithms
+    """
+    return step_time / error_factor
+
+
+def step_time_high(step_time: Any, error_factor: Any) -> Any:
+    """Upper end of the interval in which 90 of 100 measured step times are.
+
+    t f
+
+    Parameters: step_time [s], error_factor [1]
+    Returns: [s] time of one step
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
+        prediction), of logarithms
+    """
+    return step_time * error_factor
+
+
 def tokens_per_second(tokens_per_step: Any, step_time: Any) -> Any:
     """Training throughput while the cluster is up.
 
