@@ -307,7 +307,8 @@ class Search:
             closer = size < np.abs(closest)
             closest, best = np.where(closer, excess, closest), np.where(closer, k, best)
             before = excess
-        bracket = Bracket(self.grid[np.maximum(at - 1, 0)], self.grid[at], left, right)
+        low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
+        bracket = Bracket(low, high, left, right)
         reason = np.where(closest > 0, 1, 2).astype(np.int8)
         reason[np.isinf(closest) & np.isnan(before)] = 3
         reason[at >= 0] = 0
@@ -337,15 +338,25 @@ class Search:
     ) -> None:
         """Look for a crossing between the scan's values, where the output turns near the target.
 
-        Its slope is followed to 0 by the secant method, halving where that is slow.
+        Its slope is followed to 0 by the secant method, halving where that is slow, as long as
+        tangents at both ends allow a crossing: an output that turns once lies above them.
         """
+        part = _box(dips)
+        tile = {
+            dim: slice(cut.start + own.start, cut.start + own.stop)
+            for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)
+        }
+        dips, best = dips[part], best[part]
         start = self.grid[np.maximum(best - 1, 0)]
         low = self._place(start)
         high = self._place(self.grid[np.minimum(best + 1, len(self.grid) - 1)])
         ends = [self._near(tile, self._value(place), exact=True) for place in (low, high)]
         first, falls, rises = ends[0].excess, ends[0].slope, ends[1].slope
+        left, right = ends[0].gap, ends[1].gap
         for step in range(DIPS):
-            dips = dips & (reason > 0) & (falls * rises < 0)
+            meet = (right - left + falls * low - rises * high) / (falls - rises)
+            lowest = left + falls * (meet - low)
+            dips = dips & (reason[part] > 0) & (falls * rises < 0) & (lowest * left <= 0)
             if not dips.any():
                 return
             share = falls / (falls - rises) if step % 3 else np.full(low.shape, 0.5)
@@ -353,10 +364,11 @@ class Search:
             at = self._value(place)
             here = self._near(tile, at, exact=True)
             crossed = dips & (here.excess * first <= 0)
-            bracket.replace(start, at, first, here.excess, crossed)
-            reason[crossed] = 0
+            bracket.cut(part).replace(start, at, first, here.excess, crossed)
+            reason[part][crossed] = 0
             before = here.slope * falls > 0
             low, falls = _put(low, place, before), _put(falls, here.slope, before)
+            left, right = _put(left, here.gap, before), _put(right, here.gap, ~before)
             high, rises = _put(high, place, ~before), _put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
@@ -413,10 +425,24 @@ class Bracket:
         """Let both ends be one value."""
         self.low, self.high = _put(self.low, at, where), _put(self.high, at, where)
 
+    def cut(self, part: tuple[Any, ...]) -> "Bracket":
+        """Some of its points, in place."""
+        return Bracket(self.low[part], self.high[part], self.left[part], self.right[part])
+
     def replace(self, low: Array, high: Array, left: Array, right: Array, where: Array) -> None:
-        """Other ends."""
-        self.low, self.high = _put(self.low, low, where), _put(self.high, high, where)
-        self.left, self.right = _put(self.left, left, where), _put(self.right, right, where)
+        """Other ends, in place."""
+        ends = (self.low, low), (self.high, high), (self.left, left), (self.right, right)
+        for own, new in ends:
+            own[where] = new[where]
+
+
+def _box(where: Array) -> tuple[Any, ...]:
+    """The smallest block that holds all points where something is so, as an index of a view."""
+    box: list[Any] = []
+    for k in range(where.ndim):
+        held = np.flatnonzero(where.any(axis=tuple(j for j in range(where.ndim) if j != k)))
+        box.append(slice(int(held[0]), int(held[-1]) + 1))
+    return (*box, ...)
 
 
 def _put(array: Array, value: Array, where: Array) -> Array:
