@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from . import values
 from .axes import Array
 from .calibrate import Fit, covariance_of, quantile, scale_of, weakest, weights_of
 from .errors import InputError, nearest, shown
-from .sweep import Sweep
+from .execute import evaluate_block
+from .plan import Plan
+from .scenario import resolve
 
 LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000
@@ -166,7 +168,7 @@ def calibrate_steps(
     start = np.array([_start(name, scenario) for name in fit])
     x, tie = _search(model, start, held)
     low, high = model.bounds
-    residuals = model.residuals(x[None])[0]
+    residuals = model.residuals(x)
     jacobian = model.jacobian(x)
     known = np.vstack([jacobian, np.diag(tie)])
     _check_told_apart(known, fit, of)
@@ -178,7 +180,7 @@ def calibrate_steps(
         for name, value, a, b in zip(fit, x, low, high, strict=True)
         if min(value - a, b - value) < 1e-6 * max(abs(value), 1e-6)
     )
-    fitted = model.predict(x[None])[0]
+    fitted = model.predict(x)
     return StepFit(
         values=dict(zip(fit, x.tolist(), strict=True)),
         standard_errors=dict(zip(fit, deviations.tolist(), strict=True)),
@@ -224,7 +226,7 @@ def held_out_errors(
         left = _Model(
             _rows_of(table, [k for k, own in enumerate(parts) if own == part]), scenario, fit, of
         )
-        for line, error in zip(left.lines, left.residuals(x[None])[0], strict=True):
+        for line, error in zip(left.lines, left.residuals(x), strict=True):
             errors[of_line[line]] = error
     return errors
 
@@ -251,14 +253,14 @@ def _search(model: "_Model", start: Array, held: Array) -> tuple[Array, Array]:
 
     low, high = model.bounds
     x = start
-    residuals = model.residuals(x[None])[0]
+    residuals = model.residuals(x)
     weights = np.ones_like(residuals)
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
         tie = held * scale_of(residuals, len(x))
         found = least_squares(
             lambda p, root=root, tie=tie: np.concatenate(
-                [root * model.residuals(p[None])[0], tie * (p - start)]
+                [root * model.residuals(p), tie * (p - start)]
             ),
             x,
             jac=lambda p, root=root, tie=tie: np.vstack(
@@ -272,7 +274,7 @@ def _search(model: "_Model", start: Array, held: Array) -> tuple[Array, Array]:
         )
         done = np.allclose(found.x, x, rtol=1e-4, atol=0)
         x = found.x
-        residuals = model.residuals(x[None])[0]
+        residuals = model.residuals(x)
         weights = weights_of(residuals, len(x))
         if done:
             break
@@ -320,8 +322,10 @@ class _Model:
         if not table.measured:
             told = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items())
             raise InputError(f"no row of the table can be used ({told}); mend the cells")
+        start = np.array([_start(name, scenario) for name in fit])
+        self._scenario |= dict(zip(fit, start.tolist(), strict=True))
         self._use(table, list(range(len(table.measured))))
-        start = self.predict(np.array([[_start(name, scenario) for name in fit]]))[0]
+        start = self.predict(start)
         good = np.flatnonzero(np.isfinite(start) & (start > 0))
         if not len(good):
             raise InputError(f"{of} is not a positive number in any row; mend the scenario")
@@ -335,11 +339,15 @@ class _Model:
         rows = sorted(rows, key=lambda k: [str(table.inputs[name][k]) for name in named])
         self.measured = np.array([table.measured[k] for k in rows])
         self.lines = tuple(table.lines[k] for k in rows)
-        self._axes: dict[str, Any] = {}
+        axes: dict[str, Any] = {}
         if table.inputs:
             moving = {name: [cells[k] for k in rows] for name, cells in table.inputs.items()}
-            labels = [f"line {table.lines[k]}" for k in rows]
-            self._axes = {"row": {**moving, "labels": labels}}
+            axes = {"row": {**moving, "labels": [f"line {table.lines[k]}" for k in rows]}}
+        problem = resolve(self._scenario, axes)
+        given = {n: value for n, value in problem.constants.items() if n not in self.fit}
+        self._slopes = [name_of("d", self.of, name) for name in self.fit]
+        outputs = [self.of, *self._slopes]
+        self._plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -348,31 +356,30 @@ class _Model:
         low = [max(row.low, _LEAST if row.positive else 0.0) for row in rows]
         return np.array(low), np.array([row.high for row in rows])
 
-    def _evaluate(self, points: Array, outputs: Sequence[str]) -> list[Array]:
-        """Outputs [point, row] in base units, at points [point, input] of what is fitted."""
-        trial: dict[str, Any] = dict(zip(self.fit, points.T, strict=True))
-        trial["labels"] = [f"point {k}" for k in range(len(points))]
-        axes = {"trial": trial, **self._axes}
-        import xarray
+    def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
+        """Outputs [row] in base units, at a point [input] of what is fitted."""
+        dims = tuple(self._plan.sizes)
+        shape = self._plan.shape(dims)
+        free = {name: np.full(shape, value) for name, value in zip(self.fit, point, strict=True)}
+        outs = {name: np.empty(shape) for name in outputs}
+        region = {dim: slice(0, self._plan.sizes[dim]) for dim in dims}
+        with np.errstate(all="ignore"):
+            evaluate_block(self._plan, dims, region, outs, 1, free)
+        return [np.broadcast_to(out, self.measured.shape) for out in outs.values()]
 
-        held = Sweep(self._scenario, axes, outputs).evaluate("numpy")
-        sizes = {"trial": len(points), "row": len(self.measured)}
-        empty = xarray.DataArray(np.empty(tuple(sizes.values())), dims=tuple(sizes))
-        return [held[name].broadcast_like(empty).transpose(*sizes).values for name in outputs]
+    def predict(self, point: Array) -> Array:
+        """The output [row] in the base unit, at a point [input] of what is fitted."""
+        return self._evaluate(point, [self.of])[0]
 
-    def predict(self, points: Array) -> Array:
-        """The output [point, row] in the base unit, at points [point, input] of what is fitted."""
-        return self._evaluate(points, [self.of])[0]
-
-    def residuals(self, points: Array) -> Array:
-        """Logarithms [point, row] of computed over measured."""
-        return np.asarray(np.log(self.predict(points) / self.measured))
+    def residuals(self, point: Array) -> Array:
+        """Logarithms [row] of computed over measured."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.log(self.predict(point) / self.measured))
 
     def jacobian(self, point: Array) -> Array:
         """Exact derivatives [row, input] of the residuals at a point [input]."""
-        slopes = [name_of("d", self.of, name) for name in self.fit]
-        value, *found = self._evaluate(point[None], [self.of, *slopes])
-        return np.stack([slope[0] / value[0] for slope in found], axis=1)
+        value, *found = self._evaluate(point, [self.of, *self._slopes])
+        return np.stack([slope / value for slope in found], axis=1)
 
 
 def _check_told_apart(jacobian: Array, fit: Sequence[str], of: str) -> None:
