@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test check types bench kill clean
+.PHONY: sweep test check types bench kill validate clean
 
 sweep: .venv/installed
 	@mkdir -p cubes
@@ -26,6 +26,9 @@ check: .venv/dev types
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks --write
+
+validate: .venv/installed
+	@$(BIN)/fleetcube validate
 
 kill: .venv/test
 	$(BIN)/python tests/grid/kill.py 100

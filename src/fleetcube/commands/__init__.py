@@ -7,5 +7,13 @@ from fleetcube.commands.optimize import optimize
 from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
 from fleetcube.commands.uncertainty import uncertainty
+from fleetcube.commands.validate import validate
 
-COMMANDS: tuple[click.Command, ...] = (calibrate, optimize, sensitivity, solve, uncertainty)
+COMMANDS: tuple[click.Command, ...] = (
+    calibrate,
+    optimize,
+    sensitivity,
+    solve,
+    uncertainty,
+    validate,
+)

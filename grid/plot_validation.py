@@ -1,0 +1,77 @@
+"""Picture of a validation: what was measured over what was predicted."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .plot import PALETTE, check_picture, drawing
+from .predict import ALL_REDUCE, Compared
+from .slicing import scale
+from .values import unit_of
+
+if TYPE_CHECKING:
+    from .validate import Validation
+
+_COLOURS = [*PALETTE[1:3], *PALETTE[4:], PALETTE[0]]  # yellow is too faint for dots
+_MARKERS = "osD^vPX*"
+_BAND = 0.1
+_ACROSS = 3  # panels
+_NARROW = 50  # ends of an axis apart, as a factor
+
+
+def plot_validation(found: "Validation", path: Path) -> None:
+    """Draw measured over predicted values, a panel for each output, a colour for each group."""
+    check_picture(path)
+    pyplot = drawing()
+    outputs = list(dict.fromkeys(row.of for row in found.rows)) or ["nothing to compare"]
+    across = min(len(outputs), _ACROSS)
+    down = math.ceil(len(outputs) / across)
+    size = (4.8 * across, 4.8 * down)
+    figure, panels = pyplot.subplots(
+        down, across, figsize=size, layout="constrained", squeeze=False
+    )
+    for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
+        _panel(axes, [row for row in found.rows if row.of == of], of)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _panel(axes: Any, rows: list[Compared], of: str) -> None:
+    from matplotlib import ticker
+
+    axes.set_title(of.replace("_", " "), fontsize=11)
+    if not rows:
+        axes.set_axis_off()
+        return
+    both = np.array([(row.predicted, row.measured) for row in rows])
+    middle = math.sqrt(both.min() * both.max())
+    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(of), middle, of)
+    ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
+    axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color="#dddddd", lw=0)
+    axes.plot(ends, ends, color="black", linewidth=1)
+    for k, group in enumerate(dict.fromkeys(row.group for row in rows)):
+        own = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
+        axes.scatter(
+            *(own / factor).T,
+            s=16,
+            linewidths=0,
+            alpha=0.7,
+            color=_COLOURS[k % len(_COLOURS)],
+            marker=_MARKERS[k % len(_MARKERS)],
+            label=f"{group} ({len(own)})",
+            zorder=2 + 1 / len(own),  # small groups over large ones
+        )
+    shown = f" [{unit}]" if unit else ""
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    axes.set_xlabel(f"predicted{shown}")
+    axes.set_ylabel(f"measured{shown}; band: ±{_BAND:.0%}")
+    narrow = ends[1] / ends[0] < _NARROW
+    for line in (axes.xaxis, axes.yaxis):
+        line.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if narrow else (1,)))
+        line.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        line.set_minor_formatter(ticker.NullFormatter())
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7.5, loc="upper left", framealpha=0.9)

@@ -1,0 +1,103 @@
+"""How well predictions hold against what was measured, and how well a constant would."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .predict import STEP, Compared, predict
+from .records import LeftOut, Row
+
+Array = np.ndarray[Any, Any]
+_FEWEST = 3  # values that can be ranked
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The errors of one output over a group of measurements; NaN or None where unknown.
+
+    Errors are predicted over measured, less one: `mean_percent`, `median_percent` and `max_percent`
+    of their sizes, `bias_percent` their own mean. `rank_correlation` is Spearman's, of tokens per
+    second and GPU for steps, else of the values. `coverage` is the share of the measured values
+    inside the predictions' intervals. The dummy takes the GPUs to reach one share of their peak at
+    every step: the median of the group itself.
+    """
+
+    group: str
+    of: str
+    n: int
+    mean_percent: float
+    median_percent: float
+    max_percent: float
+    bias_percent: float
+    rank_correlation: float
+    coverage: float | None
+    dummy_mean_percent: float
+    dummy_median_percent: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Predictions beside measurements: accuracies by group, rows, and what was left out."""
+
+    groups: tuple[Accuracy, ...]
+    rows: tuple[Compared, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def validate(rows: Sequence[Row], left_out: Iterable[LeftOut] = ()) -> Validation:
+    """Predict measured values from their inputs, and compare.
+
+    Every row is compared or left out with a reason, after those that were left out before.
+    """
+    compared, without = predict(rows)
+    groups = dict.fromkeys((row.group, row.of) for row in compared)
+    accuracies = [
+        accuracy([row for row in compared if (row.group, row.of) == key]) for key in groups
+    ]
+    return Validation(tuple(accuracies), tuple(compared), (*left_out, *without))
+
+
+def accuracy(rows: Sequence[Compared]) -> Accuracy:
+    """Statistics of rows of one group and output."""
+    measured, predicted, low, high, ideal, tokens = np.array(
+        [(r.measured, r.predicted, r.low, r.high, r.ideal_time, r.tokens_per_gpu) for r in rows]
+    ).T
+    errors = 100 * (predicted / measured - 1)
+    dummy = np.array([math.nan])
+    if np.isfinite(ideal).all():
+        dummy = 100 * (ideal / np.median(ideal / measured) / measured - 1)
+    work = tokens if rows[0].of == STEP else np.ones_like(measured)
+    told = np.isfinite(low) & np.isfinite(high)
+    inside = (low <= measured) & (measured <= high)
+    return Accuracy(
+        group=rows[0].group,
+        of=rows[0].of,
+        n=len(rows),
+        mean_percent=float(np.abs(errors).mean()),
+        median_percent=float(np.median(np.abs(errors))),
+        max_percent=float(np.abs(errors).max()),
+        bias_percent=float(errors.mean()),
+        rank_correlation=_rank_correlation(work / predicted, work / measured),
+        coverage=float(inside[told].mean()) if told.any() else None,
+        dummy_mean_percent=float(np.abs(dummy).mean()),
+        dummy_median_percent=float(np.median(np.abs(dummy))),
+    )
+
+
+def _rank_correlation(first: Array, second: Array) -> float:
+    """Spearman's, or NaN where there is nothing to rank."""
+    known = np.isfinite(first) & np.isfinite(second)
+    first, second = first[known], second[known]
+    if len(first) < _FEWEST or not np.ptp(first) or not np.ptp(second):
+        return math.nan
+    return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
+
+
+def _ranks(numbers: Array) -> Array:
+    """Ranks from 1; equal numbers share the mean of theirs. To load scipy.stats takes longer."""
+    _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    ranks: Array = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return ranks

@@ -1,0 +1,122 @@
+"""`fleetcube validate`: predictions held against published measurements."""
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleetcube.commands.table import print_table
+
+if TYPE_CHECKING:
+    from fleetcube.grid.validate import Accuracy, Validation
+
+_HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]
+
+
+@click.command()
+@click.option("--records", type=click.Path(), help="Measurements, JSON or CSV.  [our own tables]")
+@click.option("--group", multiple=True, help="Group of records to take; may be repeated.  [all]")
+@click.option("--left-out", "listed", is_flag=True, help="List the records that are left out.")
+@click.option("--plot", type=click.Path(), help="Draw measured over predicted: .png, .pdf, .svg.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, rows in base units.")
+def validate(
+    records: str | None, group: tuple[str, ...], listed: bool, plot: str | None, as_json: bool
+) -> None:
+    """Predict published measurements from their inputs, and tell the errors.
+
+    Errors are in per cent of what was measured: the mean, median and maximum of their sizes, and
+    their own mean (bias). rank is Spearman's correlation of predicted and measured throughput.
+    dummy is the mean error where GPUs reach one and the same share of their peak, the best for the
+    group; covered is the percentage of measured values inside the predicted interval.
+
+    \b
+    Example:
+      fleetcube validate
+      fleetcube validate --records mine.json --group my-cluster --plot accuracy.png
+    """
+    from fleetcube.grid import validate as grid
+    from fleetcube.grid.errors import InputError, nearest
+    from fleetcube.grid.plot import check_picture, drawing
+    from fleetcube.grid.records import read_records
+
+    if plot is not None:
+        check_picture(Path(plot))
+        drawing()
+    rows, left_out = read_records(records)
+    groups = {row.group for row in rows} | {record.group for record in left_out}
+    for name in group:
+        if name not in groups:
+            raise InputError(
+                f"--group {name}: there are no records of it; {nearest(name, groups, 'see all')}"
+            )
+    if group:
+        rows = [row for row in rows if row.group in group]
+        left_out = [record for record in left_out if record.group in group]
+    found = grid.validate(rows, left_out)
+    if as_json:
+        click.echo(json.dumps(told(found), indent=2))
+    else:
+        _print(found, listed)
+    if plot is not None:
+        from fleetcube.grid.plot_validation import plot_validation
+
+        plot_validation(found, Path(plot))
+        click.echo(f"wrote {plot}", err=as_json)
+
+
+def told(found: "Validation") -> dict[str, Any]:
+    """A validation as JSON holds it: null stands for what is unknown."""
+    from fleetcube.grid.slicing import finite
+
+    rows = [
+        {
+            "id": row.id,
+            "group": row.group,
+            "of": row.of,
+            "measured": row.measured,
+            "predicted": row.predicted,
+            "low": row.low,
+            "high": row.high,
+            "error_percent": 100 * row.error,
+        }
+        for row in found.rows
+    ]
+    groups = [dataclasses.asdict(group) for group in found.groups]
+    left_out = [dataclasses.asdict(record) for record in found.left_out]
+    plain: dict[str, Any] = finite({"groups": groups, "rows": rows, "left_out": left_out})
+    return plain
+
+
+def _print(found: "Validation", listed: bool) -> None:
+    for of in dict.fromkeys(group.of for group in found.groups):
+        click.echo(f"{of}: errors in % of what was measured")
+        print_table(_HEADINGS, [_cells(group) for group in found.groups if group.of == of])
+        click.echo()
+    click.echo(f"{len(found.rows)} measurements compared, {len(found.left_out)} records left out")
+    reasons = Counter(record.reason for record in found.left_out)
+    for reason, count in reasons.most_common():
+        click.echo(f"{count:5}  {reason}")
+        if listed:
+            for record in found.left_out:
+                if record.reason == reason:
+                    click.echo(f"       {record.id}")
+
+
+def _cells(group: "Accuracy") -> list[str]:
+    def shown(value: float | None, form: str = "z.1f") -> str:
+        return "-" if value is None or math.isnan(value) else format(value, form)
+
+    covered = None if group.coverage is None else 100 * group.coverage
+    errors = (group.mean_percent, group.median_percent, group.max_percent, group.bias_percent)
+    return [
+        group.group,
+        str(group.n),
+        *map(shown, errors),
+        shown(group.rank_correlation, ".3f"),
+        shown(group.dummy_mean_percent),
+        shown(covered, ".0f"),
+    ]

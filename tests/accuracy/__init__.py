@@ -1,0 +1,1 @@
+"""The page of accuracies: docs/accuracy.md and its picture."""

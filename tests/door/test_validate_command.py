@@ -1,0 +1,158 @@
+"""`fleetcube validate`: the table, its JSON and its picture."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fleetcube.cli import cli
+from fleetcube.grid import records
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.records import LeftOut, Row
+
+JOB: dict[str, Any] = {
+    "parameters": 1e9,
+    "layers": 10,
+    "hidden_size": 2048,
+    "recompute": "none",
+    "fabric": "infiniband-hdr",
+    "sequence_length": 1000,
+    "gpu": "a100-sxm-80gb",
+    "n_gpus": 1,
+}
+ONCE = 6e9 * 1000 / 312e12 / 0.5  # [s] for one sequence at half the peak
+REDUCED = {"message_bytes": 8, "ranks": 16, "nodes": 2, "calibration": "aws-p5"}
+# sequences, measured in times of ONCE, share of the peak: predicted 8, 20 and 80 of ONCE
+STEPS = ((8, 10, 0.5), (16, 16, 0.4), (32, 160, 0.2))
+ROWS = [
+    *(
+        Row(
+            f"s/{n}",
+            "a_group_of_long_name_23",
+            "",
+            JOB | {"global_batch_size": n, "flops_efficiency": share},
+            "step_time",
+            measured * ONCE,
+        )
+        for n, measured, share in STEPS
+    ),
+    Row("r/1", "reduced", "", REDUCED, "all_reduce_time", 70e-6),
+]
+LEFT = [LeftOut(f"x/{k}", "other", "no shape") for k in range(2)] + [LeftOut("y", "reduced", "TPU")]
+
+
+@pytest.fixture(autouse=True)
+def _own_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "read_records", lambda path=None: ([*ROWS], [*LEFT]))
+
+
+def told(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["validate", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_table_has_a_row_for_each_group_and_fits_a_terminal() -> None:
+    lines = told().splitlines()
+    assert max(map(len, lines)) <= 80
+    # errors -20 %, 25 %, -50 %; shares of the peak 0.4, 0.5, 0.1: dummy 0, 25 %, -75 %;
+    # measured rates 0.8, 1, 0.2 beside 1, 0.8, 0.4: two of three ranks swapped
+    numbers = ["3", "31.7", "25.0", "50.0", "-15.0", "0.500", "33.3", "-"]
+    assert ["a_group_of_long_name_23", *numbers] in [line.split() for line in lines]
+    assert "4 measurements compared, 3 records left out" in lines
+    assert [line for line in lines if "no shape" in line] == ["    2  no shape"]
+    assert "x/0" not in "".join(lines)
+
+
+def test_records_left_out_are_listed_when_asked_for() -> None:
+    lines = told("--left-out").splitlines()
+    at = lines.index("    2  no shape")
+    assert [line.strip() for line in lines[at + 1 : at + 3]] == ["x/0", "x/1"]
+
+
+def test_the_json_holds_groups_rows_and_what_was_left_out() -> None:
+    found = json.loads(told("--json"), parse_constant=lambda text: pytest.fail(text))
+    assert list(found) == ["groups", "rows", "left_out"]
+    steps, reduced = found["groups"]
+    assert list(steps) == [
+        "group",
+        "of",
+        "n",
+        "mean_percent",
+        "median_percent",
+        "max_percent",
+        "bias_percent",
+        "rank_correlation",
+        "coverage",
+        "dummy_mean_percent",
+        "dummy_median_percent",
+    ]
+    assert steps["mean_percent"] == pytest.approx(95 / 3)
+    assert reduced["rank_correlation"] is None
+    assert reduced["dummy_mean_percent"] is None
+    row = found["rows"][0]
+    assert list(row) == [
+        "id",
+        "group",
+        "of",
+        "measured",
+        "predicted",
+        "low",
+        "high",
+        "error_percent",
+    ]
+    assert row["predicted"] == pytest.approx(8 * ONCE)
+    assert row["error_percent"] == pytest.approx(-20)
+    assert found["left_out"][0] == {"id": "x/0", "group": "other", "reason": "no shape"}
+    assert len(found["left_out"]) == 3
+
+
+def test_groups_are_chosen() -> None:
+    found = json.loads(told("--json", "--group", "reduced"))
+    assert [group["group"] for group in found["groups"]] == ["reduced"]
+    assert [record["id"] for record in found["left_out"]] == ["y"]
+    assert math.isclose(found["rows"][0]["measured"], 70e-6)
+
+
+def test_an_unknown_group_is_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'reduced'"):
+        told("--group", "reduce")
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    told("--plot", str(tmp_path / "accuracy.png"))
+    assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ending"):
+        told("--plot", str(tmp_path / "accuracy.txt"))
+
+
+def test_a_file_of_records_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    daly = {"M_min": 1440, "delta_min": 5, "R_min": 10, "Ts_h": 500}
+    held = [
+        {"id": "d/1", "group": "daly2006", "inputs": daly, "measured": {"tau_opt_min": 117}},
+        {"id": "d/2", "group": "daly2006"},
+    ]
+    path = tmp_path / "records.json"
+    path.write_text(json.dumps(held), encoding="utf-8")
+    found = json.loads(told("--records", str(path), "--json"))
+    assert [row["id"] for row in found["rows"]] == ["d/1"]
+    assert found["rows"][0]["predicted"] == pytest.approx(117 * 60, rel=0.005)
+    assert [record["id"] for record in found["left_out"]] == ["d/2"]
+
+
+def test_a_file_that_holds_no_records_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    (tmp_path / "records.json").write_text("{", encoding="utf-8")
+    for name in ("records.json", "missing.json"):
+        with pytest.raises(InputError, match=name):
+            told("--records", str(tmp_path / name))

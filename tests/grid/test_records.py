@@ -1,0 +1,630 @@
+"""Published measurements become public inputs, or are left out with a reason; none is lost."""
+
+import csv
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetcube import Sweep
+from fleetcube.catalog import KINDS
+from fleetcube.grid import record_calibration, record_tables
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.record_hardware import bandwidth_of, gpu_of, model_of, precision_of, system_of
+from fleetcube.grid.records import LeftOut, Row, read_records
+from fleetcube.kernels.inputs import INPUTS
+
+A100 = {
+    "gpu": "a100-sxm-80gb",
+    "gpus_per_node": 8,
+    "fabric": "infiniband-hdr",
+    "precision": "fp16",
+    "compute_model": "roofline",
+    "attention_kernel": "standard",
+}
+# One record of each group, shortened; what it must be read as; seconds by hand.
+CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
+    (
+        "sc21_table1",
+        {
+            "model": {"layers": 60, "hidden": 10240, "heads": 80, "vocab": 51200, "seq": 2048},
+            "system": {"gpus": 1024, "fabric": "8x200Gb HDR IB/node, NVLink3"},
+            "parallel": {"tp": 8, "pp": 4, "dp": 32, "gbs": 1792},
+            "measured": {"tflops_per_gpu": 140.0},
+            "derived": {"iteration_time_s": 13.0},
+        },
+        [
+            (
+                A100
+                | {
+                    "layers": 60,
+                    "hidden_size": 10240,
+                    "ffn_hidden_size": 40960,
+                    "attention_heads": 80,
+                    "n_gpus": 1024,
+                    "global_batch_size": 1792,
+                    "micro_batch_size": 2,
+                    "virtual_stages": 3,
+                    "inter_node_bandwidth": 25e9,
+                    "recompute": "full",
+                    "zero_stage": 0,
+                },
+                13.0,
+            )
+        ],
+    ),
+    (
+        "korthikanti_table5",
+        {
+            "model": {"layers": 96, "hidden": 12288, "heads": 96, "vocab": 51200, "seq": 2048},
+            "system": {"gpus": 64},
+            "parallel": {"tp": 8, "pp": 8, "dp": 1, "gbs": 64, "mbs": 1, "vp": 3},
+            "measured": {"iter_s_full_recompute": 18.13, "iter_s_seqpar_selective": 13.75},
+        },
+        [
+            (A100 | {"recompute": "full", "virtual_stages": 3}, 18.13),
+            ({"recompute": "selective", "sequence_parallel": True, "n_gpus": 64}, 13.75),
+        ],
+    ),
+    (
+        "vtrain_multi",
+        {
+            "model": {"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048},
+            "system": {"accel": "A100-80GB (8/node, 4x200Gb HDR)", "gpus": 64},
+            "parallel": {"tp": 1, "dp": 64, "pp": 1, "mbs": 8, "gbs": 512},
+            "measured": {"iteration_time_s": 3.5665},
+        },
+        [(A100 | {"inter_node_bandwidth": 12.5e9, "recompute": "full", "zero_stage": 1}, 3.5665)],
+    ),
+    (
+        "bloom_prequel",  # 72 whole layers on 12 stages: 12 72 14400^2 + 250880 14400 = 182.8e9
+        {
+            "model": {"size": "183B", "hidden": 14400, "layers": 80, "heads": None, "seq": 2048},
+            "system": {"accel": "A100-80GB", "gpus": 384, "fabric": "4x OmniPath 100Gb/node"},
+            "parallel": {"dp": 4, "tp": 8, "pp": 12, "mbs": 1, "gbs": 2048},
+            "measured": {"iteration_time_s": 172.4, "tflops_per_gpu_hw": 90.0},
+        },
+        [
+            (
+                A100
+                | {
+                    "layers": 72,
+                    "vocab_size": 250880,
+                    "attention_heads": 64,
+                    "inter_node_bandwidth": 6.25e9,
+                    "zero_stage": 1,
+                },
+                172.4,
+            )
+        ],
+    ),
+    (
+        "mosaic",
+        {
+            "where": "line 9; A100 40GB with 1600 Gbps node-node interconnect (RoCE)",
+            "model": {"name": "MPT-7b", "params": 6658859008, "seq": 2048},
+            "system": {"accel": "a100_40gb", "gpus": 64},
+            "parallel": {
+                "sharding": "FULL_SHARD",
+                "mbs": 4,
+                "gbs": 256,
+                "precision": "amp_bf16",
+                "act_ckpt": True,
+            },
+            "measured": {"tokens_per_s_per_gpu": 2048.0},
+        },
+        [
+            (
+                {
+                    "gpu": "a100-sxm-40gb",
+                    "layers": 32,
+                    "hidden_size": 4096,
+                    "vocab_size": 50368,
+                    "inter_node_bandwidth": 25e9,
+                    "zero_stage": 3,
+                    "recompute": "full",
+                    "attention_kernel": "flash",
+                    "precision": "bf16",
+                },
+                4.0,  # 256 x 2048 / (64 x 2048)
+            )
+        ],
+    ),
+    (
+        "megatron_bridge",
+        {
+            "where": "26.06 NeMo Container; Pre-Training Performance",
+            "model": {"name": "DeepSeekV3", "seq": 4096},
+            "system": {"accel": "DGX-GB300", "gpus": 256},
+            "parallel": {
+                **{"precision": "MXFP8", "gbs": 4096, "mbs": 1, "tp": 1, "pp": 2, "cp": 1},
+                **{"vp": 8, "ep": 32, "fsdp": None},
+            },
+            "measured": {"tokens_per_s_per_gpu": 6553.6},
+        },
+        [
+            (
+                {
+                    "model": "deepseek-v3",
+                    "node": "gb300-nvl72",
+                    "fabric": "infiniband-xdr",
+                    "precision": "fp8",
+                    "expert_parallel": 32,
+                    "virtual_stages": 8,
+                    "zero_stage": 1,
+                },
+                10.0,  # 4096 x 4096 / (256 x 6553.6)
+            )
+        ],
+    ),
+    (
+        "mlperf_gpt3",
+        {
+            "model": {"layers": 96, "hidden": 12288, "heads": 96, "vocab": 51200, "seq": 2048},
+            "system": {"accel": "H100-SXM", "gpus": 1536},
+            "parallel": {
+                **{"tp": 4, "pp": 8, "cp": 1, "vp": 4, "mbs": 2, "dp": 48, "precision": "FP8"},
+                **{"gbs": 3072, "dist_optimizer": True, "sequence_parallel": True},
+            },
+            "measured": {"step_time_s": None, "throughput_logged": 1048576.0},
+        },
+        [({"node": "dgx-h100", "precision": "fp8", "sequence_parallel": True}, 6.0)],
+    ),
+    (
+        "simumax_b200",
+        {
+            "model": {"name": "llama3_405b", "layers": 4, "seq": 4096},
+            "system": {"accel": "B200-SXM", "gpus": 8},
+            "parallel": {"tp": 2, "pp": 1, "dp": 4, "ep": 1, "cp": 1, "microbatches": 32, "mbs": 1},
+            "measured": {"iteration_time_ms": 1500.0},
+        },
+        [({"layers": 4, "kv_heads": 16, "global_batch_size": 128, "node": "dgx-b200"}, 1.5)],
+    ),
+    (
+        "torchtitan",
+        {
+            "where": "llama3_h100_202412 Table 5",
+            "model": {"name": "Llama3.1 405B"},
+            "system": {"accel": "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", "gpus": 512},
+            "parallel": {
+                **{"fsdp": 8, "tp": 8, "pp": 8, "mbs": 32, "gbs": 256, "recompute": "full"},
+                **{"seq": 8192, "variant": "interleaved 1F1B float8"},
+            },
+            "measured": {"tokens_per_s_per_gpu": 128},
+        },
+        [
+            (
+                {
+                    "model": "llama-3-405b",
+                    "hbm_capacity": 96e9,
+                    "hbm_bandwidth": 2.4e12,
+                    "inter_node_bandwidth": 50e9,
+                    "micro_batch_size": 4.0,
+                    "virtual_stages": 2,
+                    "tensor_parallel_overlap": 1.0,
+                    "precision": "fp8",
+                },
+                32.0,  # 256 x 8192 / (512 x 128)
+            )
+        ],
+    ),
+    (
+        "torchtitan",
+        {
+            "where": "asyncTP 2025-06",
+            "model": {"name": "Llama3 8B"},
+            "system": {"accel": "H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", "gpus": 64},
+            "parallel": {"tp": 8, "fsdp": 8, "precision": "bf16"},
+            "measured": {"tps_vanilla_tp": 4096, "tps_async_tp": 6144},
+        },
+        [  # 96 x 8192 / (64 x 4096)
+            ({"global_batch_size": 96, "recompute": "selective", "precision": "bf16"}, 3.0),
+            ({"tensor_parallel_overlap": 1.0}, 2.0),
+        ],
+    ),
+    (
+        "nccl_allreduce",
+        {
+            "system": {"name": "2x p5.48xlarge (16xH100, 3200Gb/s EFA/node)", "ranks": 16},
+            "measured": {"bytes": 8, "time_us_oop": 69.12, "busbw_GBps": 0.0},
+        },
+        [({"message_bytes": 8, "ranks": 16, "nodes": 2, "calibration": "aws-p5"}, 69.12e-6)],
+    ),
+    (
+        "nccl_algo_by_ranks",
+        {
+            "system": {"name": "8xH200", "ranks": 4, "nodes": 1, "scaleup_GBps": 450},
+            "measured": {"bytes": 2**30, "busbw_default_GBps": 402.653184, "busbw_ring_GBps": 400},
+        },
+        [  # 1.5 x 2^30 / 402.653184e9
+            ({"intra_node_bandwidth": 450e9, "ranks": 4}, 0.004),
+            ({"all_reduce": "ring"}, 1.5 * 2**30 / 400e9),
+        ],
+    ),
+    (
+        "nccl_worked_example",
+        {
+            "system": {"name": "4x P6-B200", "ranks": 32, "nodes": 4},
+            "measured": {"bytes": 4294967296, "measured_ms": 22.05, "single_node_ms": 10.15},
+        },
+        [
+            ({"nodes": 4, "calibration": "aws-p6-b200"}, 0.02205),
+            ({"nodes": 1, "ranks": 8, "calibration": "b200-nvlink-node"}, 0.01015),
+        ],
+    ),
+    (
+        "daly2006",
+        {"inputs": {"M_min": 1440, "delta_min": 5}, "measured": {"tau_opt_min": 117}},
+        [({"cluster_mtbf": 86400.0, "checkpoint_stall_time": 300.0}, 7020.0)],
+    ),
+    (
+        "meta_rsc",
+        {"measured": {"mttf_16384gpu_h_projected": 1.8}},
+        [({"n_gpus": 16384, "reliability": "rsc-1"}, 6480.0)],
+    ),
+    (
+        "meta_rsc",
+        {"measured": {"ettr_16000gpu_60min_ckpt": 0.7}},
+        [({"n_gpus": 16000, "fixed_checkpoint_interval": 3600.0, "restart_time": 300.0}, 0.7)],
+    ),
+    (
+        "nemo_longseq",  # 6 (32 (4 h^2 + 3 h 11008) + V h) + 12 32 s h = 52.53e9 for a token
+        {
+            "model": {"name": "Llama2-7B FP8", "seq": 8192},
+            "system": {"accel": "H100", "gpus": 8},
+            "parallel": {"tp": 1, "pp": 2, "dp": 4, "cp": 1, "gbs": 512},
+            "measured": {"tflops_per_gpu_with_cp": 730},
+        },
+        [
+            (
+                {"model": "llama-2-7b", "precision": "fp8", "pipeline_parallel": 2},
+                512 * 8192 * 52.5270e9 / (8 * 730e12),
+            )
+        ],
+    ),
+]
+
+
+def read(tmp_path: Path, *records: Any) -> tuple[list[Row], list[LeftOut]]:
+    path = tmp_path / "records.json"
+    path.write_text(json.dumps(records), encoding="utf-8")
+    return read_records(path)
+
+
+def named(group: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": f"{group}/000", "group": group, "source": "a paper", **record}
+
+
+@pytest.mark.parametrize(("group", "record", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_a_record_is_read_as_by_hand(
+    group: str, record: dict[str, Any], expected: list[tuple[dict[str, Any], float]], tmp_path: Path
+) -> None:
+    rows, left_out = read(tmp_path, named(group, record))
+    assert not left_out
+    assert len(rows) == len(expected)
+    for row, (inputs, measured) in zip(rows, expected, strict=True):
+        assert {name: row.inputs.get(name) for name in inputs} == inputs
+        assert row.measured == pytest.approx(measured, rel=1e-4)
+        assert row.group == group
+        assert row.source == "a paper"
+    assert len({row.id for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("group", "section", "values", "reason"),
+    [
+        ("sc21_table1", "model", {"layers": 25}, "no published micro-batch"),
+        ("bloom_prequel", "model", {"size": "300B"}, "is not that of its layers"),
+        ("bloom_prequel", "measured", {"tflops_per_gpu_hw": 300.0}, "times what the step"),
+        ("mosaic", "model", {"params": 1e9}, "model.params = 1e+09 is not that of"),
+        ("mosaic", "model", {"name": "MPT-9b"}, "'MPT-9b' has no published shape"),
+        ("megatron_bridge", "model", {"name": "Nemotron_3_Nano"}, "no shape in the catalog"),
+        ("mlperf_gpt3", "system", {"gpus": None}, "system.gpus is missing"),
+        ("mlperf_gpt3", "parallel", {"dp": 47}, "is not system.gpus"),
+        ("vtrain_multi", "parallel", {"tp": 128}, "more than system.gpus"),
+        ("vtrain_multi", "measured", {"iteration_time_s": "fast"}, "is not a number"),
+        ("nccl_allreduce", "measured", {"time_us_oop": -1}, "not a finite number above 0"),
+    ],
+)
+def test_a_record_that_cannot_be_predicted_says_why(
+    group: str, section: str, values: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    record = named(group, next(case[1] for case in CASES if case[0] == group))
+    rows, (left_out,) = read(tmp_path, record | {section: record[section] | values})
+    assert not rows
+    assert reason in left_out.reason
+    assert left_out.id == record["id"]
+
+
+@pytest.mark.parametrize("kind", ["SFT", "LoRA"])
+def test_fine_tuning_is_left_out(kind: str, tmp_path: Path) -> None:
+    bridge = named("megatron_bridge", next(c[1] for c in CASES if c[0] == "megatron_bridge"))
+    _, (left_out,) = read(tmp_path, bridge | {"where": f"26.06 NeMo Container; {kind} Performance"})
+    assert kind in left_out.reason
+
+
+def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
+    record = named(CASES[0][0], CASES[0][1])
+    rows, left_out = read(tmp_path, record, record)
+    assert len(rows) == 1
+    assert [held.reason for held in left_out] == ["its id stands twice"]
+
+
+# The project's own tables
+
+COUNTS = {
+    "bloom_176b": 1,
+    "bloom_prequel": 90,
+    "daly2006": 3,
+    "korthikanti_table5": 9,
+    "megatron_bridge": 114,
+    "meta_rsc": 5,
+    "mlperf_gpt3": 13,
+    "mosaic": 144,
+    "nccl_algo_by_ranks": 23,
+    "nccl_allreduce": 106,
+    "nccl_worked_example": 2,
+    "nemo_longseq": 9,
+    "sc21_table1": 10,
+    "simumax_b200": 29,
+    "torchtitan": 20,
+    "vtrain_multi": 73,
+    "vtrain_single": 960,
+}
+
+
+def test_the_own_tables_give_rows_for_every_group() -> None:
+    rows, _ = read_records()
+    memory = ("memory", "parameter", "activation", "optimizer", "state")
+    assert Counter(row.group for row in rows if not row.of.startswith(memory)) == COUNTS
+
+
+def test_no_record_of_the_own_tables_is_lost() -> None:
+    rows, left_out = read_records()
+    written = 0
+    ids = set()
+    for path in record_tables.own_tables():
+        text = path.read_text(encoding="utf-8").splitlines()
+        table = list(csv.DictReader(line for line in text if not line.startswith("# ")))
+        written += len(table)
+        ids |= {row["id"] for row in table if "id" in row}
+    told = {row.id.partition(":")[0] for row in rows} | {held.id for held in left_out}
+    assert len(told) == written
+    assert ids <= told
+    assert all(held.reason for held in left_out)
+
+
+def test_every_step_and_every_interval_of_the_own_tables_can_be_predicted() -> None:
+    parts = defaultdict(list)
+    for row in read_records()[0]:
+        fixed = {
+            name: value
+            for name, value in row.inputs.items()
+            if name in KINDS or (name in INPUTS and INPUTS[name].kind == "option")
+        }
+        if row.of not in ("all_reduce_time",):
+            moving = tuple(sorted(row.inputs.keys() - fixed.keys()))
+            parts[row.of, json.dumps(fixed, sort_keys=True), moving].append(row)
+    for (of, fixed_text, moving), rows in parts.items():
+        axis: dict[str, Any] = {name: [row.inputs[name] for row in rows] for name in moving}
+        sweep = Sweep(
+            json.loads(fixed_text), {"row": {**axis, "labels": [r.id for r in rows]}}, [of]
+        )
+        predicted = sweep.evaluate("numpy")[of].values
+        assert np.isfinite(predicted).all(), (of, rows[0].id)
+        assert (predicted > 0).all(), (of, rows[0].id)
+
+
+def test_chunks_of_table_1_hold_the_layers_that_its_script_gives_them() -> None:
+    rows = [row.inputs for row in read_records()[0] if row.group == "sc21_table1"]
+    chunks = {  # --num-layers-per-virtual-pipeline-stage, where the script has it
+        i["layers"]: i["layers"] / (i["pipeline_parallel"] * i["virtual_stages"])
+        for i in rows
+        if i["virtual_stages"] > 1
+    }
+    assert chunks == {60: 5, 80: 5, 96: 3, 105: 1}
+    assert all(i["global_batch_size"] % i["micro_batch_size"] == 0 for i in rows)
+
+
+# Files
+
+
+VTRAIN = (
+    "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"
+    "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
+    "2,16,8,1024,16,24,1024,1,1,2,372.160408\n"
+)
+
+
+def test_the_table_of_vtrain_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "single.csv"
+    path.write_text(VTRAIN, encoding="utf-8")
+    (row,), left_out = read_records(path)
+    assert not left_out
+    assert row.id == "vtrain_single/line-2"
+    assert row.measured == pytest.approx(0.372160408)
+    expected = {"n_gpus": 2, "global_batch_size": 16, "micro_batch_size": 8, "hidden_size": 1024}
+    expected |= {"pipeline_parallel": 2, "layers": 24, "sequence_length": 1024}
+    assert {name: row.inputs[name] for name in expected} == expected
+
+
+def test_a_csv_of_dotted_keys_says_what_the_json_says(tmp_path: Path) -> None:
+    path = tmp_path / "ours.csv"
+    path.write_text(
+        "# group = vtrain_multi\n# model.seq = 2048\n"
+        "id,model.layers,model.hidden,model.heads,system.gpus,parallel.gbs,measured.iteration_time_s\n"
+        "a,30,3072,32,64,512,3.5\nb,30,,32,64,512,3.5\n",
+        encoding="utf-8",
+    )
+    (row,), (left_out,) = read_records(path)
+    record = {
+        "model": {"layers": 30, "hidden": 3072, "heads": 32, "seq": 2048},
+        "system": {"gpus": 64},
+        "parallel": {"gbs": 512},
+        "measured": {"iteration_time_s": 3.5},
+    }
+    (same,), _ = read(tmp_path, {"id": "a", "group": "vtrain_multi", **record})
+    assert row == same
+    assert left_out == LeftOut("b", "vtrain_multi", "model.hidden is missing")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"", "no table of records"),
+        (b"a,b\n1,2\n", "no table of records"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b'{"a": 1}', "not a list of records"),
+        (b"[1, 2", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[" + b"9" * 10_000 + b"]", "not JSON"),
+        (b"id,group,group\na,b,c\n", "a column twice"),
+    ],
+    ids=["empty", "other table", "binary", "object", "cut off", "deep", "long number", "twice"],
+)
+def test_a_file_of_another_kind_is_one_line(content: bytes, match: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=match) as caught:
+        read_records(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["not-there.json", "\0", "."])
+def test_a_file_that_cannot_be_read_is_one_line(path: str) -> None:
+    with pytest.raises(InputError, match="give records"):
+        read_records(path)
+
+
+def test_files_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "records.json"
+    path.write_text("[1, 2, 3]", encoding="utf-8")
+    monkeypatch.setattr(record_tables, "MOST", 2)
+    with pytest.raises(InputError, match="more than 2 records"):
+        read_records(path)
+    monkeypatch.setattr(record_tables, "LARGEST", 8)
+    with pytest.raises(InputError, match="more than 8 bytes"):
+        read_records(path)
+
+
+# Anything at all
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+SPOILED = st.sampled_from(CASES).flatmap(
+    lambda case: st.fixed_dictionaries(
+        {
+            "id": st.just(f"{case[0]}/0") | st.none() | st.integers(),
+            "group": st.just(case[0]),
+            **{
+                section: st.fixed_dictionaries(
+                    {name: st.just(value) | JUNK for name, value in held.items()}
+                )
+                if isinstance(held, dict)
+                else st.just(held) | JUNK
+                for section, held in case[1].items()
+            },
+        }
+    )
+)
+
+
+@settings(deadline=None)
+@given(records=st.lists(SPOILED | JUNK, min_size=1, max_size=4))
+def test_junk_is_left_out_and_never_lost(
+    records: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("junk") / "records.json"
+    path.write_text(json.dumps(records), encoding="utf-8")
+    rows, left_out = read_records(path)
+    told = {row.id.partition(":")[0] for row in rows} | {held.id for held in left_out}
+    twice = sum("stands twice" in held.reason for held in left_out)
+    assert len(told) + twice == len(records)
+    for held in left_out:
+        assert held.reason
+        assert "\n" not in held.reason
+    for row in rows:
+        assert 0 < row.measured < float("inf")
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4x OmniPath 100Gb/node", 6.25e9),
+        ("8x200Gb HDR IB/node, NVLink3", 25e9),
+        ("A100-80GB (8/node, 4x200Gb HDR=800Gb/s per node in vTrain config)", 12.5e9),
+        ("A100 40GB with 1600 Gbps node-node interconnect (RoCE)", 25e9),
+        ("H100 96GB HBM2e 2.4TB/s, 500W limit, 400Gb/s/GPU", 50e9),
+        ("H100 80GB BF16", None),
+    ],
+)
+def test_bandwidths_between_nodes_are_read_from_text(text: str, expected: float | None) -> None:
+    assert bandwidth_of(text) == expected
+
+
+def test_names_of_hardware_and_models_are_found() -> None:
+    assert gpu_of("a100_40gb") == "a100-sxm-40gb"
+    assert gpu_of("h100_80gb") == "h100-sxm"
+    assert system_of("DGX-GB200") == ("gb200-nvl72", "infiniband-ndr")
+    assert system_of("DGX-B300") == ("dgx-b300", "infiniband-xdr")
+    assert model_of("Qwen3_235B_a22B") == "qwen-3-235b-a22b"
+    assert model_of("Llama3.1 405B") == "llama-3-405b"
+    assert [precision_of(text) for text in ("MXFP8", "NVFP4", "amp_bf16", "float8 tensorwise")] == [
+        *("fp8", "fp4", "bf16", "fp8")
+    ]
+
+
+# Calibrations
+
+BRIDGE = {"group": "megatron_bridge", "where": "26.02.01 NeMo Container; Pre-Training Performance"}
+GB200 = {"node": "gb200-nvl72", "precision": "fp8"}
+
+
+def test_the_most_specific_calibration_comes_first() -> None:
+    experts = list(record_calibration.candidates(BRIDGE, {**GB200, "model": "deepseek-v3"}))
+    assert experts == [
+        "bridge-moe-gb200-fp8-26-04",
+        "bridge-moe-gb200-fp8",
+        "bridge-moe-gb200",
+        "bridge-gb200-fp8-26-04",
+        "bridge-gb200-fp8",
+        "bridge-gb200",
+        "megatron-gb200",
+    ]
+    later = {**BRIDGE, "where": "26.08 NeMo Container"}
+    dense = list(record_calibration.candidates(later, {**GB200, "model": "llama-3-70b"}))
+    assert dense[0] == "bridge-gb200-fp8-26-06"
+    eager = {"group": "torchtitan", "parallel": {"variant": "FSDP"}}
+    assert next(record_calibration.candidates(eager, {"node": "dgx-h100"})) == (
+        "torchtitan-eager-h100"
+    )
+    assert not list(record_calibration.candidates({"group": "meta_rsc"}, GB200))
+
+
+def test_a_run_takes_the_first_calibration_that_the_catalog_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def known(label: str) -> bool:
+        asked.append(label)
+        return label == "bridge-gb200"
+
+    monkeypatch.setattr(record_calibration, "_known", known)
+    assert record_calibration.calibration_for(BRIDGE, GB200) == "bridge-gb200"
+    assert asked[-1] == "bridge-gb200"
+    assert record_calibration.calibration_for(BRIDGE, {"gpu": "t4"}) is None
