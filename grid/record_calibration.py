@@ -1,7 +1,7 @@
 """Which of the catalog's calibrations a published run belongs to: by software and GPU."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..catalog import kind
@@ -15,8 +15,8 @@ _STACKS = {
     "megascale_fig9": "megatron",
     "vtrain_multi": "deepspeed",
     "vtrain_single": "deepspeed",
-    "bloom_prequel": "deepspeed",
-    "bloom_176b": "deepspeed",
+    "bloom_prequel": "jean-zay",
+    "bloom_176b": "jean-zay",
     "mosaic": "fsdp",
     "torchtitan": "torchtitan",
     "megatron_bridge": "bridge",
@@ -25,13 +25,15 @@ _STACKS = {
 _CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 
 
-def calibration_for(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:
-    """The label of the most specific calibration that the catalog has, if it has one.
+def calibration_for(
+    published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
+) -> str | None:
+    """The label of the most specific calibration that is known, if there is one.
 
     Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run
     without its own takes that of a wider set, and last Megatron's on its generation of GPU.
     """
-    return next((label for label in candidates(published, inputs) if _known(label)), None)
+    return next((label for label in candidates(published, inputs) if known(label)), None)
 
 
 def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
@@ -50,6 +52,8 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
         for end in ends:
             yield f"{name}-{generation}-{end}"
         yield f"{name}-{generation}"
+    if stack == "jean-zay":
+        yield from (f"deepspeed-{generation}-{end}" for end in ends)
     yield f"megatron-{generation}"
 
 
@@ -79,5 +83,6 @@ def _generation(inputs: Mapping[str, Any]) -> str | None:
     return str(gpu).partition("-")[0] if gpu else None
 
 
-def _known(label: str) -> bool:
+def in_catalog(label: str) -> bool:
+    """Whether the catalog has a calibration."""
     return label in kind("calibration")

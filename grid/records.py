@@ -10,7 +10,7 @@ from typing import Any
 from ..catalog import KINDS, CatalogError, record
 from . import record_collectives, record_training, values
 from .errors import InputError, shown
-from .record_calibration import calibration_for
+from .record_calibration import calibration_for, in_catalog
 from .record_facts import LONGEST, Facts, Reading, UnreadableError
 from .record_tables import own_tables, read_file
 
@@ -63,12 +63,14 @@ class LeftOut:
     reason: str
 
 
-def read_records(path: str | Path | None = None) -> tuple[list[Row], list[LeftOut]]:
+def read_records(
+    path: str | Path | None = None, calibrated: Callable[[str], bool] = in_catalog
+) -> tuple[list[Row], list[LeftOut]]:
     """Rows and left-out records of a file; of the project's own tables without one.
 
     A file is a JSON list of records, a CSV with a column for each dotted key, or vTrain's table of
-    one node. Every record gives rows or is left out with a reason. Raises InputError for a file of
-    another kind or size.
+    one node. Every record gives rows or is left out with a reason; `calibrated` says which labels of
+    calibrations there are. Raises InputError for a file of another kind or size.
     """
     files = own_tables() if path is None else [path]
     rows: list[Row] = []
@@ -80,7 +82,7 @@ def read_records(path: str | Path | None = None) -> tuple[list[Row], list[LeftOu
             if name in taken:
                 raise UnreadableError("its id stands twice")
             taken.add(name)
-            found, reasons = _rows(held, name, group)
+            found, reasons = _rows(held, name, group, calibrated)
         except UnreadableError as error:
             found, reasons = [], [str(error)]
         rows += found
@@ -96,7 +98,9 @@ def _named(held: Any, number: int) -> tuple[str, str]:
     return name or f"record {number}", group or ""
 
 
-def _rows(held: Any, name: str, group: str) -> tuple[list[Row], list[str]]:
+def _rows(
+    held: Any, name: str, group: str, calibrated: Callable[[str], bool]
+) -> tuple[list[Row], list[str]]:
     """The rows of a record, and why a part of it has none."""
     if not isinstance(held, Mapping):
         raise UnreadableError(f"{shown(held)} is not a record")
@@ -105,7 +109,7 @@ def _rows(held: Any, name: str, group: str) -> tuple[list[Row], list[str]]:
     found: list[Reading] = []
     reasons: list[str] = []
     try:
-        found += _readings(held, group)
+        found += _readings(held, group, calibrated)
     except (UnreadableError, InputError, CatalogError) as error:
         reasons.append(str(error))
     for reading in _memory(held, found[0].inputs if found else {}):
@@ -133,11 +137,13 @@ def _rows(held: Any, name: str, group: str) -> tuple[list[Row], list[str]]:
     return rows, reasons
 
 
-def _readings(held: Mapping[str, Any], group: str) -> list[Reading]:
+def _readings(
+    held: Mapping[str, Any], group: str, calibrated: Callable[[str], bool]
+) -> list[Reading]:
     """What a record measured, with inputs that resolve."""
     if record_training.reads(group):
         found = record_training.readings(Facts(held))
-        labels = [calibration_for(held, reading.inputs) for reading in found]
+        labels = [calibration_for(held, reading.inputs, calibrated) for reading in found]
         found = [
             Reading({**r.inputs, "calibration": label}, r.measured, r.of, r.notes, r.variant)
             if label

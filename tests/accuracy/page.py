@@ -40,11 +40,6 @@ PEERS = (
         "all of its points on several nodes; Bang et al. 2024 (MICRO), arXiv:2312.12391",
     ),
     Peer(
-        "vTrain",
-        8.37,
-        "all of its points on one node; Bang et al. 2024 (MICRO), arXiv:2312.12391",
-    ),
-    Peer(
         "simumax_b200",
         "SimuMax",
         5.19,

@@ -22,15 +22,15 @@ FEWEST = 4  # rows of a calibration of its own
 PARTS = 5  # left out in turn where all rows have one source
 # What is known beforehand: values of a well-run kernel and network, and relative deviations.
 PRIORS = {
-    "gemm_efficiency": 0.3,
-    "gemm_half_size": 1.0,
-    "attention_efficiency": 0.5,
-    "memory_efficiency": 0.2,
-    "layer_overhead_time": 1.0,
-    "intra_node_bandwidth": 0.3,
-    "network_efficiency": 0.2,
-    "data_parallel_overlap": 0.2,
-    "expert_parallel_overlap": 1.0,
+    "gemm_efficiency": 0.5,
+    "gemm_half_size": 2.0,
+    "attention_efficiency": 1.0,
+    "memory_efficiency": 0.5,
+    "layer_overhead_time": 3.0,
+    "intra_node_bandwidth": 0.5,
+    "network_efficiency": 0.5,
+    "data_parallel_overlap": 3.0,
+    "expert_parallel_overlap": 3.0,
 }
 FIT = tuple(PRIORS)
 _START: dict[str, Any] = {
@@ -39,8 +39,8 @@ _START: dict[str, Any] = {
     "gemm_half_size": 80.0,
     "memory_efficiency": 0.8,
     "network_efficiency": 0.8,
-    "data_parallel_overlap": 0.8,
-    "expert_parallel_overlap": 0.3,
+    "data_parallel_overlap": 0.1,
+    "expert_parallel_overlap": 0.1,
 }
 _STANDARD = {"attention_kernel": "standard", "attention_efficiency": 0.2}
 _FLASH = {"attention_kernel": "flash", "attention_efficiency": 0.4}
