@@ -120,7 +120,7 @@ def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capa
 
 
 def surplus_parameters(
-    layers: Any,
+    dense_layers: Any,
     expert_layers: Any,
     pipeline_parallel: Any,
     experts: Any,
@@ -128,15 +128,15 @@ def surplus_parameters(
 ) -> Any:
     """Routed weights of the stage that holds most beyond the mean: it has no dense layers.
 
-    (min(l_e, l / p) - l_e / p) E x parameters of an expert
+    (min(l_e, l / p) - l_e / p) E x parameters of an expert, with l = l_e + dense layers
 
-    Parameters: layers [1], expert_layers [1], pipeline_parallel [1], experts [1],
+    Parameters: dense_layers [1], expert_layers [1], pipeline_parallel [1], experts [1],
         expert_parameters [1]
     Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     """
-    most = np.minimum(expert_layers, layers / pipeline_parallel)
-    return (most - expert_layers / pipeline_parallel) * experts * expert_parameters
+    elsewhere = np.minimum(dense_layers, expert_layers * (pipeline_parallel - 1))
+    return elsewhere / pipeline_parallel * experts * expert_parameters
 
 
 @alternative("held_parameters", mixture_of_experts=False)
