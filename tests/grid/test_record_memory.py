@@ -80,6 +80,22 @@ def test_a_run_of_simumax_is_read_whole() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        # its configs/models/llama3-405b_padding_128.json has 16 groups of heads, not 8; its
+        # launcher makes the first layer dense, of DeepSeek-V3's three
+        ("llama3_405b", {"model": "llama-3-405b", "kv_heads": 16}),
+        ("deepseekv2", {"model": "deepseek-v2", "dense_layers": 1}),
+        ("deepseekv3", {"model": "deepseek-v3", "dense_layers": 1}),
+    ],
+)
+def test_models_of_simumax_are_those_it_ran(name: str, changed: dict[str, Any]) -> None:
+    line = next(line for line in published() if line["model"] == name)
+    ((inputs, _, _),) = memory_rows(record(line), {})
+    assert changed.items() <= inputs.items()
+
+
 def test_a_figure_gives_a_row_for_each_value() -> None:
     figure = {
         "group": "korthikanti_fig1_memory",
