@@ -18,6 +18,7 @@ MODULES = (
     "data_traffic",
     "gradient_all_reduce",
     "activations",
+    "working_memory",
     "memory",
     "offload",
     "step",

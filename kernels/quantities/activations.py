@@ -37,20 +37,51 @@ def expert_ffn_input_width(
     return hidden_size * (1 + experts_per_token * expert_layers / layers)
 
 
+@alternative("dropout_mask_bytes", gated_ffn=False)
+def masked_dropout_mask_bytes() -> Any:
+    """Bytes of one element's dropout mask: a GPT is trained with dropout.
+
+    1
+
+    Parameters: none
+    Returns: [B] mask of one element
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (masks of one byte)
+    """
+    return 1.0
+
+
+@alternative("dropout_mask_bytes", gated_ffn=True)
+def no_dropout_mask_bytes() -> Any:
+    """Bytes of one element's dropout mask: models with gates are pre-trained without dropout.
+
+    0
+
+    Parameters: none
+    Returns: [B] mask of one element
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, section 5
+    """
+    return 0.0
+
+
 def residual_activations_per_token(
-    hidden_size: Any, ffn_input_width: Any, bytes_per_element: Any, residual_ranks: Any
+    hidden_size: Any,
+    ffn_input_width: Any,
+    bytes_per_element: Any,
+    dropout_mask_bytes: Any,
+    residual_ranks: Any,
 ) -> Any:
     """Bytes of a layer's activations that only sequence parallelism shares, of one token.
 
-    ((3 e + 2) h + e w) / t_s, 10 h / t_s in a dense model in BF16: inputs of two norms, of
-    attention and of feed-forward blocks, and two dropout masks
+    ((3 e + 2 m) h + e w) / t_s, 10 h / t_s in a GPT in BF16: inputs of two norms, of attention
+    and of feed-forward blocks, and two dropout masks of m bytes an element
 
-    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B], residual_ranks [1]
+    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B],
+        dropout_mask_bytes [B], residual_ranks [1]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
     """
-    whole = (3 * bytes_per_element + 2) * hidden_size + bytes_per_element * ffn_input_width
-    return whole / residual_ranks
+    masked = (3 * bytes_per_element + 2 * dropout_mask_bytes) * hidden_size
+    return (masked + bytes_per_element * ffn_input_width) / residual_ranks
 
 
 def matrix_activations_per_token(
@@ -79,18 +110,24 @@ def matrix_activations_per_token(
 
 @alternative("score_activations_per_token", attention_kernel="standard")
 def standard_score_activations_per_token(
-    attention_heads: Any, sequence_length: Any, tensor_parallel: Any, bytes_per_element: Any
+    attention_heads: Any,
+    sequence_length: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    dropout_mask_bytes: Any,
 ) -> Any:
     """Bytes of a layer's attention scores, of one token.
 
-    (2 e + 1) a s / t: outputs of softmax and dropout, and a mask of one byte; 5 a s / t in BF16
+    (e + m (e + 1)) a s / t: output of softmax and, with dropout, a mask of m = 1 byte and what it
+    leaves; 5 a s / t for a GPT in BF16
 
-    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1], bytes_per_element [B]
+    Parameters: attention_heads [1], sequence_length [1], tensor_parallel [1],
+        bytes_per_element [B], dropout_mask_bytes [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s / h)
     """
     scores = attention_heads * sequence_length / tensor_parallel
-    return (2 * bytes_per_element + 1) * scores
+    return (bytes_per_element + dropout_mask_bytes * (bytes_per_element + 1)) * scores
 
 
 @alternative("score_activations_per_token", attention_kernel="flash")

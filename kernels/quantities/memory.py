@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..alternatives import alternative
 
 
@@ -117,12 +119,62 @@ def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capa
     return parameters * state_bytes_per_parameter / hbm_capacity
 
 
-def sharded_parameters(
+def surplus_parameters(
+    dense_layers: Any,
+    expert_layers: Any,
+    pipeline_parallel: Any,
+    experts: Any,
+    expert_parameters: Any,
+) -> Any:
+    """Routed weights of the stage that holds most beyond the mean: it has no dense layers.
+
+    (min(l_e, l / p) - l_e / p) E x parameters of an expert, with l = l_e + dense layers
+
+    Parameters: dense_layers [1], expert_layers [1], pipeline_parallel [1], experts [1],
+        expert_parameters [1]
+    Returns: [1] parameters
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    """
+    elsewhere = np.minimum(dense_layers, expert_layers * (pipeline_parallel - 1))
+    return elsewhere / pipeline_parallel * experts * expert_parameters
+
+
+@alternative("held_parameters", mixture_of_experts=False)
+def dense_held_parameters(local_parameters: Any) -> Any:
+    """Parameters of one GPU of the stage that holds most.
+
+    N / (t p)
+
+    Parameters: local_parameters [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return 1.0 * local_parameters
+
+
+@alternative("held_parameters", mixture_of_experts=True)
+def expert_held_parameters(
+    local_parameters: Any, surplus_parameters: Any, tensor_parallel: Any, expert_parallel: Any
+) -> Any:
+    """Parameters of one GPU of the stage that holds most.
+
+    those of the mean stage + surplus / (t e)
+
+    Parameters: local_parameters [1], surplus_parameters [1], tensor_parallel [1],
+        expert_parallel [1]
+    Returns: [1] parameters
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return local_parameters + surplus_parameters / (tensor_parallel * expert_parallel)
+
+
+@alternative("sharded_parameters", mixture_of_experts=False)
+def dense_sharded_parameters(
     parameters: Any, tensor_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
 ) -> Any:
     """Parameters of one GPU where its data-parallel group shares them out.
 
-    N / (t p d c); routed experts come to the same: their smaller group holds fewer copies
+    N / (t p d c)
 
     Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1]
     Returns: [1] parameters
@@ -131,17 +183,38 @@ def sharded_parameters(
     return parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
 
 
+@alternative("sharded_parameters", mixture_of_experts=True)
+def expert_sharded_parameters(
+    parameters: Any,
+    surplus_parameters: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    gradient_ranks: Any,
+) -> Any:
+    """Parameters of one GPU of the stage that holds most, where data ranks share them out.
+
+    (N / p + surplus) / (t d c); routed experts too: their smaller group holds fewer copies
+
+    Parameters: parameters [1], surplus_parameters [1], tensor_parallel [1],
+        pipeline_parallel [1], gradient_ranks [1]
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    stage = parameters / pipeline_parallel + surplus_parameters
+    return stage / (tensor_parallel * gradient_ranks)
+
+
 @alternative("optimizer_parameters", zero_stage=0)
-def replicated_optimizer_parameters(local_parameters: Any) -> Any:
+def replicated_optimizer_parameters(held_parameters: Any) -> Any:
     """Parameters whose optimizer states one GPU holds: all that it computes with.
 
     N / (t p)
 
-    Parameters: local_parameters [1]
+    Parameters: held_parameters [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3.1
     """
-    return 1.0 * local_parameters
+    return 1.0 * held_parameters
 
 
 @alternative("optimizer_parameters", zero_stage=(1, 2, 3))
@@ -158,16 +231,16 @@ def sharded_optimizer_parameters(sharded_parameters: Any) -> Any:
 
 
 @alternative("weights_memory", zero_stage=(0, 1, 2))
-def replicated_weights_memory(local_parameters: Any, bytes_per_element: Any) -> Any:
+def replicated_weights_memory(held_parameters: Any, bytes_per_element: Any) -> Any:
     """Memory of one GPU's weights.
 
     N / (t p) x bytes
 
-    Parameters: local_parameters [1], bytes_per_element [B]
+    Parameters: held_parameters [1], bytes_per_element [B]
     Returns: [B] weights
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return local_parameters * bytes_per_element
+    return held_parameters * bytes_per_element
 
 
 @alternative("weights_memory", zero_stage=3)
@@ -184,16 +257,16 @@ def sharded_weights_memory(sharded_parameters: Any, bytes_per_element: Any) -> A
 
 
 @alternative("gradients_memory", zero_stage=(0, 1))
-def replicated_gradients_memory(local_parameters: Any, gradient_storage_bytes: Any) -> Any:
+def replicated_gradients_memory(held_parameters: Any, gradient_storage_bytes: Any) -> Any:
     """Memory of one GPU's gradients.
 
     N / (t p) x bytes
 
-    Parameters: local_parameters [1], gradient_storage_bytes [B]
+    Parameters: held_parameters [1], gradient_storage_bytes [B]
     Returns: [B] gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return local_parameters * gradient_storage_bytes
+    return held_parameters * gradient_storage_bytes
 
 
 @alternative("gradients_memory", zero_stage=(2, 3))
@@ -240,16 +313,17 @@ def memory_per_gpu(
     gradients_memory: Any,
     optimizer_memory: Any,
     activation_memory: Any,
+    working_memory: Any,
     reserved_memory: Any,
 ) -> Any:
-    """Memory that one GPU of the first stage needs.
+    """Memory that one GPU needs at most: activations of the first stage, states of the fullest.
 
-    weights + gradients + optimizer states + activations + reserved
+    weights + gradients + optimizer states + activations + layer at work + reserved
 
     Parameters: weights_memory [B], gradients_memory [B], optimizer_memory [B],
-        activation_memory [B], reserved_memory [B]
+        activation_memory [B], working_memory [B], reserved_memory [B]
     Returns: [B] memory
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
     """
     states = weights_memory + gradients_memory + optimizer_memory
-    return states + activation_memory + reserved_memory
+    return states + activation_memory + working_memory + reserved_memory

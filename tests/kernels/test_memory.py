@@ -230,10 +230,11 @@ def test_techniques_save_the_shares_of_figure_7(
 
 
 @pytest.mark.parametrize(("sequence_parallel", "ranks"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(("gated", "wide"), [(False, 2), (True, 3)])
 def test_activations_of_a_mixture_counted_tensor_by_tensor(
-    sequence_parallel: bool, ranks: int
+    gated: bool, wide: int, sequence_parallel: bool, ranks: int
 ) -> None:
-    # grouped-query attention and gated experts in every second layer, two bytes an element
+    # grouped-query attention and experts in every second layer, two bytes an element
     h, f, visits, shared, tensor = 1024, 512, 3, 1, 2
     queries, keys = 16 * 64, 4 * 64
     total = 0.0
@@ -241,14 +242,14 @@ def test_activations_of_a_mixture_counted_tensor_by_tensor(
         whole = [h, h, h, h]  # inputs of both norms, of attention, of feed-forward (and its router)
         split = [queries, keys, keys, queries]  # queries, keys, values; input of the projection
         if layer < 4:
-            split += [4096, 4096, 4096]  # gate, up, their product
+            split += [4096] * wide  # gate and up, their product; without a gate in and out
         else:
             for _ in range(visits):
                 whole.append(h)  # the copy that is sent to the expert
-                split += [f, f, f]
+                split += [f] * wide
             for _ in range(shared):
-                split += [f, f, f]
-        masks = 2 * h
+                split += [f] * wide
+        masks = 0 if gated else 2 * h  # of dropout, which a model with gates goes without
         total += (2 * sum(whole) + masks) / ranks + 2 * sum(split) / tensor
     got = value(
         "activation_memory_per_layer",
@@ -259,7 +260,7 @@ def test_activations_of_a_mixture_counted_tensor_by_tensor(
         kv_heads=4,
         ffn_hidden_size=4096,
         expert_ffn_hidden_size=f,
-        gated_ffn=True,
+        gated_ffn=gated,
         experts=16,
         experts_per_token=visits,
         shared_experts=shared,
@@ -268,6 +269,14 @@ def test_activations_of_a_mixture_counted_tensor_by_tensor(
         sequence_length=100,
     )
     assert got == pytest.approx(100 * total / 8, rel=1e-12)
+
+
+def test_scores_without_dropout_are_those_of_softmax_alone() -> None:
+    # 2 a s of a Llama, 5 a s of a GPT (Korthikanti et al. 2022, section 4.1), two bytes an element
+    given = {"attention_heads": 64, "sequence_length": 2048, "attention_kernel": "standard"}
+    for gated, each in ((False, 5), (True, 2)):
+        got = value("score_activations_per_token", gated_ffn=gated, **given)
+        assert got == each * 64 * 2048
 
 
 # Schedules
@@ -322,6 +331,100 @@ def test_zero_bubbles_hold_what_one_forward_one_backward_holds(schedule: str) ->
     assert held(pipeline_schedule=schedule) == held(pipeline_schedule="1f1b") == [1, 4, 8]
 
 
+# The layer at work
+
+DENSE = {
+    "layers": 4,
+    "hidden_size": 1024,
+    "attention_heads": 8,
+    "ffn_hidden_size": 4096,
+    "tensor_parallel": 2,
+    "sequence_length": 100,
+}
+MIXTURE = {
+    **DENSE,
+    "gated_ffn": True,
+    "expert_ffn_hidden_size": 512,
+    "experts": 16,
+    "expert_parallel": 4,
+    "n_gpus": 8,
+    "experts_per_token": 3,
+    "shared_experts": 1,
+}
+GPT_LAYER = 4 * 1024 * 1024 + 2 * 1024 * 4096
+EXPERT = 3 * 1024 * 512
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer", "shapes"),
+    [
+        (DENSE, GPT_LAYER, GPT_LAYER),
+        # four experts here and the shared one; matrices of one expert have the shapes of all
+        (MIXTURE, 4 * 1024 * 1024 + 5 * EXPERT, 4 * 1024 * 1024 + 2 * EXPERT),
+    ],
+    ids=["dense", "experts"],
+)
+def test_weights_and_gradients_of_the_layer_at_work(
+    shape: dict[str, Any], layer: int, shapes: int
+) -> None:
+    # two bytes a number, two tensor ranks: stages 0 and 1 hold whole states and need buffers only
+    # where gradients are summed in FP32; 2 has whole gradients of one layer, 3 weights as well
+    for storage, held in (("fp32", shapes), ("bf16", 0), ("bf16_and_fp32", 0), ("none", 0)):
+        for stage, expected in zip(STAGES, (held, held, layer, 2 * layer), strict=True):
+            got = value("layer_state_memory", zero_stage=stage, gradient_storage=storage, **shape)
+            assert got == expected * 2 / 2
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_activations_of_the_layer_at_work(sequence_parallel: bool) -> None:
+    # a GPT of 100 tokens, two bytes a number, two tensor ranks, by hand
+    ranks = 2 if sequence_parallel else 1
+    gradients = 100 * 2 * (1024 / ranks + (4096 + 4096) / 2)  # block input; in and out of GeLU
+    scores = 100 * 5 * 8 * 100 / 2
+    layer = 100 * 1024 * (10 / ranks + 24 / 2) + scores  # Korthikanti et al. 2022, eq. 2 and 4
+    for sequence, recompute, expected in (
+        (1, "none", gradients),
+        (1, "selective", max(gradients, scores)),
+        (40, "selective", 1600 * scores),  # of 4000 tokens: larger than 40 times the gradients
+        (1, "full", layer + gradients),
+    ):
+        shape = {**DENSE, "sequence_length": 100 * sequence, "recompute": recompute}
+        got = value(
+            "layer_activation_memory",
+            attention_kernel="standard",
+            sequence_parallel=sequence_parallel,
+            **shape,
+        )
+        assert got == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_layer_at_work_needs_both() -> None:
+    assert value("working_memory", layer_state_memory=1.0, layer_activation_memory=2.0) == 3
+
+
+# Stages
+
+
+@pytest.mark.parametrize(
+    ("layers", "dense", "stages"), [(8, 1, 4), (8, 3, 2), (8, 6, 4), (8, 0, 4)]
+)
+def test_states_are_those_of_the_stage_with_most_experts(
+    layers: int, dense: int, stages: int
+) -> None:
+    # dense layers come first; experts counted stage by stage, the rest shared out evenly
+    shape = {**MIXTURE, "layers": layers, "dense_layers": dense, "pipeline_parallel": stages}
+    size = layers // stages
+    kinds = [layer >= dense for layer in range(layers)]
+    most = max(sum(kinds[at : at + size]) for at in range(0, layers, size))
+    routed = 16 * EXPERT
+    shape = {**shape, "n_gpus": 2 * stages * 8, "parameters": 1e10}  # eight replicas
+    rest = (1e10 - sum(kinds) * routed) / stages
+    held = value("held_parameters", **shape)
+    assert held == pytest.approx((rest + most * routed / 4) / 2, rel=1e-12)
+    shared = value("sharded_parameters", **shape)
+    assert shared == pytest.approx((rest + most * routed) / 2 / 8, rel=1e-12)
+
+
 # The whole
 
 
@@ -332,8 +435,9 @@ def test_memory_of_a_gpu_is_the_sum_of_its_parts() -> None:
         "optimizer_memory": 4.0,
         "activation_memory": 8.0,
         "reserved_memory": 16.0,
+        "working_memory": 32.0,
     }
-    assert value("memory_per_gpu", **parts) == 31
+    assert value("memory_per_gpu", **parts) == 63
 
 
 def test_bloom_fits_its_gpus() -> None:
