@@ -35,11 +35,15 @@ _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
 _PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LEAST = 1e-9  # of what must be above 0
 _ROUNDS = 20
+_NOISE = 0.05  # of measured values, at most, where what is known beforehand is weighed
 
 
 @dataclass
 class Table:
-    """Rows that could be read: inputs by name, measured values in the base unit; what was not."""
+    """Rows that could be read: inputs by name, measured values in the base unit; what was not.
+
+    An input that a row does not state is None.
+    """
 
     inputs: dict[str, list[Any]]
     measured: list[float] = field(default_factory=list)
@@ -257,7 +261,7 @@ def _search(model: "_Model", start: Array, held: Array) -> tuple[Array, Array]:
     weights = np.ones_like(residuals)
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
-        tie = held * scale_of(residuals, len(x))
+        tie = held * min(scale_of(residuals, len(x)), _NOISE)
         found = least_squares(
             lambda p, root=root, tie=tie: np.concatenate(
                 [root * model.residuals(p), tie * (p - start)]
@@ -334,20 +338,30 @@ class _Model:
             self._use(table, good.tolist())
 
     def _use(self, table: Table, rows: list[int]) -> None:
-        """Evaluate these rows, those of equal choices together: each run is a set of formulas."""
-        named = [name for name in table.inputs if name in KINDS or values.is_option(name)]
-        rows = sorted(rows, key=lambda k: [str(table.inputs[name][k]) for name in named])
+        """Evaluate these rows: one plan for each set of inputs that rows state."""
         self.measured = np.array([table.measured[k] for k in rows])
         self.lines = tuple(table.lines[k] for k in rows)
-        axes: dict[str, Any] = {}
-        if table.inputs:
-            moving = {name: [cells[k] for k in rows] for name, cells in table.inputs.items()}
-            axes = {"row": {**moving, "labels": [f"line {table.lines[k]}" for k in rows]}}
-        problem = resolve(self._scenario, axes)
-        given = {n: value for n, value in problem.constants.items() if n not in self.fit}
         self._slopes = [name_of("d", self.of, name) for name in self.fit]
-        outputs = [self.of, *self._slopes]
-        self._plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
+        alike: dict[tuple[str, ...], list[int]] = {}
+        for place, k in enumerate(rows):
+            stated = tuple(name for name, cells in table.inputs.items() if cells[k] is not None)
+            alike.setdefault(stated, []).append(place)
+        self._parts = []
+        for stated, places in alike.items():
+            named = [name for name in stated if name in KINDS or values.is_option(name)]
+            cells = {name: [table.inputs[name][rows[k]] for k in places] for name in stated}
+            order = sorted(
+                range(len(places)), key=lambda k: [str(cells[name][k]) for name in named]
+            )  # those of equal choices together: each run of them is a set of formulas
+            axes: dict[str, Any] = {}
+            if stated:
+                moving = {name: [column[k] for k in order] for name, column in cells.items()}
+                axes = {"row": {**moving, "labels": [f"row {places[k]}" for k in order]}}
+            problem = resolve(self._scenario, axes)
+            given = {n: value for n, value in problem.constants.items() if n not in self.fit}
+            outputs = [self.of, *self._slopes]
+            plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
+            self._parts.append((plan, np.array([places[k] for k in order])))
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -358,14 +372,20 @@ class _Model:
 
     def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
         """Outputs [row] in base units, at a point [input] of what is fitted."""
-        dims = tuple(self._plan.sizes)
-        shape = self._plan.shape(dims)
-        free = {name: np.full(shape, value) for name, value in zip(self.fit, point, strict=True)}
-        outs = {name: np.empty(shape) for name in outputs}
-        region = {dim: slice(0, self._plan.sizes[dim]) for dim in dims}
-        with np.errstate(all="ignore"):
-            evaluate_block(self._plan, dims, region, outs, 1, free)
-        return [np.broadcast_to(out, self.measured.shape) for out in outs.values()]
+        held = {name: np.empty(len(self.measured)) for name in outputs}
+        for plan, places in self._parts:
+            dims = tuple(plan.sizes)
+            shape = plan.shape(dims)
+            free = {
+                name: np.full(shape, value) for name, value in zip(self.fit, point, strict=True)
+            }
+            outs = {name: np.empty(shape) for name in outputs}
+            region = {dim: slice(0, plan.sizes[dim]) for dim in dims}
+            with np.errstate(all="ignore"):
+                evaluate_block(plan, dims, region, outs, 1, free)
+            for name, out in outs.items():
+                held[name][places] = out
+        return list(held.values())
 
     def predict(self, point: Array) -> Array:
         """The output [row] in the base unit, at a point [input] of what is fitted."""

@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.catalog import KINDS
 from fleetcube.grid.calibration_file import about_fit, text
 from fleetcube.grid.records import Row, read_records
 from fleetcube.grid.step_times import StepFit, Table, calibrate_steps, held_out_errors
-from fleetcube.grid.values import is_option
-from fleetcube.kernels.inputs import INPUTS
 
 Array = np.ndarray[Any, Any]
 DATE = "2026-11-21"  # of the fits
-FEWEST = 4  # rows of a calibration of its own
-PARTS = 5  # left out in turn where all rows have one source
+FEWEST = 2  # rows of a calibration of its own
+PARTS = 5  # left out in turn where all rows have one source; rows of a source of weight
 # What is known beforehand: values of a well-run kernel and network, and relative deviations.
 PRIORS = {
     "gemm_efficiency": 0.5,
@@ -54,6 +51,8 @@ STACKS = {
     "torchtitan-eager": "torchtitan, not compiled",
     "bridge": "Megatron-Bridge, dense models",
     "bridge-moe": "Megatron-Bridge, mixtures of experts",
+    "nemo": "NeMo, long sequences",
+    "jean-zay": "Megatron-DeepSpeed on Jean Zay",
     "simumax": "Megatron-LM as measured for SimuMax, dense models",
     "simumax-moe": "Megatron-LM as measured for SimuMax, mixtures of experts",
 }
@@ -84,15 +83,16 @@ class Set:
 
     @property
     def parts(self) -> list[Any]:
-        """Which rows are left out together: those of one source, or every fifth."""
-        if len({row.group for row in self.rows}) > 1:
-            return [row.group for row in self.rows]
+        """Which rows are left out together: those of one table, or every fifth."""
+        groups = [row.group for row in self.rows]
+        if len(set(groups)) > 1 and min(map(groups.count, groups)) >= PARTS:
+            return groups
         return [k % PARTS for k in range(len(self.rows))]
 
     @property
     def start(self) -> dict[str, Any]:
         """Where the fit begins, and what it keeps to."""
-        old = self.stack in ("megatron", "deepspeed") and self.generation == "a100"
+        old = self.stack in ("megatron", "deepspeed", "jean-zay") and self.generation == "a100"
         overhead = 1e-3 if old else 3e-4
         link = _NVLINK.get(self.generation, _NVLINK_5)
         common = _START | (_STANDARD if old else _FLASH)
@@ -100,12 +100,10 @@ class Set:
 
     @property
     def table(self) -> Table:
-        """The rows as a table of inputs: what a row does not state is the input's default."""
+        """The rows as a table of inputs."""
         own = ("calibration", *self.start)
         names = dict.fromkeys(n for row in self.rows for n in row.inputs if n not in own)
-        inputs = {
-            name: [row.inputs.get(name, _default(name)) for row in self.rows] for name in names
-        }
+        inputs = {name: [row.inputs.get(name) for row in self.rows] for name in names}
         return Table(inputs, [row.measured for row in self.rows], list(range(len(self.rows))))
 
     @cache  # noqa: B019
@@ -117,12 +115,6 @@ class Set:
     def errors(self) -> Array:
         """Logarithms of predicted over measured, each row held out with its part."""
         return held_out_errors(self.table, self.start, self.parts, FIT, priors=PRIORS)
-
-
-def _default(name: str) -> Any:
-    if name in KINDS:
-        raise KeyError(f"some rows state no {name}")
-    return INPUTS[name].default if is_option(name) else float(INPUTS[name].default)
 
 
 def _labels() -> Callable[[str], bool]:
@@ -183,6 +175,9 @@ def record(label: str) -> str:
 def _ends(own: Set) -> str:
     """Precision and release, in words."""
     words = own.label.rpartition(f"{own.generation}")[2].strip("-").split("-")
-    release = {("26", "04"): ", containers 26.02 and 26.04", ("26", "06"): ", containers from 26.06"}
+    release = {
+        ("26", "04"): ", containers 26.02 and 26.04",
+        ("26", "06"): ", containers from 26.06",
+    }
     said = f" in {words[0].upper()}" if words[0] else ""
     return said + release.get(tuple(words[-2:]), "")
