@@ -27,7 +27,7 @@ def test_the_docs_hold_the_errors() -> None:
 
 
 def test_the_catalog_holds_the_fits() -> None:
-    assert CATALOG.read_text(encoding="utf-8") == records()
+    assert CATALOG.read_text(encoding="utf-8").startswith(records() + "\n")
 
 
 @pytest.mark.parametrize("label", RECORDS)
