@@ -12,6 +12,7 @@
 import contextlib
 import doctest
 import io
+import itertools
 import os
 import re
 import shlex
@@ -80,7 +81,7 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
         (folder / "examples").symlink_to(ROOT / "examples")
     scope: dict[str, object] = {"__name__": "__page__"}
     found = blocks(text)
-    for block, after in zip(found, [*found[1:], None], strict=True):
+    for block, after in itertools.zip_longest(found, found[1:]):
         if name := _FILE.match(block.text):
             (folder / name[1]).write_text(block.text[name.end() :], encoding="utf-8")
         if block.language not in ("python", "{code-cell}", "sh"):
