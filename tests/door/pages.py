@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUN = (
     DOCS / "solve.md",
+    DOCS / "spec.md",
     *sorted(DOCS.glob("start/*.md")),
     *sorted(DOCS.glob("howto/*.md")),
     *sorted(DOCS.glob("notebooks/*.md")),
