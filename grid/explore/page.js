@@ -15,7 +15,7 @@ const FONT = "12px system-ui, sans-serif";
 let cube; // what there is to choose from
 let data = null; // the slice that is shown
 let kept = null; // the range of values that is kept, and of what
-const state = { variable: "", x: "", y: "", at: {} }; // at: a place on every axis
+const state = { variable: "", x: "", y: "", curve: false, at: {} }; // at: a place on every axis
 
 const axisOf = (name) => cube.axes.find((axis) => axis.name === name);
 const variableOf = (name) => cube.variables.find((variable) => variable.name === name);
@@ -194,19 +194,21 @@ function recall() {
     cube.variables[0];
   state.x = asked.get("x") ?? "";
   state.y = asked.get("y") ?? "";
-  choose(wanted.name, asked.has("x") && !asked.has("y"));
+  state.curve = asked.has("x") && !asked.has("y");
+  choose(wanted.name);
 }
 
 // The controls
 
-function choose(name, curve) {
+function choose(name) {
   state.variable = name;
   const variable = variableOf(name);
   const good = variable.dims.filter((dim) => axisOf(dim).numeric && axisOf(dim).size > 1);
   const order = [...new Set([...good, ...variable.dims])];
   if (!order.includes(state.x)) state.x = order.find((dim) => dim !== state.y) ?? "";
-  if (!order.includes(state.y) || state.y === state.x) {
-    state.y = curve ? "" : order.find((dim) => dim !== state.x) ?? "";
+  if (state.curve) state.y = "";
+  else if (!order.includes(state.y) || state.y === state.x) {
+    state.y = order.find((dim) => dim !== state.x) ?? "";
   }
   controls();
 }
@@ -770,6 +772,7 @@ async function begin() {
   });
   $("y").addEventListener("change", (event) => {
     state.y = event.target.value;
+    state.curve = !state.y;
     controls();
     refresh();
   });

@@ -290,7 +290,7 @@ class View:
         whole = self.cube.reset_coords(REASON) if asked.variable == REASON else self.cube
         cut = whole[[asked.variable]]
         fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
-        plain = re.sub(r"[^A-Za-z0-9_]", "_", "-".join([asked.variable, *names]))[:100] + ending
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
         with self._one, tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
             export(cut.isel(fixed), path)
