@@ -287,8 +287,7 @@ class View:
                 "use `fleetcube slice`, or one axis"
             )
         self._check_read(asked.variable, {name: np.arange(self.cube.sizes[name]) for name in names})
-        whole = self.cube.reset_coords(REASON) if asked.variable == REASON else self.cube
-        cut = whole[[asked.variable]]
+        cut = self.cube[[asked.variable]]
         fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
         with self._one, tempfile.TemporaryDirectory() as folder:

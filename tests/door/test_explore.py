@@ -195,7 +195,11 @@ def test_downloads_hold_every_point_in_base_units(server: Server, tmp_path: Path
 def test_the_reason_is_downloaded_too(server: Server) -> None:
     status, _, data = get(server, "/api/download.csv?variable=infeasible_reason&x=n_gpus")
     assert status == 200
-    assert len(data.splitlines()) == 4
+    rows = list(csv.DictReader(io.StringIO(data.decode())))
+    assert [(row["n_gpus"], row["layout"]) for row in rows] == [
+        (size, HOSTILE) for size in ("64.0", "256.0", "1024.0")
+    ]
+    assert {row["infeasible_reason"] for row in rows} <= set(map(str, range(20)))
 
 
 def test_a_download_that_is_too_large_is_refused(
