@@ -102,7 +102,7 @@ const refresh = latest(async () => {
   for (const axis of [data.x, data.y]) {
     if (axis) state.at[axis.name] = axis.picks[pickOf(axis)]; // one that is shown
   }
-  const text = `${data.values.length.toLocaleString("en-US")} points in ` +
+  const text = `${data.values.length.toLocaleString("en-US")} point${data.values.length > 1 ? "s" : ""} in ` +
     `${told(1000 * data.seconds, 2)} ms`;
   const thin = [data.x, data.y].filter((axis) => axis && axis.picks.length < axisOf(axis.name).size);
   const some = thin.map((axis) => `${axis.picks.length} of ` +
