@@ -285,6 +285,7 @@ async function save(ending) {
 
 function draw() {
   if (!data) return;
+  grey = $("grey").checked;
   readouts();
   for (const id of ["map", "cut-x", "cut-y"]) hits[id] = () => null;
   const { x, y } = data;

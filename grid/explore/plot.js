@@ -11,6 +11,7 @@ const UNDEFINED = [244, 244, 244];
 const INK = "#1c2430", SOFT = "#5a6472", LINE = "#e3e7ec", BLUE = "#0a5a9c";
 const FONT = "12px system-ui, sans-serif";
 
+let grey = true; // whether infeasible points are grey
 let kept = null; // the range of values that is kept, and of what
 
 // Scales: where points and values stand
@@ -107,7 +108,7 @@ function flagColour(code) {
   return PALETTE[there.indexOf(code) % PALETTE.length];
 }
 
-const greyAt = (k) => $("grey").checked && data.reason !== null && data.reason[k] !== 0;
+const greyAt = (k) => grey && data.reason !== null && data.reason[k] !== 0;
 
 function colourAt(k, scale) {
   if (greyAt(k)) return INFEASIBLE;
@@ -330,7 +331,7 @@ function legend() {
     entries.push([UNDEFINED, "undefined"]);
   }
   const codes = [...new Set(data.reason ?? [])].filter((code) => code !== 0);
-  if ($("grey").checked && codes.length) {
+  if (grey && codes.length) {
     const why = codes.map((code) => data.reasons[code] ?? "undefined").join(", ");
     entries.push([INFEASIBLE, `infeasible: ${why}`]);
   }
