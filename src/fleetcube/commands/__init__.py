@@ -3,6 +3,7 @@
 import click
 
 from fleetcube.commands.calibrate import calibrate
+from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
 from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
@@ -11,6 +12,7 @@ from fleetcube.commands.validate import validate
 
 COMMANDS: tuple[click.Command, ...] = (
     calibrate,
+    explore,
     optimize,
     sensitivity,
     solve,
