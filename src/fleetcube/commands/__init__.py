@@ -4,6 +4,7 @@ import click
 
 from fleetcube.commands.calibrate import calibrate
 from fleetcube.commands.optimize import optimize
+from fleetcube.commands.plot import plot
 from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
 from fleetcube.commands.uncertainty import uncertainty
@@ -12,6 +13,7 @@ from fleetcube.commands.validate import validate
 COMMANDS: tuple[click.Command, ...] = (
     calibrate,
     optimize,
+    plot,
     sensitivity,
     solve,
     uncertainty,
