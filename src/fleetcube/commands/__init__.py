@@ -3,6 +3,7 @@
 import click
 
 from fleetcube.commands.calibrate import calibrate
+from fleetcube.commands.compare import compare
 from fleetcube.commands.optimize import optimize
 from fleetcube.commands.plot import plot
 from fleetcube.commands.sensitivity import sensitivity
@@ -12,6 +13,7 @@ from fleetcube.commands.validate import validate
 
 COMMANDS: tuple[click.Command, ...] = (
     calibrate,
+    compare,
     optimize,
     plot,
     sensitivity,
