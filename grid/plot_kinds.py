@@ -276,7 +276,7 @@ def _front_dots(
         return
     spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
     own = spread[kept]
-    names = said(cube[by])
-    for value, name, shade in zip(cube[by].values, names, colours(len(names)), strict=True):
+    names = dict(zip(cube[by].values.tolist(), said(cube[by]), strict=True))
+    for (value, name), shade in zip(names.items(), colours(len(names)), strict=True):
         if (own == value).any():
             axes.scatter(*edge[:, own == value], s=24, color=shade, label=name, zorder=3)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("solve.md",)
+PAGES = ("compare.md", "plots.md", "solve.md")
 
 
 def blocks(page: str, language: str) -> list[str]:
