@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import InputError
-from .pareto import SENSES, front
+from .pareto import SENSES, unbeaten
 from .plot import (
     INFEASIBLE,
     PALETTE,
@@ -241,7 +241,7 @@ def pareto(
         [part.broadcast_like(template).transpose(*dims).values.reshape(-1) for part in (across, up)]
     )
     signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
-    _, kept, edge = front(np.zeros(places.size, np.int64), places, signs * both[:, places])
+    _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
     figure, axes = drawing().subplots(figsize=(7.2, 4.8), layout="constrained")
     some = places[:: 1 + places.size // MOST_DOTS]
     axes.scatter(*both[:, some], s=6, color=PALETTE[0], alpha=0.4, linewidths=0, rasterized=True)
