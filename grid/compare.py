@@ -1,7 +1,9 @@
 """Two scenarios held against each other: what changes, by how much, because of which term."""
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -127,7 +129,7 @@ def compare(
     names = list(dict.fromkeys([*names, of]))
     held, reasons = _values(pair, names)
     differing = _differing(*flat)
-    changes = _changes(flat, differing, axes, of)
+    changes = _changes(flat, differing, axes, of, held[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
     return Comparison(held, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved)
 
@@ -203,7 +205,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence["Sweep"]) -
 def _values(
     pair: Sequence["Sweep"], names: Sequence[str]
 ) -> tuple["xarray.Dataset", tuple[str, str]]:
-    """Outputs and terms of both, NaN along axes where either is infeasible."""
+    """Outputs and terms of both, and why or how often each one is infeasible."""
     import xarray
 
     apart = {name: _term_names(pair, name) for name in DECOMPOSED if name in names}
@@ -212,7 +214,8 @@ def _values(
     for sweep in pair:
         terms = [term for row in apart.values() for term in row]
         whole = ["goodput", "availability"] if any(OTHER in row for row in apart.values()) else []
-        wanted = [n for n in [*names, *terms, *whole] if n not in (*INPUTS, OTHER, UNAVAILABLE)]
+        elsewhere = (*INPUTS, OTHER, UNAVAILABLE, *sweep.sizes)
+        wanted = [name for name in [*names, *terms, *whole] if name not in elsewhere]
         cube = sweep.of(list(dict.fromkeys(wanted))).evaluate("numpy")
         held = {name: cube[name] for name in names}
         for name, row in apart.items():
@@ -220,16 +223,34 @@ def _values(
                 held[f"{name}_terms"] = _terms(sweep, cube, name, row)
         found.append({name: part.reset_coords(drop=True) for name, part in held.items()})
         reasons.append(cube.coords.get(REASON))
-    made = {}
-    for name in found[0]:
-        sides = xarray.broadcast(*(held[name] for held in found))
-        made[name] = xarray.concat(sides, xarray.Variable("scenario", list(SIDES)))
-        made[name].attrs = found[0][name].attrs
+    made = {name: _side_by_side([held[name] for held in found]) for name in found[0]}
     both = _worth(xarray.Dataset(made), [name for name, row in apart.items() if row])
-    for reason in reasons:
-        if reason is not None and reason.ndim:
-            both = both.where(reason.reset_coords(drop=True) == 0)
-    return both, (_said(reasons[0]), _said(reasons[1]))
+    return _runnable(both, reasons)
+
+
+def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
+    import xarray
+
+    made = xarray.concat(xarray.broadcast(*sides), xarray.Variable("scenario", list(SIDES)))
+    made.attrs = sides[0].attrs
+    return made
+
+
+def _runnable(
+    both: "xarray.Dataset", reasons: Sequence[Any]
+) -> tuple["xarray.Dataset", tuple[str, str]]:
+    """NaN along axes where either is infeasible, and why or how often each one is."""
+    told = (_said(reasons[0]), _said(reasons[1]))
+    runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
+    if not runs:
+        return both, told
+    good = functools.reduce(operator.and_, runs)
+    if not good.any():
+        raise InputError(
+            f"no point can be run by both: infeasible are {told[0] or 'none'} of A and "
+            f"{told[1] or 'none'} of B; choose other axes, or one point"
+        )
+    return both.where(good), told
 
 
 def _said(reason: "xarray.DataArray | None") -> str:
@@ -254,7 +275,9 @@ def _term_names(pair: Sequence["Sweep"], of: str) -> list[str]:
     if not all(_computed(pair, of, name) for name in _WAY[of]):
         return []
     step = _expanded(pair, "step_time")
-    return step if of == "step_time" else [*step, *_LOSSES, OTHER, UNAVAILABLE]
+    if of == "step_time":
+        return step
+    return [*step, *(_LOSSES if _computed(pair, of, "goodput") else ()), OTHER, UNAVAILABLE]
 
 
 def _expanded(pair: Sequence["Sweep"], name: str) -> list[str]:
@@ -277,9 +300,9 @@ def _terms(
     if of == "step_time":
         terms = step
     else:
-        shares = _shares(cube)
         kept = cube["goodput"] * cube["availability"] / cube["step_time"]
-        shares = {**{name: part * kept for name, part in step.items()}, **shares}
+        shares = {name: part * kept for name, part in step.items()}
+        shares |= _shares(cube, [name for name in _LOSSES if name in names])
         terms = {name: cube[of] * shares[name] for name in names}
     parts = xarray.broadcast(*(part.reset_coords(drop=True) for part in terms.values()))
     made = xarray.concat(parts, xarray.Variable(f"{of}_term", list(terms)))
@@ -287,10 +310,10 @@ def _terms(
     return made
 
 
-def _shares(cube: "xarray.Dataset") -> dict[str, "xarray.DataArray"]:
+def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
     """The shares of the wall time that no step has; with the steps' they add up to one."""
     open_ = cube["availability"]
-    shares = {name: open_ * cube[name] for name in _LOSSES}
+    shares = {name: open_ * cube[name] for name in losses}
     lost = open_ * (1 - cube["goodput"])
     return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - open_}
 
@@ -350,13 +373,14 @@ def _changes(
     names: Sequence[str],
     axes: Mapping[str, Any],
     of: str,
+    good: "xarray.DataArray",
 ) -> tuple[Change, ...]:
-    """What each entry that differs does to a quantity, alone and in every combination."""
+    """What each entry that differs does to a quantity where that is `good`."""
     count = len(names)
     full = (1 << count) - 1
     masks = range(full + 1) if count <= MOST_CHANGES else _ends(count)
     with np.errstate(all="ignore"):
-        found = {mask: _with(flat, names, axes, of, mask) for mask in masks}
+        found = {mask: _with(flat, names, axes, of, mask) * good.where(good) for mask in masks}
         changes = []
         for k, name in enumerate(names):
             bit = 1 << k

@@ -69,6 +69,10 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
     assert found.values["job_time"].sizes == {"scenario": 2, "n_gpus": 3, "goodput_model": 2}
     assert found.values["job_time"].sel(n_gpus=100_000).isnull().all()  # replicas without a batch
     assert found.infeasible == ("1 of 3 layouts", "1 of 3 layouts")
+    assert found.changes[0].factor.sel(n_gpus=100_000).isnull().all()
+    none = {"n_gpus": [100_000, 200_000]}
+    with pytest.raises(InputError, match="no point can be run by both: infeasible are 2 of 2"):
+        compare(sweep(JOB, none), sweep(FASTER, none), over=["n_gpus"])
     kept = found.values.sel(n_gpus=[512, 1024])
     differences_add_up(Comparison(kept, "job_time", ("", ""), ("", ""), (), ()))
 
@@ -109,6 +113,22 @@ def test_a_quantity_that_is_given_is_not_taken_apart() -> None:
     found = compare(sweep(JOB), sweep({**JOB, "step_time": "4 s"}))
     assert "step_time_terms" not in found.values
     assert set(found.values["job_time_term"].values) >= {"step_time", "recovery_overhead"}
+    differences_add_up(found, ("job_time", "job_cost"))
+    bare = {name: value for name, value in JOB.items() if not name.startswith("checkpoint")}
+    given = {**bare, "goodput": 0.8}  # of no checkpoint anything is known
+    found = compare(sweep_of(given), sweep_of({**given, "goodput": 0.9}))
+    losses = found.values["job_time_terms"].sel(job_time_term="other_losses")
+    jobs = found.values["job_time"]
+    np.testing.assert_allclose(losses / jobs, [0.97 * 0.2, 0.97 * 0.1], rtol=1e-12)
+    differences_add_up(found, ("job_time", "job_cost"))
+
+
+def test_a_loss_that_is_an_axis_is_a_term_like_any_other() -> None:
+    axes = {"goodput": [0.5, 0.9], "serial_time_per_step": [0.0, 2.0]}
+    found = compare(sweep_of(JOB, axes), sweep_of(FASTER, axes), over=list(axes))
+    losses = found.values["job_time_terms"].sel(job_time_term="other_losses")
+    shares = (losses / found.values["job_time"]).isel(scenario=0, serial_time_per_step=0)
+    np.testing.assert_allclose(shares, [0.97 * 0.5, 0.97 * 0.1], rtol=1e-12)
     differences_add_up(found, ("job_time", "job_cost"))
 
 
@@ -174,8 +194,8 @@ def test_what_cannot_be_evaluated_alone_is_nan() -> None:
     assert np.isfinite(float(changes["peak_flops"].alone))
 
 
-def sweep_of(scenario: dict[str, object]) -> Sweep:
-    return Sweep(scenario, {}, ["job_time"])
+def sweep_of(scenario: dict[str, object], axes: dict[str, object] | None = None) -> Sweep:
+    return Sweep(scenario, axes or {}, ["job_time"])
 
 
 def test_of_many_changes_single_ones_are_evaluated() -> None:

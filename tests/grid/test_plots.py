@@ -46,6 +46,8 @@ def spans(axes: Any) -> list[tuple[float, float]]:
 
 
 def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> None:
+    from matplotlib.colors import to_hex
+
     counts = [512, 1024, 2048, 200_000]  # of the last replicas some have no batch
     held = cube({"n_gpus": counts}, [*LOSSES, "job_time"])
     figure = losses(held, "n_gpus", png)
@@ -62,6 +64,8 @@ def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> 
     for band, name in zip(at, LOSSES, strict=False):
         assert np.ptp(band) == pytest.approx(float(held[name].broadcast_like(held["n_gpus"])[1]))
     assert np.ptp(at[-1]) == pytest.approx(float(useful["useful_compute_share"]), rel=1e-9)
+    colours = [to_hex(area.get_facecolor()[0]) for area in below.collections]
+    assert colours[:7] == [colour.lower() for colour in PALETTE[:7]]  # those of dominant_overhead
     assert at[0].min() == 0
     assert at[-1].max() == 1
     (grey,) = spans(below)

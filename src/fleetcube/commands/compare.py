@@ -76,10 +76,8 @@ def _outputs(found: Any) -> None:
         ratio = _ratio(variable)
         unit = variable.attrs["units"]
         sides = [told_number(_mean(variable, side), unit, str(name)) for side in "ab"]
-        ends = (
-            [f"{float(ratio.min()):.4g}", f"{float(ratio.max()):.4g}"] if found.values.dims else []
-        )
-        rows.append([str(name), *sides, f"{float(ratio.median()):.4g}", *ends])
+        numbers = [float(part) for part in (ratio.median(), ratio.min(), ratio.max())]
+        rows.append([str(name), *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)])
     over = _over(found)
     ratios = ["B / A: median", "min", "max"] if over else ["B / A"]
     print_table(["output", *_sides(over), *ratios], [row[: 3 + len(ratios)] for row in rows])
