@@ -52,6 +52,7 @@ def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any
     figure.suptitle("\n".join([title, told, *point]), fontsize=10)
     patches = [Patch(color=colour) for colour in (LOWER, HIGHER)]
     axes.legend(patches, ["input smaller", "input larger"], fontsize=8, loc="lower right")
+    axes.locator_params(axis="x", nbins=5)
     axes.grid(alpha=0.3, axis="x")
     axes.set_axisbelow(True)
     return saved(figure, path)

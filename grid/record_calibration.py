@@ -45,9 +45,7 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
     where = published.get("where")
     container = _CONTAINER.search(where) if isinstance(where, str) else None
     ends = [str(inputs["precision"])] if "precision" in inputs else []
-    if container and _has_experts(
-        inputs
-    ):  # whose kernels changed; 26.02 and 26.04 hold the same recipes
+    if container and _has_experts(inputs):  # whose kernels changed; 26.02 and 26.04 hold the same recipes
         release = "26-04" if container.groups() <= ("26", "04") else "26-06"
         ends.insert(0, f"{ends[0]}-{release}" if ends else release)
     for name in _variants(stack, published, inputs):
