@@ -27,6 +27,8 @@ from fleetcube.cli import cli
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUN = (
+    DOCS / "compare.md",
+    DOCS / "plots.md",
     DOCS / "solve.md",
     DOCS / "spec.md",
     *sorted(DOCS.glob("start/*.md")),
