@@ -191,7 +191,8 @@ def _looked_up(
     if cells.dtype.kind != "f" or "flag_meanings" in variable.attrs:
         out = cells[tuple(cell + (share > 0.5) for cell, share in flat)]
         return {name: ((*dims, *rest), out.reshape(final), variable.attrs)}
-    table = _Table(cells.astype(float), [place.coordinates for place in mine])
+    rows = cells.reshape(-1, others).astype(float)
+    table = _Table(rows, [place.coordinates for place in mine])
     out, error = (np.empty((math.prod(shape), others), cells.dtype) for _ in range(2))
     step = max(1, PIECE // max(1, others))
     for start in range(0, len(out), step):
@@ -222,7 +223,7 @@ class _Table:
     def __init__(self, cells: Array, coordinates: Sequence[Array]) -> None:
         self.sizes = [x.size for x in coordinates]
         self.strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
-        self.cells, self.coordinates = cells.reshape(math.prod(self.sizes), -1), coordinates
+        self.cells, self.coordinates = cells, coordinates
         positive = self.cells > 0
         self.curved = bool(positive.any())
         self.straight = not (positive | np.isnan(self.cells)).all()

@@ -124,6 +124,11 @@ def test_two_points_tell_no_error_and_one_point_is_itself() -> None:
     assert (float(one.y), float(one.y_error)) == (9, 0)
 
 
+def test_no_points_have_no_values() -> None:
+    found = interp(cube(lambda n, m: n * m), {"n_gpus": []})
+    assert found.y.shape == found.y_error.shape == (0, len(GPU_MTTF))
+
+
 def test_flags_and_reasons_are_those_of_the_nearest_point() -> None:
     held = fleetcube.evaluate(
         ["dominant_overhead", "step_time"],
