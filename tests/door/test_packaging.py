@@ -75,7 +75,7 @@ def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
         "cube = fleetcube.evaluate(['step_time'], model='llama-3-8b', node='dgx-h100',\n"
         "    fabric='roce-100g', n_gpus=[64, 128])\n"
         "assert '@article' in fleetcube.citations(cube)\n"
-        "assert len(read_records()[0]) > 1000\n"
+        "assert len(read_records()[0]) > 500\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
