@@ -183,7 +183,9 @@ def _looked_up(
     rest = [str(dim) for dim in variable.dims if dim not in places]
     others = math.prod(variable.sizes[dim] for dim in rest)
     box = math.prod(place.picks.size for place in mine) * others
-    memory.check(24 * box + 16 * math.prod(shape) * others, "look up fewer points at once")
+    memory.check(
+        16 * (2 + len(axes)) * box + 16 * math.prod(shape) * others, "look up fewer points at once"
+    )
     cut = variable.isel({axis: place.picks for axis, place in zip(axes, mine, strict=True)})
     cells: Array = cut.transpose(*axes, *rest).values
     flat = [_spread(place, sizes, dims) for place in mine]
@@ -223,28 +225,54 @@ class _Table:
     def __init__(self, cells: Array, coordinates: Sequence[Array]) -> None:
         self.sizes = [x.size for x in coordinates]
         self.strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
-        self.cells, self.coordinates = cells, coordinates
-        positive = self.cells > 0
-        self.curved = bool(positive.any())
-        self.straight = not (positive | np.isnan(self.cells)).all()
-        if self.curved:
-            self.logs = np.log(np.where(positive, self.cells, np.nan))
+        self.cells = cells
+        positive = cells > 0
+        self.grids = []  # each with how far values may bend along each axis, and how they are read
+        with np.errstate(all="ignore"):
+            if positive.any():
+                logs = np.log(np.where(positive, cells, np.nan))
+                self.grids.append((logs, self._bends(logs, coordinates), True))
+            if not (positive | np.isnan(cells)).all() or not positive.any():
+                self.grids.append((cells, self._bends(cells, coordinates), False))
+
+    def _bends(self, grid: Array, coordinates: Sequence[Array]) -> list[Array]:
+        """By axis: cell width times |change of slope| to the cells below and above it."""
+        box = grid.reshape(*self.sizes, grid.shape[-1])
+        found = []
+        for k, x in enumerate(coordinates):
+            rows = np.moveaxis(box, k, 0)
+            width = np.diff(x).reshape(-1, *(1 for _ in self.sizes))
+            out = np.full(rows.shape, np.nan)  # beyond the last cell too
+            change = np.full((max(0, x.size - 2) + 2, *rows.shape[1:]), np.nan)
+            change[1:-1] = np.abs(np.diff(np.diff(rows, axis=0) / width, axis=0))
+            below, above = change[: x.size - 1], change[1 : x.size]
+            one = 2 * np.fmax(below, above)  # at an end, or beside NaN
+            out[:-1] = width * np.where(np.isnan(below + above), one, below + above)
+            found.append(np.moveaxis(out, 0, k).reshape(grid.shape))
+        return found
 
     def at(self, places: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
         """Values and errors at points, given as cells and shares along each axis."""
         near = [cell + (share > 0.5) for cell, share in places]
-        nearest_values = self.cells.take(self._index(near), axis=0)
-        node = np.all([(share == 0) | (share == 1) for _, share in places], axis=0)[:, None]
-        out, error = np.full((2, *nearest_values.shape), np.nan)
+        index = self._index(near)
+        there = self.cells.take(index, axis=0)
+        out, error = np.full((2, *there.shape), np.nan)
         with np.errstate(all="ignore"):
-            if self.curved:
-                out = np.exp(self._linear(self.logs, places))
-                error = out * np.expm1(self._bend(self.logs, places, near))
-            if self.straight or not self.curved:
-                plain = self._linear(self.cells, places)
-                error = np.where(np.isnan(out), self._bend(self.cells, places, near), error)
-                out = np.where(np.isnan(out), plain, out)
-        return np.where(node, nearest_values, out), np.where(np.isnan(out), np.nan, error)
+            for grid, bends, logarithmic in self.grids:
+                value, bend = self._linear(grid, places), 0.0
+                for (cell, share), table, place, stride in zip(
+                    places, bends, near, self.strides, strict=True
+                ):
+                    s = (share * (1 - share))[:, None]
+                    most = table.take(index + (cell - place) * stride, axis=0)
+                    bend = bend + np.where(s == 0, 0.0, s * most)
+                if logarithmic:
+                    value = np.exp(value)
+                    bend = value * np.expm1(bend)
+                missing = np.isnan(out)
+                out, error = np.where(missing, value, out), np.where(missing, bend, error)
+        node = np.all([(share == 0) | (share == 1) for _, share in places], axis=0)[:, None]
+        return np.where(node, there, out), np.where(np.isnan(out), np.nan, error)
 
     def _index(self, cells: Sequence[Array]) -> Any:
         """Rows of the table."""
@@ -265,27 +293,4 @@ class _Table:
                 step += stride * min(side, size - 1)
             term = weight[:, None] * grid.take(lowest + step, axis=0)
             total = total + (term if finite else np.where(weight[:, None] == 0, 0.0, term))
-        return np.asarray(total)
-
-    def _bend(
-        self, grid: Array, places: Sequence[tuple[Array, Array]], near: Sequence[Array]
-    ) -> Array:
-        """How far values may bend from a line: s (1-s) h (|change of slope| below and above).
-
-        Over the cell of width h at the share s; the sum over the axes, each through the nearest
-        point of the others.
-        """
-        total: Any = 0.0
-        index = self._index(near)
-        for k, ((cell, share), x) in enumerate(zip(places, self.coordinates, strict=True)):
-            steps = [np.clip(cell + step, 0, x.size - 1) for step in (-1, 0, 1, 2)]
-            row = [grid.take(index + (step - near[k]) * self.strides[k], axis=0) for step in steps]
-            place = [x[step][:, None] for step in steps]
-            slopes = [(row[j + 1] - row[j]) / (place[j + 1] - place[j]) for j in range(3)]
-            width = place[2] - place[1]
-            below, above = (np.abs(slopes[j + 1] - slopes[j]) * width for j in range(2))
-            either = np.fmax(below, above)  # that which is there, at an end
-            change = np.where(np.isnan(below + above), 2 * either, below + above)
-            s = share[:, None]
-            total = total + np.where((s == 0) | (s == 1), 0.0, s * (1 - s) * change)
         return np.asarray(total)
