@@ -259,7 +259,8 @@ class _Table:
         out, error = np.full((2, *there.shape), np.nan)
         with np.errstate(all="ignore"):
             for grid, bends, logarithmic in self.grids:
-                value, bend = self._linear(grid, places), 0.0
+                value = self._linear(grid, places)
+                bend: Any = 0.0
                 for (cell, share), table, place, stride in zip(
                     places, bends, near, self.strides, strict=True
                 ):
