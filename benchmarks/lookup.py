@@ -13,7 +13,7 @@ from fleetcube.grid.sweep import Sweep
 from .measure import interleave, ratio
 from .tables import Row, Table
 
-OF = "goodput"
+OUTPUTS = ("goodput", "job_time")
 SCENARIO = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
 RANGES = {
     "n_gpus": (64.0, 16384.0),
@@ -23,6 +23,7 @@ RANGES = {
 }
 SIDE = 33
 COLUMNS = {
+    "of": "output",
     "axes": "axes",
     "cells": "points of the table",
     "contender": "way",
@@ -37,9 +38,14 @@ COLUMNS = {
 def run(quick: bool = False) -> Table:
     """The benchmark of lookups."""
     points = 10_000 if quick else 1_000_000
-    rows = [row for axes in (2, 4) for row in compare(axes, points, 3 if quick else 7)]
+    rows = [
+        row
+        for of in OUTPUTS
+        for axes in (2, 4)
+        for row in compare(of, axes, points, 3 if quick else 7)
+    ]
     notes = (
-        f"{points:,} random points of {OF}, evenly in logarithms, in a table of {SIDE} points on "
+        f"{points:,} random points, evenly in logarithms, in a table of {SIDE} points on "
         "each axis, in memory; errors are relative to the formulas. interp gives values and "
         "estimates of their errors; xarray's is linear in values and axes and gives values alone. "
         "Kernels are compiled before the clock starts.",
@@ -47,13 +53,13 @@ def run(quick: bool = False) -> Table:
     return Table("Looking values up", COLUMNS, rows, notes)
 
 
-def compare(axes: int, points: int, rounds: int) -> list[Row]:
+def compare(of: str, axes: int, points: int, rounds: int) -> list[Row]:
     """Rows for the table's lookup, xarray's, and the evaluation of every point."""
     import xarray
 
     ranges = dict(list(RANGES.items())[:axes])
     grid = {name: np.geomspace(*ends, SIDE) for name, ends in ranges.items()}
-    cube = Sweep(SCENARIO, grid, [OF]).evaluate()[[OF]]
+    cube = Sweep(SCENARIO, grid, [of]).evaluate()[[of]]
     random = np.random.default_rng(0)
     at = {
         name: xarray.DataArray(np.exp(random.uniform(*np.log(ends), points)), dims="point")
@@ -61,19 +67,20 @@ def compare(axes: int, points: int, rounds: int) -> list[Row]:
     }
     numbers = {name: row.values for name, row in at.items()}
     axis = coupled_axis("point", np.arange(points), numbers)
-    direct = Sweep(SCENARIO, {"point": axis}, [OF])
+    direct = Sweep(SCENARIO, {"point": axis}, [of])
     contenders: dict[str, Callable[[], Any]] = {
         "fleetcube.interp": lambda: interp(cube, numbers),
         "xarray interp": lambda: cube.interp(at),
         "the formulas": direct.evaluate,
     }
     found = {name: contender() for name, contender in contenders.items()}
-    true = found["the formulas"][OF].values
+    true = found["the formulas"][of].values
     seconds = interleave(contenders, rounds)
     rows: list[Row] = []
     for name, taken in seconds.items():
-        wrong = np.abs(found[name][OF].values - true)
+        wrong = np.abs(found[name][of].values - true)
         row: dict[str, Any] = {
+            "of": of,
             "axes": axes,
             "cells": SIDE**axes,
             "contender": name,
@@ -84,7 +91,7 @@ def compare(axes: int, points: int, rounds: int) -> list[Row]:
             row["error"] = float(np.median(wrong / true))
             row["worst"] = float(np.quantile(wrong / true, 0.99))
         if name == "fleetcube.interp":
-            estimate = found[name][f"{OF}_error"].values
+            estimate = found[name][f"{of}_error"].values
             row["covered"] = f"{100 * (wrong <= estimate).mean():.2f} %"
         rows.append(row)
     return rows
