@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test check types bench kill validate clean
+.PHONY: sweep test check types bench docs kill validate clean
 
 sweep: .venv/installed
 	@mkdir -p cubes
@@ -26,6 +26,10 @@ check: .venv/dev types
 
 bench: .venv/test
 	$(BIN)/python -m benchmarks --write
+
+# The site: build/docs/index.html. Warnings are errors; nothing is fetched.
+docs: .venv/docs
+	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 
 validate: .venv/installed
 	@$(BIN)/fleetcube validate
@@ -57,5 +61,9 @@ types:
 	$(BIN)/python -m pip install -qq -e '.[dev]'
 	@touch $@ .venv/test .venv/installed
 
+.venv/docs: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install -qq -e '.[docs]'
+	@touch $@ .venv/installed
+
 clean:
-	rm -rf .venv build cubes *.egg-info
+	rm -rf .venv build cubes docs/reference *.egg-info

@@ -158,7 +158,7 @@ def _fit_linear(columns: Array, times: Array) -> Array:
     return found
 
 
-def scale_of(residuals: Array, coefficients: int) -> float:
+def _scale(residuals: Array, coefficients: int) -> float:
     """Standard deviation of residuals after a fit, whatever a few of them are."""
     free = max(len(residuals) - coefficients, 1)
     spread = float(np.median(np.abs(residuals))) / 0.6745 * math.sqrt(len(residuals) / free)
@@ -167,27 +167,29 @@ def scale_of(residuals: Array, coefficients: int) -> float:
 
 def weights_of(residuals: Array, coefficients: int) -> Array:
     """Weights by which least squares become Huber's loss."""
-    limit = HUBER * scale_of(residuals, coefficients)
+    limit = HUBER * _scale(residuals, coefficients)
     return limit / np.maximum(np.abs(residuals), limit)
 
 
-def covariance_of(jacobian: Array, residuals: Array, known: Array | None = None) -> Array:
+def covariance_of(jacobian: Array, residuals: Array, held: Array | None = None) -> Array:
     """Covariance of a fit by Huber's loss (Huber 1973, with his correction for few rows).
 
-    `known` is the Jacobian with rows for what was known beforehand, in units of the residuals.
+    `held` is 1 over the standard deviation of what was known of each coefficient beforehand.
     """
     rows, coefficients = jacobian.shape
-    limit = HUBER * scale_of(residuals, coefficients)
+    limit = HUBER * _scale(residuals, coefficients)
     inside = np.abs(residuals) <= limit
     kept = max(float(inside.mean()), 1.0 / rows)
     correction = 1 + coefficients / rows * (1 - kept) / kept
     squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
     variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
-    known = jacobian if known is None else known
-    lengths = np.linalg.norm(known, axis=0)
-    _, sizes, rows_of = np.linalg.svd(known / lengths, full_matrices=False)
+    variance = max(variance, _LEAST**2)
+    if held is not None:
+        jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(held)])
+    lengths = np.linalg.norm(jacobian, axis=0)
+    _, sizes, rows_of = np.linalg.svd(jacobian / lengths, full_matrices=False)
     inverse = rows_of.T / sizes / lengths[:, None]
-    return np.asarray(max(variance, _LEAST**2) * inverse @ inverse.T)
+    return np.asarray(variance * inverse @ inverse.T)
 
 
 def weakest(jacobian: Array) -> Array | None:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from .calibrate import CollectiveFit
-from .errors import InputError
-from .plot import ENDINGS
+from .plot import check_picture, drawing, saved
 from .slicing import scale
 from .step_times import StepFit
 from .values import unit_of
@@ -16,27 +15,11 @@ from .values import unit_of
 _OUT, _IN, _LINE = "#0072B2", "#E69F00", "#000000"  # Okabe & Ito
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a place where no picture can be written, and a missing matplotlib."""
-    if path.suffix not in ENDINGS:
-        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
-    if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder; choose another name")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("plots need an extra; run: pip install 'fleetcube[plot]'") from None
-
-
 def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
     """Draw what was measured and fitted, with relative residuals below."""
     check_picture(path)
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot, ticker
+    pyplot = drawing()
+    from matplotlib import ticker
 
     figure, (top, below) = pyplot.subplots(
         2, 1, figsize=(7.2, 6.0), layout="constrained", sharex=True, height_ratios=(3, 2)
@@ -53,8 +36,7 @@ def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
             line.set_major_locator(ticker.LogLocator(subs=(1,) if in_bytes else (1, 2, 5)))
             line.set_major_formatter(lambda value, _: f"{value:,.6g}")
             line.set_minor_formatter(ticker.NullFormatter())
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    saved(figure, path)
 
 
 def _collective(top: Any, below: Any, fit: CollectiveFit) -> None:

@@ -120,15 +120,12 @@ def _explain_input(row: Input) -> list[str]:
     lines = [_named(row), ""]
     lines += [*_wrapped(f"{row.description[0].upper()}{row.description[1:]}."), ""]
     lines += _field("choices", map(_written, row.choices)) if row.choices else []
-    lines.append(f"default: {_default(row) or 'none: it is required'}")
+    lines.append(f"default: {default_of(row) or 'none: it is required'}")
     if row.implied_by:
         given = " or ".join(row.implied_by)
         lines += _wrapped(f"implied: {_written(row.implied)} where {given} is given", " " * 9)
     if row.kind != "option":
-        low = "above 0" if row.positive and row.low == 0 else f"at least {row.low:g}"
-        high = f", at most {row.high:g}" if row.high < float("inf") else ""
-        whole = "; whole in reality, continuous in the formulas" if row.kind == "count" else ""
-        lines.append(f"bounds:  {low}{high}{', may be infinite' * row.may_be_infinite}{whole}")
+        lines.append(f"bounds:  {bounds(row)}")
     labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
     lines += _field("set by", labels) if labels else []
     return [*lines, *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds")]
@@ -139,7 +136,7 @@ def _defaults(rows: Sequence[Input]) -> list[str]:
     names = [_named(row) for row in rows]
     width = max(map(len, names))
     return [
-        f"  {name:<{width}}  {_default(row) or 'required'}"
+        f"  {name:<{width}}  {default_of(row) or 'required'}"
         for name, row in zip(names, rows, strict=True)
     ]
 
@@ -187,12 +184,12 @@ def _list_all() -> str:
     for heading, rows in groups().items():
         lines += ["", heading]
         for row in rows:
-            default = f" = {_default(row)}" if _default(row) else ", required"
+            default = f" = {default_of(row)}" if default_of(row) else ", required"
             choices = f" ({', '.join(map(_written, row.choices))})" if row.choices else ""
             lines.append(f"  {_named(row)}{default}")
             lines += _wrapped(f"      {row.description}{choices}", " " * 6)
     lines += ["", "", "QUANTITIES: name [unit]"]
-    for module, made in _modules().items():
+    for module, made in modules().items():
         lines += ["", module]
         for quantity in made:
             option = f" (by {quantity.option})" if quantity.option else ""
@@ -201,7 +198,7 @@ def _list_all() -> str:
     return "\n".join(lines)
 
 
-def _modules() -> dict[str, list[Quantity]]:
+def modules() -> dict[str, list[Quantity]]:
     """Quantities by module, in the order of the modules and of the alphabet."""
     found: dict[str, list[Quantity]] = {module: [] for module in quantities.MODULES}
     for _, quantity in sorted(load().items()):
@@ -213,7 +210,7 @@ def _modules() -> dict[str, list[Quantity]]:
 # Words
 
 
-def _default(row: Input) -> str:
+def default_of(row: Input) -> str:
     """A default as one reads it: 50,000 h, 100 GB/s; empty where there is none."""
     if row.default is None:
         return ""
@@ -223,6 +220,14 @@ def _default(row: Input) -> str:
         return "infinite"
     factor, unit = scale(row.unit, row.default, row.name)
     return f"{row.default / factor:,.12g} {unit}".strip()
+
+
+def bounds(row: Input) -> str:
+    """The bounds of a number in words, in its unit."""
+    low = "above 0" if row.positive and row.low == 0 else f"at least {row.low:g}"
+    high = f", at most {row.high:g}" if row.high < float("inf") else ""
+    whole = "; whole in reality, continuous in the formulas" if row.kind == "count" else ""
+    return f"{low}{high}{', may be infinite' * row.may_be_infinite}{whole}"
 
 
 def _named(row: Input) -> str:

@@ -111,7 +111,7 @@ class _Search:
         for dim, place in zip(turned, places, strict=True):
             number, step = (rank, self.steps) if dim in self.steps else (cell, self.cells)
             number += (place + region[dim].start) * step[dim]
-        return _front(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+        return unbeaten(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
 
 
 def _search(
@@ -128,7 +128,7 @@ def _search(
 
 def _merged(parts: Sequence[Points]) -> Points:
     """The fronts of the points of some fronts."""
-    return _front(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
+    return unbeaten(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
 
 
 def _thin(rows: list[Array]) -> Array:
@@ -157,7 +157,7 @@ def _thin(rows: list[Array]) -> Array:
     return open_
 
 
-def _front(cell: Array, rank: Array, points: Array) -> Points:
+def unbeaten(cell: Array, rank: Array, points: Array) -> Points:
     """The points that none of the same cell beats, by cell and by value."""
     order = np.lexsort((rank, *points[::-1], cell))
     cell, rank, points = cell[order], rank[order], points[:, order]

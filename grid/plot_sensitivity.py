@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import InputError
-from .plan import REASON
-from .plot import INFEASIBLE, PALETTE, check_picture, drawing, edges, heading, positions
+from .plot import PALETTE, blocked, check_picture, drawing, heading, positions, regions, saved
 from .slicing import scale
 
 if TYPE_CHECKING:
@@ -17,10 +16,11 @@ LOWER, HIGHER = "#0072B2", "#E69F00"  # of the input; Okabe & Ito's blue and ora
 MOST_COLOURS = 7  # inputs told apart by colour in a map; the others are one
 
 
-def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> None:
+def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any:
     """Draw what a quantity becomes where each input is smaller and larger, the largest swing first.
 
-    `found` is what `Sweep.levers` returns. Inputs that change nothing are left out.
+    `found` is what `Sweep.levers` returns. Inputs that change nothing are left out. Returns the
+    figure.
     """
     check_picture(path)
     pyplot = drawing()
@@ -52,22 +52,19 @@ def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Non
     figure.suptitle("\n".join([title, told, *point]), fontsize=10)
     patches = [Patch(color=colour) for colour in (LOWER, HIGHER)]
     axes.legend(patches, ["input smaller", "input larger"], fontsize=8, loc="lower right")
+    axes.locator_params(axis="x", nbins=5)
     axes.grid(alpha=0.3, axis="x")
     axes.set_axisbelow(True)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    return saved(figure, path)
 
 
-def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, path: Path) -> None:
+def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, path: Path) -> Any:
     """Draw which input has the largest elasticity over two axes; infeasible points are grey.
 
     `found` is what `Sweep.dominance` returns for a sweep that varies along no other axis. Inputs
-    beyond the most frequent ones share a colour.
+    beyond the most frequent ones share a colour. Returns the figure.
     """
     check_picture(path)
-    pyplot = drawing()
-    from matplotlib import colors, patches
-
     for axis in (x, y):
         if axis not in found["dominant"].dims:
             told = ", ".join(map(str, found["dominant"].dims)) or "no axis"
@@ -75,12 +72,8 @@ def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, p
     grid = found["dominant"].squeeze([d for d in found["dominant"].dims if d not in (x, y)])
     codes = grid.transpose(y, x).values
     names = str(found["dominant"].attrs["flag_meanings"]).split()
-    blocked = np.zeros(codes.shape, bool)
-    if REASON in found.coords:
-        reason = found[REASON].broadcast_like(found["dominant"])
-        spare = [dim for dim in reason.dims if dim not in (x, y)]
-        blocked = reason.squeeze(spare).transpose(y, x).values != 0
-    counts = np.bincount(codes[~blocked], minlength=len(names))
+    bad = blocked(found.squeeze([d for d in found.dims if d not in (x, y, "input")]), [y, x])
+    counts = np.bincount(codes[~bad], minlength=len(names))
     ranked = [int(k) for k in np.argsort(-counts, kind="stable") if counts[k]]
     shown, rest = ranked, []
     if len(ranked) > MOST_COLOURS:
@@ -88,27 +81,15 @@ def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, p
     places = np.full(len(names), len(shown))
     places[shown] = range(len(shown))
     labels = [_label(found, names[k]) for k in shown] + ([f"{len(rest)} others"] if rest else [])
-    palette = _PALETTE[: len(labels)]
-    figure, axes = pyplot.subplots(figsize=(8.4, 4.8), layout="constrained")
+    figure, axes = drawing().subplots(figsize=(8.4, 4.8), layout="constrained")
     across = positions(axes, found[x], "x")
     up = positions(axes, found[y], "y")
-    cells = (edges(across, axes.get_xscale()), edges(up, axes.get_yscale()))
-    cmap = colors.ListedColormap(palette)
-    colour = np.ma.masked_array(places[codes], blocked)
-    axes.pcolormesh(*cells, colour, cmap=cmap, vmin=-0.5, vmax=len(palette) - 0.5)
-    handles: list[Any] = [patches.Patch(color=colour) for colour in palette]
-    if blocked.any():
-        grey = colors.ListedColormap([INFEASIBLE])
-        axes.pcolormesh(*cells, np.ma.masked_equal(blocked.astype(float), 0.0), cmap=grey)
-        handles.append(patches.Patch(color=INFEASIBLE))
-        labels.append("infeasible")
-    figure.legend(handles, labels, loc="outside right upper", fontsize=8, title="lever")
+    regions(figure, axes, (across, up), places[codes], bad, labels, _PALETTE, "lever")
     axes.set_xlabel(heading(found[x]))
     axes.set_ylabel(heading(found[y]))
     title = f"input with the largest elasticity of {of.replace('_', ' ')}"
     axes.set_title("\n".join([title, *_wrapped(told.replace("_", " "))]), fontsize=10)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    return saved(figure, path)
 
 
 _PALETTE = [*PALETTE[1:7], PALETTE[0]]  # grey last

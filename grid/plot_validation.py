@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .plot import PALETTE, check_picture, drawing
+from .plot import PALETTE, check_picture, drawing, saved
 from .predict import ALL_REDUCE, Compared
 from .slicing import scale
 from .values import unit_of
@@ -25,18 +25,16 @@ _NARROW = 50  # ends of an axis apart, as a factor
 def plot_validation(found: "Validation", path: Path) -> None:
     """Draw measured over predicted values, a panel for each output, a colour for each group."""
     check_picture(path)
-    pyplot = drawing()
     outputs = list(dict.fromkeys(row.of for row in found.rows)) or ["nothing to compare"]
     across = min(len(outputs), _ACROSS)
     down = math.ceil(len(outputs) / across)
     size = (4.8 * across, 4.8 * down)
-    figure, panels = pyplot.subplots(
+    figure, panels = drawing().subplots(
         down, across, figsize=size, layout="constrained", squeeze=False
     )
     for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
         _panel(axes, [row for row in found.rows if row.of == of], of)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    saved(figure, path)
 
 
 def _panel(axes: Any, rows: list[Compared], of: str) -> None:

@@ -14,7 +14,7 @@ _STACKS = {
     "opt_175b": "megatron",
     "megascale_fig9": "megatron",
     "vtrain_multi": "deepspeed",
-    "vtrain_single": "deepspeed",
+    "vtrain_single": "deepspeed-node",
     "bloom_prequel": "jean-zay",
     "bloom_176b": "jean-zay",
     "mosaic": "fsdp",
@@ -22,6 +22,8 @@ _STACKS = {
     "megatron_bridge": "bridge",
     "simumax_b200": "simumax",
 }
+_WIDER = {"jean-zay": "deepspeed", "deepspeed-node": "deepspeed"}
+_KIN = {"b200": "gb200", "gb200": "b200", "b300": "gb300", "gb300": "b300"}
 _CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 
 
@@ -45,15 +47,22 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
     where = published.get("where")
     container = _CONTAINER.search(where) if isinstance(where, str) else None
     ends = [str(inputs["precision"])] if "precision" in inputs else []
-    if container and _has_experts(inputs):  # whose kernels changed; 26.02 and 26.04 hold the same recipes
+    if container and _has_experts(
+        inputs
+    ):  # whose kernels changed; 26.02 and 26.04 hold the same recipes
         release = "26-04" if container.groups() <= ("26", "04") else "26-06"
         ends.insert(0, f"{ends[0]}-{release}" if ends else release)
     for name in _variants(stack, published, inputs):
         for end in ends:
             yield f"{name}-{generation}-{end}"
         yield f"{name}-{generation}"
-    if stack == "jean-zay":
-        yield from (f"deepspeed-{generation}-{end}" for end in ends)
+    kin = _KIN.get(generation)
+    if kin:  # the same chip
+        yield from (
+            f"{name}-{kin}-{end}" for name in _variants("bridge", published, inputs) for end in ends
+        )
+    if stack in _WIDER:
+        yield from (f"{_WIDER[stack]}-{generation}-{end}" for end in ends)
     yield f"megatron-{generation}"
 
 

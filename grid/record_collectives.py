@@ -15,8 +15,9 @@ _CALIBRATIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (r"p5en", ("h200-nvlink-node",), ("aws-p5en",)),
     (r"p5\b", (), ("aws-p5",)),
     (r"p6-?b200", ("b200-nvlink-node",), ("aws-p6-b200",)),
-    (r"gb200", ("gb200-nvl72-rack", "gb200-nvlink-rack"), ("coreweave-gb200", "gb200-racks")),
-    (r"coreweave.*h100", (), ("coreweave-h100-sharp", "coreweave-h100")),
+    (r"gb200 2 racks", (), ("coreweave-gb200-2-racks",)),
+    (r"gb200", ("gb200-nvl72-rack",), ("coreweave-gb200",)),
+    (r"coreweave.*h100", (), ("coreweave-h100-sharp",)),
     (r"8x ?a100", ("a100-nvlink-node",), ()),
     (r"8x ?h100", ("h100-nvlink-node",), ()),
     (r"8x ?h200", ("h200-nvlink-node",), ()),
@@ -57,7 +58,7 @@ def _all_reduce(facts: Facts) -> list[Reading]:
 
 def _by_algorithm(facts: Facts) -> list[Reading]:
     inputs = _message(facts)
-    ring = {name: x for name, x in inputs.items() if name != "calibration"} | {"all_reduce": "ring"}
+    ring = _message(facts, calibrated=False) | {"all_reduce": "ring"}
     found = []
     for keys, run, variant in (
         (("busbw_default_GBps", "allreduce_nvls_busbw"), inputs, "default"),
@@ -84,8 +85,8 @@ def _worked(facts: Facts) -> list[Reading]:
     return found
 
 
-def _message(facts: Facts) -> dict[str, Any]:
-    """Bytes, ranks, nodes and network of an all-reduce."""
+def _message(facts: Facts, calibrated: bool = True) -> dict[str, Any]:
+    """Bytes, ranks, nodes and network of an all-reduce: what is measured of it, or what is sold."""
     name, ranks = facts.text("system.name"), facts.whole("system.ranks", least=2)
     nodes = facts.whole("system.nodes", None)
     if nodes is None:
@@ -93,13 +94,15 @@ def _message(facts: Facts) -> dict[str, Any]:
         rack = _RACK if "rack" in name else 8
         nodes = max(int(match[1] or match[2]) if match else round(ranks / rack), 1)
     inputs = {"message_bytes": facts.whole("measured.bytes"), "ranks": ranks, "nodes": nodes}
+    known = _calibration(name, nodes) if calibrated else {}
+    measured = kind("calibration")[known["calibration"]].values if known else {}
     for key, to in (
         ("system.scaleup_GBps", "intra_node_bandwidth"),
         ("system.nic_GBps_per_gpu", "inter_node_bandwidth"),
     ):
         rate = facts.number(key, None)
-        inputs |= {to: rate * 1e9} if rate is not None else {}
-    inputs |= _calibration(name, nodes)
+        inputs |= {to: rate * 1e9} if rate is not None and to not in measured else {}
+    inputs |= known
     if "calibration" not in inputs and "intra_node_bandwidth" not in inputs:
         inputs |= _network(name)
     return inputs

@@ -94,7 +94,10 @@ def _from_csv(name: str, text: str) -> list[Any]:
     heading = [cell.strip() for cell in rows[0]] if rows else []
     plain = [cell.lstrip("# ") for cell in heading]
     if set(_VTRAIN) <= set(plain):
-        constants |= {"group": "vtrain_single", "source": "vTrain (MICRO 2024), one node"}
+        constants |= {
+            "group": "vtrain_single",
+            "source": "vTrain (MICRO24) data/ground_truth_single.csv",
+        }
         heading = [_VTRAIN.get(cell, "") for cell in plain]
     elif "group" not in {*heading, *constants}:
         raise InputError(

@@ -66,6 +66,17 @@ def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Da
     return cube, notes
 
 
+def pairs(selectors: Sequence[str]) -> dict[str, str]:
+    """Axis and value of every selector "axis=value"."""
+    at: dict[str, str] = {}
+    for selector in selectors:
+        name, found, text = selector.partition("=")
+        if not found or not text or name in at:
+            raise InputError(f"{selector!r} is not a selector of its own; write axis=value")
+        at[name] = text
+    return at
+
+
 def narrow(
     spec: Mapping[str, Any], selectors: Sequence[str], without: Collection[str] = ()
 ) -> tuple[dict[str, Any], list[str]]:

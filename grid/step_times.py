@@ -18,7 +18,7 @@ from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import Array
-from .calibrate import Fit, covariance_of, quantile, scale_of, weakest, weights_of
+from .calibrate import Fit, covariance_of, quantile, weakest, weights_of
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import Plan
@@ -35,7 +35,7 @@ _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
 _PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LEAST = 1e-9  # of what must be above 0
 _ROUNDS = 20
-_NOISE = 0.05  # of measured values, at most, where what is known beforehand is weighed
+_NOISE = 0.03  # relative, of measured values, where what is known beforehand is weighed
 
 
 @dataclass
@@ -54,12 +54,16 @@ class Table:
 
 @dataclass(frozen=True)
 class StepFit(Fit):
-    """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit."""
+    """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
+
+    `idle` are the inputs that matter in no row: they keep what was known beforehand.
+    """
 
     of: str
     measured: Array
     fitted: Array
     lines: tuple[int, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
@@ -170,13 +174,12 @@ def calibrate_steps(
             f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
         )
     start = np.array([_start(name, scenario) for name in fit])
-    x, tie = _search(model, start, held)
+    x = _search(model, start, held)
     low, high = model.bounds
     residuals = model.residuals(x)
     jacobian = model.jacobian(x)
-    known = np.vstack([jacobian, np.diag(tie)])
-    _check_told_apart(known, fit, of)
-    covariance = covariance_of(jacobian, residuals, known)
+    _check_told_apart(np.vstack([jacobian, _NOISE * np.diag(held)]), fit, of)
+    covariance = covariance_of(jacobian, residuals, held)
     deviations = np.sqrt(np.diag(covariance))
     width = quantile(len(residuals), len(fit)) * deviations
     at_bound = tuple(
@@ -204,6 +207,7 @@ def calibrate_steps(
         measured=model.measured,
         fitted=fitted,
         lines=model.lines,
+        idle=tuple(name for name, column in zip(fit, jacobian.T, strict=True) if not column.any()),
     )
 
 
@@ -226,7 +230,7 @@ def held_out_errors(
     of_line = {line: k for k, line in enumerate(table.lines)}
     for part in dict.fromkeys(parts):
         others = _rows_of(table, [k for k, own in enumerate(parts) if own != part])
-        x, _ = _search(_Model(others, scenario, fit, of), start, held)
+        x = _search(_Model(others, scenario, fit, of), start, held)
         left = _Model(
             _rows_of(table, [k for k, own in enumerate(parts) if own == part]), scenario, fit, of
         )
@@ -251,25 +255,20 @@ def _held(fit: Sequence[str], scenario: Mapping[str, Any], priors: Mapping[str, 
     )
 
 
-def _search(model: "_Model", start: Array, held: Array) -> tuple[Array, Array]:
-    """The inputs of least loss, and how firmly they are held in units of the residuals."""
+def _search(model: "_Model", start: Array, held: Array) -> Array:
+    """The inputs of least loss."""
     from scipy.optimize import least_squares
 
     low, high = model.bounds
     x = start
     residuals = model.residuals(x)
-    weights = np.ones_like(residuals)
+    weights, tie = np.ones_like(residuals), held * _NOISE
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
-        tie = held * min(scale_of(residuals, len(x)), _NOISE)
         found = least_squares(
-            lambda p, root=root, tie=tie: np.concatenate(
-                [root * model.residuals(p), tie * (p - start)]
-            ),
+            lambda p, root=root: np.concatenate([root * model.residuals(p), tie * (p - start)]),
             x,
-            jac=lambda p, root=root, tie=tie: np.vstack(
-                [root[:, None] * model.jacobian(p), np.diag(tie)]
-            ),
+            jac=lambda p, root=root: np.vstack([root[:, None] * model.jacobian(p), np.diag(tie)]),
             bounds=(low, high),
             x_scale=np.maximum(np.abs(x), 1e-12),
             xtol=1e-8,
@@ -282,7 +281,7 @@ def _search(model: "_Model", start: Array, held: Array) -> tuple[Array, Array]:
         weights = weights_of(residuals, len(x))
         if done:
             break
-    return x, tie
+    return x
 
 
 def _check_fit(fit: Sequence[str], table: Table) -> None:

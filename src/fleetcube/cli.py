@@ -226,34 +226,6 @@ def slice_cube(
 
 
 @cli.command()
-@click.argument("cube", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("-v", "--variable", required=True, help="Variable to draw.")
-@click.option("-x", required=True, help="Axis across.")
-@click.option("-y", help="Axis up: draws a map; without it, curves.")
-@click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
-def plot(
-    cube: str, selectors: tuple[str, ...], variable: str, x: str, y: str | None, output: str
-) -> None:
-    """Draw a variable of a cube over one or two axes, the others cut by axis=value.
-
-    \b
-    Example:
-      fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf \\
-          checkpoint_write_bandwidth=100GB/s -o goodput.png
-    """
-    from fleetcube.grid.cube import open_cube
-    from fleetcube.grid.plot import plot as draw
-    from fleetcube.grid.slicing import select, variables
-
-    cut, notes = select(variables(open_cube(cube), [variable]), selectors)
-    for note in notes:
-        click.echo(note, err=True)
-    draw(cut, variable, x, y, Path(output))
-    click.echo(f"wrote {output}")
-
-
-@cli.command()
 @click.argument("name", required=False)
 def explain(name: str | None) -> None:
     """Say what a name means: formula, unit, default, source, what it is computed from and feeds.

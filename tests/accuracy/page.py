@@ -2,9 +2,10 @@
 
 import functools
 import math
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fleetcube.grid.records import read_records
@@ -12,6 +13,24 @@ from fleetcube.grid.validate import Accuracy, Validation, validate
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 PICTURE = PAGE.with_suffix(".png")
+CALIBRATIONS = PAGE.parents[1] / "catalog" / "data" / "calibration.toml"
+A100 = {  # groups, and the calibrations fitted to them
+    "sc21_table1": "megatron-a100-fp16",
+    "korthikanti_table5": "megatron-a100-fp16",
+    "vtrain_multi": "deepspeed-a100-fp16",
+    "bloom_prequel": "jean-zay-a100-fp16",
+    "mosaic": "fsdp-a100-bf16",
+}
+_HELD_OUT = (
+    "Where rows are held out: each was predicted with coefficients fitted to the others, a "
+    "published table at a time where a calibration has two, else every fifth row in turn. The "
+    "factor is that of `step_time_low` and `step_time_high`; covered is the share of held-out rows "
+    "within the factor that the other rows give."
+)
+_BETWEEN = (
+    "Mean errors on the A100's tables under calibrations of others (in brackets: its own), as of a "
+    "user who has not measured:"
+)
 _BEGIN, _END = "<!-- measured -->\n", "<!-- end -->\n"
 
 
@@ -72,6 +91,8 @@ def tables(found: Validation, sources: Iterable[tuple[str, str]]) -> str:
     ]
     for of in dict.fromkeys(group.of for group in found.groups):
         parts += [f"### `{of}`", _errors([group for group in found.groups if group.of == of])]
+        if of == "step_time":
+            parts += [_HELD_OUT, held_out(), _BETWEEN, between()]
     groups = {group.group for group in found.groups}
     peers = [f"- {p.tool} on {p.group}: {p.mean} %: {p.about}" for p in PEERS if p.group in groups]
     if peers:
@@ -79,6 +100,44 @@ def tables(found: Validation, sources: Iterable[tuple[str, str]]) -> str:
     told = [f"- {group}: {source}" for group, source in sources if group in groups]
     parts += ["### Sources", "\n".join(told), "### Left out", _left_out(found)]
     return "\n\n".join(parts) + "\n"
+
+
+def held_out() -> str:
+    """The errors of each calibration where rows were not fitted."""
+    told = tomllib.loads(CALIBRATIONS.read_text(encoding="utf-8"))
+    head = ["calibration", "n", "fitted, mean", "median", "held out", "mean", "median", "largest"]
+    rows = []
+    for label, held in told.items():
+        fit = held["fit"]
+        if "held_out" in fit:
+            names = ("held_out_mean_error", "held_out_median_error", "held_out_max_error")
+            fitted = [f"{100 * fit[name]:.1f} %" for name in ("mean_error", "median_error")]
+            errors = [f"{100 * fit[name]:.1f} %" for name in names]
+            covered = f"{fit['held_out_coverage']:.0%}"
+            factor = f"{held['error_factor']:.2f}"
+            rows.append(
+                [f"`{label}`", str(fit["rows"]), *fitted, fit["held_out"], *errors, factor, covered]
+            )
+    return _table([*head, "factor", "covered"], rows)
+
+
+def between() -> str:
+    """Errors on the A100's tables, each under the calibrations of others."""
+    rows = [
+        row
+        for row in read_records()[0]
+        if row.of == "step_time" and row.group in A100 and row.inputs
+    ]
+    lines = []
+    for group, own in A100.items():
+        mine = [row for row in rows if row.group == group and "a100" in str(row.inputs)]
+        cells = []
+        for label in dict.fromkeys(A100.values()):
+            moved = [replace(row, inputs={**row.inputs, "calibration": label}) for row in mine]
+            error = validate(moved).groups[0].mean_percent
+            cells.append(f"({error:.1f} %)" if label == own else f"{error:.1f} %")
+        lines.append([group, str(len(mine)), *cells])
+    return _table(["group", "n", *(f"`{label}`" for label in dict.fromkeys(A100.values()))], lines)
 
 
 def _errors(groups: Sequence[Accuracy]) -> str:

@@ -11,7 +11,6 @@ from fleetcube.grid.nccl_log import measured, parse_log
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "calibrate.md"
 CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
-FEWEST = 10  # sizes of a curve that the catalog keeps
 _BEGIN, _END = "<!-- published curves -->\n", "<!-- end -->\n"
 DATE = "2026-11-21"  # of the fits
 # Labels of the catalog: title, scope, date.
@@ -19,6 +18,10 @@ RECORDS = {
     "aws-p4de": ("All-reduce of 2 AWS p4de nodes, 16 A100 80 GB", "inter", DATE),
     "aws-p5": ("All-reduce of 2 AWS p5 nodes, 16 H100", "inter", DATE),
     "aws-p6-b200": ("All-reduce of 4 AWS P6-B200 nodes, 32 B200", "inter", DATE),
+    "coreweave-h100-sharp": ("All-reduce of 8 CoreWeave nodes, 64 H100, with SHARP", "inter", DATE),
+    "coreweave-gb200-2-racks": ("All-reduce of 2 CoreWeave racks, 144 GB200", "inter", DATE),
+    "coreweave-gb200": ("All-reduce of 20 CoreWeave racks, 1,440 GB200", "inter", DATE),
+    "gb200-nvl72-rack": ("All-reduce in a rack of 72 GB200", "intra", DATE),
     "a100-nvlink-node": ("All-reduce in a node of 8 A100 SXM", "intra", DATE),
     "b200-nvlink-node": ("All-reduce in an AWS P6-B200 node of 8 B200", "intra", DATE),
 }
@@ -26,6 +29,10 @@ _SYSTEMS = {
     "aws-p4de": "aws-p4de-2-nodes",
     "aws-p5": "aws-p5-2-nodes",
     "aws-p6-b200": "aws-p6-b200-4-nodes",
+    "coreweave-h100-sharp": "coreweave-h100-8-nodes",
+    "coreweave-gb200-2-racks": "gb200-2-racks",
+    "coreweave-gb200": "gb200-20-racks",
+    "gb200-nvl72-rack": "gb200-nvl72-1-rack",
     "a100-nvlink-node": "a100-sxm-1-node",
     "b200-nvlink-node": "aws-p6-b200-1-node",
 }
@@ -88,12 +95,12 @@ def curves() -> dict[str, Curve]:
 
 
 def records() -> str:
-    """catalog/data/calibration.toml as it should be."""
+    """The all-reduces of catalog/data/calibration.toml as they should be."""
     entries = [
-        "# Calibrations: the fitted all-reduce law, t = a + 2 (n - 1) / n M / B + g sqrt(M), of "
-        "published curves.",
-        "# Written by `python -m tests.calibrations --write`; between nodes, the bandwidth is that "
-        "of one GPU's share of its node.",
+        "# Calibrations. Of published all-reduces: t = a + 2 (n - 1) / n M / B + g sqrt(M);",
+        "# between nodes, B is one GPU's share of its node. Of published training steps:",
+        "# efficiencies under compute_model = roofline, for software, GPU and precision.",
+        "# Written by `python -m tests.calibrations --write`.",
     ]
     every = curves()
     for label, (title, scope, date) in RECORDS.items():

@@ -1,10 +1,12 @@
 """Published training steps, the efficiencies fitted to them, and their errors where held out."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,11 @@ from fleetcube.grid.step_times import StepFit, Table, calibrate_steps, held_out_
 
 Array = np.ndarray[Any, Any]
 DATE = "2026-11-21"  # of the fits
+MANY = 20  # rows that say by themselves how far off further ones are
 FEWEST = 2  # rows of a calibration of its own
 PARTS = 5  # left out in turn where all rows have one source; rows of a source of weight
 # What is known beforehand: values of a well-run kernel and network, and relative deviations.
+NOTHING = 1e-6  # of where a fit begins
 PRIORS = {
     "gemm_efficiency": 0.5,
     "gemm_half_size": 2.0,
@@ -52,10 +56,22 @@ STACKS = {
     "bridge": "Megatron-Bridge, dense models",
     "bridge-moe": "Megatron-Bridge, mixtures of experts",
     "nemo": "NeMo, long sequences",
+    "deepspeed-node": "Megatron-DeepSpeed, small models on one node",
     "jean-zay": "Megatron-DeepSpeed on Jean Zay",
     "simumax": "Megatron-LM as measured for SimuMax, dense models",
     "simumax-moe": "Megatron-LM as measured for SimuMax, mixtures of experts",
 }
+REPOSITORIES = {
+    "NVIDIA-NeMo/Megatron-Bridge": "https://github.com/NVIDIA-NeMo/Megatron-Bridge",
+    "NVIDIA/NeMo": "https://github.com/NVIDIA-NeMo/NeMo",
+    "mosaicml/llm-foundry": "https://github.com/mosaicml/llm-foundry",
+    "pytorch/torchtitan": "https://github.com/pytorch/torchtitan",
+    "MooreThreads/SimuMax": "https://github.com/MooreThreads/SimuMax",
+    "vTrain": "https://github.com/VIA-Research/vTrain",
+    "bigscience tr11-176B-ml": "https://github.com/bigscience-workshop/bigscience",
+    "MLCommons ": "https://github.com/mlcommons",
+}
+_OLD = ("megatron", "deepspeed", "deepspeed-node", "jean-zay")  # before FlashAttention
 GENERATIONS = ("a100", "h100", "b200", "gb200", "b300", "gb300")
 
 
@@ -92,7 +108,7 @@ class Set:
     @property
     def start(self) -> dict[str, Any]:
         """Where the fit begins, and what it keeps to."""
-        old = self.stack in ("megatron", "deepspeed", "jean-zay") and self.generation == "a100"
+        old = self.stack in _OLD and self.generation == "a100"
         overhead = 1e-3 if old else 3e-4
         link = _NVLINK.get(self.generation, _NVLINK_5)
         common = _START | (_STANDARD if old else _FLASH)
@@ -117,19 +133,28 @@ class Set:
         return held_out_errors(self.table, self.start, self.parts, FIT, priors=PRIORS)
 
 
+FURTHER: list[Path] = []  # tables of others that the project does not carry
+
+
+def _rows(calibrated: Callable[[str], bool]) -> list[Row]:
+    """The rows of the project's tables, and of further ones."""
+    return [
+        row for path in (None, *FURTHER) for row in read_records(path, calibrated=calibrated)[0]
+    ]
+
+
 def _labels() -> Callable[[str], bool]:
     """The labels worth a calibration: those most specific ones that have enough rows."""
     counts: Counter[str] = Counter()
-    read_records(calibrated=lambda label: bool(counts.update([label])) or True)
+    _rows(lambda label: bool(counts.update([label])) or True)
     return lambda label: counts[label] >= FEWEST or label.count("-") == 1
 
 
 @cache
 def sets() -> dict[str, Set]:
     """The rows of each calibration."""
-    rows, _ = read_records(calibrated=_labels())
     of: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in _rows(_labels()):
         if row.of == "step_time" and "calibration" in row.inputs:
             of.setdefault(str(row.inputs["calibration"]), []).append(row)
     return {label: Set(label, tuple(of[label])) for label in sorted(of) if len(of[label]) > 1}
@@ -142,13 +167,25 @@ def error_factor(errors: Sequence[float]) -> float:
     return float(np.exp(sizes[min(place, len(sizes)) - 1]))
 
 
-def factor_of(label: str) -> float:
-    """Of a label; of its whole stack where its rows are few."""
-    own = sets()[label]
-    if len(own.rows) >= 20:
-        return error_factor(own.errors())
-    alike = [other for other in sets().values() if other.stack == own.stack]
-    return error_factor(np.concatenate([other.errors() for other in alike]))
+def pooled(label: str) -> tuple[Array, list[Any]]:
+    """Held-out errors and their parts: of a label, or of its stack's where rows are few."""
+    own, every = sets()[label], sets().values()
+    alike = [own] if len(own.rows) >= MANY else [o for o in every if o.stack == own.stack]
+    if sum(len(other.rows) for other in alike) < PARTS:
+        alike = [o for o in every if o.stack.partition("-")[0] == own.stack.partition("-")[0]]
+    parts = [(other.label, part) for other in alike for part in other.parts]
+    return np.concatenate([other.errors() for other in alike]), parts
+
+
+def coverage(errors: Array, parts: Sequence[Any]) -> float:
+    """Share of rows within the factor that the other parts' errors give."""
+    if len(set(parts)) < 2:
+        return math.nan
+    inside = 0
+    for part in set(parts):
+        mine = np.array([own == part for own in parts])
+        inside += int((np.abs(errors[mine]) <= math.log(error_factor(errors[~mine]))).sum())
+    return inside / len(parts)
 
 
 def record(label: str) -> str:
@@ -156,28 +193,62 @@ def record(label: str) -> str:
     own = sets()[label]
     fit = own.fit()
     held_out = np.abs(np.expm1(own.errors()))
-    values = {**fit.values, "error_factor": factor_of(label)}
-    values |= {name: own.start[name] for name in ("compute_model", "attention_kernel")}
+    errors, parts = pooled(label)
+    told_by_rows = [name for name in FIT if name not in fit.idle]
+    values = {
+        name: float(f"{fit.values[name]:.4g}")
+        if fit.values[name] > NOTHING * own.start[name]
+        else 0.0
+        for name in told_by_rows
+    }
+    deviations = {name: fit.standard_errors[name] for name in told_by_rows}
+    values["error_factor"] = math.ceil(1000 * error_factor(errors)) / 1000
+    choices = {name: own.start[name] for name in ("compute_model", "attention_kernel")}
+    by_table = len(set(own.parts)) == len({row.group for row in own.rows}) > 1
     about = {
         "title": f"{STACKS[own.stack]} on {own.generation.upper()} GPUs{_ends(own)}",
-        "source": f"fitted to {'; '.join(own.sources)}",
+        "source": f"fitted to {'; '.join(map(located, own.sources))}",
         "date": DATE,
         "note": f"{fit.rows} steps, median error {100 * fit.median_error:.1f} %, "
         f"{100 * float(np.median(held_out)):.1f} % where held out",
     }
     told = about_fit(fit) | {
-        "held_out_mean_error": float(f"{held_out.mean():.3g}"),
-        "held_out_median_error": float(f"{np.median(held_out):.3g}"),
+        "mean_error": _short(fit.errors.mean()),
+        "held_out": "a published table at a time" if by_table else "every fifth row in turn",
+        "held_out_mean_error": _short(held_out.mean()),
+        "held_out_median_error": _short(np.median(held_out)),
+        "held_out_max_error": _short(held_out.max()),
+        "held_out_coverage": _short(coverage(errors, parts)),
+        "groups": list(dict.fromkeys(row.group for row in own.rows)),
     }
-    return text(about, values, fit.standard_errors, told, label)
+    return text(about, values | choices, deviations, told, label)
+
+
+def located(source: str) -> str:
+    """A source with its address."""
+    for said, address in REPOSITORIES.items():
+        if source.startswith(said):
+            rest = re.sub(r" ?\((MIT|Apache-2.0|MICRO24)\) ?", "", source.removeprefix(said))
+            return f"{address}, {rest.strip()}".rstrip(", ")
+    return re.sub(r"arXiv:([0-9.]+)", r"https://arxiv.org/abs/\1", source)
+
+
+def records(held: str) -> str:
+    """The records of all labels: those of rows that are not at hand stay as they are held."""
+    found = {label: record(label) for label in sets()}
+    for block in re.split(r"\n(?=\[[a-z0-9-]+\]\n)", held):
+        label = block.partition("]")[0].lstrip("[")
+        if label.startswith(tuple(STACKS)) and label not in found:
+            found[label] = block.rstrip("\n") + "\n"
+    return "\n".join(found[label] for label in sorted(found))
+
+
+def _short(value: Any) -> float:
+    return float(f"{float(value):.3g}")
 
 
 def _ends(own: Set) -> str:
     """Precision and release, in words."""
-    words = own.label.rpartition(f"{own.generation}")[2].strip("-").split("-")
-    release = {
-        ("26", "04"): ", containers 26.02 and 26.04",
-        ("26", "06"): ", containers from 26.06",
-    }
-    said = f" in {words[0].upper()}" if words[0] else ""
-    return said + release.get(tuple(words[-2:]), "")
+    precision, _, release = own.label.rpartition(own.generation)[2].strip("-").partition("-")
+    releases = {"26-04": ", containers 26.02 and 26.04", "26-06": ", containers from 26.06"}
+    return (f" in {precision.upper()}" if precision else "") + releases.get(release, "")

@@ -11,7 +11,7 @@ import fleetcube
 from fleetcube import InputError
 from fleetcube.grid.calibrate import COEFFICIENTS, CollectiveFit, calibrate_collective
 from fleetcube.grid.nccl_log import measured, parse_log
-from fleetcube.grid.step_times import FITTED, calibrate_steps, read_table
+from fleetcube.grid.step_times import FITTED, calibrate_steps, held_out_errors, read_table
 from fleetcube.kernels.collectives import fitted_all_reduce_time
 
 SIZES = 2.0 ** np.arange(3, 34)  # 8 B to 8 GiB
@@ -296,3 +296,49 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
 def test_every_input_that_may_be_fitted_is_a_real_one() -> None:
     assert "flops_efficiency" in FITTED
     assert "all_reduce" not in FITTED
+
+
+ALONE: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 1}
+ALONE |= {"fabric": "infiniband-ndr"}  # steps that are computing, and nothing else
+
+
+def alone(rows: list[tuple[int, float]], **more: float) -> str:
+    """A CSV of steps on one GPU at a batch and an efficiency."""
+    lines = ["global_batch_size, step_time"]
+    for batch, share in rows:
+        told = {**ALONE, **more, "global_batch_size": batch, "flops_efficiency": share}
+        lines.append(f"{batch}, {float(fleetcube.evaluate('step_time', **told))!r}")
+    return "\n".join(lines)
+
+
+def test_what_is_known_beforehand_decides_what_rows_leave_open(tmp_path: Path) -> None:
+    rows = [(batch, 0.5) for batch in (8, 16, 32, 64)]
+    held = table(tmp_path, alone(rows, straggler_slowdown=0.1))
+    scenario = {**ALONE, "straggler_slowdown": 0.1}
+    fit = ("flops_efficiency", "straggler_slowdown")
+    with pytest.raises(InputError, match="cannot tell"):
+        calibrate_steps(held, scenario, fit)
+    found = calibrate_steps(held, scenario, fit, priors={"straggler_slowdown": 0.01})
+    assert found.values["straggler_slowdown"] == pytest.approx(0.1, rel=1e-3)
+    assert found.values["flops_efficiency"] == pytest.approx(0.5, rel=1e-3)
+    assert found.standard_errors["straggler_slowdown"] == pytest.approx(0.001, rel=0.05)
+    other = {**ALONE, "straggler_slowdown": 0.2}
+    moved = calibrate_steps(held, other, fit, priors={"straggler_slowdown": 0.01})
+    assert moved.values["flops_efficiency"] == pytest.approx(0.5 * 1.2 / 1.1, rel=1e-3)
+
+
+def test_an_input_that_matters_in_no_row_keeps_what_was_known(tmp_path: Path) -> None:
+    held = table(tmp_path, alone([(batch, 0.5) for batch in (8, 16, 32)]))
+    fit = ("flops_efficiency", "tensor_parallel_overlap")
+    scenario = {**ALONE, "tensor_parallel_overlap": 0.3}
+    found = calibrate_steps(held, scenario, fit, priors={"tensor_parallel_overlap": 0.5})
+    assert found.idle == ("tensor_parallel_overlap",)
+    assert found.values["tensor_parallel_overlap"] == pytest.approx(0.3)
+
+
+def test_parts_are_predicted_from_the_others(tmp_path: Path) -> None:
+    rows = [(batch, share) for batch in (8, 16, 32, 64) for share in (0.4, 0.5)]
+    errors = held_out_errors(table(tmp_path, alone(rows)), ALONE, [share for _, share in rows])
+    # 0.4 is predicted with 0.5: too fast
+    expected = [math.log(0.4 / 0.5) if share == 0.4 else math.log(0.5 / 0.4) for _, share in rows]
+    assert errors.tolist() == pytest.approx(expected, abs=1e-6)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleetcube import InputError, Sweep
 from fleetcube.grid import stream
 from fleetcube.grid.crossing import _first
-from fleetcube.grid.pareto import _front, _thin
+from fleetcube.grid.pareto import _thin, unbeaten
 
 from .test_reduce import AXES, OUTPUTS, SCENARIO, SLOW, questions
 
@@ -117,7 +117,7 @@ def test_fronts_of_points_with_ties_are_those_of_a_loop(points: list[tuple[float
         left = np.flatnonzero(_thin(rows))
     assert set(wanted) <= set(left)
     values = np.stack([row[0][left] for row in rows])
-    _, rank, _ = _front(np.zeros(left.size, np.int64), left, values)
+    _, rank, _ = unbeaten(np.zeros(left.size, np.int64), left, values)
     assert sorted(rank.tolist()) == wanted
 
 

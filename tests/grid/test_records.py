@@ -375,7 +375,6 @@ COUNTS = {
     "simumax_b200": 29,
     "torchtitan": 20,
     "vtrain_multi": 73,
-    "vtrain_single": 960,
 }
 
 
@@ -603,11 +602,15 @@ def test_the_most_specific_calibration_comes_first() -> None:
         "bridge-gb200-fp8-26-04",
         "bridge-gb200-fp8",
         "bridge-gb200",
+        "bridge-moe-b200-fp8-26-04",
+        "bridge-moe-b200-fp8",
+        "bridge-b200-fp8-26-04",
+        "bridge-b200-fp8",
         "megatron-gb200",
     ]
     later = {**BRIDGE, "where": "26.08 NeMo Container"}
     dense = list(record_calibration.candidates(later, {**GB200, "model": "llama-3-70b"}))
-    assert dense[0] == "bridge-gb200-fp8-26-06"
+    assert dense[0] == "bridge-gb200-fp8"  # releases matter to experts only
     eager = {"group": "torchtitan", "parallel": {"variant": "FSDP"}}
     assert next(record_calibration.candidates(eager, {"node": "dgx-h100"})) == (
         "torchtitan-eager-h100"
@@ -615,16 +618,13 @@ def test_the_most_specific_calibration_comes_first() -> None:
     assert not list(record_calibration.candidates({"group": "meta_rsc"}, GB200))
 
 
-def test_a_run_takes_the_first_calibration_that_the_catalog_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_takes_the_first_calibration_that_is_known() -> None:
     asked = []
 
     def known(label: str) -> bool:
         asked.append(label)
         return label == "bridge-gb200"
 
-    monkeypatch.setattr(record_calibration, "_known", known)
-    assert record_calibration.calibration_for(BRIDGE, GB200) == "bridge-gb200"
+    assert record_calibration.calibration_for(BRIDGE, GB200, known) == "bridge-gb200"
     assert asked[-1] == "bridge-gb200"
-    assert record_calibration.calibration_for(BRIDGE, {"gpu": "t4"}) is None
+    assert record_calibration.calibration_for(BRIDGE, {"gpu": "t4"}, known) is None

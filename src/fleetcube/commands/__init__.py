@@ -3,7 +3,10 @@
 import click
 
 from fleetcube.commands.calibrate import calibrate
+from fleetcube.commands.compare import compare
+from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
+from fleetcube.commands.plot import plot
 from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
 from fleetcube.commands.uncertainty import uncertainty
@@ -11,7 +14,10 @@ from fleetcube.commands.validate import validate
 
 COMMANDS: tuple[click.Command, ...] = (
     calibrate,
+    compare,
+    explore,
     optimize,
+    plot,
     sensitivity,
     solve,
     uncertainty,

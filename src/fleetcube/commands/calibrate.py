@@ -56,11 +56,12 @@ def calibrate(
     """
     from fleetcube.grid import calibration_file, calibration_plot
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.plot import check_picture
 
     if output is not None:
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
-        calibration_plot.check_picture(Path(plot))
+        check_picture(Path(plot))
     notes: list[str] = []
     if Path(log).suffix.lower() == ".csv":
         given = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, told_number
 
 
 @click.command()
@@ -71,7 +71,7 @@ def sensitivity(
     from fleetcube.grid.plot_sensitivity import dominance_map
     from fleetcube.grid.plot_sensitivity import tornado as draw_tornado
     from fleetcube.grid.sensitivity import check_levers, cut
-    from fleetcube.grid.slicing import check_target, export, finite
+    from fleetcube.grid.slicing import check_target, export, finite, pairs
     from fleetcube.grid.sweep import Sweep
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
@@ -84,7 +84,7 @@ def sensitivity(
             check_picture(Path(name))
     if output is not None:
         check_target(Path(output))
-    at = _point(selectors)
+    at = pairs(selectors)
     sweep = Sweep.from_file(spec).of([of])
     inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
     asked = inputs if wrt or without else None
@@ -139,19 +139,6 @@ def _check_alone(
         raise InputError(f"--cube looks at all points; leave out {selectors[0]!r}")
 
 
-def _point(selectors: tuple[str, ...]) -> dict[str, str]:
-    """Axis and value of every selector."""
-    from fleetcube.grid.errors import InputError
-
-    at: dict[str, str] = {}
-    for selector in selectors:
-        name, found, text = selector.partition("=")
-        if not found or not text or name in at:
-            raise InputError(f"{selector!r} is not a selector of its own; write axis=value")
-        at[name] = text
-    return at
-
-
 def _inputs(inputs: list[str], without: tuple[str, ...], of: str) -> list[str]:
     from fleetcube.grid.errors import InputError, nearest
 
@@ -193,7 +180,7 @@ def _print(found: Any, of: str, top: int) -> None:
         _print_cube(found, of, top)
     elif "value" in found:
         click.echo(
-            f"{of} = {_said(found[of].item(), found[of].attrs['units'], of)} {told}".rstrip()
+            f"{of} = {told_number(found[of].item(), found[of].attrs['units'], of)} {told}".rstrip()
         )
         _print_levers(found, of, top)
     else:
@@ -207,14 +194,14 @@ def _print_levers(found: Any, of: str, top: int) -> None:
     rows = []
     for row in _each(found, top):
         name, value = row["input"], row["value"]
-        cells = [name, _said(value, row["units"], name), f"{row['elasticity']:.3g}"]
+        cells = [name, told_number(value, row["units"], name), f"{row['elasticity']:.3g}"]
         for side, step in (("below", 0.9), ("above", 1.1)):
             at = row[f"value_{side}"]
-            told = _said(row[f"{of}_{side}"], unit, of)
+            told = told_number(row[f"{of}_{side}"], unit, of)
             if at == value:
                 told = "-"
             elif row["kind"] == "difference" or abs(at / value - step) > 1e-9:
-                told += f" (at {_said(at, row['units'], name)})"
+                told += f" (at {told_number(at, row['units'], name)})"
             cells.append(told)
         rows.append(cells)
     print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
@@ -231,12 +218,14 @@ def _print_global(found: Any, of: str, top: int) -> None:
     rows = []
     for row in _each(found, top):
         name = row["input"]
-        cells = [name, *(_said(row[end], row["units"], name) for end in ("low", "high"))]
+        cells = [name, *(told_number(row[end], row["units"], name) for end in ("low", "high"))]
         if sobol:
             cells += [f"{row[n]:.3f} +/- {row[f'{n}_error']:.3f}" for n in shown]
         else:
             unit = found["effect"].attrs["units"]
-            cells += [_said(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]
+            cells += [
+                told_number(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")
+            ]
         rows.append(cells)
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
     print_table(["input", "from", "to", *headings], rows)
@@ -284,13 +273,3 @@ def _rest(found: Any, top: int) -> None:
     more = found.sizes["input"] - top
     if more > 0:
         click.echo(f"{more} more inputs: --top {top + more} shows them")
-
-
-def _said(value: float, unit: str, name: str) -> str:
-    """A number in a convenient unit."""
-    from fleetcube.grid.slicing import scale
-
-    factor, shown = scale(unit, [value], name)
-    number = value / factor
-    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e7 else f"{number:.4g}"
-    return f"{text} {shown}".rstrip()

@@ -1,4 +1,4 @@
-"""Print a table."""
+"""Print tables and numbers."""
 
 import os
 import sys
@@ -25,3 +25,13 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def told_number(value: float, unit: str, name: str) -> str:
+    """A number in a convenient unit."""
+    from fleetcube.grid.slicing import scale
+
+    factor, shown = scale(unit, [value], name)
+    number = value / factor
+    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e7 else f"{number:.4g}"
+    return f"{text} {shown}".rstrip()

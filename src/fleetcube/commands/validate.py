@@ -41,12 +41,11 @@ def validate(
     """
     from fleetcube.grid import validate as grid
     from fleetcube.grid.errors import InputError, nearest
-    from fleetcube.grid.plot import check_picture, drawing
+    from fleetcube.grid.plot import check_picture
     from fleetcube.grid.records import read_records
 
     if plot is not None:
         check_picture(Path(plot))
-        drawing()
     rows, left_out = read_records(records)
     groups = {row.group for row in rows} | {record.group for record in left_out}
     for name in group:

@@ -1,0 +1,19 @@
+"""The site: `make docs`. It needs no network."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "fleetcube"
+extensions = ["myst_nb", "_reference"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "fleetcube"
+html_show_copyright = False
+
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_execution_show_tb = True

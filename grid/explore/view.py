@@ -1,0 +1,393 @@
+"""What the page shows: slices of a cube and the levers at a point, as JSON and files hold them."""
+
+import base64
+import json
+import math
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from ...kernels.inputs import INPUTS
+from ..axes import Array
+from ..dataset import own_version
+from ..errors import InputError, nearest, shown
+from ..plan import REASON
+from ..slicing import export, finite, scale
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..sweep import Sweep
+
+MOST_ACROSS = 400  # points shown along an axis, about one a pixel
+MOST_OPTIONS = 100  # labels of an axis that are a list to choose from
+MOST_SAVED = 1_000_000  # points of a slice that is downloaded
+MOST_READ = 4e9  # bytes of the chunks that a slice of a stored cube touches
+TOP = 10  # levers
+LONGEST = 8000  # characters of a query
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of an axis, in a unit in which they read well."""
+
+    name: str
+    values: Array
+    factor: float
+    unit: str
+    scale: str  # "linear", "log" or "labels"
+
+    @classmethod
+    def of(cls, cube: "xarray.Dataset", name: str) -> Self:
+        """The axis of a cube; its places where it has no coordinate."""
+        if name not in cube.coords:
+            return cls(name, np.arange(cube.sizes[name]), 1.0, "", "linear")
+        values = np.asarray(cube[name].values)
+        option = name in INPUTS and INPUTS[name].kind == "option"
+        if values.dtype.kind not in "iuf" or option:
+            return cls(name, values, 1.0, "", "labels")
+        factor, unit = scale(str(cube[name].attrs.get("units", "1")), values, name)
+        return cls(name, values, factor, unit, spacing(values))
+
+    def label(self, k: int) -> str:
+        """A point, without its unit."""
+        value = self.value(k)
+        return value if isinstance(value, str) else number(value / self.factor, digits=6)
+
+    def value(self, k: int) -> float | str:
+        """A point as a spec has it."""
+        value = self.values[k : k + 1].tolist()[0]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def told(self, picks: Array) -> dict[str, Any]:
+        """Some points as JSON."""
+        plotted = self.scale != "labels"
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "scale": self.scale,
+            "picks": picks.tolist(),
+            "labels": [self.label(k) for k in picks],
+            "values": (self.values[picks] / self.factor).tolist() if plotted else None,
+        }
+
+
+def spacing(values: Array) -> str:
+    """The scale on which numbers are spaced more evenly; labels where they do not ascend."""
+    numbers = values.astype(float)
+    if not np.isfinite(numbers).all() or not (np.diff(numbers) > 0).all():
+        return "labels"
+    if numbers.size < 3 or numbers[0] <= 0:
+        return "linear"
+    spread = [
+        np.ptp(steps) / steps.mean() for steps in (np.diff(numbers), np.diff(np.log(numbers)))
+    ]
+    return "log" if spread[1] < spread[0] - 1e-9 else "linear"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A slice that was asked for: a variable, up to two axes, and places on the others."""
+
+    variable: str
+    x: str | None
+    y: str | None
+    at: Mapping[str, int]
+
+
+class View:
+    """A cube as the page sees it.
+
+    Args:
+        cube: stored or virtual.
+        source: its name.
+        sweep: what the cube is evaluated from; None where that is not known, and `why`.
+    """
+
+    def __init__(
+        self, cube: "xarray.Dataset", source: str, sweep: "Sweep | None", why: str = ""
+    ) -> None:
+        self.cube, self.source, self.sweep, self.why = cube, source, sweep, why
+        held = [str(name) for name in cube.data_vars]
+        order: Any = [] if sweep is None else sweep.spec["outputs"]
+        self.variables = [name for name in order if name in held]
+        self.variables += [name for name in held if name not in order]
+        if REASON in cube.coords:
+            self.variables.append(REASON)
+        if not self.variables:
+            raise InputError(f"{source!r} holds no variable; name outputs in its spec")
+        self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
+        self._one = threading.Lock()  # evaluates and reads one slice at a time: memory is bounded
+
+    @classmethod
+    def open(cls, source: str) -> Self:
+        """The view of a spec (a TOML file, evaluated where it is looked at) or of a stored cube."""
+        from ..sweep import Sweep
+
+        if source.endswith(".toml") or Path(source).is_file():
+            sweep = Sweep.from_file(source)
+            return cls(sweep.virtual(), source, sweep)
+        from ..cube import open_cube
+
+        cube = open_cube(source)
+        try:
+            spec = json.loads(str(cube.attrs["fleetcube_spec"]))
+            return cls(cube, source, Sweep(spec["scenario"], spec["axes"], spec["outputs"]))
+        except (KeyError, TypeError, ValueError) as error:
+            return cls(cube, source, None, f"the cube's spec is refused: {error}")
+
+    def description(self) -> dict[str, Any]:
+        """What there is to choose from."""
+        options = {
+            name: [axis.label(k) for k in range(axis.values.size)]
+            for name, axis in self.axes.items()
+            if axis.scale == "labels" and axis.values.size <= MOST_OPTIONS
+        }
+        return {
+            "source": self.source,
+            "version": own_version(),
+            "axes": [
+                {
+                    "name": name,
+                    "size": axis.values.size,
+                    "numeric": axis.scale != "labels",
+                    "options": options.get(name),
+                }
+                for name, axis in self.axes.items()
+            ],
+            "variables": [
+                {
+                    "name": name,
+                    "dims": list(map(str, self.cube[name].dims)),
+                    "meaning": str(self.cube[name].attrs.get("long_name", "")),
+                    "flag": "flag_meanings" in self.cube[name].attrs,
+                }
+                for name in self.variables
+            ],
+        }
+
+    def asked(self, query: str) -> Asked:
+        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2": places are counted from 0.
+
+        The middle of an axis is taken where none is named; `at` of the axes shown does not count.
+        """
+        fields = _fields(query)
+        variable = fields.pop("variable", "")
+        if variable not in self.variables:
+            hint = nearest(variable, self.variables, f"choose from {', '.join(self.variables)}")
+            raise InputError(f"variable = {shown(variable)} is not in the cube; {hint}")
+        dims = list(map(str, self.cube[variable].dims))
+        x, y = fields.pop("x", "") or None, fields.pop("y", "") or None
+        for axis in (x, y):
+            if axis is not None and axis not in dims:
+                told = ", ".join(dims) or "none"
+                raise InputError(f"{shown(axis)} is not an axis of {variable}; its axes: {told}")
+        if y is not None and (x is None or x == y):
+            raise InputError(f"x and y are {x!r} and {y!r}; choose two axes, or x alone")
+        at = {name: axis.values.size // 2 for name, axis in self.axes.items()}
+        for key, text in fields.items():
+            name = key.removeprefix("at.")
+            if name == key or name not in at:
+                hint = f"give variable, x, y and at.AXIS, of {', '.join(at) or 'no axis'}"
+                raise InputError(f"parameter {shown(key)} is not known; {hint}")
+            at[name] = _place(name, text, self.axes[name].values.size)
+        return Asked(variable, x, y, at)
+
+    def slice(self, query: str) -> dict[str, Any]:
+        """A map or a curve as JSON; its numbers as base64 of little-endian float64, row by row.
+
+        Of long axes at most MOST_ACROSS points are taken, evenly.
+        """
+        asked = self.asked(query)
+        shown_axes = [name for name in (asked.y, asked.x) if name is not None]
+        picks = {name: _thinned(self.axes[name].values.size) for name in shown_axes}
+        begun = time.perf_counter()
+        with self._one:
+            numbers = self._read(asked.variable, asked, picks)
+            reason = self._reason(asked, picks)
+        attrs = self.cube[asked.variable].attrs
+        factor, unit = 1.0, ""
+        if "flag_meanings" not in attrs:
+            factor, unit = scale(str(attrs.get("units", "1")), numbers, asked.variable)
+        told = {name: self.axes[name].told(rows) for name, rows in picks.items()}
+        return {
+            "variable": asked.variable,
+            "unit": unit,
+            "flags": _flags(attrs),
+            "values": _packed(numbers / factor, "<f8"),
+            "reason": None if reason is None else _packed(reason, "i1"),
+            "reasons": {} if reason is None else _flags(self.cube[REASON].attrs),
+            "x": told.get(asked.x or ""),
+            "y": told.get(asked.y or ""),
+            "at": {
+                name: f"{self.axes[name].label(k)} {self.axes[name].unit}".rstrip()
+                for name, k in asked.at.items()
+            },
+            "seconds": time.perf_counter() - begun,
+        }
+
+    def levers(self, query: str) -> dict[str, Any]:
+        """The inputs that matter most for the variable at a point, as JSON."""
+        asked = self.asked(query)
+        if self.sweep is None:
+            raise InputError(f"there are no sensitivities: {self.why}")
+        at = {
+            name: self.axes[name].value(k)
+            for name, k in asked.at.items()
+            if name in self.sweep.sizes
+        }
+        with self._one:
+            found = self.sweep.levers(asked.variable, at=at)
+        of, unit = asked.variable, str(found[asked.variable].attrs["units"])
+        rows = []
+        for k in range(min(TOP, found.sizes["input"])):
+            row = found.isel(input=k)
+            name = str(row["input"].item())
+            rows.append(
+                {
+                    "input": name,
+                    "meaning": INPUTS[name].description if name in INPUTS else "",
+                    "value": said(row["value"].item(), str(row["units"].item()), name),
+                    "elasticity": finite(row["elasticity"].item()),
+                    "below": said(row[f"{of}_below"].item(), unit, of),
+                    "above": said(row[f"{of}_above"].item(), unit, of),
+                }
+            )
+        written = str(self.cube.attrs.get("fleetcube_version", own_version()))
+        return {
+            "variable": of,
+            "value": said(found[of].item(), unit, of),
+            "point": found.attrs["fleetcube_point"],
+            "infeasible": found.attrs["fleetcube_infeasible"],
+            "rows": rows,
+            "more": max(0, found.sizes["input"] - TOP),
+            "note": ""
+            if written == own_version()
+            else f"evaluated anew by fleetcube {own_version()}; the cube is of {written}",
+        }
+
+    def saved(self, query: str, ending: str) -> tuple[str, bytes]:
+        """A slice as a file, .csv or .nc, all its points, in base units: its name and its bytes."""
+        asked = self.asked(query)
+        names = [name for name in (asked.x, asked.y) if name is not None]
+        points = int(np.prod([self.cube.sizes[name] for name in names], dtype=float))
+        if points > MOST_SAVED:
+            raise InputError(
+                f"the slice has {points:,} points and at most {MOST_SAVED:,} are downloaded; "
+                "use `fleetcube slice`, or one axis"
+            )
+        self._check_read(asked.variable, {name: np.arange(self.cube.sizes[name]) for name in names})
+        cut = self.cube[[asked.variable]]
+        fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
+        with self._one, tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / plain
+            export(cut.isel(fixed), path)
+            return plain, path.read_bytes()
+
+    def _read(self, name: str, asked: Asked, picks: Mapping[str, Array]) -> Array:
+        """A variable over the axes shown, y before x, and at one place of the others."""
+        variable = self.cube.variables[name]
+        self._check_read(name, picks)
+        key: dict[Any, Any] = {
+            dim: picks.get(str(dim), asked.at[str(dim)]) for dim in variable.dims
+        }
+        for dim, rows in picks.items():
+            if dim in key and rows.size == self.cube.sizes[dim]:
+                key[dim] = slice(None)
+        cut = variable.isel(key)
+        return np.asarray(cut.transpose(*[dim for dim in picks if dim in cut.dims]).values, float)
+
+    def _reason(self, asked: Asked, picks: Mapping[str, Array]) -> Array | None:
+        """Why points are infeasible, where the variable depends on all that decides it."""
+        if REASON not in self.cube.coords or asked.variable == REASON:
+            return None
+        own = self.cube.variables[REASON].dims
+        if not set(own) <= set(self.cube[asked.variable].dims):
+            return None
+        found = self._read(REASON, asked, picks)
+        spread = found.reshape([rows.size if dim in own else 1 for dim, rows in picks.items()])
+        return np.broadcast_to(spread, [rows.size for rows in picks.values()])
+
+    def _check_read(self, name: str, picks: Mapping[str, Array]) -> None:
+        """Refuse a slice for which too much of a stored cube would be read."""
+        variable = self.cube.variables[name]
+        chunks = variable.encoding.get("chunks")
+        if not chunks:
+            return
+        size = float(variable.dtype.itemsize)
+        for dim, chunk in zip(variable.dims, chunks, strict=True):
+            rows = picks.get(str(dim))
+            size *= chunk * (1 if rows is None else np.unique(rows // chunk).size)
+        if size > MOST_READ:
+            told = ", ".join(picks)
+            raise InputError(
+                f"a slice of {name} over {told} reads {size / 1e9:,.0f} GB of the cube, and at "
+                f"most {MOST_READ / 1e9:g} GB are; choose other axes"
+            )
+
+
+def said(value: float, unit: str, name: str) -> str:
+    """A number in a convenient unit."""
+    factor, text = scale(unit, [value], name)
+    return f"{number(value / factor)} {text}".rstrip()
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number to some digits; whole ones as they are, up to ten million."""
+    if not 1e3 <= abs(value) < 1e7:
+        return f"{value:.{digits}g}"
+    if abs(value - round(value)) < 1e-9 * abs(value):
+        return f"{value:,.0f}"
+    text = f"{value:,.{max(0, digits - 1 - int(math.log10(abs(value))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _fields(query: str) -> dict[str, str]:
+    if len(query) > LONGEST:
+        raise InputError(f"the query has {len(query):,} characters; at most {LONGEST:,} are read")
+    try:
+        pairs = parse_qsl(
+            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
+        )
+    except ValueError:
+        raise InputError(f"{shown(query)} is not a query; write variable=NAME&x=AXIS") from None
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise InputError(f"{shown(query)} says a parameter twice; say it once")
+    return fields
+
+
+def _place(name: str, text: str, size: int) -> int:
+    whole = text.isascii() and text.isdecimal() and len(text) <= 12
+    if not whole or int(text) >= size:
+        raise InputError(f"at.{name} = {shown(text)} is no place on the axis; give 0 to {size - 1}")
+    return int(text)
+
+
+def _thinned(size: int) -> Array:
+    if size <= MOST_ACROSS:
+        return np.arange(size)
+    return np.linspace(0, size - 1, MOST_ACROSS).round().astype(np.int64)
+
+
+def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
+    """Meaning of each code; None where these are numbers."""
+    if "flag_meanings" not in attrs:
+        return None
+    codes = np.atleast_1d(attrs["flag_values"]).tolist()
+    return dict(zip(map(str, codes), str(attrs["flag_meanings"]).split(), strict=False))
+
+
+def _packed(numbers: Array, kind: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(numbers, dtype=kind).tobytes()).decode("ascii")

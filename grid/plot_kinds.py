@@ -1,0 +1,282 @@
+"""Pictures of a cut cube with a question of their own: losses, roofline, Pareto front."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import InputError
+from .pareto import SENSES, unbeaten
+from .plot import (
+    INFEASIBLE,
+    PALETTE,
+    blocked,
+    check_cut,
+    check_picture,
+    colours,
+    drawing,
+    edges,
+    heading,
+    labelled,
+    need,
+    plain,
+    positions,
+    said,
+    saved,
+    scaled,
+    title,
+)
+from .slicing import scale
+
+if TYPE_CHECKING:
+    import xarray
+
+# The seven losses in the order of the flags of dominant_overhead, whose colours they share
+LOSSES = (
+    "compute_inefficiency_overhead",
+    "communication_overhead",
+    "bubble_overhead",
+    "straggler_overhead",
+    "checkpoint_overhead",
+    "rework_overhead",
+    "recovery_overhead",
+)
+ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
+NETWORK = "network_attainable_flops"
+MOST_DOTS = 20_000  # points drawn behind a front
+_USEFUL = "#f2f2f2"
+
+
+# Where the wall time goes
+
+
+def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
+    """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
+
+    What the losses leave is the model's operations at peak: MFU x goodput. Above, if the cube holds
+    it, stands job_time, along n_gpus with the time of a job that scales as the first point.
+    Infeasible points are grey. Returns the figure.
+    """
+    check_picture(path)
+    need(cube, LOSSES)
+    top = ["job_time"] if "job_time" in cube else []
+    held = cube[[*LOSSES, *top]]
+    if x not in held.dims:
+        told = ", ".join(map(str, held.dims)) or "none left"
+        raise InputError(f"{x!r} is not an axis of the losses; their axes: {told}")
+    check_cut(held, [x])
+    size = (7.2, 6.4 if top else 4.8)
+    figure, rows = drawing().subplots(
+        1 + len(top),
+        figsize=size,
+        layout="constrained",
+        sharex=True,
+        squeeze=False,
+        height_ratios=[2, 3] if top else [1],
+    )
+    panels = list(rows[:, 0])
+    at = positions(panels[-1], cube[x], "x")
+    bad = blocked(cube, [x])
+    if top:
+        _job_time(panels[0], cube, x, at, bad)
+    _stacked(panels[-1], cube, x, at, bad)
+    panels[-1].set_xlabel(heading(cube[x]))
+    figure.suptitle(title(cube, held, "Where the wall time goes"), fontsize=10)
+    handles, labels = panels[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", fontsize=8, ncols=3)
+    return saved(figure, path)
+
+
+def _stacked(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
+    shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
+    ends = np.concatenate([np.zeros((1, at.size)), np.cumsum(shares, axis=0)])
+    ends = np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
+    names = [name.removesuffix("_overhead").replace("_", " ") for name in LOSSES]
+    names[0] = "compute below peak"
+    numeric = cube[x].dtype.kind in "iuf" and at.size > 2
+    cells = edges(at, axes.get_xscale())
+    named = zip([*names, "model operations at peak"], [*PALETTE[:7], _USEFUL], strict=True)
+    for low, high, (name, colour) in zip(ends[:-1], ends[1:], named, strict=True):
+        if numeric:
+            axes.fill_between(at, low, high, color=colour, linewidth=0, label=name)
+        else:
+            axes.bar(at, high - low, 0.8, low, color=colour, label=name)
+    for k in np.flatnonzero(bad):
+        first = "infeasible" if k == np.flatnonzero(bad)[0] else "_"
+        axes.axvspan(cells[k], cells[k + 1], color=INFEASIBLE, linewidth=0, label=first, zorder=0)
+    axes.set_xlim((at[0], at[-1]) if numeric else (cells[0], cells[-1]))
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("share of the wall time")
+    axes.grid(alpha=0.3)
+
+
+def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
+    numbers, unit = scaled(cube["job_time"])
+    times = _along(numbers, x, bad)
+    axes.plot(at, times, color="black", marker="o", markersize=3, clip_on=False, label="job time")
+    known = np.flatnonzero(np.isfinite(times))
+    if x == "n_gpus" and known.size:
+        first = known[0]
+        ideal = times[first] * at[first] / at
+        axes.plot(at, ideal, color=PALETTE[1], linestyle="--", label="in proportion to 1 / GPUs")
+        axes.legend(fontsize=8)
+    if known.size and times[known].max() / times[known].min() > 16:
+        axes.set_yscale("log")
+    plain(axes.yaxis)
+    axes.set_ylabel(labelled("job_time", unit))
+    axes.grid(alpha=0.3)
+
+
+def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
+    """A variable along an axis, NaN where it is infeasible."""
+    return np.where(bad, np.nan, variable.values if x in variable.dims else float(variable))
+
+
+# Roofline
+
+
+def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
+    """Draw the roofline of a cut cube's GPUs, and what they reach: a point for each of one axis.
+
+    A point stands at the arithmetic intensity of its micro-batch and at MFU x peak; a triangle, if
+    the cube holds network_attainable_flops, where the gradient exchange puts the ceiling.
+    Infeasible points are hollow. Returns the figure.
+    """
+    check_picture(path)
+    need(cube, ROOFLINE)
+    names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
+    held = cube[names]
+    dims = [] if by is None else [by]
+    if by is not None and by not in held.dims:
+        told = ", ".join(map(str, held.dims)) or "none left"
+        raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {told}")
+    check_cut(held, dims)
+    flat: Any = held.expand_dims("point") if by is None else held.broadcast_like(held[by])
+    rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
+    labels = [""] if by is None else said(cube[by])
+    bad = blocked(cube, dims).reshape(-1)
+    figure, axes = drawing().subplots(figsize=(7.2, 4.8), layout="constrained")
+    factor, unit = scale("FLOP/s", rows["peak_flops"])
+    shades = colours(len(labels))
+    _roofs(axes, rows, factor, shades)
+    for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
+        across, reached = rows["arithmetic_intensity"][k], rows["mfu"][k] * rows["peak_flops"][k]
+        face = "none" if bad[k] else shade
+        mark = {"edgecolor": shade, "s": 36, "zorder": 3}
+        axes.scatter(across, reached / factor, facecolor=face, label=label or "reached", **mark)
+        if NETWORK in rows:
+            ceiling = rows[NETWORK][k] / factor
+            axes.scatter(across, ceiling, marker="v", facecolor="none", label="_", **mark)
+    if NETWORK in rows:
+        empty: Any = ([], [])
+        axes.scatter(*empty, marker="v", color="none", edgecolor="black", label="network allows")
+    axes.set(xscale="log", yscale="log")
+    for line in (axes.xaxis, axes.yaxis):
+        plain(line)
+    axes.tick_params(axis="x", rotation=30)
+    axes.set_xlabel("arithmetic intensity [FLOP/B]")
+    axes.set_ylabel(f"rate of one GPU [{unit}]")
+    axes.set_title(title(cube, held, "Roofline, and what is reached: MFU x peak"), fontsize=10)
+    axes.grid(alpha=0.3, which="both")
+    figure.legend(
+        loc="outside right upper", fontsize=8, title=None if by is None else heading(cube[by])
+    )
+    return saved(figure, path)
+
+
+def _roofs(axes: Any, rows: dict[str, Any], factor: float, shades: Sequence[Any]) -> None:
+    """A line for each pair of ceilings: memory up to the ridge, arithmetic from there on."""
+    ridges = rows["ridge_point"]
+    low = min(rows["arithmetic_intensity"].min(), ridges.min()) / 16
+    high = max(rows["arithmetic_intensity"].max(), ridges.max()) * 4
+    pairs = list(zip(ridges.tolist(), rows["peak_flops"].tolist(), strict=True))
+    several = len(set(pairs)) > 1  # roofs have the colours of their points
+    for ridge, peak in dict.fromkeys(pairs):
+        heights = [peak * low / ridge / factor, peak / factor, peak / factor]
+        shade = shades[pairs.index((ridge, peak))] if several else "black"
+        axes.plot([low, ridge, high], heights, color=shade, linewidth=1.2, label="_")
+
+
+# Pareto front
+
+
+def pareto(
+    cube: "xarray.Dataset",
+    x: str,
+    y: str,
+    path: Path,
+    best: Sequence[str] = ("min", "min"),
+    by: str | None = None,
+) -> Any:
+    """Draw two outputs of all feasible points against each other, and the front of the best.
+
+    Args:
+        x, y: outputs. A point is on the front unless another is at least as good in both and
+            better in one.
+        best: "min" or "max" for each.
+        by: an axis whose points have colours of their own along the front.
+
+    Returns the figure.
+    """
+    check_picture(path)
+    if x == y:
+        raise InputError(f"x and y are both {x!r}; choose two outputs")
+    if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
+        raise InputError(f"best = {best!r}: give 'min' or 'max' for each of {x}, {y}")
+    need(cube, [x, y])
+    held = cube[[x, y]]
+    dims = [str(dim) for dim in held.dims]
+    if by is not None and by not in [*dims, *cube.coords]:
+        raise InputError(f"{by!r} is not an axis of {x} and {y}; their axes: {', '.join(dims)}")
+    across, across_unit = scaled(cube[x])
+    up, up_unit = scaled(cube[y])
+    shape = held.to_array().transpose("variable", *dims)
+    ok = ~blocked(cube, dims).reshape(-1) & np.isfinite(shape.values.reshape(2, -1)).all(axis=0)
+    places = np.flatnonzero(ok)
+    if not places.size:
+        raise InputError(f"no point has both {x} and {y}; cut the cube elsewhere")
+    template = shape.isel(variable=0, drop=True)
+    both = np.stack(
+        [part.broadcast_like(template).transpose(*dims).values.reshape(-1) for part in (across, up)]
+    )
+    signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
+    _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
+    figure, axes = drawing().subplots(figsize=(7.2, 4.8), layout="constrained")
+    some = places[:: 1 + places.size // MOST_DOTS]
+    axes.scatter(*both[:, some], s=6, color=PALETTE[0], alpha=0.4, linewidths=0, rasterized=True)
+    axes.plot(*(signs * edge), color="black", linewidth=1, zorder=2, drawstyle="steps-post")
+    _front_dots(axes, cube, template, signs * edge, kept, by)
+    for side, numbers in zip("xy", both[:, places], strict=True):
+        if numbers.min() > 0 and numbers.max() / numbers.min() > 16:
+            getattr(axes, f"set_{side}scale")("log")
+        plain(getattr(axes, f"{side}axis"))
+    axes.tick_params(axis="x", rotation=30)
+    axes.set_xlabel(labelled(x, across_unit))
+    axes.set_ylabel(labelled(y, up_unit))
+    told = f"{len(kept):,} of {places.size:,} points are best"
+    said_ = f"{best[0].capitalize()} {x.replace('_', ' ')}, {best[1]} {y.replace('_', ' ')}: {told}"
+    axes.set_title(title(cube, held, said_), fontsize=10)
+    axes.grid(alpha=0.3)
+    if by is not None:
+        figure.legend(loc="outside right upper", fontsize=8, title=heading(cube[by]))
+    return saved(figure, path)
+
+
+def _front_dots(
+    axes: Any,
+    cube: "xarray.Dataset",
+    template: "xarray.DataArray",
+    edge: Any,
+    kept: Any,
+    by: str | None,
+) -> None:
+    if by is None:
+        axes.scatter(*edge, s=24, color=PALETTE[5], zorder=3)
+        return
+    spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
+    own = spread[kept]
+    names = dict(zip(cube[by].values.tolist(), said(cube[by]), strict=True))
+    for (value, name), shade in zip(names.items(), colours(len(names)), strict=True):
+        if (own == value).any():
+            axes.scatter(*edge[:, own == value], s=24, color=shade, label=name, zorder=3)

@@ -1,0 +1,47 @@
+"""`fleetcube explore`: a cube in the browser."""
+
+import os
+import sys
+import webbrowser
+
+import click
+
+
+@click.command()
+@click.argument("source", metavar="CUBE|SPEC", type=click.Path())
+@click.option("--port", default=0, help="Port to listen at; 0 takes a free one.  [0]")
+@click.option("--host", default="127.0.0.1", help="Address to listen at.  [127.0.0.1]")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+def explore(source: str, port: int, host: str, no_browser: bool) -> None:
+    """Look at a cube, or at a spec without evaluating it first, on a local page.
+
+    A map or a curve of a variable, the other axes on sliders, cuts through a point and the inputs
+    that matter there; what is shown can be downloaded. Ctrl-C ends it.
+
+    \b
+    Example:
+      fleetcube explore cubes/scaling.zarr
+      fleetcube explore examples/scaling-and-reliability.toml --port 8000
+    """
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.explore.server import Server
+    from fleetcube.grid.explore.view import View
+
+    if not 0 <= port <= 65535:
+        raise InputError(f"--port {port} is not a port; give 0 to 65535")
+    with Server(View.open(source), host, port) as server:
+        click.echo(f"{source} is shown at {server.url} (Ctrl-C ends it)")
+        if not server.local:
+            click.echo(f"--host {host}: everyone who reaches this machine can read it", err=True)
+        if not no_browser and _has_screen():
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("ended")
+
+
+def _has_screen() -> bool:
+    """Whether a browser has a window to open: one in the terminal would take the terminal."""
+    other = sys.platform in ("darwin", "win32")
+    return other or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

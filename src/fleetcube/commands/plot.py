@@ -1,0 +1,122 @@
+"""`fleetcube plot`: pictures of a cube."""
+
+from pathlib import Path
+
+import click
+
+KINDS = ("curves", "map", "losses", "surface", "flips", "roofline", "pareto")
+
+
+@click.command()
+@click.argument("cube", type=click.Path())
+@click.argument("selectors", nargs=-1)
+@click.option("--kind", type=click.Choice(KINDS), help="What to draw.  [curves; map with -y]")
+@click.option("-v", "--variable", help="Variable to draw, in curves, map and surface.")
+@click.option("-x", help="Axis across; for pareto an output.")
+@click.option("-y", help="Axis up: draws a map; for pareto an output.")
+@click.option("--by", help="Axis whose points have their own colour, in roofline and pareto.")
+@click.option("--best", default="min,min", help="min or max of -x and -y, for pareto.  [min,min]")
+@click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
+def plot(
+    cube: str,
+    selectors: tuple[str, ...],
+    kind: str | None,
+    variable: str | None,
+    x: str | None,
+    y: str | None,
+    by: str | None,
+    best: str,
+    output: str,
+) -> None:
+    """Draw a cube, its other axes cut by axis=value.
+
+    \b
+    curves    -v over -x, a curve for each point of one more axis
+    map       -v over -x and -y, with contours; surface is the map of goodput
+    losses    where the wall time goes along -x, stacked, with job_time above
+    flips     which loss is the largest over -x and -y
+    roofline  what GPUs may reach and what they do, for each point of --by
+    pareto    the best points in two outputs, -x and -y
+
+    \b
+    Example:
+      fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf -o goodput.png \\
+          checkpoint_write_bandwidth=100GB/s
+      fleetcube plot cubes/scaling.zarr --kind flips -x n_gpus -y gpu_mttf -o flips.png \\
+          checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
+    """
+    from fleetcube.grid import plot_kinds
+    from fleetcube.grid.cube import open_cube
+    from fleetcube.grid.plot import check_picture, need
+    from fleetcube.grid.plot import plot as draw
+    from fleetcube.grid.slicing import check_variables, select
+
+    kind = kind or ("curves" if y is None else "map")
+    _check(kind, variable, x, y, by, best)
+    path = Path(output)
+    check_picture(path)
+    held = open_cube(cube)
+    if variable is not None:
+        check_variables([variable], [str(name) for name in held.data_vars])
+    drawn, more = _variables(kind, variable, x, y)
+    need(held, drawn)
+    cut, notes = select(held[[*drawn, *(name for name in more if name in held)]], selectors)
+    for note in notes:
+        click.echo(note, err=True)
+    if kind == "losses":
+        plot_kinds.losses(cut, x or "", path)
+    elif kind == "roofline":
+        plot_kinds.roofline(cut, path, by)
+    elif kind == "pareto":
+        plot_kinds.pareto(cut, x or "", y or "", path, best.split(","), by)
+    else:
+        draw(cut, drawn[0], x or "", y, path)
+    click.echo(f"wrote {output}")
+
+
+# The options that a kind goes with, beside those that it needs
+_NEEDED = {
+    "curves": ("-v", "-x"),
+    "map": ("-v", "-x", "-y"),
+    "losses": ("-x",),
+    "surface": ("-x", "-y"),
+    "flips": ("-x", "-y"),
+    "roofline": (),
+    "pareto": ("-x", "-y"),
+}
+_ALLOWED = {"surface": ("-v",), "roofline": ("--by",), "pareto": ("--by", "--best")}
+
+
+def _check(
+    kind: str, variable: str | None, x: str | None, y: str | None, by: str | None, best: str
+) -> None:
+    """Refuse options that a kind lacks, or does not go with."""
+    from fleetcube.grid.errors import InputError
+
+    options = {"-v": variable, "-x": x, "-y": y, "--by": by}
+    options["--best"] = None if best == "min,min" else best
+    given = [name for name, value in options.items() if value is not None]
+    lacking = [name for name in _NEEDED[kind] if name not in given]
+    if lacking:
+        raise InputError(f"a picture of {kind} needs {', '.join(lacking)}; give it")
+    spare = [name for name in given if name not in (*_NEEDED[kind], *_ALLOWED.get(kind, ()))]
+    if spare:
+        raise InputError(f"a picture of {kind} has no use for {', '.join(spare)}; leave it out")
+
+
+def _variables(
+    kind: str, variable: str | None, x: str | None, y: str | None
+) -> tuple[list[str], list[str]]:
+    """The variables that a kind needs, and those that it draws where they are there."""
+    from fleetcube.grid import plot_kinds
+    from fleetcube.grid.plot import CROSSING
+
+    if kind == "losses":
+        return list(plot_kinds.LOSSES), ["job_time"]
+    if kind == "roofline":
+        return list(plot_kinds.ROOFLINE), [plot_kinds.NETWORK]
+    if kind == "pareto":
+        return [str(x), str(y)], []
+    if kind == "flips":
+        return ["dominant_overhead"], [CROSSING]
+    return [variable or "goodput"], []

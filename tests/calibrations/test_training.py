@@ -1,0 +1,70 @@
+"""Fits to published training steps: reproduced, and honest about rows they have not seen."""
+
+import math
+import tomllib
+
+import numpy as np
+import pytest
+
+from fleetcube.catalog import kind
+from fleetcube.grid.records import read_records
+from fleetcube.grid.validate import validate
+
+from . import training
+from .curves import CATALOG
+
+HELD = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
+QUICK = ["bridge-gb300-fp4", "megatron-a100-fp16", "megatron-h100-fp8"]
+
+
+def test_every_set_of_rows_has_its_calibration() -> None:
+    assert set(training.sets()) <= set(kind("calibration"))
+
+
+@pytest.mark.parametrize("label", QUICK)
+def test_the_catalog_holds_the_fit(label: str) -> None:
+    own = training.sets()[label]
+    fit = own.fit()
+    assert fit.rows == HELD[label]["fit"]["rows"]
+    rows = [row for row in read_records()[0] if row.inputs.get("calibration") == label]
+    predicted = {row.id: row.predicted for row in validate(rows).rows if row.of == "step_time"}
+    fitted = {own.rows[line].id: time for line, time in zip(fit.lines, fit.fitted, strict=True)}
+    assert predicted == pytest.approx(fitted, rel=5e-3)  # coefficients are written to 4 digits
+
+
+def test_rows_that_are_held_out_are_not_fitted() -> None:
+    own = training.sets()["megatron-a100-fp16"]
+    assert set(own.parts) == {"korthikanti_table5", "sc21_table1"}
+    held_out = np.abs(np.expm1(own.errors()))
+    assert held_out.mean() > 1.5 * own.fit().errors.mean()
+    assert held_out.mean() == pytest.approx(
+        HELD["megatron-a100-fp16"]["fit"]["held_out_mean_error"], rel=0.02
+    )
+
+
+def test_the_factor_holds_nine_of_ten() -> None:
+    errors = [0.01 * k for k in range(1, 20)]  # 18 of 19 and one to come: the 18th
+    assert training.error_factor(errors) == pytest.approx(math.exp(0.18))
+    assert training.error_factor([-0.3]) == pytest.approx(math.exp(0.3))
+    parts = [k % 2 for k in range(20)]
+    inside = training.coverage(np.array([0.1] * 19 + [9.0]), parts)
+    assert inside == pytest.approx(19 / 20)
+
+
+def test_goals_that_were_reached_stay_reached() -> None:
+    groups = {(group.group, group.of): group for group in validate(*read_records()).groups}
+    bounds = {
+        "korthikanti_table5": 3.65,
+        "sc21_table1": 4,
+        "vtrain_multi": 7,
+        "mosaic": 4.5,
+        "torchtitan": 6,
+        "mlperf_gpt3": 6,
+    }
+    for name, bound in bounds.items():
+        group = groups[name, "step_time"]
+        assert group.mean_percent < bound
+        assert group.rank_correlation is not None
+        assert group.rank_correlation >= 0.95
+    assert groups["nccl_allreduce", "all_reduce_time"].median_percent <= 7
+    assert groups["simumax_b200", "memory_per_gpu"].mean_percent <= 5

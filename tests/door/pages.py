@@ -1,0 +1,121 @@
+"""Run a page of the documentation from top to bottom, as a reader would.
+
+- `python` blocks (and the cells of a notebook) run in one scope;
+- of `sh` blocks, the lines that begin with `fleetcube` run;
+- blocks that begin with `# NAME.toml` or `# NAME.csv` are files;
+- a `text` block right after one of the first two is what it prints; `...` stands for anything,
+  and seconds do not count.
+
+`python -m tests.door.pages --write` puts what is printed now where a page says otherwise.
+"""
+
+import contextlib
+import doctest
+import io
+import itertools
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetcube.cli import cli
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+RUN = (
+    DOCS / "compare.md",
+    DOCS / "plots.md",
+    DOCS / "solve.md",
+    DOCS / "spec.md",
+    *sorted(DOCS.glob("start/*.md")),
+    *sorted(DOCS.glob("howto/*.md")),
+    *sorted(DOCS.glob("notebooks/*.md")),
+)
+_BLOCK = re.compile(r"^```(\{code-cell\}|\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# ([\w-]+\.(?:toml|csv))\n")
+_SECONDS = re.compile(r"\bin [\d.]+ s\b")
+_SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, its text, and where the text stands in the page."""
+
+    language: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a block printed, and the block of the page that says so, if there is one."""
+
+    text: str
+    told: Block | None
+
+    @property
+    def as_told(self) -> bool:
+        """Whether the page is right, however long things took."""
+        told, text = (_SECONDS.sub("", t) for t in (self.told.text if self.told else "", self.text))
+        return self.told is None or doctest.OutputChecker().check_output(told, text, _SAME)
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a page."""
+    return [Block(m[1], m[2], m.start(2), m.end(2)) for m in _BLOCK.finditer(text)]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every fleetcube command in a block, comments and redirections left out."""
+    lines = text.replace("\\\n", " ").splitlines()
+    made = [shlex.split(line, comments=True) for line in lines if line.startswith("fleetcube ")]
+    return [words[1 : words.index(">") if ">" in words else None] for words in made]
+
+
+def run(path: Path, folder: Path) -> Iterator[Printed]:
+    """Run the blocks of a page in a folder, one after the other."""
+    text = path.read_text(encoding="utf-8")
+    if not (folder / "examples").exists():
+        (folder / "examples").symlink_to(ROOT / "examples")
+    scope: dict[str, object] = {"__name__": "__page__"}
+    found = blocks(text)
+    for block, after in itertools.zip_longest(found, found[1:]):
+        if name := _FILE.match(block.text):
+            (folder / name[1]).write_text(block.text[name.end() :], encoding="utf-8")
+        if block.language not in ("python", "{code-cell}", "sh"):
+            continue
+        with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out:
+            if block.language == "sh":
+                for words in commands(block.text):
+                    cli(words, standalone_mode=False)
+            else:
+                exec(compile(block.text, path.name, "exec"), scope)
+        follows = (
+            after and after.language == "text" and not text[block.end + 3 : after.start - 8].strip()
+        )
+        yield Printed(out.getvalue(), after if follows else None)
+
+
+def rewritten(path: Path, folder: Path) -> str:
+    """The page with what its blocks print now."""
+    text = path.read_text(encoding="utf-8")
+    for printed in reversed(list(run(path, folder))):
+        if printed.told and not printed.as_told:
+            told = printed.told
+            lines = "".join(f"{line.rstrip()}\n" for line in printed.text.rstrip().splitlines())
+            text = text[: told.start] + lines + text[told.end :]
+    return text
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["--write"]:
+        sys.exit("usage: python -m tests.door.pages --write [PAGE ...]")
+    os.environ.setdefault("MPLBACKEND", "agg")
+    for page in [Path(name).resolve() for name in sys.argv[2:]] or RUN:
+        with tempfile.TemporaryDirectory() as scratch:
+            page.write_text(rewritten(page, Path(scratch)), encoding="utf-8")

@@ -1,0 +1,71 @@
+"""`fleetcube compare`: its tables, its JSON, and bad usage."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleetcube.cli import cli
+from fleetcube.grid.errors import InputError
+
+SPEC = """
+outputs = ["recovery_time", "cluster_mtbf"]
+[scenario]
+detection_time = "90 s"
+provision_time = "{provision} s"
+checkpoint_restore_time = 50
+{more}
+[axes]
+n_gpus = [512, 1024]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    a = SPEC.format(provision=300, more='node = "dgx-h100"')
+    b = SPEC.format(provision=100, more='node = "dgx-b200"\nreinit_time = "1 min"')
+    (tmp_path / "a.toml").write_text(a, encoding="utf-8")
+    (tmp_path / "b.toml").write_text(b, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    cli.main(["compare", "a.toml", "b.toml", *arguments], standalone_mode=False)
+    return capsys.readouterr().out
+
+
+def test_the_tables_say_what_changes_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, "n_gpus=512").splitlines()
+    assert lines[0] == "A: a.toml at n_gpus = 512"
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line}
+    # 90 + 30 + 300 + 50 + 30 s, and 90 + 30 + 100 + 50 + 60 s
+    assert rows["recovery_time"] == ["8.333", "min", "5.5", "min", "0.66"]
+    assert rows["provision_time"][:6] == ["5", "min", "1.667", "min", "0.6", "0.6226"]
+    # after the other: (500 - 200 + 30) / (500 + 30); half of the orders each way
+    assert rows["provision_time"][6] == "0.6112"
+    assert rows["node"] == ["dgx-h100", "dgx-b200", "1", "1", "1"]
+
+
+def test_json_holds_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(told(capsys, "--over", "n_gpus", "--of", "cluster_mtbf", "--json"))
+    assert found["of"] == "cluster_mtbf"
+    assert found["values"]["coords"]["n_gpus"]["data"] == [512, 1024]
+    assert {change["name"] for change in found["changes"]} >= {"node", "provision_time"}
+
+
+BAD = [
+    (["n_gpus"], "write axis=value"),
+    (["n_gpu=512"], "did you mean 'n_gpus'"),
+    (["n_gpus=512", "--of", "mfu"], "is missing"),
+    (["--over", "gpu_mttf"], "is not an axis of both"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_usage_is_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match=words) as error:
+        told(capsys, *arguments)
+    assert "\n" not in str(error.value)

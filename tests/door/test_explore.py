@@ -1,0 +1,619 @@
+"""`fleetcube explore`: what the page is given, whom it refuses, and the page in a browser."""
+
+import base64
+import csv
+import http.client
+import io
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+import fleetcube
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.explore import view as views
+from fleetcube.grid.explore.server import PAGE, Server
+from fleetcube.grid.explore.view import View, number, spacing
+
+HOSTILE = "<img src=x onerror=document.title=1>"
+# Only GPUs fail: the cluster's mean time between failures is that of one over their number.
+SPEC = f"""
+outputs = ["cluster_mtbf", "recovery_time", "job_time", "dominant_overhead"]
+[scenario]
+model = "llama-3-70b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+global_batch_size = 2048
+detection_time = 90
+checkpoint_restore_time = 50
+nic_mttf = inf
+psu_mttf = inf
+[axes]
+n_gpus = [64, 256, 1024]
+gpu_mttf = {{ geomspace = ["1_000 h", "100_000 h"], num = 1001 }}
+provision_time = {{ linspace = [100, 300], num = 5 }}
+[axes.layout]
+labels = ["small", "{HOSTILE}"]
+tensor_parallel = [1, 8]
+"""
+MTTF = 3.6e6 * 100 ** (np.arange(1001) / 1000)  # [s]
+
+
+@contextmanager
+def served(view: View, host: str = "127.0.0.1") -> Iterator[Server]:
+    with Server(view, host) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explore") / "spec.toml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(spec: Path) -> Iterator[Server]:
+    with served(View.open(str(spec))) as found:
+        yield found
+
+
+def get(
+    server: Server, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        connection.putrequest(method, path, skip_host=True)
+        sent = {"Host": f"127.0.0.1:{server.port}"} | {
+            key.replace("_", "-"): value for key, value in headers.items()
+        }
+        for key, value in sent.items():
+            connection.putheader(key, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def asked(server: Server, path: str) -> Any:
+    status, _, data = get(server, path)
+    assert status == 200, data
+    return json.loads(data)
+
+
+def numbers(found: Any) -> Any:
+    sizes = [len(found[name]["picks"]) for name in ("y", "x") if found[name] is not None]
+    return np.frombuffer(base64.b64decode(found["values"]), "<f8").reshape(sizes)
+
+
+# What the page is given
+
+
+def test_the_cube_is_described(server: Server) -> None:
+    found = asked(server, "/api/cube")
+    assert {axis["name"]: (axis["size"], axis["numeric"]) for axis in found["axes"]} == {
+        "n_gpus": (3, True),
+        "gpu_mttf": (1001, True),
+        "provision_time": (5, True),
+        "layout": (2, False),
+    }
+    assert found["axes"][3]["options"] == ["small", HOSTILE]
+    about = {variable["name"]: variable for variable in found["variables"]}
+    assert about["cluster_mtbf"]["dims"] == ["n_gpus", "gpu_mttf"]
+    assert about["dominant_overhead"]["flag"]
+    assert about["infeasible_reason"]["flag"]
+
+
+def test_a_map_has_values_in_a_convenient_unit_and_its_axes(server: Server) -> None:
+    found = asked(server, "/api/slice?variable=cluster_mtbf&x=gpu_mttf&y=n_gpus")
+    x, y = found["x"], found["y"]
+    assert (found["unit"], x["unit"], y["unit"]) == ("h", "h", "")
+    assert (x["scale"], y["scale"]) == ("log", "log")
+    assert y["labels"] == ["64", "256", "1,024"]
+    assert (len(x["picks"]), x["picks"][0], x["picks"][-1]) == (views.MOST_ACROSS, 0, 1000)
+    np.testing.assert_allclose(x["values"], MTTF[x["picks"]] / 3600, rtol=1e-12)
+    expected = MTTF[x["picks"]] / 3600 / np.array([[64], [256], [1024]])
+    np.testing.assert_allclose(numbers(found), expected, rtol=1e-12)
+
+
+def test_a_curve_and_a_point_are_cut_where_they_are_asked_for(server: Server) -> None:
+    path = "/api/slice?variable=recovery_time"
+    curve = asked(server, f"{path}&x=provision_time")
+    # two stages that take 30 s each by default
+    np.testing.assert_allclose(numbers(curve) * 60, 90 + 30 + 50 + 30 + np.linspace(100, 300, 5))
+    assert curve["x"]["scale"] == "linear"
+    assert curve["x"]["labels"] == ["1.66667", "2.5", "3.33333", "4.16667", "5"]
+    point = asked(server, f"{path}&at.provision_time=4")
+    assert numbers(point).item() * 60 == pytest.approx(500)
+    assert point["at"]["provision_time"] == "5 min"
+    middle = asked(server, path)
+    assert numbers(middle).item() * 60 == pytest.approx(400)
+
+
+def test_flags_and_infeasible_points_come_with_their_meanings(server: Server) -> None:
+    path = "x=n_gpus&y=layout&at.gpu_mttf=0&at.provision_time=0"
+    found = asked(server, f"/api/slice?variable=job_time&{path}")
+    reason = np.frombuffer(base64.b64decode(found["reason"]), "i1").reshape(2, 3)
+    # the states of 70 billion parameters, some 16 bytes each, do not fit on one GPU
+    meanings = [found["reasons"][str(code)] for code in reason[0].tolist()]
+    assert meanings == ["out_of_memory"] * 3
+    flags = asked(server, f"/api/slice?variable=infeasible_reason&{path.split('&at')[0]}")
+    np.testing.assert_array_equal(numbers(flags), reason)
+    assert flags["flags"]["0"] == "feasible"
+    assert flags["reason"] is None
+
+
+def test_the_levers_at_a_point(server: Server) -> None:
+    found = asked(server, "/api/levers?variable=recovery_time&at.provision_time=4")
+    assert found["value"] == "8.333 min"
+    first, second = found["rows"][:2]
+    assert (first["input"], first["value"], first["below"]) == (
+        "provision_time",
+        "5 min",
+        "7.833 min",
+    )
+    assert first["elasticity"] == pytest.approx(300 / 500)
+    assert second["elasticity"] == pytest.approx(90 / 500)
+    assert len(found["rows"]) <= views.TOP
+
+
+def test_downloads_hold_every_point_in_base_units(server: Server, tmp_path: Path) -> None:
+    query = "variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=2"
+    status, headers, data = get(server, f"/api/download.csv?{query}")
+    assert (status, headers["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    assert 'filename="cluster_mtbf-gpu_mttf.csv"' in headers["Content-Disposition"]
+    rows = list(csv.DictReader(io.StringIO(data.decode())))
+    assert len(rows) == 1001
+    assert [float(row["gpu_mttf"]) for row in rows] == pytest.approx(MTTF.tolist())
+    assert [float(row["cluster_mtbf"]) for row in rows] == pytest.approx((MTTF / 1024).tolist())
+    (tmp_path / "a.nc").write_bytes(get(server, f"/api/download.nc?{query}")[2])
+    with xarray.open_dataset(tmp_path / "a.nc") as cut:
+        assert cut.cluster_mtbf.attrs["units"] == "s"
+        np.testing.assert_allclose(cut.cluster_mtbf, MTTF / 1024)
+
+
+def test_the_reason_is_downloaded_too(server: Server) -> None:
+    status, _, data = get(server, "/api/download.csv?variable=infeasible_reason&x=n_gpus")
+    assert status == 200
+    rows = list(csv.DictReader(io.StringIO(data.decode())))
+    assert [(row["n_gpus"], row["layout"]) for row in rows] == [
+        (size, HOSTILE) for size in ("64.0", "256.0", "1024.0")
+    ]
+    assert {row["infeasible_reason"] for row in rows} <= set(map(str, range(20)))
+
+
+def test_a_download_that_is_too_large_is_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MOST_SAVED", 1000)
+    status, _, data = get(server, "/api/download.csv?variable=job_time&x=gpu_mttf")
+    assert status == 400
+    assert "1,001 points and at most 1,000" in json.loads(data)["error"]
+
+
+def test_a_stored_cube_is_seen_as_its_spec_is(
+    spec: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cube = fleetcube.Sweep.from_file(spec).store(str(tmp_path / "a.zarr"), engine="numpy")
+    stored = View.open(str(cube))
+    virtual = server.view
+    ask = "variable=job_time&x=gpu_mttf&y=layout&at.n_gpus=2"
+    for query in (ask, "variable=cluster_mtbf&x=n_gpus", "variable=infeasible_reason"):
+        found, expected = stored.slice(query), virtual.slice(query)
+        assert found | {"seconds": 0} == expected | {"seconds": 0}
+    assert stored.levers(ask) == virtual.levers(ask)
+    assert stored.saved(ask, ".csv")[1].count(b"\n") == 2003
+    told = stored.description()
+    assert [v["name"] for v in told["variables"]] == [
+        v["name"] for v in virtual.description()["variables"]
+    ]
+    monkeypatch.setattr(views, "MOST_READ", 10)
+    with pytest.raises(InputError, match=r"reads .* GB of the cube"):
+        stored.slice(ask)
+    with pytest.raises(InputError, match=r"reads .* GB of the cube"):
+        stored.saved(ask, ".csv")
+
+
+def test_a_cube_whose_spec_is_not_known_has_no_levers() -> None:
+    cube = xarray.Dataset({"a": ("b", [1.0, 2.0])})
+    view = View(cube, "a.zarr", None, "it has no spec")
+    found = view.slice("variable=a&x=b")
+    assert found["x"]["labels"] == ["0", "1"]
+    with pytest.raises(InputError, match="it has no spec"):
+        view.levers("variable=a")
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([1, 10, 100], "log"),
+        ([1, 2, 3], "linear"),
+        (np.linspace(1, 100, 50), "linear"),
+        (np.round(np.geomspace(8, 16384, 12)), "log"),
+        ([0, 1, 10], "linear"),
+        ([2, 3], "linear"),
+        ([3, 2, 1], "labels"),
+        ([1, np.inf], "labels"),
+    ],
+)
+def test_axes_are_drawn_on_the_scale_on_which_they_are_even(values: Any, scale: str) -> None:
+    assert spacing(np.asarray(values)) == scale
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.98765, "0.9877"),
+        (1024.0, "1,024"),
+        (50_000.000_000_1, "50,000"),
+        (12.5, "12.5"),
+        (-1234.56, "-1,235"),
+        (7.06e10, "7.06e+10"),
+        (np.inf, "inf"),
+        (np.nan, "nan"),
+    ],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+# Whom it refuses, and what it survives
+
+BAD = [
+    ("", "variable = '' is not in the cube"),
+    ("variable=job_tim", "did you mean 'job_time'?"),
+    ("variable=job_time&x=fabric", "'fabric' is not an axis of job_time"),
+    ("variable=cluster_mtbf&x=layout", "its axes: n_gpus, gpu_mttf"),
+    ("variable=job_time&y=n_gpus", "choose two axes"),
+    ("variable=job_time&x=n_gpus&y=n_gpus", "choose two axes"),
+    ("variable=job_time&at.n_gpus=3", "give 0 to 2"),
+    ("variable=job_time&at.n_gpus=-1", "give 0 to 2"),
+    ("variable=job_time&at.n_gpus=1.5", "'1.5'"),
+    ("variable=job_time&at.n_gpus=", "''"),
+    ("variable=job_time&at.n_gpus=%D9%A1", "no place"),
+    ("variable=job_time&at.n_gpus=" + "9" * 5000, "no place"),
+    ("variable=job_time&at.nothing=1", "parameter 'at.nothing' is not known"),
+    ("variable=job_time&n_gpus=1", "parameter 'n_gpus' is not known"),
+    ("variable=job_time&variable=goodput", "twice"),
+    ("variable", "not a query"),
+    ("variable=%ff", "not a query"),
+    ("variable=" + "a" * 9000, "characters"),
+    ("variable=__class__", "not in the cube"),
+    ("variable=%3Cscript%3E%0A%0A", "not in the cube"),
+]
+
+
+@pytest.mark.parametrize("page", ["slice", "levers", "download.csv", "download.nc"])
+@pytest.mark.parametrize(("query", "said"), BAD, ids=[query[:40] for query, _ in BAD])
+def test_bad_parameters_get_one_line(server: Server, page: str, query: str, said: str) -> None:
+    status, headers, data = get(server, f"/api/{page}?{query}")
+    assert (status, headers["Content-Type"]) == (400, "application/json")
+    error = json.loads(data)["error"]
+    assert said in error
+    assert "\n" not in error
+    assert len(error) < 600
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/page.py",
+        "/server.py",
+        "/../server.py",
+        "/page.js/../server.py",
+        "/%2e%2e/view.py",
+        "/..%2f..%2fpyproject.toml",
+        "//etc/passwd",
+        "/etc/passwd",
+        "/api/download.py",
+        "/api/",
+        "/api/download.csv/",
+    ],
+)
+def test_there_are_no_other_files(server: Server, path: str) -> None:
+    status, _, data = get(server, path)
+    assert status == 404
+    assert "there is no page" in json.loads(data)["error"]
+
+
+def test_the_page_is_served_and_asks_no_other_host(server: Server) -> None:
+    for path, (name, kind) in PAGE.items():
+        status, headers, data = get(server, path)
+        assert (status, headers["Content-Type"]) == (200, kind)
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        text = data.decode().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|url\(|import\s|[\"'`]//", text), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
+        head = get(server, path, "HEAD")
+        assert (head[0], head[1]["Content-Length"], head[2]) == (200, str(len(data)), b"")
+
+
+PATHS = ("/", "/page.js", "/api/cube", "/api/slice?variable=job_time", "/api/download.csv")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "192.0.2.1",
+        "127.0.0.1@evil.example",
+        "[::1",
+        "",
+    ],
+)
+def test_other_hosts_are_refused(server: Server, path: str, host: str) -> None:
+    status, _, data = get(server, path, Host=host)
+    assert status == 403
+    assert server.url in json.loads(data)["error"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9000", "127.0.0.1", "[::1]:80"])
+def test_names_of_this_machine_are_answered_also_through_a_tunnel(
+    server: Server, host: str
+) -> None:
+    assert get(server, "/api/cube", Host=host)[0] == 200
+    assert get(server, "/api/cube", Host=host, Origin=f"http://{host}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": "http://127.0.0.1:1"},  # another program on this machine
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_other_pages_are_refused(server: Server, headers: dict[str, str]) -> None:
+    for path in PATHS[2:]:
+        assert get(server, path, **headers)[0] == 403
+
+
+def test_two_hosts_are_refused(server: Server) -> None:
+    hosts = b"Host: localhost\r\nHost: evil.example\r\nConnection: close\r\n"
+    answer = raw_answer(server, b"GET / HTTP/1.1\r\n" + hosts + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"POST /api/cube HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b" 501 "),
+        (b"TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 501 "),
+        (b"a b c d\r\n\r\n", b"Bad request"),
+        (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b"Invalid HTTP version"),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 414 "),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 200 + b"\r\n", b" 431 "),
+    ],
+    ids=lambda value: value[:20].decode(),
+)
+def test_other_methods_and_other_protocols_are_refused(
+    server: Server, raw: bytes, said: bytes
+) -> None:
+    answer = raw_answer(server, raw)
+    assert said in answer.splitlines()[0]
+    assert answer.endswith(b'; send GET"}')
+
+
+def test_requests_without_headers_are_refused(server: Server) -> None:
+    assert b"does not name this machine" in raw_answer(server, b"GET /api/cube\r\n\r\n")
+    assert b"does not name" in raw_answer(server, b"GET /api/cube HTTP/1.0\r\n\r\n")
+
+
+def test_a_body_is_not_taken_for_the_next_request(server: Server) -> None:
+    hidden = b"GET /api/cube HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    raw = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(hidden)
+    assert raw_answer(server, raw + hidden).count(b"HTTP/1.1 200 ") == 1
+
+
+def raw_answer(server: Server, raw: bytes) -> bytes:
+    """All that comes back until the server ends it, or is silent."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=2) as wire:
+        wire.sendall(raw)
+        found = b""
+        try:
+            while part := wire.recv(65536):
+                found += part
+        except (TimeoutError, ConnectionError):
+            pass
+        return found
+
+
+def test_a_failure_is_told_in_the_terminal_and_not_to_the_page(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(query: str) -> Any:
+        raise RuntimeError("cannot read /a/folder/of\nmine")
+
+    monkeypatch.delenv("FLEETCUBE_DEBUG", raising=False)
+    monkeypatch.setattr(server.view, "slice", fail)
+    status, _, data = get(server, "/api/slice?variable=job_time")
+    assert status == 500
+    assert b"mine" not in data
+    assert b"Traceback" not in data
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "RuntimeError: cannot read /a/folder/of mine" in line
+    assert asked(server, "/api/cube")["source"]  # it goes on
+
+
+def test_beyond_loopback_addresses_are_answered_and_foreign_names_are_not(spec: Path) -> None:
+    with Server(View.open(str(spec)), "0.0.0.0") as server:
+        assert not server.local
+        assert server.is_own("192.0.2.1:80")
+        assert server.is_own(socket.gethostname())
+        assert not server.is_own("evil.example")
+
+
+# The command
+
+
+def fleetcube_explore(*words: str, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fleetcube", "explore", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_command_serves_until_it_is_stopped(spec: Path) -> None:
+    process = fleetcube_explore("spec.toml", "--no-browser", folder=spec.parent)
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
+    assert found
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+    connection.request("GET", "/api/cube")
+    assert json.loads(connection.getresponse().read())["source"] == "spec.toml"
+    connection.close()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "ended\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("none.zarr",), 2, "there is no cube 'none.zarr'"),
+        (("none.toml",), 2, "cannot read 'none.toml'"),
+        (("spec.toml", "--port", "65536"), 2, "--port 65536 is not a port"),
+        (("spec.toml", "--port", "{taken}"), 1, "choose another --port"),
+        (("spec.toml", "--host", "192.0.2.1"), 1, "cannot listen at 192.0.2.1"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_line(
+    spec: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        filled = [word.replace("{taken}", port) for word in words]
+        process = fleetcube_explore(*filled, "--no-browser", folder=spec.parent)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    (line,) = err.splitlines()
+    assert said in line
+
+
+# The page in a browser
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if binary is None or driver is None:
+        pytest.skip("there is no chromium with its chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    words = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900")
+    for word in (*words, f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.add_experimental_option("prefs", {"download.default_directory": str(tmp_path)})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        yield found
+    finally:
+        found.quit()
+
+
+def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
+    from selenium.webdriver import ActionChains, Keys
+    from selenium.webdriver.support.select import Select
+
+    def at(name: str) -> Any:
+        return browser.find_element("id", name)
+
+    def wait(name: str, text: str) -> None:
+        until(lambda: text in at(name).text, lambda: f"{text!r} in {at(name).text!r}")
+
+    browser.get(f"{server.url}#variable=cluster_mtbf&x=gpu_mttf&y=n_gpus&at.gpu_mttf=0&at.n_gpus=0")
+    wait("point", "cluster_mtbf = 15.63 h at gpu_mttf = 1,000 h, n_gpus = 64")  # 1000 / 64
+    wait("status", "1,200 points")
+    wait("levers-table", "gpu_mttf")
+    assert len(colours(browser, "map")) > 50
+    # keys: up to 256 GPUs
+    at("map").send_keys(Keys.ARROW_UP)
+    wait("point", "cluster_mtbf = 3.906 h at gpu_mttf = 1,000 h, n_gpus = 256")
+    # the pointer: the middle of the map is n_gpus = 256, near the middle of 1e3 to 1e5 h
+    ActionChains(browser).move_to_element(at("map")).click().perform()
+    until(lambda: not at("tip").get_attribute("hidden"), lambda: "no tip")
+    tip = at("tip").text
+    assert "n_gpus = 256" in tip
+    told, mttf = (float(found.replace(",", "")) for found in re.findall(r"= ([\d.,]+) h", tip))
+    assert told == pytest.approx(mttf / 256, rel=1e-3)
+    assert 5_000 < mttf < 20_000
+    wait("point", "n_gpus = 256")
+    assert "at.n_gpus=1" in browser.current_url
+    # another variable, an axis of labels that are text and no markup, sliders
+    Select(at("variable")).select_by_visible_text("job_time")
+    wait("title", "job_time")
+    layout = browser.find_element("css selector", "#others select")
+    assert [option.text for option in Select(layout).options] == ["small", HOSTILE]
+    Select(layout).select_by_visible_text(HOSTILE)
+    wait("fixed", f"layout {HOSTILE}")
+    slider = browser.find_element("css selector", "#others input[type=range]")
+    slider.send_keys(Keys.ARROW_RIGHT)
+    wait("fixed", "provision_time 4.16667 min")
+    assert slider.get_attribute("aria-valuetext") == "4.16667 min"
+    # curves, flags, downloads
+    Select(at("y")).select_by_value("")
+    until(lambda: not at("cuts").is_displayed(), lambda: "the cuts of a curve are shown")
+    Select(at("variable")).select_by_visible_text("dominant_overhead")
+    wait("levers-said", "a flag has no elasticities")
+    Select(at("variable")).select_by_visible_text("cluster_mtbf")
+    Select(at("x")).select_by_value("n_gpus")
+    assert Select(at("y")).first_selected_option.text == "nothing: a curve"
+    wait("title", "cluster_mtbf [h]")
+    at("csv").click()
+    saved = tmp_path / "cluster_mtbf-n_gpus.csv"
+    until(saved.exists, lambda: at("status").text)
+    assert saved.read_text(encoding="utf-8").count("\n") == 4
+    assert browser.get_log("browser") == []
+    assert browser.title.endswith("fleetcube explore")
+
+
+def colours(browser: Any, canvas: str) -> set[tuple[int, ...]]:
+    script = f"""
+    const canvas = document.getElementById("{canvas}");
+    const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return [...new Set(new Uint32Array(data.buffer))];
+    """
+    return set(browser.execute_script(script))
+
+
+def until(holds: Any, told: Any, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, told()
+        time.sleep(0.05)

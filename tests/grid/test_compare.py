@@ -1,0 +1,242 @@
+"""Two scenarios compared: terms that add up, and what each change does."""
+
+import numpy as np
+import pytest
+
+from fleetcube.grid.compare import DECOMPOSED, Comparison, compare
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.sweep import Sweep
+
+JOB = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "gpu_hour_price": 2.0,
+    "n_gpus": 2048,
+    "tensor_parallel": 8,
+    "pipeline_parallel": 4,
+    "global_batch_size": 2048,
+    "straggler_slowdown": 0.02,
+    "serial_time_per_step": "50 ms",
+    "maintenance_fraction": 0.03,
+    "checkpoint_write_bandwidth": "100 GB/s",
+}
+OUTPUTS = ["step_time", "job_time", "job_cost", "goodput", "dominant_overhead"]
+FASTER = {**JOB, "node": "dgx-b200", "fabric": "infiniband-xdr", "gpu_hour_price": 4.0}
+
+
+def sweep(scenario: dict[str, object], axes: dict[str, object] | None = None) -> Sweep:
+    return Sweep(scenario, axes or {}, OUTPUTS)
+
+
+def differences_add_up(found: Comparison, names: tuple[str, ...] = DECOMPOSED) -> None:
+    for name in names:
+        whole, terms = found.values[name], found.values[f"{name}_terms"]
+        np.testing.assert_allclose(terms.sum(f"{name}_term") / whole, 1, rtol=1e-12)
+        moved = terms.sel(scenario="b") - terms.sel(scenario="a")
+        total = whole.sel(scenario="b") - whole.sel(scenario="a")
+        scale = float(abs(whole).max())
+        rest = moved.sum(f"{name}_term") - total
+        np.testing.assert_allclose(rest / scale, 0, rtol=0, atol=1e-12)
+
+
+# Each feature brings a term: one that is forgotten shows in the total
+FEATURES: list[dict[str, object]] = [
+    {},
+    {"global_batch_size": 4096},
+    {"goodput_model": "first_order"},
+    {"goodput_model": "additive"},
+    {"goodput": 0.8},
+    {"exposed_communication_time": "1 s"},
+    {"maintenance_fraction": 0.2},
+    {"serial_time_per_step": "1 s"},
+    {"context_parallel": 2, "context_parallel_overlap": 0.1},
+    {"model": "mixtral-8x7b", "expert_parallel": 8},
+    {"data_parallel_overlap": 0.0, "zero_stage": 3},
+    {"n_gpus": 4096, "pipeline_parallel": 1},
+    {"offload": "cpu"},
+]
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda f: ",".join(f) or "node")
+def test_terms_and_their_differences_add_up(feature: dict[str, object]) -> None:
+    differences_add_up(compare(sweep(JOB), sweep({**FASTER, **feature})))
+
+
+def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
+    axes = {"n_gpus": [512, 1024, 100_000], "goodput_model": ["exact", "additive"]}
+    found = compare(sweep(JOB, axes), sweep(FASTER, axes), over=["n_gpus", "goodput_model"])
+    assert found.values["job_time"].sizes == {"scenario": 2, "n_gpus": 3, "goodput_model": 2}
+    assert found.values["job_time"].sel(n_gpus=100_000).isnull().all()  # replicas without a batch
+    assert found.infeasible == ("1 of 3 layouts", "1 of 3 layouts")
+    assert found.changes[0].factor.sel(n_gpus=100_000).isnull().all()
+    none = {"n_gpus": [100_000, 200_000]}
+    with pytest.raises(InputError, match="no point can be run by both: infeasible are 2 of 2"):
+        compare(sweep(JOB, none), sweep(FASTER, none), over=["n_gpus"])
+    kept = found.values.sel(n_gpus=[512, 1024])
+    differences_add_up(Comparison(kept, "job_time", ("", ""), ("", ""), (), ()))
+
+
+def test_terms_are_the_shares_of_the_wall_time() -> None:
+    # A second way: shares of the wall time that overheads state, times the share that is available
+    names = {
+        "bubble_time": "bubble_overhead",
+        "straggler_time": "straggler_overhead",
+        "rework_overhead": "rework_overhead",
+        "checkpoint_overhead": "checkpoint_overhead",
+        "recovery_overhead": "recovery_overhead",
+    }
+    found = compare(sweep(JOB), sweep(FASTER))
+    shares = Sweep(FASTER, {}, ["job_time", *names.values()]).evaluate()
+    for term, overhead in names.items():
+        expected = float(shares["job_time"]) * 0.97 * float(shares[overhead])
+        held = found.values["job_time_terms"].sel(scenario="b", job_time_term=term)
+        assert float(held) == pytest.approx(expected, rel=1e-12)
+    unavailable = found.values["job_time_terms"].sel(scenario="b", job_time_term="unavailable")
+    assert float(unavailable) == pytest.approx(0.03 * float(shares["job_time"]), rel=1e-12)
+
+
+def test_only_terms_that_are_there_are_named() -> None:
+    found = compare(sweep(JOB), sweep(FASTER))
+    named = set(found.values["job_time_term"].values)
+    assert "other_losses" not in named  # of exact goodput nothing is left
+    assert "exposed_expert_parallel_time" not in named
+    additive = compare(sweep(JOB), sweep({**JOB, "goodput_model": "additive"}))
+    rest = additive.values["job_time_terms"].sel(job_time_term="other_losses")
+    budgets = 0.97 * (0.05 + 0.05)  # of bubbles and maintenance, by Fleet Foundations table 8
+    job = float(additive.values["job_time"].sel(scenario="b"))
+    assert float(rest.sel(scenario="a")) == pytest.approx(0, abs=1e-9 * job)
+    assert float(rest.sel(scenario="b")) == pytest.approx(budgets * job, rel=1e-9)
+
+
+def test_a_quantity_that_is_given_is_not_taken_apart() -> None:
+    found = compare(sweep(JOB), sweep({**JOB, "step_time": "4 s"}))
+    assert "step_time_terms" not in found.values
+    assert set(found.values["job_time_term"].values) >= {"step_time", "recovery_overhead"}
+    differences_add_up(found, ("job_time", "job_cost"))
+    bare = {name: value for name, value in JOB.items() if not name.startswith("checkpoint")}
+    given = {**bare, "goodput": 0.8}  # of no checkpoint anything is known
+    found = compare(sweep_of(given), sweep_of({**given, "goodput": 0.9}))
+    losses = found.values["job_time_terms"].sel(job_time_term="other_losses")
+    jobs = found.values["job_time"]
+    np.testing.assert_allclose(losses / jobs, [0.97 * 0.2, 0.97 * 0.1], rtol=1e-12)
+    differences_add_up(found, ("job_time", "job_cost"))
+
+
+def test_a_loss_that_is_an_axis_is_a_term_like_any_other() -> None:
+    axes = {"goodput": [0.5, 0.9], "serial_time_per_step": [0.0, 2.0]}
+    found = compare(sweep_of(JOB, axes), sweep_of(FASTER, axes), over=list(axes))
+    losses = found.values["job_time_terms"].sel(job_time_term="other_losses")
+    shares = (losses / found.values["job_time"]).isel(scenario=0, serial_time_per_step=0)
+    np.testing.assert_allclose(shares, [0.97 * 0.5, 0.97 * 0.1], rtol=1e-12)
+    differences_add_up(found, ("job_time", "job_cost"))
+
+
+# Attribution
+
+
+def test_factors_multiply_to_the_ratio_and_sides_are_swapped_in_reverse() -> None:
+    found = compare(sweep(JOB), sweep(FASTER), of="job_cost")
+    ratio = float(found.values["job_cost"].sel(scenario="b") / found.values["job_cost"][0])
+    assert np.prod([float(change.factor) for change in found.changes]) == pytest.approx(ratio)
+    back = {
+        change.name: change for change in compare(sweep(FASTER), sweep(JOB), of="job_cost").changes
+    }
+    assert set(back) == {"node", "fabric", "gpu_hour_price"}
+    for change in found.changes:
+        other = back[change.name]
+        assert (change.a, change.b) == (other.b, other.a)
+        assert float(change.factor) == pytest.approx(1 / float(other.factor), rel=1e-12)
+        assert float(change.alone) == pytest.approx(1 / float(other.last), rel=1e-12)
+
+
+def test_effects_are_those_of_scenarios_changed_by_hand() -> None:
+    found = {change.name: change for change in compare(sweep(JOB), sweep(FASTER)).changes}
+
+    def time(**entries: object) -> float:
+        return float(Sweep({**JOB, **entries}, {}, ["job_time"]).evaluate()["job_time"])
+
+    base, both = time(), time(node="dgx-b200", fabric="infiniband-xdr")
+    node, fabric = time(node="dgx-b200"), time(fabric="infiniband-xdr")
+    assert float(found["node"].alone) == pytest.approx(node / base, rel=1e-12)
+    assert float(found["node"].last) == pytest.approx(both / fabric, rel=1e-12)
+    # of two changes each comes first in half of the orders
+    assert float(found["node"].factor) == pytest.approx(
+        np.sqrt(node / base * both / fabric), rel=1e-12
+    )
+    assert float(found["gpu_hour_price"].factor) == pytest.approx(1, rel=1e-12)
+
+
+def test_numbers_behind_labels_are_named_and_equal_ones_are_not() -> None:
+    found = compare(sweep(JOB), sweep({**FASTER, "checkpoint_write_bandwidth": "0.1 TB/s"}))
+    inputs = {name: (a, b) for name, a, b in found.inputs}
+    assert inputs["peak_flops_bf16"] == (989e12, 2250e12)
+    assert inputs["inter_node_bandwidth"] == (50e9, 100e9)
+    assert {"gpu_hour_price", "checkpoint_write_bandwidth", "n_gpus"}.isdisjoint(inputs)
+    assert "checkpoint_write_bandwidth" not in {change.name for change in found.changes}
+
+
+def test_an_entry_that_one_side_lacks_is_a_change_and_the_same_specs_have_none() -> None:
+    (change,) = compare(sweep(JOB), sweep({**JOB, "cluster_mtbf": "4 h"})).changes
+    assert (change.name, change.a, change.b) == ("cluster_mtbf", None, 4 * 3600.0)
+    assert compare(sweep(JOB), sweep(JOB)).changes == ()
+
+
+def test_what_cannot_be_evaluated_alone_is_nan() -> None:
+    bare = {name: value for name, value in JOB.items() if name != "gpu_hour_price"}
+    found = compare(sweep_of(bare), sweep_of({**FASTER, "cluster_mtbf": "4 h"}))
+    assert "job_cost" not in found.values
+    node = {**JOB, "peak_flops": 1e15, "hbm_bandwidth": 3e12}
+    node.pop("node")
+    node |= {"intra_node_bandwidth": 4e11, "gpus_per_node": 8}
+    changes = {c.name: c for c in compare(sweep_of(JOB), sweep_of(node)).changes}
+    assert np.isnan(changes["node"].alone)
+    assert np.isfinite(float(changes["peak_flops"].alone))
+
+
+def sweep_of(scenario: dict[str, object], axes: dict[str, object] | None = None) -> Sweep:
+    return Sweep(scenario, axes or {}, ["job_time"])
+
+
+def test_of_many_changes_single_ones_are_evaluated() -> None:
+    other = {**FASTER, "straggler_slowdown": 0.1, "maintenance_fraction": 0.1, "n_gpus": 1024}
+    other |= {"pipeline_parallel": 2, "global_batch_size": 1024, "serial_time_per_step": 0.0}
+    found = compare(sweep(JOB), sweep(other))
+    assert len(found.changes) == 9
+    assert all(np.isnan(change.factor) for change in found.changes)
+    assert all(np.isfinite(float(change.alone * change.last)) for change in found.changes)
+
+
+# Axes
+
+
+def test_axes_are_cut_where_asked_or_in_the_middle() -> None:
+    axes = {"gpu_mttf": ["10_000 h", "20_000 h", "50_000 h"]}
+    found = compare(sweep(JOB, axes), sweep(FASTER), at={"gpu_mttf": "50_000 h"})
+    assert found.points == ("gpu_mttf = 50000 h", "")
+    assert ("gpu_mttf", 50_000 * 3600.0, None) in [(c.name, c.a, c.b) for c in found.changes]
+    middle = compare(sweep(JOB, axes), sweep(FASTER, axes))
+    assert middle.points == ("gpu_mttf = 20000 h",) * 2
+    stated = sweep({**JOB, "gpu_mttf": "20_000 h"})
+    cut, given = middle.values["job_time"], compare(stated, stated).values["job_time"]
+    assert float(cut.sel(scenario="a")) == float(given.sel(scenario="a"))
+
+
+BAD: list[tuple[dict[str, object], str]] = [
+    ({"at": {"gpu_mtf": 1}}, "'gpu_mtf' is not an axis of either spec; did you mean 'gpu_mttf'?"),
+    ({"over": ["straggler_slowdown"]}, "is not an axis of both specs"),
+    ({"over": ["n_gpus"]}, "other points along n_gpus"),
+    ({"over": ["gpu_mttf"], "at": {"gpu_mttf": 1}}, "keep one of the two"),
+    ({"of": "dominant_overhead"}, "is a flag"),
+    ({"of": "job_tim"}, "did you mean 'job_time'?"),
+]
+
+
+@pytest.mark.parametrize(("asked", "words"), BAD)
+def test_bad_questions_are_refused_in_one_line(asked: dict[str, object], words: str) -> None:
+    axes = {"gpu_mttf": ["10_000 h", "20_000 h"]}
+    a = sweep(JOB, {**axes, "n_gpus": [512, 1024]})
+    b = sweep(JOB, {**axes, "n_gpus": [512, 2048]})
+    with pytest.raises(InputError, match=words.replace("?", r"\?")) as error:
+        compare(a, b, **asked)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
