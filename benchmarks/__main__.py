@@ -10,6 +10,7 @@ from . import (
     gpu,
     gradients,
     layouts,
+    lookup,
     memory,
     peers,
     simulate,
@@ -39,6 +40,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "chunks": storage.run_chunks,
     },
     "docs/dask.md": {"dask": dask.run},
+    "docs/lookup.md": {"lookup": lookup.run},
     "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }
 BENCHMARKS = {name: run for page in PAGES.values() for name, run in page.items()}

@@ -144,7 +144,16 @@ _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
 class CatalogError(ValueError):
-    """A record that breaks the rules, or a label that does not exist."""
+    """A record that breaks the rules, or a label that does not exist; one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """A message without line breaks, its middle cut where it is long."""
+    flat = " ".join(message.splitlines())
+    return f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
 
 
 @dataclass(frozen=True)

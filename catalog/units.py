@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+LONGEST = 1000  # digits of a number: Python refuses a few thousand
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _NUMBER = re.compile(
     rf"\s*([+-]?(?:inf|(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?))"
@@ -86,11 +87,13 @@ def parse(text: str, base: str, name: str) -> float:
     if match is None:
         raise UnitError(f"{name} = {shown} does not start with a number; {hint}")
     digits = match.group(1).replace("_", "")
+    if len(digits) > LONGEST:
+        raise UnitError(f"{name} = {shown} has more than {LONGEST:,} digits; {hint}")
     number = float(digits)
     unit = text[match.end() :].strip()
     if base == "1":
         if unit == "%":
-            return float(Fraction(digits) / 100) if math.isfinite(number) else number
+            return _times(digits, number, Fraction(1, 100))
         if unit:
             raise UnitError(f"{name} = {shown} is a plain number and takes no unit; {hint}")
         return number
@@ -109,6 +112,11 @@ def parse(text: str, base: str, name: str) -> float:
     value = number * factor
     if math.isinf(value) and "inf" not in digits:
         raise UnitError(f"{name} = {shown} is too large for a floating-point number; {hint}")
-    if 1e-30 < abs(number) < 1e30:  # exact in between: "5 us" is 5e-06, not 4.9999999999999996e-06
-        return float(Fraction(digits) * Fraction(repr(factor)))
-    return value
+    return _times(digits, number, Fraction(repr(factor)))
+
+
+def _times(digits: str, number: float, factor: Fraction) -> float:
+    """The product, exact in between: "5 us" is 5e-06, not 4.9999999999999996e-06."""
+    if 1e-30 < abs(number) < 1e30:
+        return float(Fraction(digits) * factor)
+    return number * float(factor)

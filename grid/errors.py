@@ -4,13 +4,14 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from ..catalog.records import one_line
+
 
 class InputError(ValueError):
     """A spec, scenario, axis or request that cannot be used as it stands."""
 
     def __init__(self, message: str) -> None:
-        long = len(message) > 600
-        super().__init__(f"{message[:300]} ... {message[-200:]}" if long else message)
+        super().__init__(one_line(message))
 
 
 def shown(value: Any) -> str:

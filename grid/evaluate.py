@@ -69,7 +69,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
             if not hasattr(value, "ndim") or value.ndim > 1:
                 raise InputError(f"{name} is not a DataArray of one dimension; give one")
-            value = _in_base_unit(name, value)
+            value = in_base_unit(name, value)
             if value.ndim == 0:
                 scenario[name] = value.values.item()
             else:
@@ -100,7 +100,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     return scenario, axes
 
 
-def _in_base_unit(name: str, value: Any) -> Any:
+def in_base_unit(name: str, value: Any) -> Any:
     """A DataArray whose attribute `units`, where it has one, is honoured."""
     base, said = unit_of(check_name(name)), value.attrs.get("units")
     if said is None or str(said) == base:

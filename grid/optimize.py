@@ -8,7 +8,7 @@ out and keep to the conditions, the best is taken, and the other inputs are opti
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +80,12 @@ def optimize(
     sense: str,
     feasible: bool,
     engine: str,
+    progress: Callable[[int, int], None] | None = None,
 ) -> "xarray.Dataset":
-    """The best values of inputs at every point; see `Sweep.optimize`."""
+    """The best values of inputs at every point; see `Sweep.optimize`.
+
+    `progress` is called with the points done and their total.
+    """
     import xarray
 
     if sense not in ("min", "max"):
@@ -104,7 +108,9 @@ def optimize(
     found = {one.name: np.full(shape, np.nan) for one in ranges}
     outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
-    for point in np.ndindex(shape):
+    for done, point in enumerate(np.ndindex(shape)):
+        if progress is not None:
+            progress(done, math.prod(shape))
         best = search.best(point)
         if best is None:
             status[point] = 1

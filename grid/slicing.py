@@ -13,7 +13,7 @@ from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import make_axis
-from .errors import InputError, nearest
+from .errors import InputError, nearest, shown
 from .plan import REASON
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
         return picks if len(picks) > 1 else picks[0]
     if ":" in text:
         first, _, last = text.partition(":")
-        low = values.number(name, _typed(first)) if first else -np.inf
-        high = values.number(name, _typed(last)) if last else np.inf
+        low = _wanted(name, first) if first else -np.inf
+        high = _wanted(name, last) if last else np.inf
         inside = np.flatnonzero((points >= low * (1 - 1e-9)) & (points <= high * (1 + 1e-9)))
         if inside.size == 0:
             raise InputError(
@@ -123,7 +123,7 @@ def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
 
 
 def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
-    wanted = values.number(name, _typed(text)) if _is_known(name) else float(text)
+    wanted = _wanted(name, text)
     slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
     if not np.isfinite(wanted):
         if wanted in points:
@@ -138,6 +138,18 @@ def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
     if abs(points[pick] - wanted) > slack:
         notes.append(f"{name} = {text} is not on the axis: taking {_shown(name, points[pick])}")
     return pick
+
+
+def _wanted(name: str, text: str) -> float:
+    """A point of an axis, of an input in its base unit."""
+    if _is_known(name):
+        return values.number(name, _typed(text))
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(
+            f"{name} = {shown(text)} is not a number; choose one from the axis"
+        ) from None
 
 
 def _is_known(name: str) -> bool:

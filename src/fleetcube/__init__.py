@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
+    from fleetcube.grid.lookup import interp as interp
     from fleetcube.grid.simulate import simulate as simulate
     from fleetcube.grid.solve import solve as solve
     from fleetcube.grid.sweep import Sweep as Sweep
@@ -24,6 +25,7 @@ __all__ = [
     "citations",
     "evaluate",
     "explain",
+    "interp",
     "kernels",
     "open_cube",
     "simulate",
@@ -38,6 +40,7 @@ _HOME = {
     "citations": "fleetcube.grid.citations",
     "evaluate": "fleetcube.grid.evaluate",
     "explain": "fleetcube.grid.explain",
+    "interp": "fleetcube.grid.lookup",
     "open_cube": "fleetcube.grid.cube",
     "simulate": "fleetcube.grid.simulate",
     "solve": "fleetcube.grid.solve",

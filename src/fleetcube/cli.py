@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,31 @@ import click
 
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS
+from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 90}
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
 _SIMULATED = ("goodput", "goodput_error", "failures", "spare_shortage", "wall_time", "outcome")
 
 
-@click.group(context_settings=_SETTINGS)
+@click.group(
+    context_settings=_SETTINGS,
+    epilog="Exit status: 0 done; 1 failed, stopped or found damage; 2 refused for its input.",
+)
 @click.version_option(__version__, prog_name="fleetcube")
-def cli() -> None:
+@click.option("--debug", is_flag=True, help="Show where an error arose (or FLEETCUBE_DEBUG=1).")
+def cli(debug: bool) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
     \b
-    fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
-    fleetcube show cubes/scaling.zarr
-    fleetcube explain goodput
+    Example:
+      fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
+      fleetcube show cubes/scaling.zarr
+      fleetcube explain goodput
     """
+    if debug:
+        os.environ["FLEETCUBE_DEBUG"] = "1"
 
 
 @cli.command("run")
@@ -61,33 +70,18 @@ def run_spec(
     \b
     Example:
       fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
-      fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr --resume
-      fleetcube run examples/scaling-and-reliability.toml -o s3://bucket/scaling.zarr --dask 4
+      fleetcube run examples/scaling-and-reliability.toml --resume \\
+          -o cubes/scaling.zarr
+      fleetcube run examples/scaling-and-reliability.toml --dask 4 \\
+          -o s3://bucket/scaling.zarr
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from fleetcube.grid.cube import open_cube, parse_chunks, size_of
     from fleetcube.grid.place import place_of
     from fleetcube.grid.sweep import Sweep
 
     sweep = Sweep.from_file(spec)
     started = time.perf_counter()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f} %  {task.fields[rate]} values/s"),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True))
-    task = bar.add_task("evaluating", total=None, rate="-")
-
-    def progress(done: int, total: int) -> None:
-        bar.start()  # shown only once the sweep has begun
-        rate = f"{done / (time.perf_counter() - started):.3g}"
-        bar.update(task, completed=done, total=total, rate=rate)
-
-    try:
+    with progress("evaluating", "values") as tell:
         path = sweep.store(
             output,
             engine=engine,
@@ -98,12 +92,9 @@ def run_spec(
             chunks=parse_chunks(chunks),
             mask_infeasible=feasible_only,
             threads=threads,
-            progress=progress,
+            progress=tell,
             dask=dask,
         )
-    finally:
-        if bar.live.is_started:
-            bar.stop()
     seconds = time.perf_counter() - started
     size = size_of(place_of(path))
     used = sweep.plan(engine, feasible_only).engine
@@ -133,7 +124,8 @@ def simulate(
 
     \b
     Example:
-      fleetcube simulate examples/scaling-and-reliability.toml --trials 100 -o failures.csv
+      fleetcube simulate examples/scaling-and-reliability.toml --trials 100 \\
+          -o failures.csv
     """
     from fleetcube.grid.simulate import VARIABLES, simulate_spec
     from fleetcube.grid.slicing import check_target, check_variables, export, table, variables
@@ -143,14 +135,15 @@ def simulate(
     if output is not None:
         check_target(Path(output))
     told: Any = Sweep.from_file(spec).spec
-    found = simulate_spec(
-        told["scenario"],
-        told["axes"],
-        trials=trials,
-        seed=seed,
-        threads=threads,
-        printed=output is None,
-    )
+    with progress("simulating"):
+        found = simulate_spec(
+            told["scenario"],
+            told["axes"],
+            trials=trials,
+            seed=seed,
+            threads=threads,
+            printed=output is None,
+        )
     if output is not None:
         export(variables(found, variable), Path(output))
         click.echo(f"wrote {output}")
@@ -190,7 +183,8 @@ def verify(cube: str, samples: int) -> None:
     """
     from fleetcube.grid.verify import verify as check
 
-    found = check(cube, samples)
+    with progress("checking"):
+        found = check(cube, samples)
     for note in found.notes:
         click.echo(note)
     for problem in found.problems:
@@ -214,8 +208,9 @@ def slice_cube(
 
     \b
     Example:
-      fleetcube slice cubes/scaling.zarr n_gpus=1024 fabric=infiniband-ndr layout=pp4 \\
-          checkpoint_write_bandwidth=100GB/s gpu_mttf=50000h -v goodput -v job_time
+      fleetcube slice cubes/scaling.zarr n_gpus=1024 layout=pp4 \\
+          fabric=infiniband-ndr checkpoint_write_bandwidth=100GB/s \\
+          gpu_mttf=50000h -v goodput -v job_time
     """
     from fleetcube.grid.cube import open_cube
     from fleetcube.grid.slicing import export, select, table, variables
@@ -342,36 +337,31 @@ def run() -> None:
 
     signal.signal(signal.SIGTERM, stop)  # batch schedulers stop a job so
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="fleetcube", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (InputError, CatalogError) as error:
-        click.echo(f"fleetcube: {_one_line(error)}", err=True)
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt) as error:
-        told = error.__cause__ if isinstance(error, click.Abort) else error
-        kept = str(told or "") or "nothing was kept"
-        click.echo(f"fleetcube: stopped; {kept}", err=True)
-        sys.exit(1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
-        click.echo(f"fleetcube: {_one_line(error)}", err=True)
-        sys.exit(1)
-    except MemoryError:
-        click.echo("fleetcube: out of memory; use fewer threads or float32", err=True)
-        sys.exit(1)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("FLEETCUBE_DEBUG"):
-            raise
-        text = _one_line(error)[:300]
-        click.echo(
-            f"fleetcube: {type(error).__name__}: {text}; FLEETCUBE_DEBUG=1 shows where", err=True
-        )
-        sys.exit(1)
+            traceback.print_exc()
+        click.echo(f"fleetcube: {_told(error)}", err=True)
+        sys.exit(2 if isinstance(error, InputError | CatalogError) else 1)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _told(error: BaseException) -> str:
+    """An error in one line."""
+    from fleetcube.catalog import CatalogError
+    from fleetcube.grid.errors import InputError
+
+    text = " ".join(str(error).split())
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        told = error.__cause__ if isinstance(error, click.Abort) else error
+        return f"stopped; {str(told or '') or 'nothing was kept'}"
+    if isinstance(error, MemoryError):
+        return "out of memory; use fewer threads or float32"
+    if isinstance(error, InputError | CatalogError | OSError):
+        return text
+    return f"{type(error).__name__}: {text[:300]}; `fleetcube --debug ...` shows where"

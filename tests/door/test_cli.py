@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "12 points" in done.stdout
     assert "wrote cube.zarr" in done.stdout
-    assert "100 %" in done.stderr
+    assert done.stderr == ""  # a bar is for terminals
     return folder
 
 
@@ -153,13 +153,6 @@ def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], 
     if done.stderr.startswith("fleetcube:"):
         assert done.stderr.count("\n") == 1
     assert sorted(folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize("command", ["run", "show", "slice", "plot", "explain", "catalog"])
-def test_every_command_has_help_with_an_example(folder: Path, command: str) -> None:
-    done = fleetcube(command, "--help", folder=folder)
-    assert done.returncode == 0
-    assert f"fleetcube {command}" in done.stdout.split("Example:")[1]
 
 
 def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

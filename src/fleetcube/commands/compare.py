@@ -27,7 +27,8 @@ def compare(
     \b
     Example:
       fleetcube compare examples/h100.toml examples/b200.toml n_gpus=4096
-      fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus --of job_cost
+      fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus \\
+          --of job_cost
     """
     from fleetcube.grid.compare import compare as held_against
     from fleetcube.grid.slicing import finite, pairs

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
 
@@ -33,8 +34,9 @@ def optimize(
 
     \b
     Example:
-      fleetcube optimize examples/scaling-and-reliability.toml --maximize goodput \\
-          --over n_gpus=64:16384 --subject-to "job_time <= 60 d" gpu_mttf=50000h \\
+      fleetcube optimize examples/scaling-and-reliability.toml \\
+          --maximize goodput --over n_gpus=64:16384 \\
+          --subject-to "job_time <= 60 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s layout=pp1
     """
     from fleetcube.grid.errors import InputError
@@ -56,7 +58,8 @@ def optimize(
     for note in notes:
         click.echo(note, err=True)
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
-    answer = best(told, of, between, subject_to, sense, not infeasible, "auto")
+    with progress("optimising", "points") as tell:
+        answer = best(told, of, between, subject_to, sense, not infeasible, "auto", tell)
     if output is not None:
         export(answer, Path(output))
         click.echo(f"wrote {output}")

@@ -40,9 +40,10 @@ def plot(
 
     \b
     Example:
-      fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf -o goodput.png \\
-          checkpoint_write_bandwidth=100GB/s
-      fleetcube plot cubes/scaling.zarr --kind flips -x n_gpus -y gpu_mttf -o flips.png \\
+      fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf \\
+          -o goodput.png checkpoint_write_bandwidth=100GB/s
+      fleetcube plot cubes/scaling.zarr --kind flips -x n_gpus -y gpu_mttf \\
+          -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
     from fleetcube.grid import plot_kinds

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table, told_number
 
 
@@ -58,10 +59,12 @@ def sensitivity(
 
     \b
     Example:
-      fleetcube sensitivity examples/scaling-and-reliability.toml --of job_time n_gpus=4096
+      fleetcube sensitivity examples/scaling-and-reliability.toml \\
+          --of job_time n_gpus=4096
       fleetcube sensitivity examples/scaling-and-reliability.toml --of goodput \\
           --map lever.png -x n_gpus -y gpu_mttf
-      fleetcube sensitivity examples/scaling-and-reliability.toml --of job_time --global sobol
+      fleetcube sensitivity examples/scaling-and-reliability.toml \\
+          --of job_time --global sobol
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.plot import check_picture
@@ -85,21 +88,22 @@ def sensitivity(
     sweep = Sweep.from_file(spec).of([of])
     inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
     asked = inputs if wrt or without else None
-    if method is not None:
-        found = sweep.global_sensitivity(
-            of,
-            method,
-            asked,
-            at=at,
-            samples=100_000 if samples is None else samples,
-            spread=_share(spread or "20%"),
-            seed=seed or 0,
-        )
-    elif cube:
-        found = sweep.dominance(of, asked, mask_infeasible=_judged(sweep))
-        found = found.sortby("share", ascending=False)
-    else:
-        found = sweep.levers(of, asked, at=at)
+    with progress("evaluating"):
+        if method is not None:
+            found = sweep.global_sensitivity(
+                of,
+                method,
+                asked,
+                at=at,
+                samples=100_000 if samples is None else samples,
+                spread=_share(spread or "20%"),
+                seed=seed or 0,
+            )
+        elif cube:
+            found = sweep.dominance(of, asked, mask_infeasible=_judged(sweep))
+            found = found.sortby("share", ascending=False)
+        else:
+            found = sweep.levers(of, asked, at=at)
     if output is not None:
         export(found.drop_dims([dim for dim in found.dims if dim != "input"]), Path(output))
         click.echo(f"wrote {output}")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
 
@@ -36,7 +37,8 @@ def solve(
     \b
     Example:
       fleetcube solve examples/scaling-and-reliability.toml --for n_gpus \\
-          --target "job_time <= 30 d" gpu_mttf=50000h checkpoint_write_bandwidth=100GB/s
+          --target "job_time <= 30 d" gpu_mttf=50000h \\
+          checkpoint_write_bandwidth=100GB/s
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.slicing import check_target, export, narrow, table
@@ -53,7 +55,8 @@ def solve(
     for note in notes:
         click.echo(note, err=True)
     told["outputs"] = aim.outputs
-    found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
+    with progress("solving"):
+        found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
     if output is not None:
         export(found, Path(output))
         click.echo(f"wrote {output}")

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
 
@@ -29,8 +30,8 @@ def uncertainty(
 
     \b
     In the spec:
-      gpu_mttf = {lognormal = ["50_000 h", 1.5]}   # median, factor of one standard deviation
-      flops_efficiency = {normal = [0.45, 0.04]}   # mean, standard deviation
+      gpu_mttf = {lognormal = ["50_000 h", 1.5]}   # median, factor of one sigma
+      flops_efficiency = {normal = [0.45, 0.04]}   # mean, sigma
       detection_time = {uniform = [10, "2 min"]}   # ends
       repair_time = {empirical = ["4 h", "24 h"]}  # values, equally likely
 
@@ -58,7 +59,8 @@ def uncertainty(
     flags = [str(name) for name in sweep.spec["outputs"] if name not in numeric(plan)]
     if flags and not variable:
         click.echo(f"without {', '.join(flags)}: flags have no quantiles", err=True)
-    found = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
+    with progress("drawing"):
+        found = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
     if output is not None:
         export(found, Path(output))
         click.echo(f"wrote {output}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def validate(
     \b
     Example:
       fleetcube validate
-      fleetcube validate --records mine.json --group my-cluster --plot accuracy.png
+      fleetcube validate --records mine.json --group my-cluster --plot a.png
     """
     from fleetcube.grid import validate as grid
     from fleetcube.grid.errors import InputError, nearest
@@ -55,7 +56,8 @@ def validate(
     if group:
         rows = [row for row in rows if row.group in group]
         left_out = [record for record in left_out if record.group in group]
-    found = grid.validate(rows, left_out)
+    with progress("predicting"):
+        found = grid.validate(rows, left_out)
     if as_json:
         click.echo(json.dumps(told(found), indent=2))
     else:

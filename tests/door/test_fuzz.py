@@ -1,0 +1,220 @@
+"""Whatever is fed to a reader, it answers, or refuses in one line of its own."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fleetcube
+from fleetcube import InputError, Sweep
+from fleetcube.catalog import CatalogError, record
+from fleetcube.catalog.units import UnitError, parse
+from fleetcube.grid.nccl_log import read_log
+from fleetcube.grid.records import read_records
+from fleetcube.grid.slicing import narrow, select
+from fleetcube.grid.solve import read_target
+from fleetcube.grid.spec import read_spec
+from fleetcube.grid.step_times import read_table
+
+from .test_calibrate_command import STEPS, log
+
+FUZZ = settings(
+    max_examples=100,
+    deadline=timedelta(seconds=10),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+SPEC = """\
+outputs = ["job_time", "goodput", "d_goodput_d_gpu_mttf"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+tensor_parallel = 8
+detection_time = {uniform = [10, "2 min"]}
+[axes]
+n_gpus = {geomspace = [8, 512], num = 3, round = true}
+gpu_mttf = ["10_000 h", "50_000 h"]
+fabric = ["infiniband-ndr", "roce-100g"]
+zero_stage = [0, 1]
+[axes.layout]
+tensor_parallel = [1, 2]
+pipeline_parallel = [2, 1]
+[axes.sample]
+design = "sobol"
+num = 4
+drain_time = {linspace = ["1 s", "1 min"]}
+"""
+CALIBRATION = """\
+title = "ours"
+source = "a log"
+date = "2026-11-21"
+note = "44 times"
+all_reduce = "fitted"
+inter_node_latency = "163.998 us"
+inter_node_bandwidth = "12.4217 GB/s"
+[standard_errors]
+inter_node_latency = "2.51 us"
+[fit]
+ranks = 16
+"""
+RECORDS = """[{"id": "a/1", "group": "g", "source": "s", "inputs": {"model": "llama-3-8b",
+"gpu": "h100-sxm", "n_gpus": 64, "global_batch_size": 128}, "measured": {"step_time": 2.0}}]"""
+PIECES = st.sampled_from(
+    [
+        *("1e999", "-1", "0", "nan", "inf", "1e-99999999", "9" * 5000, "0." + "0" * 5000 + "1"),
+        *("GB/s", "h", "%", "400 Gbit/s", "1/s", "B^0.5", "s**9999999", "1 s/s/s", "µs", "^", "*"),
+        *("=", ":", ",", "[", "]", "{", "}", '"', "'", "\n", "\x00", "\\", "#", "<=", "\ud7ff"),
+        *("[[axes]]", "num = 10**9", "true", "1979-05-27", "n_gpus", "layout", "sample", "fabric"),
+        *("{values = []}", "{linspace = [1, 2], num = 999999999999}", "[" * 2000, "a." * 2000),
+    ]
+)
+TEXT = st.lists(PIECES | st.text(max_size=8), max_size=6).map("".join)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**6), 10**6)
+    | st.floats()
+    | TEXT
+    | st.sampled_from(
+        [10**400, 1j, b"x", np.timedelta64(3, "s"), np.array([[1.0]]), object(), set()]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["values", "linspace", "geomspace", "arange", "num", "round", "design"])
+            | st.sampled_from(["n_gpus", "uniform", "normal", "lognormal", "empirical", "labels"])
+            | TEXT,
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(
+    ["n_gpus", "gpu_mttf", "fabric", "model", "calibration", "zero_stage", "goodput", "layout"]
+)
+
+
+def edited(text: str) -> st.SearchStrategy[bytes]:
+    """A text with a few spans replaced."""
+
+    def cut(edits: list[tuple[float, int, str]]) -> bytes:
+        held = text
+        for share, length, piece in edits:
+            place = int(share * len(held))
+            held = held[:place] + piece + held[place + length :]
+        return held.encode("utf-8", errors="surrogatepass")
+
+    edit = st.tuples(st.floats(0, 1), st.integers(0, 12), PIECES | st.text(max_size=4))
+    return st.lists(edit, min_size=1, max_size=4).map(cut)
+
+
+def answered(of: Callable[[], Any]) -> None:
+    """Call it: an error is ours, in one line."""
+    try:
+        of()
+    except (InputError, CatalogError, UnitError) as error:
+        told = str(error)
+        assert told
+        assert "\n" not in told
+        assert len(told) < 1000
+
+
+@FUZZ
+@given(TEXT, st.sampled_from(["1", "s", "B/s", "s/B^0.5", "1/s", "USD/J"]))
+def test_units(text: str, base: str) -> None:
+    answered(lambda: parse(text, base, "x"))
+
+
+@pytest.mark.parametrize("text", ["1e-999999999 %", "0." + "1" * 6000 + " s", "1e999999999 h"])
+def test_numbers_of_any_length_are_read_at_once_or_refused(text: str) -> None:
+    answered(lambda: parse(text, "1" if "%" in text else "s", "x"))
+
+
+def plan_of(path: Path) -> None:
+    sweep = Sweep.from_file(path)
+    if sweep.points < 10_000:
+        sweep.plan("numpy")
+
+
+READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
+    "spec.toml": (SPEC, plan_of),
+    "ours.toml": (CALIBRATION, lambda path: record("calibration", str(path))),
+    "all_reduce.log": (log(), read_log),
+    "steps.csv": (STEPS, read_table),
+    "mine.json": (RECORDS, read_records),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_files(name: str, tmp_path: Path) -> None:
+    text, read = READERS[name]
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    read(path)  # which is sound
+
+    @FUZZ
+    @given(edited(text) | st.binary(max_size=80))
+    def fuzz(held: bytes) -> None:
+        path.write_bytes(held)
+        answered(lambda: read(path))
+
+    fuzz()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_endless_files_and_none_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, read = READERS[name]
+    for wrong in ("/dev/null/x", ".", "a\x00b"):
+        path = Path(wrong if name != "ours.toml" else f"{wrong}.toml")
+        with pytest.raises((InputError, CatalogError)):
+            read(path)
+
+
+def test_an_endless_spec_is_refused() -> None:
+    with pytest.raises(InputError, match="more than 16,777,216 bytes"):
+        read_spec("/dev/zero")
+
+
+@FUZZ
+@given(
+    st.dictionaries(NAMES | TEXT, VALUES, max_size=3),
+    st.dictionaries(NAMES | TEXT, VALUES, max_size=2),
+    st.sampled_from([["goodput"], ["job_time", "x"], [], "goodput", [3], [None]]),
+)
+def test_scenarios_and_axes(scenario: Any, axes: Any, outputs: Any) -> None:
+    answered(lambda: Sweep(scenario, axes, outputs).plan("numpy"))
+
+
+@pytest.fixture(scope="module")
+def cube(tmp_path_factory: pytest.TempPathFactory) -> xarray.Dataset:
+    path = tmp_path_factory.mktemp("fuzz") / "spec.toml"
+    path.write_text(SPEC, encoding="utf-8")
+    return Sweep.from_file(path).evaluate("numpy")
+
+
+AXIS = st.sampled_from(["n_gpus", "gpu_mttf", "fabric", "zero_stage", "layout", "sample"])
+
+
+@FUZZ
+@given(st.lists(TEXT | st.builds("{}={}".format, AXIS, TEXT), max_size=3))
+def test_selectors(cube: xarray.Dataset, selectors: list[str]) -> None:
+    answered(lambda: select(cube, selectors))
+    answered(lambda: narrow({"axes": {"n_gpus": [8, 16], "zero_stage": [0, 1]}}, selectors))
+
+
+@FUZZ
+@given(st.dictionaries(AXIS | TEXT, VALUES, max_size=3))
+def test_lookups(cube: xarray.Dataset, at: Any) -> None:
+    answered(lambda: fleetcube.interp(cube[["goodput"]], at))
+
+
+@FUZZ
+@given(TEXT | st.builds("goodput {} {}".format, st.sampled_from(["<=", "=", ">"]), TEXT))
+def test_targets(text: str) -> None:
+    answered(lambda: read_target(text))

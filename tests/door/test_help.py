@@ -1,0 +1,204 @@
+"""The command line's manners: help that runs, errors, exit status, completion, progress."""
+
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fleetcube.catalog import CatalogError
+from fleetcube.cli import cli, run
+from fleetcube.commands import progress as bars
+from fleetcube.grid.errors import InputError
+
+from .test_calibrate_command import SPEC, STEPS, log
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted(cli.commands)
+
+
+def help_of(name: str) -> str:
+    """The help of a command, or of all of them, on a terminal of 80 columns."""
+    top = click.Context(cli, info_name="fleetcube", terminal_width=80, **cli.context_settings)
+    if not name:
+        return cli.get_help(top)
+    command = cli.commands[name]
+    return command.get_help(click.Context(command, info_name=name, parent=top))
+
+
+def examples(name: str) -> list[list[str]]:
+    """Command lines of a help's examples, without redirections."""
+    text = help_of(name).partition("Example:\n")[2].partition("\n\n")[0]
+    lines = [line.strip() for line in text.replace("\\\n", " ").splitlines()]
+    kept = [line.partition(" > ")[0] for line in lines if line.startswith("fleetcube ")]
+    return [shlex.split(line)[1:] for line in kept]
+
+
+EXAMPLES = [line for name in ("run", *COMMANDS) for line in examples(name)]
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_a_terminal_and_gives_an_example(name: str) -> None:
+    assert max(map(len, help_of(name).splitlines())) <= 80
+    assert examples(name)
+    assert all(not name or line[0] == name for line in examples(name))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the examples read."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "all_reduce.log").write_text(log(), encoding="utf-8")
+    (folder / "steps.csv").write_text(STEPS, encoding="utf-8")
+    (folder / "job.toml").write_text(SPEC, encoding="utf-8")
+    drawn = help_of("uncertainty").partition("In the spec:\n")[2].partition("\n\n")[0]
+    uncertain = SPEC.replace("step_time", "job_time") + drawn
+    (folder / "spec.toml").write_text(uncertain, encoding="utf-8")
+    (folder / "mine.json").write_text(MINE, encoding="utf-8")
+    return folder
+
+
+MINE = """[{"id": "a/1", "group": "my-cluster", "source": "mine", "inputs": {"model": "llama-3-8b",
+"gpu": "h100-sxm", "n_gpus": 64, "global_batch_size": 128, "fabric": "infiniband-ndr"},
+"measured": {"step_time": 2.0}}]"""
+
+
+def test_every_example_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for extra in ("matplotlib", "SALib"):
+        pytest.importorskip(extra)
+    monkeypatch.chdir(folder)
+    for line in dict.fromkeys(map(tuple, EXAMPLES)):
+        words = ["10" if word == "100" else word for word in line]  # trials
+        if words[0] == "explore" or any(word.startswith("s3://") for word in words):
+            cli.commands[words[0]].make_context(words[0], words[1:])
+        else:
+            cli.main(words, prog_name="fleetcube", standalone_mode=False)
+    assert (folder / "my-cluster.toml").exists()
+    assert (folder / "failures.csv").exists()
+
+
+def fleetcube(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fleetcube", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **settings},
+        timeout=60,
+    )
+
+
+def exits(monkeypatch: pytest.MonkeyPatch, error: BaseException, *arguments: str) -> Any:
+    """The exit status of a command that meets an error."""
+
+    def fail(name: str | None) -> str:
+        raise error
+
+    monkeypatch.setattr("fleetcube.grid.explain.explain", fail)
+    monkeypatch.setattr(sys, "argv", ["fleetcube", *arguments, "explain", "goodput"])
+    monkeypatch.setenv("FLEETCUBE_DEBUG", "")  # and as it was after the test
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as end:
+        run()
+    return end.value.code
+
+
+FAILURES: list[tuple[BaseException, int, str]] = [
+    (InputError("a = 1\n is wrong; give 2"), 2, "fleetcube: a = 1 is wrong; give 2\n"),
+    (CatalogError("no gpu 'x'; see the list"), 2, "fleetcube: no gpu 'x'; see the list\n"),
+    (click.UsageError("no such thing"), 2, "Error: no such thing\n"),
+    (OSError("disk full"), 1, "fleetcube: disk full\n"),
+    (KeyboardInterrupt("2 blocks are kept"), 1, "fleetcube: stopped; 2 blocks are kept\n"),
+    (MemoryError(), 1, "fleetcube: out of memory; use fewer threads or float32\n"),
+    (KeyError("x"), 1, "fleetcube: KeyError: 'x'; `fleetcube --debug ...` shows where\n"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "told"), FAILURES, ids=lambda case: str(case)[:20])
+def test_an_error_is_its_exit_status_and_one_line(
+    error: BaseException,
+    status: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exits(monkeypatch, error) == status
+    assert capsys.readouterr().err.endswith(told)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), InputError("a = 1 is wrong; give 2")])
+def test_debug_shows_where_and_keeps_the_status(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = exits(monkeypatch, error)
+    assert "Traceback" not in capsys.readouterr().err
+    assert exits(monkeypatch, error, "--debug") == plain
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback")
+    assert ", in fail" in told
+    assert told.splitlines()[-1].startswith("fleetcube: ")
+
+
+def test_success_is_zero_and_the_module_is_the_command() -> None:
+    done = fleetcube("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"fleetcube, version [\d.]+\n", done.stdout)
+    assert fleetcube("explain", "nothing").returncode == 2
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])  # click asks bash itself for its version
+def test_a_shell_gets_a_completion_script(shell: str) -> None:
+    done = fleetcube(_FLEETCUBE_COMPLETE=f"{shell}_source")
+    assert done.returncode == 0
+    assert f"_FLEETCUBE_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_commands_and_options_complete() -> None:
+    at = {"_FLEETCUBE_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
+    done = fleetcube(**at, COMP_WORDS="fleetcube s")
+    assert done.stdout.split() == [f"plain,{name}" for name in COMMANDS if name.startswith("s")]
+    at["COMP_CWORD"] = "2"
+    assert "plain,--append" in fleetcube(**at, COMP_WORDS="fleetcube run --a").stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, told: bool) -> str:
+    """What a command of half a second prints beside its result."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stderr", stream)
+    with bars.progress("evaluating", "values") as tell:
+        time.sleep(0.3)
+        if told:
+            tell(3_000_000, 12_000_000)
+        time.sleep(0.3)
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bars, "AFTER", 0.05)
+    told = shown(monkeypatch, Terminal(), True)
+    plain = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", told)
+    assert re.search(r"evaluating .* 25 %  \S+ values/s +0:00:00 left (0:00|-:-)", plain)
+    assert max(map(len, re.split(r"[\r\n]", plain))) <= 80
+    untold = shown(monkeypatch, Terminal(), False)
+    assert "evaluating" in untold
+    assert "%" not in untold
+
+
+def test_no_bar_within_a_second_or_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "evaluating" not in shown(monkeypatch, Terminal(), True)
+    monkeypatch.setattr(bars, "AFTER", 0.05)
+    assert shown(monkeypatch, io.StringIO(), True) == ""
