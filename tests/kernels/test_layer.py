@@ -146,7 +146,16 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         step += tokens * (4 * h * e + 3 * 4 * shard) / bandwidth
 
     gpus = tensor * c["pipeline_parallel"]
-    held = c["parameters"] / gpus / (c["n_gpus"] // gpus if c["zero_stage"] else 1)
+    stages = c["pipeline_parallel"]
+    most = 0.0
+    if "experts" in c:  # dense layers come first: some stage has more than its share of experts
+        routed = [int(index >= c["dense_layers"]) for index in range(c["layers"])]
+        each = c["layers"] // stages
+        fullest = max(sum(routed[k : k + each]) for k in range(0, c["layers"], each))
+        width = (3 if c["gated_ffn"] else 2) * h * c["expert_ffn_hidden_size"]
+        most = (fullest - sum(routed) / stages) * c["experts"] * width
+    held = (c["parameters"] / stages + most) / tensor
+    held /= c["n_gpus"] // gpus if c["zero_stage"] else 1
     moved = {"bf16": 2, "fp32": 4, "bf16_and_fp32": 2 + 4 + 4}[c["gradient_storage"]]
     moved += 12 + 12 + e  # master weights and moments read and written, weights written
     return {
