@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import xarray
 
 SCAN = 17  # values of the first scan
-TILE = 1 << 16  # points solved at once
+TILE = 1 << 17  # points solved at once
 MOST_STEPS = 80
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point, and of one that jumps the target
 DECADES, MOST_COUNT = 6, 1e9  # searched around the value at hand, and for counts
