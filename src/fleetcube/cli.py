@@ -327,13 +327,17 @@ def _sizes(sizes: Any) -> str:
     return " x ".join(f"{name} ({size})" for name, size in sizes.items()) or "no axes"
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. Of a plain KeyboardInterrupt inside `exec`, Python dies by SIGINT in the end."""
+
+
 def run() -> None:
     """Run the command line: one line and exit 2 for bad input, 1 for a failed run."""
     from fleetcube.catalog import CatalogError
     from fleetcube.grid.errors import InputError
 
     def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
     signal.signal(signal.SIGTERM, stop)  # batch schedulers stop a job so
     try:
