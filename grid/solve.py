@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SCAN = 17  # values of the first scan
 TILE = 1 << 17  # points solved at once
 MOST_STEPS = 80
+SOON = 8  # steps before a bracket may have shrunk to two neighbouring numbers
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point, and of one that jumps the target
 DECADES, MOST_COUNT = 6, 1e9  # searched around the value at hand, and for counts
 DIPS = 9  # steps to the bottom of a dip
@@ -230,24 +231,26 @@ class Search:
         near = np.full(at.shape, np.inf)
         spread = np.abs(bracket.left) + np.abs(bracket.right)
         last: tuple[Array, Array] | None = None
-        for _ in range(MOST_STEPS):
+        for count in range(MOST_STEPS):
             if not open_.any():
                 break
             here = self._near(tile, at, exact=last is None)
             size, scale = np.abs(here.excess), np.where(here.size > 0, here.size, spread)
             bracket.shrink(at, here.excess, open_)
             met = size <= TIGHT * scale
-            stuck = bracket.high - bracket.low <= 4 * np.spacing(np.abs(bracket.high))
             bracket.close(at, open_ & met)
-            reason[open_ & stuck & ~met & (size > LOOSE * scale)] = 4
-            open_ &= ~(met | stuck)
+            open_ &= ~met
+            if count >= SOON:
+                stuck = bracket.high - bracket.low <= 4 * np.spacing(np.abs(bracket.high))
+                reason[open_ & stuck & (size > LOOSE * scale)] = 4
+                open_ &= ~stuck
             place = self._place(at)
             slope = here.slope if last is None else (here.gap - last[1]) / (place - last[0])
             step = self._value(place - here.gap / slope)
             good = (step > bracket.low) & (step < bracket.high) & (size < 0.5 * near)
             near = np.where(good, size, np.inf)
             last = place, here.gap
-            at = np.where(good, step, self._middle(bracket))
+            at = step if (good | ~open_).all() else np.where(good, step, self._middle(bracket))
         return np.where((reason == 0) | (reason == 4), bracket.high, np.nan), reason
 
     def _near(self, tile: Region, at: Array, exact: bool) -> "Near":
