@@ -31,8 +31,9 @@ bench: .venv/test
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 
-validate: .venv/installed
+validate: .venv/test
 	@$(BIN)/fleetcube validate
+	@$(BIN)/python -m tests.accuracy --write
 
 kill: .venv/test
 	$(BIN)/python tests/grid/kill.py 100
