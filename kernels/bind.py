@@ -43,6 +43,7 @@ class Binding:
             if name in function.__globals__
         }
         scope["__name__"] = function.__module__
+        scope["__builtins__"] = function.__globals__["__builtins__"]  # imports look it up
         copy = types.FunctionType(
             function.__code__, scope, function.__name__, function.__defaults__
         )
