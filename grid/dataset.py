@@ -24,6 +24,14 @@ def dtype_of(name: str, dtype: Any) -> Any:
     return np.dtype(np.int8) if quantity(name).unit == "flag" else np.dtype(dtype)
 
 
+def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
+    """What the values of a flag mean, CF style."""
+    return {
+        "flag_values": np.array(list(meanings), np.int8),
+        "flag_meanings": " ".join(meanings.values()),
+    }
+
+
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
     """Units, meaning, sources and flags of a name, CF style; sources of the formulas in use."""
     if not is_quantity(name):
@@ -37,8 +45,7 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
     sources = "; ".join(dict.fromkeys(said.source for said in docs)) if used else "given"
     found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": sources}
     if doc.flags:
-        found["flag_values"] = np.array(list(doc.flags), dtype=np.int8)
-        found["flag_meanings"] = " ".join(doc.flags.values())
+        found |= flags(doc.flags)
     else:
         found["units"] = doc.unit
     return found

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .bounded import read_bytes
 from .errors import InputError
 
 LARGEST = 1 << 26  # bytes of a log
@@ -112,17 +113,7 @@ class Measured:
 
 def read_log(path: str | Path) -> Log:
     """Every row of a log: the text of nccl-tests, or its JSON. Raises InputError."""
-    try:
-        with Path(path).open("rb") as file:
-            held = file.read(LARGEST + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror}; give a log") from None
-    except ValueError:
-        raise InputError(f"{str(path)!r} is not the name of a file; give a log") from None
-    if len(held) > LARGEST:
-        raise InputError(
-            f"{str(path)!r} has more than {LARGEST:,} bytes; leave only what nccl-tests printed"
-        )
+    held = read_bytes(path, LARGEST, "a log", "leave only what nccl-tests printed")
     encoding = "utf-16" if held[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     return parse_log(held.decode(encoding, errors="replace"))
 

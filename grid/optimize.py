@@ -19,7 +19,7 @@ from ..kernels.graph import parameters
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import Array, Axis
-from .dataset import attributes, coordinates, root_attributes
+from .dataset import attributes, coordinates, flags, root_attributes
 from .errors import InputError, shown
 from .execute import evaluate_block
 from .gradient import check_output
@@ -129,11 +129,7 @@ def optimize(
     variables["optimum_status"] = (
         order,
         status.transpose(turn),
-        {
-            "long_name": "whether an optimum was found",
-            "flag_values": np.array(list(STATUS), np.int8),
-            "flag_meanings": " ".join(STATUS.values()),
-        },
+        {"long_name": "whether an optimum was found", **flags(STATUS)},
     )
     return xarray.Dataset(variables, coordinates(plan, dims), root_attributes(plan, spec))
 

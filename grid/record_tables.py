@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .bounded import read_bytes
 from .errors import InputError
 from .record_facts import SECTIONS
 
@@ -45,15 +46,7 @@ def own_tables() -> list[Path]:
 def read_file(path: str | Path) -> list[Any]:
     """The records of a file, unchecked. Raises InputError where it is no such file."""
     name = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            held = file.read(LARGEST + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {name!r}: {error.strerror}; give records") from None
-    except ValueError:
-        raise InputError(f"{name!r} is not the name of a file; give records") from None
-    if len(held) > LARGEST:
-        raise InputError(f"{name!r} has more than {LARGEST:,} bytes; give fewer records")
+    held = read_bytes(path, LARGEST, "records", "give fewer records")
     try:
         text = held.decode("utf-8-sig")
     except UnicodeDecodeError:

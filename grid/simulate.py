@@ -11,7 +11,7 @@ from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import memory
 from .axes import Array
-from .dataset import coordinates, root_attributes
+from .dataset import coordinates, flags, root_attributes
 from .errors import InputError
 from .evaluate import scenario_and_axes
 from .plan import Case, Plan
@@ -271,12 +271,9 @@ def _dataset(
     variables: dict[str, Any] = {
         name: (dims, array, _attributes(name)) for name, array in found.items()
     }
-    flags = {
-        "long_name": "whether the point was simulated to its end",
-        "flag_values": np.array(list(VERDICTS.values()), dtype=np.int8),
-        "flag_meanings": " ".join(VERDICTS),
-    }
-    variables["outcome"] = (dims, verdicts, flags)
+    told = flags({code: name for name, code in VERDICTS.items()})
+    about = {"long_name": "whether the point was simulated to its end", **told}
+    variables["outcome"] = (dims, verdicts, about)
     attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
     return xarray.Dataset(variables, coordinates(plan, dims), attributes)
 

@@ -22,7 +22,7 @@ from ..kernels.inputs import INPUTS, Input
 from ..kernels.job import pool
 from . import memory, stream, values
 from .axes import Array, Axis
-from .dataset import attributes, coordinates, root_attributes
+from .dataset import attributes, coordinates, flags, root_attributes
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import Plan, Region, extent
@@ -168,11 +168,7 @@ def solve_spec(
         "unsolved_reason": (
             order,
             reason.transpose(turn),
-            {
-                "long_name": "why there is no such value",
-                "flag_values": np.array(list(REASONS), np.int8),
-                "flag_meanings": " ".join(REASONS.values()),
-            },
+            {"long_name": "why there is no such value", **flags(REASONS)},
         ),
     }
     return xarray.Dataset(variables, coordinates(plan, dims), root_attributes(plan, spec))

@@ -18,6 +18,7 @@ from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
 from .axes import Array
+from .bounded import read_bytes
 from .calibrate import Fit, covariance_of, quantile, weakest, weights_of
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
@@ -75,15 +76,7 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
     """
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
-    try:
-        with Path(path).open("rb") as file:
-            held = file.read(LARGEST + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror}; give a CSV") from None
-    except ValueError:
-        raise InputError(f"{str(path)!r} is not the name of a file; give a CSV") from None
-    if len(held) > LARGEST:
-        raise InputError(f"{str(path)!r} has more than {LARGEST:,} bytes; give fewer rows")
+    held = read_bytes(path, LARGEST, "a CSV", "give fewer rows")
     text = held.decode("utf-8-sig", errors="replace").replace("\0", "")
     lines = csv.reader(io.StringIO(text, newline=None), skipinitialspace=True)
     try:
