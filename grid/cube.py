@@ -54,7 +54,6 @@ def store(
     dtype: str,
     chunks: Mapping[str, int],
     threads: int,
-    progress: Callable[[int, int], None] | None,
     cluster: "Cluster | None" = None,
 ) -> None:
     """Evaluate a plan into a cube at a place, where it appears when it is complete."""
@@ -68,7 +67,7 @@ def store(
     goes_on = resume or append
     _check_place(place, partial, overwrite, goes_on)
     held = None if chunks or not goes_on else _held_chunks(plan, place, partial)
-    writer = Writer(plan, spec, dtype, chunks, progress, held)
+    writer = Writer(plan, spec, dtype, chunks, held)
     if append and is_cube(place):
         check_grows(place, held_record(place), writer)
     elif append and not is_ours(partial):
@@ -243,15 +242,15 @@ def size_of(place: Place) -> int:
     return chunks + sum(int(size) for size, _ in sealed["files"].values())
 
 
-def damage(place: Place) -> list[str]:
-    """What is wrong with the files of a cube: one line for each."""
+def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
+    """What is wrong with the files of a cube: one line for each. `done` counts chunks."""
     sealed = read_record(place, SEAL)
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
     files = read_files(place, sealed["files"])
     found = [f"{name} {wrong}" for name, wrong in damaged_files(files, sealed).items()]
     blocks = read_journal(place)
-    for key, bad in damaged_chunks(place, blocks.values()).items():
+    for key, bad in damaged_chunks(place, blocks.values(), done).items():
         found += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
     extra = (place.names() or set()) - known - sealed["files"].keys() - {SEAL, LOCK}

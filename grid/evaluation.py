@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -136,7 +136,6 @@ class Evaluation:
         mask_infeasible: bool = False,
         threads: int | None = None,
         dask: Any = None,
-        progress: Callable[[int, int], None] | None = None,
     ) -> Path | str:
         """Compute every output at every point into a Zarr v3 cube, in bounded memory.
 
@@ -149,7 +148,6 @@ class Evaluation:
         labels that axes have now after those it has: its blocks are kept, and only new ones are
         computed, in its own chunks. `chunks` are sizes by axis; by default
         chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
-        `progress` is called with the values written and their total.
 
         `dask` has a cluster's workers evaluate the blocks and write them into the folder, which
         they must share: a number of processes to start here, with a thread each (`threads` is for
@@ -180,7 +178,6 @@ class Evaluation:
                 dtype=check_dtype(dtype),
                 chunks=check_chunks(plan, chunks),
                 threads=check_threads(threads),
-                progress=progress,
                 cluster=cluster,
             )
         return place.path if isinstance(place, Folder) else str(place)

@@ -13,6 +13,7 @@ from .axes import Array
 from .dataset import attributes, root_attributes
 from .distributions import Distribution
 from .errors import InputError
+from .progress import expected
 from .scenario import Problem
 from .sensitivity import check_levers, cut, frozen, is_whole, outputs_at
 from .uncertainty import check_seed, sobol_points
@@ -183,6 +184,7 @@ def _sobol(
     memory.check(8 * (2 * base * inputs + base * (inputs + 2)), "take fewer samples")
     points = sobol_points(base, 2 * inputs, seed)
     out = np.empty((base, inputs + 2))
+    done = expected(out.size, "points")
     step = max(1, PIECE // (inputs + 2))
     for start in range(0, base, step):
         one, other = np.split(points[start : start + step], 2, axis=1)
@@ -193,6 +195,7 @@ def _sobol(
         flat = rows.reshape(-1, inputs)
         part = _evaluated(problem, ranges, flat, of, engine, threads)
         out[start : start + step] = part.reshape(-1, inputs + 2)
+        done(part.size)
     resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
     found = salib.analyze.sobol.analyze(
         _salib_problem(ranges),
@@ -226,9 +229,11 @@ def _morris(
     told = _salib_problem(ranges)
     points = salib.sample.morris.sample(told, trajectories, num_levels=LEVELS, seed=seed)
     out = np.empty(len(points))
+    done = expected(len(points), "points")
     for start in range(0, len(points), PIECE):
         rows = points[start : start + PIECE]
         out[start : start + PIECE] = _evaluated(problem, ranges, rows, of, engine, threads)
+        done(len(rows))
     found = salib.analyze.morris.analyze(
         told, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed
     )

@@ -4,7 +4,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -193,8 +193,13 @@ def damaged_files(files: Mapping[str, bytes | str], sealed: Mapping[str, Any]) -
     return found
 
 
-def damaged_chunks(place: "Place", blocks: Iterable[Block]) -> dict[Any, dict[str, str]]:
-    """Chunk files that are not as journalled, by block, and what is wrong with each."""
+def damaged_chunks(
+    place: "Place", blocks: Iterable[Block], done: Callable[[int], None] = lambda chunks: None
+) -> dict[Any, dict[str, str]]:
+    """Chunk files that are not as journalled, by block, and what is wrong with each.
+
+    `done` is called with the chunks checked since it was called last.
+    """
 
     def check(block: Block) -> dict[str, str]:
         found = {}
@@ -205,6 +210,7 @@ def damaged_chunks(place: "Place", blocks: Iterable[Block]) -> dict[Any, dict[st
             elif not is_sound(data, size, crc):
                 wrong = f"holds {len(data)} bytes, not {size}" if len(data) != size else None
                 found[name] = wrong or "does not match its checksum"
+        done(len(block.files))
         return found
 
     blocks = list(blocks)

@@ -8,7 +8,7 @@ out and keep to the conditions, the best is taken, and the other inputs are opti
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from .errors import InputError, shown
 from .execute import evaluate_block
 from .gradient import check_output
 from .plan import REASON, Plan
+from .progress import expected
 from .scenario import Problem, resolve
 from .solve import Target, check_free, read_target, without
 
@@ -80,12 +81,8 @@ def optimize(
     sense: str,
     feasible: bool,
     engine: str,
-    progress: Callable[[int, int], None] | None = None,
 ) -> "xarray.Dataset":
-    """The best values of inputs at every point; see `Sweep.optimize`.
-
-    `progress` is called with the points done and their total.
-    """
+    """The best values of inputs at every point; see `Sweep.optimize`."""
     import xarray
 
     if sense not in ("min", "max"):
@@ -108,10 +105,10 @@ def optimize(
     found = {one.name: np.full(shape, np.nan) for one in ranges}
     outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
-    for done, point in enumerate(np.ndindex(shape)):
-        if progress is not None:
-            progress(done, math.prod(shape))
+    done = expected(math.prod(shape), "points")
+    for point in np.ndindex(shape):
         best = search.best(point)
+        done(1)
         if best is None:
             status[point] = 1
             continue

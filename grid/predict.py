@@ -12,6 +12,7 @@ from ..catalog import KINDS, CatalogError, record
 from ..kernels.graph import load
 from . import values
 from .errors import InputError
+from .progress import expected
 from .records import LeftOut, Row
 from .scenario import resolve
 from .sweep import Sweep
@@ -132,6 +133,7 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
 
     Questions of the same outputs and inputs are rows of one sweep.
     """
+    done = expected(len(questions), "predictions")
     alike: defaultdict[Any, list[int]] = defaultdict(list)
     answers: dict[int, tuple[float, ...] | str] = {}
     for k, (outputs, inputs) in enumerate(questions):
@@ -140,12 +142,14 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
             alike[outputs, frozenset(inputs)].append(k)
         except InputError as error:
             answers[k] = str(error)
+            done(1)
     for (outputs, names), members in alike.items():
         choices = sorted(n for n in names if n in KINDS or values.is_option(n))
         chosen = {k: [str(questions[k][1][n]) for n in choices] for k in members}
         members.sort(key=chosen.__getitem__)
         table = [questions[k][1] for k in members]
         answers.update(zip(members, _sweep(outputs, table), strict=True))
+        done(len(members))
     return [answers[k] for k in range(len(questions))]
 
 

@@ -15,6 +15,7 @@ from .dataset import coordinates, flags, root_attributes
 from .errors import InputError
 from .evaluate import scenario_and_axes
 from .plan import Case, Plan
+from .progress import expected
 from .scenario import Problem, resolve
 from .slicing import check_rows
 from .values import check_threads
@@ -133,7 +134,8 @@ def simulate_spec(
     from ..kernels import monte_carlo
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
-    rows, verdicts = monte_carlo.run(columns, trials, seed, threads)
+    done = expected(len(columns) * trials, "jobs")
+    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done)
     shape = tuple(plan.sizes[dim] for dim in dims)
     found = {
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)

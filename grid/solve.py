@@ -26,6 +26,7 @@ from .dataset import attributes, coordinates, flags, root_attributes
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import Plan, Region, extent
+from .progress import expected
 from .scenario import Problem, resolve
 
 if TYPE_CHECKING:
@@ -158,7 +159,9 @@ def solve_spec(
 
     tiles = list(stream.within(everything, TILE))
     cores = check_threads(threads) if plan.engine != "jax" and len(tiles) > 1 else 1
-    pool(cores).each(fill, tiles)
+    done = expected(found.size, "points")
+    for tile, _ in zip(tiles, pool(cores).map(fill, tiles), strict=True):
+        done(math.prod(extent(tile, dims, dims)))
     order = [axis.name for axis in plan.problem.axes]
     turn = [dims.index(dim) for dim in order]
     told = f"{for_} at which {target}"

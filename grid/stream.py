@@ -21,6 +21,7 @@ from .dataset import attributes, dtype_of
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import REASON, Plan, Region, extent
+from .progress import expected, watched
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with r
 def mapping(plan: Plan, spec: Mapping[str, Any], threads: int, dask: Any) -> Iterator[Map]:
     """Who computes: threads of this process, or the workers of a Dask cluster."""
     with cluster_of(plan, spec, dask) as cluster:
-        yield cluster.map if cluster else functools.partial(_on_threads, plan, threads)
+        map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, threads)
+        yield functools.partial(_counted, map_) if watched() else map_
 
 
 @contextlib.contextmanager
@@ -53,6 +55,19 @@ def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Clus
 
     with Cluster(dask, Recipe(spec, plan)) as cluster:
         yield cluster
+
+
+def _counted(map_: Map, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Tasks with results, whose points whoever watches is told of."""
+    tasks = list(tasks)
+    done = expected(sum(map(_points, tasks)), "points")
+    for task, result in map_(work, tasks):
+        yield task, result
+        done(_points(task))
+
+
+def _points(task: Any) -> int:
+    return math.prod(_sizes(task).values()) if isinstance(task, dict) else 0
 
 
 def _on_threads(

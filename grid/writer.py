@@ -34,6 +34,7 @@ from .journal import (
 )
 from .place import Place
 from .plan import REASON, Plan, Region, extent
+from .progress import expected
 from .workspace import Workspace
 
 
@@ -58,16 +59,12 @@ class Writer:
         spec: Mapping[str, Any],
         dtype: str,
         chunks: Mapping[str, int],
-        progress: Callable[[int, int], None] | None = None,
         held: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         """`chunks` are sizes by axis; `held` are shapes by output, of a cube that goes on."""
         self.plan, self.spec, self.dtype, self.asked = plan, spec, dtype, chunks
         self.held = held or {}
-        self.progress = progress
-        self.total = sum(math.prod(plan.shape(plan.out_dims[name])) for name in plan.outputs)
-        self.done = 0
-        self.lock = threading.Lock()
+        self.done: Callable[[int], None]  # called with the values that are written
         # held while computing, not while writing
         self.cores: AbstractContextManager[Any] = nullcontext()
         self._values, self._chunk = Workspace(), Workspace()
@@ -163,12 +160,12 @@ class Writer:
         if read_record(place, PLAN) is None:
             write_record(place, PLAN, self.fingerprint())
         try:
-            tasks = []
-            for dims, region in self.regions():
-                if (dims, tuple(cut.start for cut in region.values())) in blocks:
-                    self._count(dims, region)
-                else:
-                    tasks.append((dims, region))
+            tasks = [
+                (dims, region)
+                for dims, region in self.regions()
+                if (dims, tuple(cut.start for cut in region.values())) not in blocks
+            ]
+            self.done = expected(sum(self._size(*task) for task in tasks), "values")
             if elsewhere is not None:
                 for block in elsewhere(self, tasks):
                     self.finish(journal, block)
@@ -207,13 +204,10 @@ class Writer:
     def finish(self, journal: Journal, block: Block) -> None:
         """Count a block whose files survive."""
         journal.add(block)
-        self._count(block.dims, block.region)
+        self.done(self._size(block.dims, block.region))
 
-    def _count(self, dims: tuple[str, ...], region: Region) -> None:
-        with self.lock:
-            self.done += math.prod(extent(region, dims, dims)) * len(self.plan.groups()[dims])
-            if self.progress is not None:
-                self.progress(self.done, self.total)
+    def _size(self, dims: tuple[str, ...], region: Region) -> int:
+        return math.prod(extent(region, dims, dims)) * len(self.plan.groups()[dims])
 
     def _file(self, name: str, region: Region) -> str:
         """The chunk's file of an output over a block."""

@@ -17,7 +17,7 @@ Self-contained, so that numba's cache, which looks at this file only, cannot be 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
@@ -286,13 +286,20 @@ def _finish(points: Any, first: int, last: int, losses: Any, verdicts: Any, foun
             found[row] = np.nan
 
 
-def run(points: Array, trials: int, seed: int, threads: int) -> tuple[Array, Array]:
+def run(
+    points: Array,
+    trials: int,
+    seed: int,
+    threads: int,
+    done: Callable[[int], None] = lambda jobs: None,
+) -> tuple[Array, Array]:
     """Statistics of jobs, and for each whether it was done.
 
     `points` has a row for each job with the columns PARAMETERS. Returns a row of STATISTICS for
     each, NaN where its verdict, the second result, is not DONE. Random numbers depend on the seed,
     the job's own parameters and the number of the trial, and on nothing else. Shares are ratios of
     sums over the trials, so that goodput is work over expected wall time; errors are standard.
+    `done` is called with the jobs simulated since it was called last.
     """
     points = np.ascontiguousarray(points, dtype=np.float64) + 0.0  # no negative zeros
     found = np.empty((len(points), len(STATISTICS)))
@@ -300,20 +307,28 @@ def run(points: Array, trials: int, seed: int, threads: int) -> tuple[Array, Arr
     at_once = max(1, _TRIALS_AT_ONCE // trials)
     for start in range(0, len(points), at_once):
         rows = slice(start, start + at_once)
-        _run(points[rows], trials, seed, threads, verdicts[rows], found[rows])
+        _run(points[rows], trials, seed, threads, verdicts[rows], found[rows], done)
     return found, verdicts
 
 
 def _run(
-    points: Array, trials: int, seed: int, threads: int, verdicts: Array, found: Array
+    points: Array,
+    trials: int,
+    seed: int,
+    threads: int,
+    verdicts: Array,
+    found: Array,
+    done: Callable[[int], None],
 ) -> None:
     """A part of the jobs, as many as are kept in memory at once."""
     losses = np.empty((len(points), trials, len(LOSSES)))
     word = np.uint64(seed)
-    pool(threads).each(
-        lambda ends: _trials(points, *ends, word, losses, verdicts),
-        _edges(len(points) * trials, threads, 64),
+    parts = _edges(len(points) * trials, threads, 64)
+    simulated = pool(threads).map(
+        lambda ends: _trials(points, *ends, word, losses, verdicts), parts
     )
+    for (first, last), _ in zip(parts, simulated, strict=True):
+        done(last - first)
     pool(threads).each(
         lambda ends: _finish(points, *ends, losses, verdicts, found),
         _edges(len(points), threads, 1),

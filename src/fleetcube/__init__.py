@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
     from fleetcube.grid.lookup import interp as interp
+    from fleetcube.grid.progress import watching as watching
     from fleetcube.grid.simulate import simulate as simulate
     from fleetcube.grid.solve import solve as solve
     from fleetcube.grid.sweep import Sweep as Sweep
@@ -30,6 +31,7 @@ __all__ = [
     "open_cube",
     "simulate",
     "solve",
+    "watching",
 ]
 __version__ = _version("fleetcube")
 
@@ -44,6 +46,7 @@ _HOME = {
     "open_cube": "fleetcube.grid.cube",
     "simulate": "fleetcube.grid.simulate",
     "solve": "fleetcube.grid.solve",
+    "watching": "fleetcube.grid.progress",
 }
 
 

@@ -81,7 +81,7 @@ def run_spec(
 
     sweep = Sweep.from_file(spec)
     started = time.perf_counter()
-    with progress("evaluating", "values") as tell:
+    with progress("evaluating"):
         path = sweep.store(
             output,
             engine=engine,
@@ -92,7 +92,6 @@ def run_spec(
             chunks=parse_chunks(chunks),
             mask_infeasible=feasible_only,
             threads=threads,
-            progress=tell,
             dask=dask,
         )
     seconds = time.perf_counter() - started

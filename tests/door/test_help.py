@@ -18,6 +18,7 @@ from fleetcube.catalog import CatalogError
 from fleetcube.cli import cli, run
 from fleetcube.commands import progress as bars
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.progress import expected
 
 from .test_calibrate_command import SPEC, STEPS, log
 
@@ -179,10 +180,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, told: bool) -> s
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys, "stderr", stream)
-    with bars.progress("evaluating", "values") as tell:
+    with bars.progress("evaluating"):
+        done = expected(12_000_000, "values") if told else int
         time.sleep(0.3)
-        if told:
-            tell(3_000_000, 12_000_000)
+        done(3_000_000)
         time.sleep(0.3)
     return stream.getvalue()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import xarray
 
-from fleetcube import InputError, Sweep, open_cube
+from fleetcube import InputError, Sweep, open_cube, watching
 from fleetcube.grid import cluster, journal, quantile, stream
 from fleetcube.grid.durable import TEMPORARY
 from fleetcube.grid.place import Folder, place_of
@@ -120,12 +120,8 @@ def test_every_engine_runs_on_dask(client: Any, engine: str) -> None:
 
 def test_a_cube_is_that_of_threads(client: Any, sweep: Sweep, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    one = sweep.store(
-        tmp_path / "one.zarr",
-        dask=client,
-        chunks=MANY,
-        progress=lambda done, total: told.append((done, total)),
-    )
+    with watching(lambda done, total, unit: told.append((done, total))):
+        one = sweep.store(tmp_path / "one.zarr", dask=client, chunks=MANY)
     two = sweep.store(tmp_path / "two.zarr", chunks=MANY)
     assert contents(one) == contents(two)
     values = sum(variable.size for variable in open_cube(one).reset_coords().data_vars.values())
@@ -152,13 +148,16 @@ def stopped(sweep: Sweep, path: Path, client: Any, blocks: int, stop: Callable[[
     seen: list[None] = []
     done = threading.Event()
 
-    def progress(*_: int) -> None:
+    def progress(count: int, *_: Any) -> None:
+        if count == 0:
+            return
         seen.append(None)
         if len(seen) == blocks:
             stop()
             done.set()
 
-    sweep.store(path, dask=client, chunks=MANY, progress=progress)
+    with watching(progress):
+        sweep.store(path, dask=client, chunks=MANY)
     assert done.is_set()
 
 

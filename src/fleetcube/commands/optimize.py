@@ -58,8 +58,8 @@ def optimize(
     for note in notes:
         click.echo(note, err=True)
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
-    with progress("optimising", "points") as tell:
-        answer = best(told, of, between, subject_to, sense, not infeasible, "auto", tell)
+    with progress("optimising"):
+        answer = best(told, of, between, subject_to, sense, not infeasible, "auto")
     if output is not None:
         export(answer, Path(output))
         click.echo(f"wrote {output}")

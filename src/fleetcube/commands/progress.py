@@ -3,20 +3,22 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from fleetcube.grid.progress import watching
 
 AFTER = 1.0  # seconds before it is shown
 
 
 @contextmanager
-def progress(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
-    """Show time, and what is done, its rate and the time left where the caller tells them.
+def progress(what: str) -> Iterator[None]:
+    """Show time, and what is done, its rate and the time left, once it is known.
 
-    Yields a function of what is done and all there is. The bar goes when it is left.
+    The bar goes when it is left.
     """
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield
         return
     from rich.console import Console
     from rich.progress import (
@@ -33,16 +35,21 @@ def progress(what: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
     task = bar.add_task(what, total=None, told="")
     started = time.perf_counter()
 
-    def update(done: int, total: int) -> None:
+    def tell(done: int, total: int, unit: str) -> None:
+        nonlocal started
+        if done == 0:
+            started = time.perf_counter()
         rate = done / max(time.perf_counter() - started, 1e-9)
-        told = f"{100 * done / max(total, 1):3.0f} %  {rate:.3g} {unit}/s "
+        speed = f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
+        told = f"{100 * done / max(total, 1):3.0f} %  {speed} {unit}/s "
         bar.update(task, completed=done, total=total, told=told)
 
     later = threading.Timer(AFTER, bar.start)
     later.daemon = True
     later.start()
     try:
-        yield update
+        with watching(tell):
+            yield
     finally:
         later.cancel()
         later.join()

@@ -1,0 +1,54 @@
+"""How far a long evaluation is, for whoever watches."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Tell = Callable[[int, int, str], None]  # what is done, all there is, and of what: "points"
+
+_watcher: ContextVar["_Meter | None"] = ContextVar("watcher", default=None)
+
+
+class _Meter:
+    """What is done and all there is to do, added up over what follows one another."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._lock = tell, threading.Lock()
+        self._done, self._total, self._unit = 0, 0, ""
+
+    def add(self, done: int, total: int, unit: str) -> None:
+        """Count; another unit begins anew."""
+        with self._lock:
+            if unit != self._unit:
+                self._done, self._total, self._unit = 0, 0, unit
+            self._done, self._total = self._done + done, self._total + total
+            self._tell(self._done, self._total, unit)
+
+
+@contextmanager
+def watching(tell: Tell) -> Iterator[None]:
+    """Call a function with what is done, all there is and its unit, whenever it moves on.
+
+    It hears of what this thread asks for inside the `with`, and may be called from another one.
+    What it raises ends the evaluation.
+    """
+    token = _watcher.set(_Meter(tell))
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def watched() -> bool:
+    """Whether anybody watches."""
+    return _watcher.get() is not None
+
+
+def expected(total: int, unit: str) -> Callable[[int], None]:
+    """Say what is to come; what this returns is called with what is done, from any thread."""
+    meter = _watcher.get()
+    if meter is None:
+        return lambda done: None
+    meter.add(0, total, unit)
+    return lambda done: meter.add(done, 0, unit)

@@ -1,0 +1,144 @@
+"""Whoever watches hears of all that is done, and of nothing else."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fleetcube
+from fleetcube.grid.progress import expected, watching
+from fleetcube.grid.records import read_records
+from fleetcube.grid.validate import validate
+from fleetcube.grid.verify import verify
+
+AXES = {
+    "n_gpus": {"geomspace": [64, 16384], "num": 9},
+    "gpu_mttf": {"geomspace": ["1_000 h", "100_000 h"], "num": 40},
+}
+SWEEP = fleetcube.Sweep(
+    {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8},
+    AXES,
+    ["job_time", "goodput"],
+)
+FREE = fleetcube.Sweep(
+    {**SWEEP.spec["scenario"], "detection_time": {"uniform": [10, 100]}}, AXES, ["job_time"]
+)
+POINTS = 9 * 40
+
+
+def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
+    """What is told to have been done while something is asked for, the last total and the unit."""
+    told: list[tuple[int, int, str]] = []
+    with watching(lambda *row: told.append(row)):
+        ask()
+    assert told[0][0] == 0
+    dones = [done for done, _, _ in told]
+    assert dones == sorted(dones)
+    assert len({unit for *_, unit in told}) == 1
+    return dones, told[-1][1], told[-1][2]
+
+
+@pytest.mark.parametrize(
+    ("ask", "total", "unit"),  # points are those of what is computed
+    [
+        (lambda: SWEEP.reduce("max"), POINTS, "points"),
+        (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 9, "points"),
+        (lambda: SWEEP.pareto(["job_time", "goodput"], ["min", "max"]), POINTS, "points"),
+        (lambda: SWEEP.crossing("goodput", "gpu_mttf", 0.9), 9, "points"),
+        (lambda: SWEEP.dominance("job_time"), POINTS, "points"),
+        (lambda: SWEEP.solve("flops_efficiency", "job_time <= 30 d"), POINTS, "points"),
+        (lambda: FREE.uncertainty(samples=64), POINTS, "points"),
+        (
+            lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000),
+            988,  # 38 trajectories of 1 + 25 points
+            "points",
+        ),
+        (
+            lambda: fleetcube.simulate(cluster_mtbf=["1 h", "4 h"], trials=500, **WORK),
+            1000,
+            "jobs",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_all_is_told(ask: Callable[[], Any], total: int, unit: str) -> None:
+    dones, told, of = heard(ask)
+    assert of == unit
+    assert dones[-1] == told
+    assert told == total
+
+
+WORK = {"checkpoint_stall_time": 30, "recovery_time": 600}
+
+
+def test_an_optimum_is_told_point_by_point() -> None:
+    sweep = fleetcube.Sweep(
+        SWEEP.spec["scenario"], {"n_gpus": [64, 128, 256]}, ["goodput", "job_time"]
+    )
+    found = heard(lambda: sweep.optimize("goodput", {"checkpoint_interval": ["1 min", "10 h"]}))
+    assert found == ([0, 1, 2, 3], 3, "points")
+
+
+def test_a_cube_is_told_by_values_and_checked_by_chunks(tmp_path: Path) -> None:
+    def run() -> None:
+        SWEEP.store(tmp_path / "a.zarr", chunks={"n_gpus": 2})
+
+    dones, total, unit = heard(run)
+    cube = fleetcube.open_cube(tmp_path / "a.zarr")
+    values = sum(v.size for v in cube.reset_coords().data_vars.values())
+    assert (dones[-1], total, unit) == (values, values, "values")
+    # goodput, job_time and infeasible_reason in 5 blocks each
+    dones, total, unit = heard(lambda: verify(tmp_path / "a.zarr"))
+    assert (dones[-1], total, unit) == (15, 15, "chunks")
+
+
+def test_a_run_that_goes_on_tells_what_is_left(tmp_path: Path) -> None:
+    def stop(done: int, total: int, unit: str) -> None:
+        if done >= POINTS:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), watching(stop):
+        SWEEP.store(tmp_path / "a.zarr", chunks={"n_gpus": 1}, threads=1)
+    dones, total, _ = heard(lambda: SWEEP.store(tmp_path / "a.zarr", resume=True, threads=1))
+    assert dones[-1] == total
+    assert 0 < total <= POINTS
+
+
+def test_predictions_are_told() -> None:
+    rows, _ = read_records(None)
+    dones, total, _ = heard(lambda: validate(rows[:20]))
+    assert dones[-1] == total
+    assert total >= 20
+
+
+def test_nobody_else_hears() -> None:
+    told: list[int] = []
+    with watching(lambda done, *_: told.append(done)):
+        other = threading.Thread(target=lambda: expected(7, "points")(7))
+        other.start()
+        other.join()
+        with watching(lambda *_: None):
+            expected(7, "points")(7)
+    expected(7, "points")(7)
+    assert told == []
+
+
+def test_another_unit_begins_anew() -> None:
+    told: list[Any] = []
+    with watching(lambda *row: told.append(row)):
+        expected(2, "chunks")(2)
+        one = expected(10, "values")
+        one(4)
+        expected(5, "values")(5)
+        one(6)
+    assert told == [
+        (0, 2, "chunks"),
+        (2, 2, "chunks"),
+        (0, 10, "values"),
+        (4, 10, "values"),
+        (4, 15, "values"),
+        (9, 15, "values"),
+        (15, 15, "values"),
+    ]
