@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import (
     dask,
+    features,
     gpu,
     gradients,
     layouts,
@@ -26,6 +27,7 @@ from .tables import Table
 PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "README.md": {"peers": peers.run},
     "docs/benchmarks.md": {
+        "features": features.run,
         "speed": speed.run,
         "startup": startup.run,
         "memory": memory.run,

@@ -1,6 +1,5 @@
 """Gradients of job_time at every point of a grid, and a grid of solved equations."""
 
-import importlib
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -13,11 +12,10 @@ from fleetcube.grid.gradient import continuous
 from fleetcube.grid.solve import Search, read_target, solve_spec
 from fleetcube.grid.stream import whole
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels.bind import Binding
 from fleetcube.kernels.inputs import INPUTS
 
 from .measure import interleave, ratio
-from .peers.contenders import bound, chain
+from .peers.contenders import dense_jax
 from .tables import Row, Table
 
 OF = "job_time"
@@ -106,7 +104,7 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     inputs = continuous(sweep.plan(), [OF])
     shape = tuple(sweep.sizes.values())
     arrays = np.empty((len(inputs), *shape))
-    evaluate, reverse = _jax(sweep, inputs)
+    evaluate, reverse = dense_jax(sweep, OF, inputs)
     exact = {engine: sweep.derivatives(OF, inputs) for engine in ("auto", "jax")}
     kept = {engine: one.evaluate(engine) for engine, one in exact.items()}
     differences, error = _differences(sweep, inputs, kept["auto"])
@@ -144,37 +142,6 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     return rows
 
 
-def _jax(sweep: Sweep, inputs: Sequence[str]) -> tuple[Callable[[], object], Callable[[], object]]:
-    """JAX on arrays of the whole grid: the output, and its gradient by reverse mode."""
-    jax: Any = importlib.import_module("jax")
-    plan = sweep.plan("jax")
-    (case,) = plan.cases
-    formulas = bound(Binding(jax.numpy, jax.numpy.where), case.formulas)
-    shape = plan.shape(plan.sizes)
-    with jax.enable_x64(True):
-        full = {
-            name: jax.numpy.asarray(np.broadcast_to(leaf, shape).copy())
-            for name, leaf in case.leaves.items()
-            if name in inputs or leaf.size > 1
-        }
-        rest = {name: float(leaf.flat[0]) for name, leaf in case.leaves.items() if leaf.size == 1}
-
-    def output(given: dict[str, Any]) -> Any:
-        return chain(formulas, {**rest, **given})[OF]
-
-    def gradient(given: dict[str, Any]) -> Any:
-        value, back = jax.vjp(output, given)
-        return back(jax.numpy.ones_like(value))
-
-    compiled = [jax.jit(output), jax.jit(gradient)]
-
-    def ready(program: Any) -> object:
-        with jax.enable_x64(True):
-            return jax.block_until_ready(program(full))
-
-    return lambda: ready(compiled[0]), lambda: ready(compiled[1])
-
-
 def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float, float]:
     """Seconds of central differences by evaluating the sweep, and their median error."""
     problem = sweep.plan().problem
@@ -182,12 +149,12 @@ def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float
     for name in inputs:
         ends = []
         for sign in (1, -1):
-            moved, step = _moved(sweep, problem, name, sign)
-            if moved is None:
+            near, step = moved(sweep, problem, name, sign)
+            if near is None:
                 break
-            moved.evaluate()
+            near.evaluate()
             start = time.perf_counter()
-            ends.append((moved.evaluate()[OF], step))
+            ends.append((near.evaluate()[OF], step))
             seconds += time.perf_counter() - start
         if len(ends) == 2:
             slope = (ends[0][0] - ends[1][0]) / (ends[0][1] - ends[1][1])
@@ -197,7 +164,7 @@ def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float
     return seconds, float(np.nanmedian(every))
 
 
-def _moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | None, Any]:
+def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | None, Any]:
     """The sweep with an input a little off, and by how much."""
     import xarray
 

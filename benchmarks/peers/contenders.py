@@ -1,6 +1,7 @@
 """The same formulas evaluated in simpler ways."""
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from fleetcube.kernels.bind import Binding
 from fleetcube.kernels.graph import Function, parameters
 
 
-def dense_numpy(sweep: Sweep) -> Callable[[], object]:
+def dense_numpy(sweep: Sweep) -> Callable[[], Any]:
     """Every formula on columns of the full grid, one value for each point."""
     plan = sweep.plan("numpy")
     (case,) = plan.cases
@@ -21,14 +22,14 @@ def dense_numpy(sweep: Sweep) -> Callable[[], object]:
         for name, leaf in case.leaves.items()
     }
 
-    def evaluate() -> object:
+    def evaluate() -> Any:
         values = numpy_engine.evaluate(case.formulas, columns)
         return {name: values[name] for name in plan.outputs}
 
     return evaluate
 
 
-def broadcast_xarray(sweep: Sweep) -> Callable[[], object]:
+def broadcast_xarray(sweep: Sweep) -> Callable[[], Any]:
     """Every formula on labelled arrays, each of its own dimensions."""
     import xarray
 
@@ -41,12 +42,70 @@ def broadcast_xarray(sweep: Sweep) -> Callable[[], object]:
         inputs[name] = xarray.DataArray(leaf.reshape([plan.sizes[dim] for dim in own]), dims=own)
     formulas = bound(Binding(np, xarray.where), case.formulas)
 
-    def evaluate() -> object:
+    def evaluate() -> Any:
         with np.errstate(all="ignore"):
             values = chain(formulas, inputs)
         return xarray.Dataset({name: values[name] for name in plan.outputs})
 
     return evaluate
+
+
+def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda found: found) -> Callable[[], Any]:
+    """Every formula, and something after them, in one compiled JAX program.
+
+    Arrays have their own dimensions.
+    """
+    jax: Any = importlib.import_module("jax")
+    plan = sweep.plan("jax")
+    (case,) = plan.cases
+    formulas = bound(Binding(jax.numpy, jax.numpy.where), case.formulas)
+    with jax.enable_x64(True):
+        inputs = {name: jax.numpy.asarray(leaf) for name, leaf in case.leaves.items()}
+
+    def outputs(given: dict[str, Any]) -> Any:
+        values = chain(formulas, given)
+        return then({name: values[name] for name in plan.outputs})
+
+    compiled = jax.jit(outputs)
+
+    def evaluate() -> Any:
+        with jax.enable_x64(True):
+            return jax.block_until_ready(compiled(inputs))
+
+    return evaluate
+
+
+def dense_jax(
+    sweep: Sweep, of: str, inputs: Sequence[str]
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """JAX on arrays of the whole grid: an output, and its gradient by reverse mode."""
+    jax: Any = importlib.import_module("jax")
+    plan = sweep.plan("jax")
+    (case,) = plan.cases
+    formulas = bound(Binding(jax.numpy, jax.numpy.where), case.formulas)
+    shape = plan.shape(plan.sizes)
+    with jax.enable_x64(True):
+        full = {
+            name: jax.numpy.asarray(np.broadcast_to(leaf, shape).copy())
+            for name, leaf in case.leaves.items()
+            if name in inputs or leaf.size > 1
+        }
+        rest = {name: float(leaf.flat[0]) for name, leaf in case.leaves.items() if leaf.size == 1}
+
+    def output(given: dict[str, Any]) -> Any:
+        return chain(formulas, {**rest, **given})[of]
+
+    def gradient(given: dict[str, Any]) -> Any:
+        value, back = jax.vjp(output, given)
+        return back(jax.numpy.ones_like(value))
+
+    compiled = [jax.jit(output), jax.jit(gradient)]
+
+    def ready(program: Any) -> Any:
+        with jax.enable_x64(True):
+            return jax.block_until_ready(program(full))
+
+    return lambda: ready(compiled[0]), lambda: ready(compiled[1])
 
 
 def bound(

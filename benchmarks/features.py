@@ -1,0 +1,146 @@
+"""What each tool is asked for beyond values: gradients, the best layout, a file."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from fleetcube.grid.sweep import Sweep
+
+from . import question
+from .gradients import moved
+from .measure import interleave
+from .peers import contenders
+from .tables import Row, Table
+
+OF, OVER = "job_time", "pipeline_parallel"
+INPUTS = ("gpu_mttf", "checkpoint_write_bandwidth", "inter_node_bandwidth")
+SIZES, QUICK = (24, 24, 24, 24, 8), (8, 8, 8, 8, 8)
+TOOLS = ("fleetcube", "JAX alone", "xarray", "naive NumPy")
+COLUMNS = {
+    "asked": "asked for",
+    "points": "points",
+    **{tool: f"{tool}, points/s" for tool in TOOLS},
+}
+
+Ways = dict[str, Callable[[], Any]]  # by tool
+
+
+def run(quick: bool = False) -> Table:
+    """The benchmark."""
+    notes = (
+        f"{OF} over five axes, points per second; each tool as its users would write it, with the "
+        "same formulas. JAX alone compiles them as one program; its gradient is reverse mode on "
+        "arrays of the grid. xarray and NumPy take central differences, two evaluations for each "
+        f"of {len(INPUTS)} inputs, good to 1e-6 or so; the other two are exact. The best layout is "
+        f"the {OVER} with the least {OF} at every point of the other axes, for which fleetcube "
+        "keeps no grid. Files are Zarr, float64: fleetcube's with checksums and a journal, the "
+        "others' as xarray writes them. mlsysim and llm-analysis answer one point a call, without "
+        "gradients, search or files: the README's table has their rates.",
+    )
+    return Table("By what is asked for", COLUMNS, compare(QUICK if quick else SIZES, 5), notes)
+
+
+def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
+    """A row for each thing that is asked for."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        questions = {
+            "one output": values(question.full(sizes, outputs=[OF])),
+            "six outputs": values(question.full(sizes, outputs=question.PEER_OUTPUTS)),
+            f"gradient by {len(INPUTS)} inputs": gradients(question.full(sizes, outputs=[OF])),
+            "best layout": layouts(question.full(sizes, outputs=[OF])),
+            "a file": files(question.full(sizes, outputs=[OF]), Path(folder)),
+        }
+        points = question.full(sizes, outputs=[OF]).points
+        for asked, ways in questions.items():
+            for way in ways.values():
+                way()
+            taken = interleave(ways, rounds)
+            rates = {tool: points / median(seconds) for tool, seconds in taken.items()}
+            rows.append({"asked": asked, "points": points, **rates})
+    return rows
+
+
+def values(sweep: Sweep) -> Ways:
+    """Outputs at every point."""
+    ours = sweep.evaluate, contenders.fused_jax(sweep)
+    return named(*ours, contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep))
+
+
+def gradients(sweep: Sweep) -> Ways:
+    """The output's derivatives at every point."""
+    _, reverse = contenders.dense_jax(sweep, OF, INPUTS)
+    exact = sweep.derivatives(OF, INPUTS)
+    return named(
+        exact.evaluate,
+        reverse,
+        differences(sweep, contenders.broadcast_xarray),
+        differences(sweep, contenders.dense_numpy),
+    )
+
+
+def differences(sweep: Sweep, build: Callable[[Sweep], Callable[[], Any]]) -> Callable[[], Any]:
+    """Central differences by evaluating twice for each input."""
+    pairs = []
+    for name in INPUTS:
+        ends = [moved(sweep, sweep.plan().problem, name, sign) for sign in (1, -1)]
+        width = (ends[0][1] - ends[1][1]).drop_vars(name)
+        place = [width.size if axis == name else 1 for axis in sweep.plan("numpy").sizes]
+        ways = [build(near) for near, _ in ends if near is not None]
+        pairs.append((ways, width, width.values.reshape(place)))
+
+    def slopes() -> Any:
+        found = []
+        for (above, below), labelled, plain in pairs:
+            change = above()[OF] - below()[OF]
+            found.append(change / (plain if isinstance(change, np.ndarray) else labelled))
+        return found
+
+    return slopes
+
+
+def layouts(sweep: Sweep) -> Ways:
+    """The label with the least value along one axis, for every point of the others."""
+    plan = sweep.plan("numpy")
+    labels = np.asarray(sweep.evaluate()[OVER].values)
+    axis = list(plan.sizes).index(OVER)
+    fused = contenders.fused_jax(sweep, lambda found: found[OF].argmin(axis))
+    labelled, dense = contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep)
+    return named(
+        lambda: sweep.reduce("argmin", OVER),
+        lambda: labels[np.asarray(fused())],
+        lambda: labels[labelled()[OF].argmin(OVER).values],
+        lambda: labels[dense()[OF].argmin(axis)],
+    )
+
+
+def files(sweep: Sweep, folder: Path) -> Ways:
+    """The output in a Zarr store."""
+    import xarray
+
+    dims = list(sweep.plan("numpy").sizes)
+
+    def written(evaluate: Callable[[], Any]) -> Callable[[], Any]:
+        def way() -> None:
+            array = evaluate()[OF]
+            found = xarray.Dataset({OF: (dims, np.asarray(array))})
+            found.to_zarr(folder / "other.zarr", mode="w", zarr_format=3, consolidated=False)
+
+        return way
+
+    def ours() -> None:
+        shutil.rmtree(folder / "ours.zarr", ignore_errors=True)
+        sweep.store(folder / "ours.zarr")
+
+    others = contenders.fused_jax, contenders.broadcast_xarray, contenders.dense_numpy
+    return named(ours, *(written(build(sweep)) for build in others))
+
+
+def named(*ways: Callable[[], Any]) -> Ways:
+    """Ways in the order of TOOLS."""
+    return dict(zip(TOOLS, ways, strict=True))
