@@ -4,8 +4,10 @@ A Sphinx extension: the pages are written into docs/reference/ (which git ignore
 build, and rewritten only where they have changed. Nothing in them is typed by hand.
 """
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -63,7 +65,9 @@ def quantities() -> Iterable[str]:
     yield from ("# Quantities", "")
     yield f"{len(load())} quantities. Each is an output by its name, and an input where it is given"
     yield "instead of computed. Its [derivatives](../gradients.md) are outputs, too. Units are SI;"
-    yield "a plain number has the unit -. `fleetcube explain NAME` prints an entry."
+    yield "a plain number has the unit -. The law stands first, in the symbols of its source; below it"
+    yield "the code that is run, in the names of what it needs. `fleetcube explain NAME` prints an entry"
+    yield "and the way to it."
     for module, made in modules().items():
         yield from ("", f"## {module.replace('_', ' ').capitalize()}")
         yield from _names(quantity.name for quantity in made)
@@ -75,21 +79,31 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
     unit = "flag" if quantity.doc.flags else quantity.unit
     yield from _heading(quantity.name, unit)
     choices: dict[Callable[..., Any], list[Any]] = {}
-    for choice, formula in quantity.formulas.items():
-        choices.setdefault(formula, []).append(choice)
+    for choice in inputs.INPUTS[quantity.option].choices if quantity.option else (None,):
+        choices.setdefault(quantity.formulas[choice], []).append(choice)
     for formula, values in choices.items():
         doc = read(formula)
         yield from ("", doc.summary)
         if quantity.option:
             default = " (default)" * (inputs.INPUTS[quantity.option].default in values)
             yield from ("", f"Where {_link(quantity.option)} is {_codes(values)}{default}:")
-        yield from ("", "```text", *doc.maths.splitlines(), "```", "")
+        yield from ("", "```text", *doc.maths.splitlines(), "```")
+        yield from ("```python", *_body(formula), "```", "")
         if doc.flags:
             yield f"- flags: {', '.join(f'{code} `{name}`' for code, name in doc.flags.items())}"
         needs = (f"{_link(name)} {_known(name, unit)}" for name, unit in doc.parameters.items())
         yield f"- needs: {', '.join(needs) or 'nothing'}"
         yield f"- source: {_plain(doc.source)}"
     yield from ("", f"Feeds: {_links(feeds(quantity.name)) or 'nothing, it is a result'}.")
+
+
+def _body(formula: Callable[..., Any]) -> list[str]:
+    """The code of a formula: its lines below the docstring."""
+    source = textwrap.dedent(inspect.getsource(formula))
+    made = ast.parse(source).body[0]
+    assert isinstance(made, ast.FunctionDef)
+    below = source.splitlines()[made.body[0].end_lineno :]
+    return textwrap.dedent("\n".join(below)).strip().splitlines()
 
 
 def all_inputs() -> Iterable[str]:

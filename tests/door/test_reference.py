@@ -74,6 +74,9 @@ def test_an_entry_says_what_the_formula_and_the_table_say(pages: dict[str, str])
     entry = entry.partition("### ")[0]
     assert "Young 1974" in entry
     assert "[`cluster_mtbf`](#name-cluster-mtbf) [s]" in entry
+    _, _, entry = pages["quantities"].partition("### job_time [s]")
+    entry = entry.partition("### ")[0]
+    assert "```python\nreturn attempted_steps * step_time\n```" in entry
     _, _, entry = pages["quantities"].partition("### node_mttf [s]")
     entry = entry.partition("### ")[0]
     assert "[`gpu_mttf`](#name-gpu-mttf) [s] (default 50,000 h)" in entry
