@@ -65,9 +65,9 @@ def quantities() -> Iterable[str]:
     yield from ("# Quantities", "")
     yield f"{len(load())} quantities. Each is an output by its name, and an input where it is given"
     yield "instead of computed. Its [derivatives](../gradients.md) are outputs, too. Units are SI;"
-    yield "a plain number has the unit -. The law stands first, in the symbols of its source; below it"
-    yield "the code that is run, in the names of what it needs. `fleetcube explain NAME` prints an entry"
-    yield "and the way to it."
+    yield "a plain number has the unit -. The law stands first, in the symbols of its source; below"
+    yield "is the code that is run, in the names of what it needs. `fleetcube explain NAME` prints"
+    yield "an entry and the way to it."
     for module, made in modules().items():
         yield from ("", f"## {module.replace('_', ' ').capitalize()}")
         yield from _names(quantity.name for quantity in made)
