@@ -4,7 +4,10 @@ A Sphinx extension: the pages are written into docs/reference/ (which git ignore
 build, and rewritten only where they have changed. Nothing in them is typed by hand.
 """
 
+import ast
 import inspect
+import re
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,28 @@ FOLDER = Path(__file__).parent / "reference"
 
 def setup(app: Any) -> dict[str, bool]:
     """Register with Sphinx."""
+    app.add_object_type("name", "name")
     app.connect("builder-inited", lambda _: write())
+    app.connect("doctree-read", _found)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _found(app: Any, _: Any) -> None:
+    """Let the site's search find an entry by any part of its name or of a choice within it."""
+    page = app.env.docname
+    if page == "reference/quantities":
+        found = {name: name for name in load()} | {
+            f"{name} where {quantity.option} is {choice}": name
+            for name, quantity in load().items()
+            for choice in quantity.formulas
+            if isinstance(choice, str)
+        }
+    elif page == "reference/inputs":
+        found = {name: name for name in inputs.INPUTS}
+    else:
+        return
+    for title, name in found.items():
+        app.env.get_domain("std").note_object("name", title, _target(name), location=page)
 
 
 def write(folder: Path = FOLDER) -> None:
@@ -42,9 +65,12 @@ def quantities() -> Iterable[str]:
     yield from ("# Quantities", "")
     yield f"{len(load())} quantities. Each is an output by its name, and an input where it is given"
     yield "instead of computed. Its [derivatives](../gradients.md) are outputs, too. Units are SI;"
-    yield "a unit of 1 is a plain number."
+    yield "a plain number has the unit -. The law stands first, in the symbols of its source; below"
+    yield "is the code that is run, in the names of what it needs. `fleetcube explain NAME` prints"
+    yield "an entry and the way to it."
     for module, made in modules().items():
         yield from ("", f"## {module.replace('_', ' ').capitalize()}")
+        yield from _names(quantity.name for quantity in made)
         for quantity in made:
             yield from _quantity(quantity)
 
@@ -53,21 +79,31 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
     unit = "flag" if quantity.doc.flags else quantity.unit
     yield from _heading(quantity.name, unit)
     choices: dict[Callable[..., Any], list[Any]] = {}
-    for choice, formula in quantity.formulas.items():
-        choices.setdefault(formula, []).append(choice)
+    for choice in inputs.INPUTS[quantity.option].choices if quantity.option else (None,):
+        choices.setdefault(quantity.formulas[choice], []).append(choice)
     for formula, values in choices.items():
         doc = read(formula)
         yield from ("", doc.summary)
         if quantity.option:
             default = " (default)" * (inputs.INPUTS[quantity.option].default in values)
             yield from ("", f"Where {_link(quantity.option)} is {_codes(values)}{default}:")
-        yield from ("", "```text", *doc.maths.splitlines(), "```", "")
+        yield from ("", "```text", *doc.maths.splitlines(), "```")
+        yield from ("```python", *_body(formula), "```", "")
         if doc.flags:
             yield f"- flags: {', '.join(f'{code} `{name}`' for code, name in doc.flags.items())}"
-        needs = (f"{_link(name)} [{unit}]" for name, unit in doc.parameters.items())
+        needs = (f"{_link(name)} {_known(name, unit)}" for name, unit in doc.parameters.items())
         yield f"- needs: {', '.join(needs) or 'nothing'}"
         yield f"- source: {_plain(doc.source)}"
     yield from ("", f"Feeds: {_links(feeds(quantity.name)) or 'nothing, it is a result'}.")
+
+
+def _body(formula: Callable[..., Any]) -> list[str]:
+    """The code of a formula: its lines below the docstring."""
+    source = textwrap.dedent(inspect.getsource(formula))
+    made = ast.parse(source).body[0]
+    assert isinstance(made, ast.FunctionDef)
+    below = source.splitlines()[made.body[0].end_lineno :]
+    return textwrap.dedent("\n".join(below)).strip().splitlines()
 
 
 def all_inputs() -> Iterable[str]:
@@ -78,6 +114,7 @@ def all_inputs() -> Iterable[str]:
     yield "states itself stands above its labels. Any may be an axis."
     for heading, rows in inputs.groups().items():
         yield from ("", f"## {heading}")
+        yield from _names(row.name for row in rows)
         for row in rows:
             yield from _heading(row.name, row.unit if row.kind != "option" else "option")
             yield from ("", f"{_plain(row.description[0].upper() + row.description[1:])}.", "")
@@ -116,7 +153,7 @@ def commands() -> Iterable[str]:
 
 
 def _help(command: click.Command, name: str) -> Iterable[str]:
-    context = click.Context(command, info_name=name, terminal_width=90)
+    context = click.Context(command, info_name=name, terminal_width=100)
     return ("```text", *command.get_help(context).splitlines(), "```")
 
 
@@ -148,7 +185,7 @@ def _signature(function: Callable[..., Any]) -> str:
     """A signature, one parameter on a line where it is long."""
     signature = inspect.signature(function)
     kept = [p for p in signature.parameters.values() if p.name != "self"]
-    text = str(signature.replace(parameters=kept))
+    text = _annotated(signature.replace(parameters=kept))
     if len(text) <= 80:
         return text
     lines, keywords = [], False
@@ -156,16 +193,38 @@ def _signature(function: Callable[..., Any]) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
             keywords = True
             lines.append("*")
-        lines.append(str(parameter))
+        lines.append(_annotated(parameter))
     end = text.rpartition(")")[2]
     return "\n".join(["(", *(f"    {line}," for line in lines), f"){end}"])
+
+
+def _annotated(made: Any) -> str:
+    """A signature or parameter with the types as they are written in the code."""
+    text = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(made))
+    return text.replace("collections.abc.", "").replace("typing.", "")
 
 
 # Words
 
 
 def _heading(name: str, unit: str) -> Iterable[str]:
-    return ("", f"({_target(name)})=", f"### {name} [{unit}]")
+    return ("", f"({_target(name)})=", f"### {name} [{_unit(unit)}]")
+
+
+def _names(names: Iterable[str]) -> Iterable[str]:
+    """The names below a heading, as links."""
+    return ("", "```{container} names", _links(names), "```")
+
+
+def _unit(unit: str) -> str:
+    return "-" if unit == "1" else unit
+
+
+def _known(name: str, unit: str) -> str:
+    """The unit of what a formula needs, and its default if it has one."""
+    row = inputs.INPUTS.get(name)
+    default = default_of(row) if row else ""
+    return f"[{_unit(unit)}]{f' (default {default})' * bool(default)}"
 
 
 def _target(name: str) -> str:

@@ -2,9 +2,10 @@
 
 - `python` blocks (and the cells of a notebook) run in one scope;
 - of `sh` blocks, the lines that begin with `fleetcube` run;
-- blocks that begin with `# NAME.toml` or `# NAME.csv` are files;
+- blocks that begin with `# NAME.toml`, `# NAME.csv` or `# NAME.log` are files;
 - a `text` block right after one of the first two is what it prints; `...` stands for anything,
-  and seconds do not count.
+  and seconds do not count;
+- `console` blocks need what a test has not (a cluster, a server): their arguments are checked.
 
 `python -m tests.door.pages --write` puts what is printed now where a page says otherwise.
 """
@@ -28,15 +29,29 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUN = (
     DOCS / "compare.md",
+    DOCS / "index.md",
     DOCS / "plots.md",
+    DOCS / "sensitivity.md",
     DOCS / "solve.md",
     DOCS / "spec.md",
+    DOCS / "storage.md",
+    DOCS / "uncertainty.md",
     *sorted(DOCS.glob("start/*.md")),
     *sorted(DOCS.glob("howto/*.md")),
     *sorted(DOCS.glob("notebooks/*.md")),
 )
+# Pages with code that is not run from here, and why
+ELSEWHERE = {
+    "accuracy": "test_validate_command.py runs `fleetcube validate`",
+    "command-line": "lines for the start-up file of a shell; test_lookup_page.py reads them",
+    "dask": "the addresses are invented; test_cluster.py runs clusters",
+    "explore": "it serves until it is stopped; test_explore.py",
+    "gradients": "test_gradients_page.py",
+    "lookup": "test_lookup_page.py",
+    "object-stores": "the buckets are invented; test_objects.py and test_icechunk.py have stores",
+}
 _BLOCK = re.compile(r"^```(\{code-cell\}|\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# ([\w-]+\.(?:toml|csv))\n")
+_FILE = re.compile(r"# ([\w-]+\.(?:toml|csv|log))\n")
 _SECONDS = re.compile(r"\bin [\d.]+ s\b")
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import fleetcube
 from fleetcube.cli import cli
 
-from .pages import DOCS, RUN, blocks, commands, run
+from .pages import DOCS, ELSEWHERE, RUN, blocks, commands, run
 
 PAGES = sorted({*DOCS.glob("*.md"), *RUN})
 
@@ -27,6 +28,26 @@ def test_a_page_runs_and_prints_what_it_says(
     ran = [printed.as_told or printed.text for printed in run(page, tmp_path)]
     assert ran or not blocks(page.read_text(encoding="utf-8"))
     assert [text for text in ran if text is not True] == []
+
+
+def test_code_that_is_not_run_here_is_run_elsewhere_or_says_why_not() -> None:
+    left = set()
+    for page in set(PAGES) - set(RUN):
+        for block in blocks(page.read_text(encoding="utf-8")):
+            assert block.language, f"{name(page)}: a block without a language\n{block.text}"
+            if block.language not in ("text", "toml", "console"):
+                left.add(name(page))
+    assert left == set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_specs_of_a_page_are_valid(page: Path) -> None:
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.language == "toml":
+            spec = tomllib.loads(block.text)
+            scenario = {k: v for k, v in spec["scenario"].items() if not str(v).startswith("my-")}
+            axes, outputs = spec.get("axes", {}), spec.get("outputs", ["peak_flops"])
+            fleetcube.Sweep({"n_gpus": 8, **scenario}, axes, outputs).plan()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -58,7 +79,6 @@ def test_the_calls_of_a_page_have_the_arguments_they_are_given(page: Path) -> No
 
 def test_every_page_is_reached_from_the_index() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^[\w/*-]+$", index, re.MULTILINE))
-    assert "*" in listed
-    below = {name(page) for page in PAGES if "/" in name(page)}
-    assert below <= listed
+    listed = re.findall(r"^(?:.+ <)?([\w/-]+)>?$", index, re.MULTILINE)
+    assert sorted(set(listed)) == sorted(listed)
+    assert {name(page) for page in PAGES} - {"index"} <= set(listed)
