@@ -61,7 +61,10 @@ def make_axis(name: str, spec: Any) -> Axis:
     a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
     whose points take the names in `labels`, where given, or a table that draws points of several
     inputs ({design = "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`).
+    An `Axis` is taken as it is.
     """
+    if isinstance(spec, Axis):
+        return spec
     if isinstance(spec, Mapping) and "design" in spec:
         from .designs import design_axis
 

@@ -110,8 +110,8 @@ def compare(
     Args:
         of: the quantity whose change is attributed to inputs; job_time by default, or the first
             output of both.
-        at: values of axes, numbers or text with a unit, for whichever sweep has them; the middle of
-            the others is taken.
+        at: values of inputs, numbers or text with a unit, for both sweeps, and of axes that only
+            one of them has; the middle of other axes is taken.
         over: axes that stay whole; both sweeps have them, with the same points.
 
     The terms of step_time (s), job_time (s) and job_cost (USD), where both sweeps can compute them,
@@ -120,7 +120,7 @@ def compare(
     from .sweep import Sweep
 
     _check_axes(a, b, at or {}, over)
-    cuts = [cut(s, {n: v for n, v in (at or {}).items() if n in s.sizes}, over) for s in (a, b)]
+    cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
     axes = {name: _axis(a, name) for name in over}
     flat = (_flat(cuts[0][0], over), _flat(cuts[1][0], over))
     pair = tuple(Sweep(own, axes, _asked(s)) for own, s in zip(flat, (a, b), strict=True))
@@ -142,11 +142,10 @@ def _asked(sweep: "Sweep") -> Any:
 
 
 def _check_axes(a: "Sweep", b: "Sweep", at: Mapping[str, Any], over: Sequence[str]) -> None:
-    known = [*a.sizes, *b.sizes]
+    known = [*a.sizes, *b.sizes, *values.known_names()]
     for name in at:
         if name not in known:
-            hint = nearest(name, known, f"choose from {', '.join(dict.fromkeys(known)) or 'none'}")
-            raise InputError(f"{name!r} is not an axis of either spec; {hint}")
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
     both = [name for name in a.sizes if name in b.sizes]
     for name in over:
         if name not in both:
@@ -157,10 +156,14 @@ def _check_axes(a: "Sweep", b: "Sweep", at: Mapping[str, Any], over: Sequence[st
             raise InputError(f"the specs have other points along {name}; give both the same")
 
 
+def _at(sweep: "Sweep", at: Mapping[str, Any]) -> dict[str, Any]:
+    known = [*sweep.sizes, *values.known_names()]
+    return {name: value for name, value in at.items() if name in known}
+
+
 def _axis(sweep: "Sweep", name: str) -> Axis:
     spec: Any = sweep.spec
-    entry = spec["axes"][name]
-    return entry if isinstance(entry, Axis) else make_axis(name, entry)
+    return make_axis(name, spec["axes"][name])
 
 
 def _points(sweep: "Sweep", name: str) -> tuple[Any, ...]:

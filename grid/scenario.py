@@ -72,9 +72,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     for what, given in (("scenario", scenario), ("axes", axes)):
         if not isinstance(given, Mapping):
             raise InputError(f"{what} = {given!r} is not a table; write [{what}]")
-    made = [
-        axis if isinstance(axis, Axis) else make_axis(name, axis) for name, axis in axes.items()
-    ]
+    made = [make_axis(name, axis) for name, axis in axes.items()]
     owner: dict[str, str] = {}
     for axis in made:
         for name in axis.inputs:

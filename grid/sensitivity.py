@@ -18,7 +18,7 @@ from .execute import evaluate_block
 from .gradient import check_input, check_output, reached
 from .plan import REASON, Plan, Region
 from .scenario import Problem, choose
-from .slicing import point_of, select
+from .selectors import narrow, point_of
 
 if TYPE_CHECKING:
     import xarray
@@ -38,48 +38,27 @@ ROW = "(row)"  # no axis of a spec can have this name
 def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple["Sweep", str]:
     """A sweep at one point of its grid, and that point in words.
 
-    `at` gives values of axes, as numbers or text; the other axes are cut in their middle. Those of
-    `free` stay whole.
+    `at` gives values of axes or of other inputs, as numbers or text; the other axes are cut in
+    their middle. Those of `free` stay whole.
     """
-    import xarray
-
     from .sweep import Sweep
 
-    plan = sweep.plan("numpy")
-    axes = {axis.name: axis for axis in plan.problem.axes}
-    for name in free:
-        if name not in axes:
-            raise InputError(f"{name!r} is not an axis; choose from {', '.join(axes) or 'none'}")
-    grid = xarray.Dataset(coords=coordinates(plan, list(axes)))
-    wanted = [f"{name}={value}" for name, value in at.items() if name not in free]
-    for name in axes:
-        grid[f"at {name}"] = (name, np.arange(axes[name].size))
-    point, _ = select(grid, wanted)
     spec: Any = sweep.spec
-    picked: dict[str, Any] = {}
-    for name, entry in spec["axes"].items():
-        if name in free:
-            picked[name] = entry
-            continue
-        place = point[f"at {name}"].values
-        if name in at and place.ndim:
-            raise InputError(f"{name} = {at[name]} is more than one point; give one value")
-        k = int(place) if name in at else axes[name].size // 2
-        point = point.isel({name: k}) if name not in at else point
-        picked[name] = thinned(entry if isinstance(entry, Axis) else make_axis(name, entry), [k])
-    told = point_of(point, [name for name in axes if name not in free])
-    return Sweep(spec["scenario"], picked, spec["outputs"]), told
-
-
-def thinned(axis: Axis, places: Sequence[int]) -> Axis:
-    """Some points of an axis."""
-    return Axis(
-        axis.name,
-        axis.labels[list(places)],
-        {name: row[list(places)] for name, row in axis.numbers.items()},
-        {name: tuple(row[k] for k in places) for name, row in axis.options.items()},
-        {name: tuple(row[k] for k in places) for name, row in axis.records.items()},
-    )
+    for name in free:
+        if name not in spec["axes"]:
+            known = ", ".join(spec["axes"]) or "none"
+            raise InputError(f"{name!r} is not an axis; choose from {known}")
+    wanted = {name: value for name, value in at.items() if name not in free}
+    told, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
+    axes = {name: make_axis(name, entry) for name, entry in told["axes"].items()}
+    for name, axis in axes.items():
+        if name in wanted and axis.size > 1:
+            raise InputError(f"{name} = {wanted[name]} is more than one point; give one value")
+        if name not in free:
+            axes[name] = axis.cut(np.array([axis.size // 2]))
+    point = {name: axis for name, axis in axes.items() if name not in free}
+    point |= {n: make_axis(n, [told["scenario"][n]]) for n in wanted if n not in axes}
+    return Sweep(told["scenario"], axes, told["outputs"]), point_of(point)
 
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
@@ -351,10 +330,10 @@ def _medians(sweep: "Sweep", named: Mapping[str, str], mask_infeasible: bool) ->
     from .sweep import Sweep
 
     spec: Any = sweep.spec
-    axes = {n: e if isinstance(e, Axis) else make_axis(n, e) for n, e in spec["axes"].items()}
+    axes = {name: make_axis(name, entry) for name, entry in spec["axes"].items()}
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
-        axes[longest] = thinned(axes[longest], range(0, axes[longest].size, 2))
+        axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
     thin = Sweep(spec["scenario"], axes, spec["outputs"])
     found = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
     middle = [found[name].median(skipna=True).item() for name in named.values()]

@@ -1,19 +1,15 @@
-"""Cut a cube: select points, print them as a table, write them for other tools."""
+"""Print what was cut as a table, write it for other tools."""
 
 import json
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..kernels.graph import load
-from ..kernels.inputs import INPUTS
-from . import values
-from .axes import make_axis
-from .errors import InputError, nearest, shown
+from .errors import InputError, nearest
 from .plan import REASON
 
 if TYPE_CHECKING:
@@ -45,141 +41,6 @@ def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
             raise InputError(f"the cube has no variable {name!r}; {hint}")
 
 
-def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
-    """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value".
-
-    Numbers may carry units; the nearest point of a numeric axis is taken. Returns the cut, and a
-    note for each value that is not on its axis.
-    """
-    notes: list[str] = []
-    for selector in selectors:
-        name, found, text = selector.partition("=")
-        if not found or not text:
-            raise InputError(f"{selector!r} is not a selector; write axis=value")
-        if name not in cube.dims:
-            axes = [str(dim) for dim in cube.dims]
-            hint = nearest(name, axes, f"choose from {', '.join(axes)}")
-            raise InputError(f"{name!r} is not an axis of the cube; {hint}")
-        if name not in cube.coords:
-            raise InputError(f"the cube has no coordinate {name!r} and cannot be cut along it")
-        cube = cube.isel({name: _index(name, cube[name].values, text, notes)})
-    return cube, notes
-
-
-def pairs(selectors: Sequence[str]) -> dict[str, str]:
-    """Axis and value of every selector "axis=value"."""
-    at: dict[str, str] = {}
-    for selector in selectors:
-        name, found, text = selector.partition("=")
-        if not found or not text or name in at:
-            raise InputError(f"{selector!r} is not a selector of its own; write axis=value")
-        at[name] = text
-    return at
-
-
-def narrow(
-    spec: Mapping[str, Any], selectors: Sequence[str], without: Collection[str] = ()
-) -> tuple[dict[str, Any], list[str]]:
-    """A spec whose axes are cut as `select` cuts a cube's, less some axes; and the notes."""
-    axes = {
-        name: make_axis(name, axis) for name, axis in spec["axes"].items() if name not in without
-    }
-    notes: list[str] = []
-    for selector in selectors:
-        name, found, text = selector.partition("=")
-        if not found or not text:
-            raise InputError(f"{selector!r} is not a selector; write axis=value")
-        if name not in axes:
-            hint = nearest(name, axes, f"choose from {', '.join(axes)}")
-            raise InputError(f"{name!r} is not an axis of the spec; {hint}")
-        picks = np.atleast_1d(_index(name, axes[name].labels, text, notes))
-        axes[name] = axes[name].cut(picks)
-    return {**spec, "axes": axes}, notes
-
-
-def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
-    if points.dtype.kind not in "iuf" or (name in INPUTS and INPUTS[name].kind == "option"):
-        labels = [_label(point) for point in points]
-        chosen = [text] if text in labels else text.split(",")
-        for label in chosen:
-            if label not in labels:
-                raise InputError(
-                    f"{name} = {label!r} is not on the axis; choose from {', '.join(labels)}"
-                )
-        picks = [labels.index(label) for label in chosen]
-        return picks if len(picks) > 1 else picks[0]
-    if ":" in text:
-        first, _, last = text.partition(":")
-        low = _wanted(name, first) if first else -np.inf
-        high = _wanted(name, last) if last else np.inf
-        inside = np.flatnonzero((points >= low * (1 - 1e-9)) & (points <= high * (1 + 1e-9)))
-        if inside.size == 0:
-            raise InputError(
-                f"{name} = {text!r} holds no point; the axis runs {points.min():g}:{points.max():g}"
-            )
-        return inside
-    picks = [_nearest(name, points, part, notes) for part in text.split(",")]
-    return picks if len(picks) > 1 else picks[0]
-
-
-def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
-    wanted = _wanted(name, text)
-    slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
-    if not np.isfinite(wanted):
-        if wanted in points:
-            return int(np.argmax(points == wanted))
-        raise InputError(f"{name} = {text} is not on the axis; choose a finite value")
-    if wanted < points.min() - slack or wanted > points.max() + slack:
-        raise InputError(
-            f"{name} = {text} is outside the axis, {_shown(name, points.min())} to "
-            f"{_shown(name, points.max())}; choose a value in it"
-        )
-    pick = int(np.argmin(np.abs(points - wanted)))
-    if abs(points[pick] - wanted) > slack:
-        notes.append(f"{name} = {text} is not on the axis: taking {_shown(name, points[pick])}")
-    return pick
-
-
-def _wanted(name: str, text: str) -> float:
-    """A point of an axis, of an input in its base unit."""
-    if _is_known(name):
-        return values.number(name, _typed(text))
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(
-            f"{name} = {shown(text)} is not a number; choose one from the axis"
-        ) from None
-
-
-def _is_known(name: str) -> bool:
-    return name in INPUTS or name in load()
-
-
-def _typed(text: str) -> Any:
-    """A plain number as a number, anything else as text (with a unit)."""
-    try:
-        return float(text.replace("_", ""))
-    except ValueError:
-        return text
-
-
-def _shown(name: str, value: float) -> str:
-    base = values.unit_of(name) if _is_known(name) else "1"
-    factor, unit = scale(base, np.array([value]), name)
-    return f"{value / factor:.6g} {unit}".strip()
-
-
-def point_of(cube: "xarray.Dataset", names: Sequence[str]) -> str:
-    """A point in words: where axes that are cut to one point were cut."""
-    told = []
-    for name in names:
-        value = cube[name].values.item()
-        number = isinstance(value, float | int) and not isinstance(value, bool)
-        told.append(f"{name} = {_shown(name, value) if number else _label(value)}")
-    return ", ".join(told)
-
-
 def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
     if name.endswith(("_mttf", "_mtbf")):
@@ -192,7 +53,8 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     return next((s for s in _SCALES[unit] if typical >= s[0]), _SCALES[unit][-1])
 
 
-def _label(value: Any) -> str:
+def label(value: Any) -> str:
+    """A point of an axis as text."""
     value = value.item() if isinstance(value, np.generic) else value
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -237,7 +99,7 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
             return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in said]
         return name, said
     if cells.dtype.kind not in "iuf":
-        return name, [_label(cell) for cell in cells]
+        return name, [label(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
     heading = f"{name} [{unit}]" if unit else name
     return heading, [_number(float(cell) / factor) for cell in cells]

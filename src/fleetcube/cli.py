@@ -13,6 +13,7 @@ import click
 
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS
+from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
@@ -42,7 +43,9 @@ def cli(debug: bool) -> None:
 
 @cli.command("run")
 @click.argument("spec", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="Cube to write (Zarr v3).")
+@click.argument("selectors", nargs=-1)
+@click.option("-v", "--variable", multiple=True, help="Output, instead of the spec's.")
+@click.option("-o", "--output", type=click.Path(), help="Cube to write (Zarr v3).  [print a table]")
 @click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
 @click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
@@ -54,7 +57,9 @@ def cli(debug: bool) -> None:
 @click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")
 def run_spec(
     spec: str,
-    output: str,
+    selectors: tuple[str, ...],
+    variable: tuple[str, ...],
+    output: str | None,
     engine: str,
     dtype: str,
     chunks: str | None,
@@ -65,10 +70,15 @@ def run_spec(
     threads: int | None,
     dask: str | None,
 ) -> None:
-    """Evaluate a spec into a cube on disk.
+    """Evaluate a spec: print a table, or write a cube (-o).
+
+    SELECTORS give inputs other values than the spec: name=value or name=value,value; of an axis
+    also axis=first:last.
 
     \b
     Example:
+      fleetcube run examples/h100.toml n_gpus=4096 gpu_mttf=10000h,50000h \\
+          -v job_time -v goodput
       fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
       fleetcube run examples/scaling-and-reliability.toml --resume \\
           -o cubes/scaling.zarr
@@ -76,10 +86,23 @@ def run_spec(
           -o s3://bucket/scaling.zarr
     """
     from fleetcube.grid.cube import open_cube, parse_chunks, size_of
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.place import place_of
-    from fleetcube.grid.sweep import Sweep
+    from fleetcube.grid.slicing import FORMATS
 
-    sweep = Sweep.from_file(spec)
+    sweep = changed(spec, selectors, variable)
+    if output is None:
+        only: dict[str, Any] = {"--overwrite": overwrite, "--resume": resume, "--append": append}
+        only |= {"--chunks": chunks, "--dask": dask}
+        for option in (name for name, given in only.items() if given):
+            raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
+        _evaluated(sweep, engine, feasible_only, threads)
+        return
+    if Path(output).suffix.lower() in FORMATS:
+        raise InputError(
+            f"{output!r} would be a cube, a folder; name it .zarr, "
+            f"and write a table of it: fleetcube slice CUBE -o {Path(output).name}"
+        )
     started = time.perf_counter()
     with progress("evaluating"):
         path = sweep.store(
@@ -100,6 +123,19 @@ def run_spec(
     click.echo(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
     click.echo(f"wrote {path} ({size / 1e6:.1f} MB)")
     _show(open_cube(path))
+
+
+def _evaluated(sweep: Any, engine: str, feasible_only: bool, threads: int | None) -> None:
+    """Print what a small sweep gives."""
+    from fleetcube.grid.slicing import check_rows, table
+    from fleetcube.grid.stream import user_sizes
+
+    plan = sweep.plan(engine, feasible_only)
+    dims = {dim for own in plan.out_dims.values() for dim in own}
+    check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
+    found = sweep.evaluate(engine, mask_infeasible=feasible_only, threads=threads)
+    print_table(*table(found))
+    _remarks(found, err=True)
 
 
 @cli.command()
@@ -212,9 +248,13 @@ def slice_cube(
           gpu_mttf=50000h -v goodput -v job_time
     """
     from fleetcube.grid.cube import open_cube
-    from fleetcube.grid.slicing import export, select, table, variables
+    from fleetcube.grid.selectors import select
+    from fleetcube.grid.slicing import export, table, variables
 
-    cut, notes = select(variables(open_cube(cube), variable), selectors)
+    whole = open_cube(cube)
+    variables(whole, variable)  # names first
+    cut, notes = select(whole, selectors)
+    cut = variables(cut, variable)
     for note in notes:
         click.echo(note, err=True)
     if output is not None:
@@ -294,12 +334,7 @@ def _show(cube: Any, sources: bool = False) -> None:
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
         click.echo(f"infeasible: {_reasons(reason)}")
-    if "fleetcube_unused" in cube.attrs:
-        unused = str(cube.attrs["fleetcube_unused"]).split()
-        click.echo(f"set, but nothing here depends on it: {', '.join(unused)}")
-    if "fleetcube_medians" in cube.attrs:
-        medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
-        click.echo(f"uncertain, at the median here: {medians}")
+    _remarks(cube)
     if sources:
         click.echo(
             f"fleetcube {cube.attrs.get('fleetcube_version')}, engine "
@@ -311,6 +346,16 @@ def _show(cube: Any, sources: bool = False) -> None:
             click.echo(f"{record['kind']} {record['label']}: {about}")
 
 
+def _remarks(cube: Any, err: bool = False) -> None:
+    """What else is to be known of a result."""
+    if "fleetcube_unused" in cube.attrs:
+        unused = str(cube.attrs["fleetcube_unused"]).split()
+        click.echo(f"set, but nothing here depends on it: {', '.join(unused)}", err=err)
+    if "fleetcube_medians" in cube.attrs:
+        medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
+        click.echo(f"uncertain, at the median here: {medians}", err=err)
+
+
 def _reasons(reason: Any) -> str:
     """How many layouts cannot be run, and why."""
     meanings = str(reason.attrs["flag_meanings"]).split()
@@ -319,7 +364,9 @@ def _reasons(reason: Any) -> str:
     told = ", ".join(
         f"{count} {meanings[code] if code > 0 else 'undefined'}" for code, count in counts.items()
     )
-    return f"{sum(counts.values())} of {len(values)}" + (f" ({told})" if told else "")
+    over = " x ".join(map(str, reason.dims))
+    where = f" combinations of {over}" if len(values) > 1 else ""
+    return f"{sum(counts.values())} of {len(values)}{where}" + (f" ({told})" if told else "")
 
 
 def _sizes(sizes: Any) -> str:

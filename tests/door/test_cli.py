@@ -124,7 +124,14 @@ BAD: list[tuple[list[str], str]] = [
     (["run", "spec.toml", "-o", "b.zarr", "--engine", "fast"], "choose one of auto"),
     (["run", "spec.toml", "-o", "b.zarr", "--threads", "0"], "threads = 0"),
     (["run", "spec.toml", "-o", "b.zarr", "--chunks", "n_gpus:3"], "chunks:"),
-    (["run", "spec.toml"], "Missing option"),
+    (["run"], "Missing argument"),
+    (["run", "spec.toml", "--resume"], "--resume is for cubes; name one: -o cube.zarr"),
+    (["run", "spec.toml", "-o", "a.csv"], "fleetcube slice CUBE -o a.csv"),
+    (["run", "spec.toml", "n_gpu=8"], "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),
+    (["run", "spec.toml", "n_gpus=8", "n_gpus=9"], "not a selector of its own"),
+    (["run", "spec.toml", "n_gpus=1,024"], "'024' is not a number; commas separate values"),
+    (["run", "spec.toml", "gpu_mttf=5 GB"], "gpu_mttf"),
+    (["run", "spec.toml", "zero_stage=9"], "is not one of"),
     (["show", "b.zarr"], "there is no cube"),
     (["slice", "cube.zarr", "n_gpu=8"], "did you mean 'n_gpus'?"),
     (["slice", "cube.zarr", "n_gpus"], "write axis=value"),
@@ -189,3 +196,26 @@ def test_a_terminated_run_says_what_is_kept(folder: Path) -> None:
         assert running.returncode == 1
         assert "`run --resume` continues it" in told or "nothing was kept" in told
         assert not (folder / "big.zarr").exists()
+
+
+def test_run_prints_a_table_of_what_is_asked(folder: Path) -> None:
+    chosen = ["n_gpus=64,96", "gpu_mttf=20000h", "fabric=roce-100g", "-v", "goodput"]
+    done = fleetcube("run", "spec.toml", *chosen, "-v", "n_gpus_out", folder=folder)
+    assert done.returncode == 2
+    done = fleetcube("run", "spec.toml", *chosen, folder=folder)
+    assert done.returncode == 0, done.stderr
+    head, *rows = [line.split("  ") for line in done.stdout.splitlines()]
+    assert [cell.strip() for cell in head if cell] == ["n_gpus", "gpu_mttf [h]", "goodput"]
+    assert [row[0] for row in rows] == ["64", "96"]
+    told = fleetcube("run", "spec.toml", "gpu_mttf=20000", "n_gpus=64", folder=folder)
+    assert "without a unit, taken in base units: gpu_mttf = 20000 s (5.55556 h)" in told.stderr
+
+
+def test_a_changed_run_is_a_cube_like_another(folder: Path) -> None:
+    chosen = ["n_gpus=64,96", "gpu_mttf=20000h", "layers=24"]
+    done = fleetcube("run", "spec.toml", *chosen, "-o", "changed.zarr", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "4 points" in done.stdout
+    assert fleetcube("verify", "changed.zarr", folder=folder).returncode == 0
+    shown = fleetcube("slice", "changed.zarr", "fabric=roce-100g", "-v", "goodput", folder=folder)
+    assert shown.returncode == 0, shown.stderr  # an axis that goodput lacks

@@ -17,7 +17,7 @@ from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.nccl_log import read_log
 from fleetcube.grid.records import read_records
-from fleetcube.grid.slicing import narrow, select
+from fleetcube.grid.selectors import narrow, select
 from fleetcube.grid.solve import read_target
 from fleetcube.grid.spec import read_spec
 from fleetcube.grid.step_times import read_table
@@ -205,7 +205,11 @@ AXIS = st.sampled_from(["n_gpus", "gpu_mttf", "fabric", "zero_stage", "layout", 
 @given(st.lists(TEXT | st.builds("{}={}".format, AXIS, TEXT), max_size=3))
 def test_selectors(cube: xarray.Dataset, selectors: list[str]) -> None:
     answered(lambda: select(cube, selectors))
-    answered(lambda: narrow({"axes": {"n_gpus": [8, 16], "zero_stage": [0, 1]}}, selectors))
+    answered(
+        lambda: narrow(
+            {"scenario": {}, "axes": {"n_gpus": [8, 16], "zero_stage": [0, 1]}}, selectors
+        )
+    )
 
 
 @FUZZ

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -135,24 +134,3 @@ def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
 def test_show_says_what_is_at_its_median(folder: Path) -> None:
     done = fleetcube("run", "spec.toml", "-o", "cube.zarr", folder=folder)
     assert "uncertain, at the median here: detection_time, gpu_mttf" in done.stdout
-
-
-@pytest.mark.parametrize("page", ["sensitivity", "uncertainty"])
-def test_the_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("SALib")
-    pytest.importorskip("matplotlib")
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {}
-    for language, code in blocks:
-        if language == "toml":
-            Path("spec.toml").write_text(code, encoding="utf-8")
-        elif language == "python":
-            exec(compile(code, page, "exec"), scope)
-        else:
-            for line in code.splitlines():
-                words = shlex.split(line.replace("1000000", "10000"))
-                done = fleetcube(*words[1:], folder=tmp_path)
-                assert done.returncode == 0, f"{line}: {done.stderr}"

@@ -84,8 +84,13 @@ def test_the_point_is_chosen_or_in_the_middle_and_said() -> None:
     assert chosen["elasticity"].item() == pytest.approx(known.item(), rel=1e-12)
     with pytest.raises(InputError, match="more than one point"):
         sweep.levers("goodput", at={"gpu_mttf": "1000h,2000h"})
-    with pytest.raises(InputError, match="not an axis"):
+    with pytest.raises(InputError, match="not an input or an axis; did you mean 'gpu_mttf'"):
         sweep.levers("goodput", at={"gpu_mtbf": 3})
+    other = sweep.levers("goodput", "n_gpus", at={"gpu_mttf": "3000 h", "n_gpus": 128})
+    assert other.attrs["fleetcube_point"] == (
+        "gpu_mttf = 3000 h, fabric = infiniband-ndr, n_gpus = 128"
+    )
+    assert other["value"].item() == 128
 
 
 def test_an_infeasible_point_is_said() -> None:

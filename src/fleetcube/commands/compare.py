@@ -31,7 +31,8 @@ def compare(
           --of job_cost
     """
     from fleetcube.grid.compare import compare as held_against
-    from fleetcube.grid.slicing import finite, pairs
+    from fleetcube.grid.selectors import pairs
+    from fleetcube.grid.slicing import finite
     from fleetcube.grid.sweep import Sweep
 
     sweeps = (Sweep.from_file(a), Sweep.from_file(b))

@@ -41,7 +41,8 @@ def optimize(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.optimize import optimize as best
-    from fleetcube.grid.slicing import check_target, export, narrow, table
+    from fleetcube.grid.selectors import narrow
+    from fleetcube.grid.slicing import check_target, export, table
     from fleetcube.grid.spec import read_spec
 
     if output is not None:

@@ -50,7 +50,8 @@ def plot(
     from fleetcube.grid.cube import open_cube
     from fleetcube.grid.plot import check_picture, need
     from fleetcube.grid.plot import plot as draw
-    from fleetcube.grid.slicing import check_variables, select
+    from fleetcube.grid.selectors import select
+    from fleetcube.grid.slicing import check_variables
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, variable, x, y, by, best)
@@ -61,7 +62,8 @@ def plot(
         check_variables([variable], [str(name) for name in held.data_vars])
     drawn, more = _variables(kind, variable, x, y)
     need(held, drawn)
-    cut, notes = select(held[[*drawn, *(name for name in more if name in held)]], selectors)
+    held, notes = select(held, selectors)
+    cut = held[[*drawn, *(name for name in more if name in held)]]
     for note in notes:
         click.echo(note, err=True)
     if kind == "losses":

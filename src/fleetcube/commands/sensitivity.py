@@ -70,8 +70,9 @@ def sensitivity(
     from fleetcube.grid.plot import check_picture
     from fleetcube.grid.plot_sensitivity import dominance_map
     from fleetcube.grid.plot_sensitivity import tornado as draw_tornado
+    from fleetcube.grid.selectors import pairs
     from fleetcube.grid.sensitivity import check_levers, cut
-    from fleetcube.grid.slicing import check_target, export, finite, pairs
+    from fleetcube.grid.slicing import check_target, export, finite
     from fleetcube.grid.sweep import Sweep
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)

@@ -41,7 +41,8 @@ def solve(
           checkpoint_write_bandwidth=100GB/s
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.slicing import check_target, export, narrow, table
+    from fleetcube.grid.selectors import narrow
+    from fleetcube.grid.slicing import check_target, export, table
     from fleetcube.grid.solve import read_target, solve_spec
     from fleetcube.grid.spec import read_spec
 

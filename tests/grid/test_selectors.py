@@ -1,0 +1,135 @@
+"""What selectors make of a spec and of a cube."""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube import InputError, Sweep
+from fleetcube.grid.selectors import narrow, remarks, select
+
+SPEC: dict[str, Any] = {
+    "outputs": ["job_time"],
+    "scenario": {"model": "llama-3-8b", "node": "dgx-h100", "gpu_mttf": "40_000 h"},
+    "axes": {
+        "n_gpus": [64, 128, 256, 512],
+        "fabric": ["infiniband-ndr", "roce-100g"],
+        "layout": {
+            "labels": ["wide", "deep"],
+            "tensor_parallel": [8, 4],
+            "pipeline_parallel": [1, 2],
+        },
+    },
+}
+
+
+def job_time(spec: dict[str, Any]) -> Any:
+    return Sweep(spec["scenario"], spec["axes"], spec["outputs"]).evaluate()["job_time"]
+
+
+def direct(**inputs: Any) -> float:
+    """The job time of one point, every input written out."""
+    given = {**SPEC["scenario"], "tensor_parallel": 8, "pipeline_parallel": 1, **inputs}
+    return float(Sweep(given, {}, ["job_time"]).evaluate()["job_time"])
+
+
+def test_values_need_not_be_on_the_axis() -> None:
+    told, notes = narrow(SPEC, ["n_gpus=96", "fabric=roce-400g", "layout=wide", "gpu_mttf=9000h"])
+    assert notes == []
+    found = job_time(told)
+    assert found.sizes == {"n_gpus": 1, "fabric": 1, "layout": 1}
+    assert found.item() == direct(n_gpus=96, fabric="roce-400g", gpu_mttf="9000 h")
+
+
+def test_several_values_make_an_axis() -> None:
+    told, _ = narrow(SPEC, ["n_gpus=64,96", "gpu_mttf=9000h,10000h", "fabric=roce-100g"])
+    found = job_time(told)
+    assert found.sizes == {"n_gpus": 2, "fabric": 1, "layout": 2, "gpu_mttf": 2}
+    assert "gpu_mttf" not in told["scenario"]
+    one = found.sel(n_gpus=96, layout="deep", gpu_mttf=36e6).item()
+    deep = {"tensor_parallel": 4, "pipeline_parallel": 2}
+    assert one == direct(n_gpus=96, fabric="roce-100g", gpu_mttf="10000 h", **deep)
+
+
+def test_a_range_keeps_the_points_of_an_axis() -> None:
+    told, _ = narrow(SPEC, ["n_gpus=100:300"])
+    assert job_time(told)["n_gpus"].values.tolist() == [128, 256]
+    told, _ = narrow(SPEC, ["layout=deep"], without=["n_gpus"])
+    assert job_time({**told, "scenario": {**told["scenario"], "n_gpus": 64}}).sizes == {
+        "fabric": 2,
+        "layout": 1,
+    }
+
+
+def test_options_are_read_as_they_are_written() -> None:
+    told, _ = narrow(SPEC, ["zero_stage=2", "sequence_parallel=true", "checkpoint_policy=young"])
+    chosen = {name: told["scenario"][name] for name in ("zero_stage", "sequence_parallel")}
+    assert json.dumps(chosen) == '{"zero_stage": 2, "sequence_parallel": true}'
+
+
+def test_the_spec_itself_is_not_changed() -> None:
+    before = json.dumps(SPEC)
+    narrow(SPEC, ["n_gpus=96", "gpu_mttf=9000h", "model=llama-3-70b"])
+    assert json.dumps(SPEC) == before
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("n_gpu=8", "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),
+        ("tensor_parallel=8", "set by the axis 'layout'; choose one of its labels"),
+        ("layout=tall", "choose from wide, deep"),
+        ("n_gpus=1:8", "holds no point; the axis runs from 64 to 512"),
+        ("n_gpus=4,096", "'096' is not a number; commas separate values, leave them out"),
+        ("gpu_mttf=5 GB", "gpu_mttf"),
+        ("n_gpus=0", "greater than 0"),
+        ("zero_stage=7", "is not one of"),
+        ("model=llama-9", "llama"),
+        ("n_gpus=", "write axis=value"),
+    ],
+)
+def test_bad_selectors_are_refused_in_one_line(selector: str, words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as refused:
+        job_time(narrow(SPEC, [selector])[0])
+    assert "\n" not in str(refused.value)
+
+
+def test_numbers_without_a_unit_are_remarked_on() -> None:
+    spec = {
+        "scenario": {"gpu_mttf": 50000, "detection_time": 0, "n_gpus": 8, "repair_time": "2 h"},
+        "axes": {
+            "checkpoint_write_bandwidth": {"geomspace": [100, "1 TB/s"], "num": 3},
+            "both": {"drain_time": [60, 120], "nic_mttf": ["9 h", "8 h"]},
+        },
+    }
+    (told,) = remarks(spec)
+    assert told == (
+        "without a unit, taken in base units: gpu_mttf = 50000 s (13.8889 h); "
+        "checkpoint_write_bandwidth = 100 B/s; drain_time = 60 s (1 min), 120 s (2 min)"
+    )
+
+
+def test_an_axis_over_a_stated_value_is_remarked_on() -> None:
+    spec = {"scenario": {"n_gpus": 8}, "axes": {"n_gpus": [8, 16]}}
+    assert remarks(spec) == ["n_gpus: its axis stands, not the scenario's value"]
+
+
+def test_a_cube_is_cut_along_axes_that_some_variables_lack() -> None:
+    cube = Sweep(SPEC["scenario"], SPEC["axes"], ["job_time", "memory_per_gpu"]).evaluate()
+    assert "fabric" not in cube["memory_per_gpu"].dims
+    cut, notes = select(cube, ["fabric=roce-100g", "n_gpus=64", "layout=deep"])
+    assert (cut.sizes, notes) == ({}, [])
+    np.testing.assert_array_equal(cut["memory_per_gpu"], cube["memory_per_gpu"][0, 1])
+
+
+def test_other_units_are_repeated_in_those_of_the_axis() -> None:
+    axes = {"inter_node_bandwidth": ["50 GB/s", "100 GB/s"]}
+    cube = Sweep({**SPEC["scenario"], "n_gpus": 64}, axes, ["job_time"]).evaluate()
+    _, notes = select(cube, ["inter_node_bandwidth=600Gbit/s"])
+    assert notes == [
+        "inter_node_bandwidth = 600Gbit/s (75 GB/s) is not on the axis: taking 50 GB/s"
+    ]
+    with pytest.raises(InputError, match=r"= 70 \(70 B/s\) is outside the axis, 50 GB/s to"):
+        select(cube, ["inter_node_bandwidth=70"])
