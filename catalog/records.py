@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..kernels.inputs import INPUTS
+from .files import read_some
 from .units import UnitError, parse
 
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
@@ -240,8 +241,7 @@ def _file(kind_name: str, path: str) -> Record:
     """The record in a user's file: the table of an entry, without a label of its own."""
     where = f"{kind_name} {path!r}"
     try:
-        with Path(path).open("rb") as file:
-            held = file.read(LARGEST_FILE + 1)
+        held = read_some(path, LARGEST_FILE)
         text = held.decode("utf-8-sig") if len(held) <= LARGEST_FILE else ""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -14,6 +14,7 @@ import xarray
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
+from ..catalog.files import read_some
 from ..kernels.job import default_threads
 from . import memory
 from .axes import Array
@@ -294,8 +295,8 @@ class Backend(BackendEntrypoint):
             return False
         path = Path(filename_or_obj)
         try:
-            if path.suffix != ".toml" or path.stat().st_size > LARGEST_SPEC:
-                return False
-            return "outputs" in tomllib.loads(path.read_text(encoding="utf-8-sig"))
+            held = read_some(path, LARGEST_SPEC) if path.suffix == ".toml" else b""
+            small = len(held) <= LARGEST_SPEC
+            return small and "outputs" in tomllib.loads(held.decode("utf-8-sig"))
         except (OSError, ValueError, RecursionError):
             return False

@@ -1,5 +1,7 @@
 """Whatever is fed to a reader, it answers, or refuses in one line of its own."""
 
+import os
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -174,6 +176,25 @@ def test_endless_files_and_none_are_refused(name: str, monkeypatch: pytest.Monke
         path = Path(wrong if name != "ours.toml" else f"{wrong}.toml")
         with pytest.raises((InputError, CatalogError)):
             read(path)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_is_read_and_not_waited_for_where_nothing_writes(name: str, tmp_path: Path) -> None:
+    text, read = READERS[name]
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    with pytest.raises((InputError, CatalogError), match="nothing writes to this pipe"):
+        read(pipe)
+    writer = threading.Timer(0.2, pipe.write_text, (text,))
+    held = os.open(pipe, os.O_RDWR)  # as a shell holds the pipe of <(command)
+    try:
+        writer.start()
+        closing = threading.Timer(0.6, os.close, (held,))
+        closing.start()
+        read(pipe)
+    finally:
+        writer.join()
+        closing.join()
 
 
 def test_an_endless_spec_is_refused() -> None:
