@@ -1,7 +1,6 @@
 """What the page shows: slices of a cube and the levers at a point, as JSON and files hold them."""
 
 import base64
-import json
 import math
 import re
 import tempfile
@@ -137,13 +136,13 @@ class View:
         if source.endswith(".toml") or Path(source).is_file():
             sweep = Sweep.from_file(source)
             return cls(sweep.virtual(), source, sweep)
-        from ..cube import open_cube
+        from ..cube import open_cube, spec_of
 
         cube = open_cube(source)
+        spec = spec_of(cube.attrs)
         try:
-            spec = json.loads(str(cube.attrs["fleetcube_spec"]))
             return cls(cube, source, Sweep(spec["scenario"], spec["axes"], spec["outputs"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except ValueError as error:
             return cls(cube, source, None, f"the cube's spec is refused: {error}")
 
     def description(self) -> dict[str, Any]:
