@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..kernels.inputs import INPUTS
-from .files import read_some
+from .files import parse_toml, read_some
 from .units import UnitError, parse
 
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
@@ -249,8 +249,8 @@ def _file(kind_name: str, path: str) -> Record:
     if len(held) > LARGEST_FILE:
         raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
     try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        table = parse_toml(text)
+    except ValueError as error:
         raise CatalogError(f"{where} is not TOML: {error}; mend that line") from None
     return _entry(kind_name, where, path, 1, table)
 

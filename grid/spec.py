@@ -1,10 +1,10 @@
 """Read a spec: a TOML file of outputs, a scenario and axes."""
 
-import tomllib
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..catalog.files import parse_toml
 from .bounded import read_bytes
 from .errors import InputError, nearest
 from .scenario import located
@@ -22,8 +22,8 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
             f"cannot read {str(path)!r}: it is not UTF-8 text; give a TOML file"
         ) from None
     try:
-        spec = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        spec = parse_toml(text)
+    except ValueError as error:
         raise InputError(f"{str(path)!r} is not TOML: {error}; mend that line") from None
     keys = ("outputs", "scenario", "axes")
     for key in spec:

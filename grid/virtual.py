@@ -2,7 +2,6 @@
 
 import copy
 import math
-import tomllib
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -14,7 +13,7 @@ import xarray
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from ..catalog.files import read_some
+from ..catalog.files import parse_toml, read_some
 from ..kernels.job import default_threads
 from . import memory
 from .axes import Array
@@ -297,6 +296,6 @@ class Backend(BackendEntrypoint):
         try:
             held = read_some(path, LARGEST_SPEC) if path.suffix == ".toml" else b""
             small = len(held) <= LARGEST_SPEC
-            return small and "outputs" in tomllib.loads(held.decode("utf-8-sig"))
-        except (OSError, ValueError, RecursionError):
+            return small and "outputs" in parse_toml(held.decode("utf-8-sig"))
+        except (OSError, ValueError):
             return False
