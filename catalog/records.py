@@ -152,9 +152,12 @@ class CatalogError(ValueError):
 
 
 def one_line(message: str) -> str:
-    """A message without line breaks, its middle cut where it is long."""
+    """A message that a terminal shows as one line, its middle cut where it is long."""
     flat = " ".join(message.splitlines())
-    return f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
+    cut = f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in cut
+    )
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,14 @@ def test_specs_that_take_a_parser_long_are_refused_at_once(text: str, tmp_path: 
         assert "\n" not in str(refused.value)
 
 
+def test_errors_do_not_steer_the_terminal() -> None:
+    for error in (InputError, CatalogError):
+        assert (
+            str(error("a\x1b[2J\x07\ud800\u202e b\nc, µs"))
+            == "a\ufffd[2J\ufffd\ufffd\ufffd b c, µs"
+        )
+
+
 def test_keys_and_numbers_of_a_usual_kind_are_read() -> None:
     text = "a.b.'c'.\"d\" = 1\nx = [" + "1.5, " * 200 + "]\ny = 0xff"
     assert parse_toml(text)["a"]["b"]["c"]["d"] == 1
