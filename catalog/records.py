@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..kernels.inputs import INPUTS
+from .files import parse_toml, read_some
 from .units import UnitError, parse
 
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
@@ -151,9 +152,12 @@ class CatalogError(ValueError):
 
 
 def one_line(message: str) -> str:
-    """A message without line breaks, its middle cut where it is long."""
+    """A message that a terminal shows as one line, its middle cut where it is long."""
     flat = " ".join(message.splitlines())
-    return f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
+    cut = f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in cut
+    )
 
 
 @dataclass(frozen=True)
@@ -240,8 +244,7 @@ def _file(kind_name: str, path: str) -> Record:
     """The record in a user's file: the table of an entry, without a label of its own."""
     where = f"{kind_name} {path!r}"
     try:
-        with Path(path).open("rb") as file:
-            held = file.read(LARGEST_FILE + 1)
+        held = read_some(path, LARGEST_FILE)
         text = held.decode("utf-8-sig") if len(held) <= LARGEST_FILE else ""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -249,8 +252,8 @@ def _file(kind_name: str, path: str) -> Record:
     if len(held) > LARGEST_FILE:
         raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
     try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        table = parse_toml(text)
+    except ValueError as error:
         raise CatalogError(f"{where} is not TOML: {error}; mend that line") from None
     return _entry(kind_name, where, path, 1, table)
 

@@ -141,9 +141,9 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
             raise InputError(f"axis {name!r}: arange = {ends} is not finite; give finite ends")
         if step <= 0:
             raise InputError(f"axis {name!r}: arange has step {step:g}; give a step above 0")
-        count = math.ceil((stop - start) / step)
+        count = math.ceil(min(max((stop - start) / step, 0.0), 1e18))
         check_length(name, count)
-        return start + step * np.arange(max(count, 0))
+        return start + step * np.arange(count)
     number = spec.get("num")
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise InputError(f"axis {name!r}: {kind} needs num, a whole number above 0")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..catalog.files import read_some
 from .errors import InputError
 
 
@@ -9,8 +10,7 @@ def read_bytes(path: str | Path, largest: int, give: str, less: str) -> bytes:
     """The bytes of a file. Raises InputError; `give` and `less` are what to do instead."""
     name = str(path)
     try:
-        with Path(path).open("rb") as file:
-            held = file.read(largest + 1)
+        held = read_some(path, largest)
     except OSError as error:
         raise InputError(f"cannot read {name!r}: {error.strerror}; give {give}") from None
     except ValueError:

@@ -6,12 +6,13 @@ one before its root, which is written last. What is finished survives a failure,
 of power.
 """
 
+import contextlib
 import functools
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .append import check_grows, fitting, held_record
@@ -30,11 +31,12 @@ from .journal import (
     read_files,
     read_journal,
     read_record,
+    read_seal,
     write_journal,
     write_record,
 )
 from .place import Place, place_of
-from .plan import Plan
+from .plan import REASON, Plan
 from .writer import Writer
 
 if TYPE_CHECKING:
@@ -187,7 +189,7 @@ def _prepare(place: Place, partial: Place, writer: Writer, overwrite: bool, goes
         return
     partial.delete(ROOT)  # killed between the root and the rename
     # a sealed one beside a cube is what an exchange left, or is quickly made again
-    if begun and goes_on and not (whole and read_record(partial, SEAL) is not None):
+    if begun and goes_on and not (whole and read_seal(partial) is not None):
         _check_same(partial, writer)
     else:
         partial.keep({LOCK})
@@ -237,34 +239,34 @@ def is_cube(place: Place) -> bool:
 
 def size_of(place: Place) -> int:
     """Bytes of a complete cube, as its record has them."""
-    sealed = read_record(place, SEAL) or {"files": {}}
+    sealed = read_seal(place) or {}
     chunks = sum(size for block in read_journal(place).values() for _, size, _ in block.files)
-    return chunks + sum(int(size) for size, _ in sealed["files"].values())
+    return chunks + sum(size for size, _ in sealed.values())
 
 
 def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> list[str]:
     """What is wrong with the files of a cube: one line for each. `done` counts chunks."""
-    sealed = read_record(place, SEAL)
+    sealed = read_seal(place)
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
-    files = read_files(place, sealed["files"])
+    files = read_files(place, sealed)
     found = [f"{name} {wrong}" for name, wrong in damaged_files(files, sealed).items()]
     blocks = read_journal(place)
     for key, bad in damaged_chunks(place, blocks.values(), done).items():
         found += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
-    extra = (place.names() or set()) - known - sealed["files"].keys() - {SEAL, LOCK}
+    extra = (place.names() or set()) - known - sealed.keys() - {SEAL, LOCK}
     return found + [f"{name} does not belong to the cube" for name in sorted(extra)]
 
 
 def sealed_files(place: Place) -> dict[str, bytes]:
     """The files beside the chunks; a cube is refused that is not as it was sealed."""
-    sealed = read_record(place, SEAL)
+    sealed = read_seal(place)
     if sealed is None:
         raise InputError(
             f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
         )
-    files = read_files(place, sealed["files"])
+    files = read_files(place, sealed)
     held = {name: data for name, data in files.items() if isinstance(data, bytes)}
     _check_whole(place, held)
     for name, wrong in damaged_files(files, sealed).items():
@@ -312,15 +314,52 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     place = place_of(path)
     check_complete(place)
     files = sealed_files(place)
-    try:
+    with reading(place):
         source = place.source(files)
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
-    except ConnectionError:
+        foreign = set(map(str, cube.dims)) - set(spec_of(cube.attrs)["axes"])
+        if foreign:
+            raise ValueError(f"its spec has no axis {min(foreign)!r}")
+        dict(json.loads(cube.attrs.get("fleetcube_medians", "{}")))
+        for name, variable in cube.variables.items():
+            _check_attributes(str(name), variable.attrs)
+    return cube
+
+
+def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
+    """Raise ValueError where the attributes of a variable are not as they are written."""
+    said = [attrs.get(key, "") for key in ("units", "long_name", "flag_meanings")]
+    codes = attrs.get("flag_values", [])
+    flags = codes if isinstance(codes, list) else [codes]
+    if not all(isinstance(text, str) for text in said) or not all(
+        isinstance(code, int) for code in flags
+    ):
+        raise ValueError(f"the attributes of {name} are not text and codes")
+    if len(said[-1].split()) != len(flags) or (name == REASON and not flags):
+        raise ValueError(f"{name} has not one meaning for each code")
+
+
+@contextlib.contextmanager
+def reading(place: Place) -> Iterator[None]:
+    """Say in one line that a cube is damaged where what is in it is not as it is written."""
+    try:
+        yield
+    except (ConnectionError, InputError, MemoryError):
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(f"{str(place)!r} is damaged ({said}); run its sweep again") from error
-    return cube
+
+
+def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
+    """The spec that a cube's attributes state. Raises ValueError, or RecursionError."""
+    held = attrs.get("fleetcube_spec")
+    spec = json.loads(held) if isinstance(held, str) else None
+    if not isinstance(spec, dict) or not {"outputs", "scenario", "axes"} <= spec.keys():
+        raise ValueError("fleetcube_spec is no spec")
+    if not isinstance(spec["axes"], dict):
+        raise ValueError("the axes of fleetcube_spec are no table")
+    return spec
 
 
 def check_complete(place: Place) -> None:

@@ -68,10 +68,18 @@ def _block(line: bytes) -> Block | None:
         return None
     try:
         dims, start, stop, files = json.loads(body)
-        chunks = tuple((str(name), int(size), int(sum_)) for name, size, sum_ in files)
-        return Block(tuple(dims), tuple(start), tuple(stop), chunks)
-    except (ValueError, TypeError):
+        chunks = tuple((name, int(size), int(sum_)) for name, size, sum_ in files)
+        block = Block(tuple(dims), tuple(map(int, start)), tuple(map(int, stop)), chunks)
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
+    sound = len(block.dims) == len(block.start) == len(block.stop)
+    sound &= all(isinstance(dim, str) for dim in block.dims)
+    return block if sound and all(_is_inside(name) for name, _, _ in chunks) else None
+
+
+def _is_inside(name: Any) -> bool:
+    """Whether this names a file inside a cube, wherever the record with it comes from."""
+    return isinstance(name, str) and "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
 def read_journal(place: "Place") -> dict[Any, Block]:
@@ -142,8 +150,21 @@ def read_record(place: "Place", name: str) -> dict[str, Any] | None:
     said, _, body = data.partition(b" ")
     if not body.endswith(b"\n") or said != digest(body[:-1]).encode():
         return None
-    held = json.loads(body)
+    try:
+        held = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
     return held if isinstance(held, dict) else None
+
+
+def read_seal(place: "Place") -> dict[str, tuple[int, str]] | None:
+    """Size and sha256 of the files beside the chunks; None where there is no sound seal."""
+    try:
+        files = (read_record(place, SEAL) or {})["files"]
+        found = {name: (int(size), str(said)) for name, (size, said) in files.items()}
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError):
+        return None
+    return found if all(map(_is_inside, found)) else None
 
 
 def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
@@ -179,10 +200,12 @@ def read_files(place: "Place", names: Iterable[str]) -> dict[str, bytes | str]:
         return dict(zip(names, readers.map(partial(read_file, place), names), strict=True))
 
 
-def damaged_files(files: Mapping[str, bytes | str], sealed: Mapping[str, Any]) -> dict[str, str]:
+def damaged_files(
+    files: Mapping[str, bytes | str], sealed: Mapping[str, tuple[int, str]]
+) -> dict[str, str]:
     """Files that were read and are not as sealed, and what is wrong with each."""
     found = {}
-    for name, (size, said) in sealed["files"].items():
+    for name, (size, said) in sealed.items():
         data = files[name]
         if isinstance(data, str):
             found[name] = data

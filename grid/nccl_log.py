@@ -20,6 +20,7 @@ from .errors import InputError
 
 LARGEST = 1 << 26  # bytes of a log
 LONGEST = 1000  # characters of a line: rows have at most 300
+MOST_WORDS = 64  # of a line: rows have at most 22, and prefixes a few
 MOST_ROWS = 200_000
 MOST_RANKS = 1 << 24
 # Bus bandwidth over algorithm bandwidth is (a n + b) / n for n ranks: doc/PERFORMANCE.md
@@ -133,7 +134,7 @@ def parse_log(text: str) -> Log:
         line = _ESCAPES.sub("", line)
         if "#" in line or "_perf" in line:
             _header(log, line)
-            header = _HEADER.search(line)
+            header = _HEADER.search(line) if "algbw" in line else None
             if header:  # the versions before 2.4 print bytes, N and milliseconds
                 scale = 1e-3 if header.group(1) == "bytes" else 1e-6
                 unit = None if header.group(3) == "cputime" else scale
@@ -182,7 +183,7 @@ def _table_line(line: str) -> tuple[int, str, list[str], bool] | None:
     """Size, type, the cells of times and bandwidths, and whether those out of place are blank."""
     tag = _TAG.match(line)
     words = (line[tag.end() :] if tag else line).split()
-    for k in range(len(words) - 5):
+    for k in range(len(words) - 5 if len(words) <= MOST_WORDS else 0):
         if _WHOLE.fullmatch(words[k]) and _WHOLE.fullmatch(words[k + 1]):
             kind = words[k + 2]
             if _TYPE.fullmatch(kind):

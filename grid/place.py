@@ -1,7 +1,10 @@
 """Where a cube lies, behind the few operations that writing, reading and checking one need."""
 
+import contextlib
+import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,6 +15,8 @@ from . import memory
 from .durable import exchange, link, one_writer, sync_folder, sync_folders, write_file
 from .errors import InputError
 from .journal import JOURNAL, LOCK, ROOT
+
+LARGEST = 1 << 31  # bytes of a file of a cube: Blosc makes no larger ones
 
 
 class Log(Protocol):
@@ -114,7 +119,13 @@ class Folder:
         return str(self.path)
 
     def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        path = self.path / name
+        held = path.stat()
+        if not stat.S_ISREG(held.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if held.st_size > LARGEST:
+            raise OSError(errno.EFBIG, f"it has more than {LARGEST:,} bytes", str(path))
+        return path.read_bytes()
 
     def write(self, name: str, data: Any) -> None:
         write_file(self.path / name, data)
@@ -124,9 +135,16 @@ class Folder:
 
     def names(self, under: str = "") -> set[str]:
         found: set[str] = set()
-        for base, _, names in os.walk(self.path / under):
-            inner = Path(os.path.relpath(base, self.path)).as_posix()
-            found.update(names if inner == "." else (f"{inner}/{name}" for name in names))
+        left = [under.rstrip("/")]
+        while left:
+            inner = left.pop()
+            with contextlib.suppress(OSError), os.scandir(self.path / inner) as entries:
+                for entry in entries:
+                    name = f"{inner}/{entry.name}" if inner else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(name)
+                    elif entry.is_file():  # a pipe would be waited for
+                        found.add(name)
         return found
 
     def keep(self, names: set[str]) -> None:

@@ -18,6 +18,7 @@ from .record_facts import SECTIONS
 
 LARGEST = 1 << 26  # bytes of a file
 MOST = 100_000  # records
+MOST_CONSTANTS = 100  # that hold for all of them
 _CONSTANT = re.compile(r"#\s*([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*")
 _NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?")
 _TEXTS = ("id", "group", "source", "where", "status", "notes")
@@ -77,6 +78,10 @@ def _from_csv(name: str, text: str) -> list[Any]:
         constant = _CONSTANT.fullmatch(lines[start])
         if constant:
             constants[constant[1]] = constant[2]
+            if len(constants) > MOST_CONSTANTS:
+                raise InputError(
+                    f"{name!r} has more than {MOST_CONSTANTS} '# key = value'; drop some"
+                )
         elif lines[start].strip():
             break
         start += 1

@@ -27,6 +27,7 @@ from .scenario import resolve
 
 LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000
+MOST_COLUMNS = 1_000
 FITTED = tuple(
     name
     for name in KINDS["calibration"]
@@ -87,6 +88,8 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
         raise InputError(f"{str(path)!r} has no rows; give a heading and measured steps")
     if len(rows) - 1 > MOST_ROWS:
         raise InputError(f"{str(path)!r} has more than {MOST_ROWS:,} rows; give fewer")
+    if len(rows[0]) > MOST_COLUMNS:
+        raise InputError(f"{str(path)!r} has more than {MOST_COLUMNS:,} columns; give fewer")
     return _read_rows(rows, of)
 
 
@@ -114,7 +117,7 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
                 name: _cell(name, unit, row[k] if k < len(row) else "")
                 for k, (name, unit) in columns.items()
             }
-            if not read[of] > 0:
+            if not 0 < read[of] < math.inf:
                 raise InputError(of)
         except (InputError, CatalogError) as error:
             table.dropped[str(error)] += 1

@@ -1,13 +1,12 @@
 """Check a cube: every file against its checksum, and samples by computing them again."""
 
-import json
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .cube import damage, is_ours, sealed_files
+from .cube import damage, is_ours, reading, sealed_files, spec_of
 from .errors import InputError
 from .execute import evaluate_block
 from .fingerprint import difference, fingerprint
@@ -57,34 +56,42 @@ def _sample(place: Place, samples: int, seed: int, found: Report) -> None:
 
     from .sweep import Sweep
 
-    group = zarr.open_group(place.source(sealed_files(place)), mode="r")
-    held = read_record(place, PLAN)
-    assert held is not None  # its checksum was compared
-    spec: Any = json.loads(str(group.attrs["fleetcube_spec"]))
+    with reading(place):
+        group = zarr.open_group(place.source(sealed_files(place)), mode="r")
+        spec = spec_of(group.attrs)
+        held = read_record(place, PLAN) or {}
+        engine, mask, dtype = (held[name] for name in ("engine", "mask_infeasible", "dtype"))
+        chunks = {
+            name.removeprefix("chunks."): tuple(sizes)
+            for name, sizes in held.items()
+            if name.startswith("chunks.")
+        }
     try:
         sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
-        written = sweep.plan(held["engine"], held["mask_infeasible"])
-        chunks = {name: held[f"chunks.{name}"] for name in written.outputs}
-        changed = difference(held, fingerprint(written, spec, held["dtype"], chunks))
+        written = sweep.plan(engine, mask)
+        changed = difference(held, fingerprint(written, spec, dtype, chunks))
     except InputError as error:
         found.notes.append(f"no samples: the cube's spec is now refused ({error})")
         return
     if changed is not None:
         found.notes.append(f"no samples: since the cube was written, this changed: {changed}")
         return
-    plan = sweep.plan("numpy", held["mask_infeasible"])
+    plan = sweep.plan("numpy", mask)
     random = np.random.default_rng(seed)
     for name in plan.outputs:
         dims = plan.out_dims[name]
-        array: Any = group[name]
-        tolerance = TOLERANCE[str(array.dtype)]
+        with reading(place):
+            array: Any = group[name]
+            tolerance = TOLERANCE[str(array.dtype)]
         for _ in range(samples if dims else 1):
             at = {dim: int(random.integers(plan.sizes[dim])) for dim in dims}
             out = np.empty((1,) * len(dims), np.int8 if tolerance == 0 else np.float64)
             region = {dim: slice(k, k + 1) for dim, k in at.items()}
             evaluate_block(plan, dims, region, {name: out}, 1)
             expected = out.reshape(-1)[0].astype(array.dtype)
-            value = np.asarray(array[tuple(at[dim] for dim in plan.user_dims(name)) or ...]).item()
+            with reading(place):
+                cell = array[tuple(at[dim] for dim in plan.user_dims(name)) or ...]
+                value = np.asarray(cell, float).item()
             found.samples += 1
             if not np.isclose(value, expected, rtol=tolerance, atol=0, equal_nan=True):
                 where = ", ".join(f"{dim} {k}" for dim, k in at.items()) or "the one point"

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import tomllib
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -14,6 +13,7 @@ import xarray
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
+from ..catalog.files import parse_toml, read_some
 from ..kernels.job import default_threads
 from . import memory
 from .axes import Array
@@ -294,8 +294,8 @@ class Backend(BackendEntrypoint):
             return False
         path = Path(filename_or_obj)
         try:
-            if path.suffix != ".toml" or path.stat().st_size > LARGEST_SPEC:
-                return False
-            return "outputs" in tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError, RecursionError):
+            held = read_some(path, LARGEST_SPEC) if path.suffix == ".toml" else b""
+            small = len(held) <= LARGEST_SPEC
+            return small and "outputs" in parse_toml(held.decode("utf-8-sig"))
+        except (OSError, ValueError):
             return False

@@ -4,12 +4,14 @@ A page of another site can send a browser here, also under a name that it points
 (DNS rebinding). Requests must therefore name this machine as Host, and come from this page.
 """
 
+import contextlib
 import ipaddress
 import json
 import os
 import socket
 import socketserver
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from http import HTTPStatus
@@ -39,8 +41,14 @@ HEADERS = {
 }
 
 
+MOST_CONNECTIONS = 64  # a browser makes six
+
+
 class Server(ThreadingHTTPServer):
     """Serves a view at `url`.
+
+    Of more connections than MOST_CONNECTIONS the oldest is ended: who sends nothing keeps nobody
+    out.
 
     Args:
         host: address to listen at.
@@ -50,9 +58,12 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
         self.view = view
+        self._held: dict[Any, None] = {}  # connections, the oldest first
+        self._gate = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), Handler)
@@ -75,6 +86,23 @@ class Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind, without asking a name server for a name that nobody needs."""
         socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection; the oldest one ends where there are too many."""
+        with self._gate:
+            self._held[request] = None
+            oldest = next(iter(self._held)) if len(self._held) > MOST_CONNECTIONS else None
+            self._held.pop(oldest, None)
+            if oldest is not None:
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        with self._gate:
+            self._held.pop(request, None)
+        super().shutdown_request(request)
 
     def is_own(self, authority: str) -> bool:
         """Whether the Host of a request names this machine: no name that others can set up does."""
@@ -143,6 +171,8 @@ class Handler(BaseHTTPRequestHandler):
         """Send what is asked for: JSON, or a file."""
         try:
             found = ask()
+            if not isinstance(found, tuple):
+                text = json.dumps(found, allow_nan=False, separators=(",", ":"))
         except InputError as error:
             self._fail(HTTPStatus.BAD_REQUEST, str(error))
         except MemoryError:
@@ -161,7 +191,6 @@ class Handler(BaseHTTPRequestHandler):
                 )
                 self._send(HTTPStatus.OK, data, kind, name)
             else:
-                text = json.dumps(found, allow_nan=False, separators=(",", ":"))
                 self._send(HTTPStatus.OK, text.encode("ascii"), JSON)
 
     def _fail(self, status: HTTPStatus, reason: str) -> None:

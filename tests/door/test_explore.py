@@ -1,6 +1,7 @@
 """`fleetcube explore`: what the page is given, whom it refuses, and the page in a browser."""
 
 import base64
+import contextlib
 import csv
 import http.client
 import io
@@ -14,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ import pytest
 import xarray
 
 import fleetcube
+from fleetcube import Sweep
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.explore import view as views
-from fleetcube.grid.explore.server import PAGE, Server
+from fleetcube.grid.explore.server import MOST_CONNECTIONS, PAGE, Server
 from fleetcube.grid.explore.view import View, number, spacing
 
 HOSTILE = "<img src=x onerror=document.title=1>"
@@ -52,7 +53,7 @@ tensor_parallel = [1, 8]
 MTTF = 3.6e6 * 100 ** (np.arange(1001) / 1000)  # [s]
 
 
-@contextmanager
+@contextlib.contextmanager
 def served(view: View, host: str = "127.0.0.1") -> Iterator[Server]:
     with Server(view, host) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -464,6 +465,45 @@ def test_a_failure_is_told_in_the_terminal_and_not_to_the_page(
     (line,) = capfd.readouterr().err.splitlines()
     assert "RuntimeError: cannot read /a/folder/of mine" in line
     assert asked(server, "/api/cube")["source"]  # it goes on
+
+
+def test_who_sends_nothing_keeps_nobody_out(server: Server) -> None:
+    with contextlib.ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(MOST_CONNECTIONS + 10)
+        ]
+        for wire in slow:
+            with contextlib.suppress(ConnectionError):
+                wire.sendall(b"GET /api/cube HTTP/1.1\r\nHost: loc")
+        assert asked(server, "/api/cube")["source"]
+        assert slow[0].recv(1) == b""  # the oldest is ended
+
+
+@pytest.fixture
+def stored(spec: Path, tmp_path: Path) -> Path:
+    sweep = Sweep.from_file(spec).spec
+    path = tmp_path / "a.zarr"
+    scenario: Any = sweep["scenario"]
+    Sweep(scenario, {"n_gpus": [64, 256], "gpu_mttf": ["1 h", "2 h"]}, ["job_time"]).store(path)
+    return path
+
+
+@pytest.mark.parametrize("how", ["removed", "written anew"])
+def test_a_cube_that_changes_while_it_is_shown_is_not_shown_on(stored: Path, how: str) -> None:
+    query = "variable=job_time&x=n_gpus"
+    with served(View.open(str(stored))) as server:
+        assert asked(server, f"/api/slice?{query}")["values"]
+        if how == "written anew":
+            other = {"n_gpus": [128, 512], "gpu_mttf": ["1 h", "2 h"]}
+            scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
+            Sweep(scenario, other, ["job_time"]).store(stored, overwrite=True)
+        else:
+            shutil.rmtree(stored)
+        for page in ("slice", "download.csv"):
+            status, _, data = get(server, f"/api/{page}?{query}")
+            assert status == 400
+            assert "start it again" in json.loads(data)["error"]
 
 
 def test_beyond_loopback_addresses_are_answered_and_foreign_names_are_not(spec: Path) -> None:

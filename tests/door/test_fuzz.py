@@ -1,5 +1,7 @@
 """Whatever is fed to a reader, it answers, or refuses in one line of its own."""
 
+import os
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
+from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
 from fleetcube.grid.nccl_log import read_log
 from fleetcube.grid.records import read_records
@@ -174,6 +177,64 @@ def test_endless_files_and_none_are_refused(name: str, monkeypatch: pytest.Monke
         path = Path(wrong if name != "ours.toml" else f"{wrong}.toml")
         with pytest.raises((InputError, CatalogError)):
             read(path)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_is_read_and_not_waited_for_where_nothing_writes(name: str, tmp_path: Path) -> None:
+    text, read = READERS[name]
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    with pytest.raises((InputError, CatalogError), match="nothing writes to this pipe"):
+        read(pipe)
+    writer = threading.Timer(0.2, pipe.write_text, (text,))
+    held = os.open(pipe, os.O_RDWR)  # as a shell holds the pipe of <(command)
+    try:
+        writer.start()
+        closing = threading.Timer(0.6, os.close, (held,))
+        closing.start()
+        read(pipe)
+    finally:
+        writer.join()
+        closing.join()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join("a" * 200_000) + " = 1",
+        " . ".join(['"a"'] * 100_000) + " = 1",
+        f"[{'.'.join('a' * 100_000)}]",
+        "x = " + "[" * 100_000,
+        "x = " + "{a = " * 10_000,
+        f"x = 0x{'f' * 1_000_000}",
+        "[axes]\nn_gpus = {arange = [1, 1e300, 1e-300]}",
+        "[axes]\nn_gpus = {arange = [1e308, -1e308, 1e-308]}",
+        f"x = '{'x' * 1_000_000}'",
+        "x = 1." + "9" * 1_000_000,
+        "x" + " " * 1_000_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_specs_that_take_a_parser_long_are_refused_at_once(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    for head in ("", 'outputs = ["goodput"]\n'):
+        path.write_text(head + text, encoding="utf-8")
+        with pytest.raises(InputError) as refused:
+            Sweep.from_file(path)
+        assert "\n" not in str(refused.value)
+
+
+def test_errors_do_not_steer_the_terminal() -> None:
+    for error in (InputError, CatalogError):
+        assert (
+            str(error("a\x1b[2J\x07\ud800\u202e b\nc, µs"))
+            == "a\ufffd[2J\ufffd\ufffd\ufffd b c, µs"
+        )
+
+
+def test_keys_and_numbers_of_a_usual_kind_are_read() -> None:
+    text = "a.b.'c'.\"d\" = 1\nx = [" + "1.5, " * 200 + "]\ny = 0xff"
+    assert parse_toml(text)["a"]["b"]["c"]["d"] == 1
 
 
 def test_an_endless_spec_is_refused() -> None:

@@ -342,3 +342,15 @@ def test_parts_are_predicted_from_the_others(tmp_path: Path) -> None:
     # 0.4 is predicted with 0.5: too fast
     expected = [math.log(0.4 / 0.5) if share == 0.4 else math.log(0.5 / 0.4) for _, share in rows]
     assert errors.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_tables_without_a_finite_time_or_with_endless_columns_are_refused(tmp_path: Path) -> None:
+    rows = table(tmp_path, "step_time,n_gpus\n1,8\n1e999,8\ninf,8\nnan,8\n-1,8\n0,8\n")
+    assert (rows.measured, rows.dropped) == ([1.0], {"step_time cannot be read": 5})
+    for count, refused in ((999, False), (1000, True)):
+        text = "step_time" + ",a" * count + "\n1\n"
+        if refused:
+            with pytest.raises(InputError, match="more than 1,000 columns"):
+                table(tmp_path, text)
+        else:
+            assert table(tmp_path, text).measured == [1.0]

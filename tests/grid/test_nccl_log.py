@@ -347,3 +347,10 @@ def test_damaged_reports_are_read_or_refused(data: st.DataObject) -> None:
     target = data.draw(st.sampled_from(targets))
     target[data.draw(st.sampled_from(sorted(target)))] = data.draw(VALUES)
     sane(json.dumps(whole))
+
+
+def test_a_row_stands_after_few_words() -> None:
+    begins = HEAD + DEVICES + COLUMNS
+    row = ROWS.splitlines()[0]
+    for words, rows in ((10, 2), (60, 0)):
+        assert len(parse_log(begins + "x " * words + row).rows) == rows

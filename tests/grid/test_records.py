@@ -4,6 +4,7 @@ import csv
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -510,6 +511,12 @@ def test_files_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(record_tables, "LARGEST", 8)
     with pytest.raises(InputError, match="more than 8 bytes"):
         read_records(path)
+    monkeypatch.undo()
+    lines = [f"# k{k} = 1\n" for k in range(101)]
+    for count, ends in ((100, nullcontext()), (101, pytest.raises(InputError, match="100 '# key"))):
+        path.write_text("".join(lines[:count]) + "id,group\na,b\n", encoding="utf-8")
+        with ends:
+            read_records(path)
 
 
 # Anything at all

@@ -1,0 +1,42 @@
+"""Files of untrusted kind and size: what is read of them ends, and nothing is waited for."""
+
+import errno
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+# What takes tomllib a time that grows with its square, or makes numbers that cannot be printed
+_ENDLESS = re.compile(
+    r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){64} | \b0[xob][0-9a-fA-F_]{1000}""", re.VERBOSE
+)
+
+
+def read_some(path: str | Path, most: int) -> bytes:
+    """The first bytes of a file; `most` and one more where it is larger.
+
+    A pipe that nothing writes to is refused, not waited for. Raises OSError, and ValueError for
+    what cannot be the name of a file.
+    """
+    with open(path, "rb", opener=_at_once) as file:
+        os.set_blocking(file.fileno(), True)
+        held = file.read(most + 1)
+        if not held and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EPIPE, "nothing writes to this pipe")
+    return held
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML file. Raises ValueError."""
+    if _ENDLESS.search(text):
+        raise ValueError("it holds a key of more than 64 parts, or a number of 1,000 digits")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its tables or lists lie too deep in each other") from None

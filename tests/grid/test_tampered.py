@@ -1,0 +1,186 @@
+"""Cubes that somebody else made: sealed anew around what no fleetcube writes."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pytest
+
+from fleetcube import InputError, Sweep, open_cube
+from fleetcube.grid import journal
+from fleetcube.grid.explore.view import View
+from fleetcube.grid.place import Folder
+from fleetcube.grid.verify import verify
+
+SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
+AXES = {"n_gpus": [8, 64], "gpu_mttf": ["10_000 h", "50_000 h"]}
+CHUNK, AXIS = "job_time/c/0/0", "n_gpus/c/0"
+FILES = ("zarr.json", "job_time/zarr.json", journal.SEAL, journal.JOURNAL, CHUNK, AXIS)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tampered") / "a.zarr"
+    Sweep(SCENARIO, AXES, ["job_time", "dominant_overhead"]).store(path, engine="numpy")
+    return path
+
+
+@pytest.fixture
+def cube(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "a.zarr"))
+
+
+def write_seal(cube: Path, body: bytes) -> None:
+    said = hashlib.sha256(body).hexdigest().encode()
+    (cube / journal.SEAL).write_bytes(said + b" " + body + b"\n")
+
+
+def seal_anew(cube: Path) -> None:
+    sealed = journal.read_seal(Folder(cube))
+    assert sealed is not None
+    held = {name: (cube / name).read_bytes() for name in sealed}
+    sums = {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in held.items()}
+    write_seal(cube, json.dumps({"files": sums}).encode())
+
+
+def attributes(cube: Path, of: str, **changed: Any) -> None:
+    path = cube / of / "zarr.json"
+    held = json.loads(path.read_text(encoding="utf-8"))
+    held["attributes"] |= changed
+    path.write_text(json.dumps(held), encoding="utf-8")
+    seal_anew(cube)
+
+
+def refused(of: Callable[[], Any], match: str = "damaged") -> None:
+    with pytest.raises(InputError, match=match) as found:
+        of()
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_file_is_not_read(cube: Path, name: str) -> None:
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        (cube / name).unlink()
+        make(cube / name)
+        with pytest.raises((InputError, OSError), match=r"damaged|not a (cube|regular file)"):
+            open_cube(cube)
+        if name in (journal.SEAL, journal.JOURNAL):
+            with pytest.raises(OSError, match="it is not a regular file"):
+                verify(cube)
+        else:
+            assert verify(cube, samples=0).problems
+
+
+def test_files_that_nobody_writes_are_not_read(cube: Path) -> None:
+    os.truncate(cube / journal.SEAL, 1 << 40)
+    with pytest.raises(OSError, match="more than 2,147,483,648 bytes"):
+        open_cube(cube)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"{", b"[]", b"{}", b'{"files": 3}', b'{"files": {"a": 3}}', b"[" * 100_000),
+        *(b'{"files": {"a": ["x", "y"]}}', b'{"files": {"a": [1e999, "y"]}}'),
+        b'{"files": {"a": [' + b"9" * 5000 + b', "y"]}}',
+        *(b'{"files": {"%s": [1, "y"]}}' % name for name in (b"../a", b"/etc/passwd", rb"a\u0000")),
+    ],
+)
+def test_seals_that_are_none(cube: Path, body: bytes) -> None:
+    write_seal(cube, body)
+    refused(lambda: open_cube(cube), "it has no seal")
+    assert verify(cube).problems == [f"{journal.SEAL} is missing or damaged"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"3", b"[]", b"[1, 2, 3, 4]", b"[" * 100_000, b'[["a"], ["b"], ["c"], []]'),
+        *(b'[["a"], [0, 1], [1], []]', b"[[{}], [0], [1], []]", b'[["a"], [1e999], [1], []]'),
+        b'[["a"], [0], [1], [["x", ' + b"9" * 5000 + b", 1]]]",
+        *(
+            b'[["a"], [0], [1], [["%s", 1, 1]]]' % name
+            for name in (b"../../a", b"/etc/passwd", b"a//b", b".", rb"a\u0000")
+        ),
+    ],
+)
+def test_lines_of_a_journal_that_are_none_are_left_out(cube: Path, line: bytes) -> None:
+    sound = journal.read_journal(Folder(cube))
+    with (cube / journal.JOURNAL).open("ab") as file:
+        file.write(b"%08x %s\n" % (google_crc32c.value(line), line))
+    assert journal.read_journal(Folder(cube)) == sound
+    good = b'[["a"], [0], [1], [["a/..b", 1, 1]]]'
+    with (cube / journal.JOURNAL).open("ab") as file:
+        file.write(b"%08x %s\n" % (google_crc32c.value(good), good))
+    assert len(journal.read_journal(Folder(cube))) == len(sound) + 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *(3, None, "[]", "{}", "{", "[" * 100_000, '{"outputs": [], "scenario": {}}'),
+        '{"outputs": [], "scenario": {}, "axes": ["n_gpus", "gpu_mttf"]}',
+        '{"outputs": [], "scenario": {}, "axes": {"n_gpus": [8]}}',
+        '{"outputs": [], "scenario": {}, "axes": {"n_gpus": [' + "9" * 5000 + "]}}",
+    ],
+)
+def test_specs_that_are_none(cube: Path, spec: Any) -> None:
+    attributes(cube, ".", fleetcube_spec=spec)
+    for of in (open_cube, View.open):
+        refused(lambda of=of: of(str(cube)))
+    if spec is None or "gpu" not in str(spec):
+        refused(lambda: verify(cube))
+
+
+@pytest.mark.parametrize(
+    ("of", "changed"),
+    [
+        (".", {"fleetcube_medians": "{"}),
+        (".", {"fleetcube_medians": "3"}),
+        ("job_time", {"units": 3}),
+        ("job_time", {"units": {"s": 1}}),
+        ("job_time", {"long_name": ["a"]}),
+        ("job_time", {"flag_meanings": "a b"}),
+        ("dominant_overhead", {"flag_meanings": "a"}),
+        ("dominant_overhead", {"flag_values": [[0], [1]]}),
+        ("infeasible_reason", {"flag_meanings": "", "flag_values": []}),
+    ],
+)
+def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) -> None:
+    attributes(cube, of, **changed)
+    refused(lambda: open_cube(cube))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("shape", [10**5, 10**5]),
+        ("shape", ["a"]),
+        ("data_type", "object"),
+        ("data_type", "int8"),
+        ("codecs", []),
+        ("codecs", [{"name": "numcodecs.pickle"}]),
+        ("fill_value", {"a": 1}),
+        ("node_type", "group"),
+    ],
+)
+def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
+    path = cube / "job_time" / "zarr.json"
+    held = json.loads(path.read_text(encoding="utf-8"))
+    if key == "shape":
+        held["chunk_grid"]["configuration"]["chunk_shape"] = value
+    path.write_text(json.dumps(held | {key: value}), encoding="utf-8")
+    seal_anew(cube)
+    refused(lambda: verify(cube))
+
+
+def test_a_plan_that_is_none(cube: Path) -> None:
+    for held in ({}, {"engine": "numpy", "mask_infeasible": False}):
+        journal.write_record(Folder(cube), journal.PLAN, held)
+        seal_anew(cube)
+        refused(lambda: verify(cube), "KeyError")
