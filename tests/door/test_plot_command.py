@@ -32,7 +32,8 @@ def test_flips_compares_the_losses_named(tmp_path: Path) -> None:
     job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     names = ["communication_overhead", "reliability_overhead"]
     axes = {"n_gpus": [512, 8192], "gpu_mttf": ["1000 h", "50_000 h"]}
-    cube = Sweep({**job, "tensor_parallel": 8}, axes, names).store(tmp_path / "cube.zarr")
+    layout = {"tensor_parallel": 8, "pipeline_parallel": 4}
+    cube = Sweep({**job, **layout}, axes, names).store(tmp_path / "cube.zarr")
     base = ["plot", str(cube), "--kind", "flips", "-x", "n_gpus", "-y", "gpu_mttf"]
     picture = tmp_path / "flips.svg"
     arguments = [*base, "-v", names[0], "-v", names[1], "-o", str(picture)]

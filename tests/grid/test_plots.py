@@ -272,10 +272,8 @@ def test_ticks_are_at_few_round_points_and_otherwise_at_round_numbers(png: Path)
 
     assert ticks([1024]) == ["1,024"]
     assert ticks([64, 512, 4096]) == ["64", "512", "4,096"]
-    assert (
-        ticks([64, 65, 66, 8192])
-        == ["50", "100", "200", "500", "1,000", "2,000", "5,000", "10,000"][1:-1]
-    )
+    between = ["100", "200", "500", "1,000", "2,000", "5,000", "10,000"]
+    assert ticks([64, 65, 66, 8192]) == between
     assert ticks(list(range(1000, 1200, 8)))[:2] == ["1,000", "1,025"]
 
 
