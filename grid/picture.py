@@ -22,8 +22,8 @@ ENDINGS = (".png", ".pdf", ".svg")
 WIDTH = 7.2  # inches: two columns of a paper
 
 # Okabe & Ito's palette: told apart by colour-blind readers
-PALETTE = ["#999999", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#CC79A7", "#000000"]
-DISTINCT = [*PALETTE[1:3], *PALETTE[4:]]  # yellow is too faint for lines and dots
+PALETTE = ["#999999", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"]
+DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
 INFEASIBLE: dict[str, Any] = {
     "facecolor": "#d9d9d9",
@@ -47,6 +47,7 @@ _SPELLED = {name: name.upper() for name in _UPPER}
 _SPELLED |= {"gpus": "GPUs", "nics": "NICs", "psus": "PSUs", "nvme": "NVMe", "flops": "FLOPs"}
 _MOST_TICKS = 12
 _TICKED = 0.07  # of the axis between ticks at points, at least
+_SUBS = ((10, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1e4, (1.0, 2.0, 5.0)), (np.inf, (1.0,)))
 _GAP = 4  # pixels between labels, at least
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
@@ -281,12 +282,12 @@ def _few(places: Any, at: Any) -> bool:
 
 
 def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
-    """Write the ticks of an axis as plain numbers, on a log scale at 1, 2 and 5, or at 1."""
+    """Write the ticks of an axis as plain numbers, on a log scale mostly at 1, 2 and 5."""
     from matplotlib import ticker
 
     if line.get_scale() == "log":
         low, high = ends or line.get_view_interval()
-        subs = (1.0, 2.0, 5.0) if high / low < 1e4 else (1.0,)
+        subs = next(subs for most, subs in _SUBS if high < most * low)
         line.set_major_locator(ticker.LogLocator(subs=subs))
         line.set_minor_formatter(ticker.NullFormatter())
     line.set_major_formatter(lambda value, _: number(value))
@@ -306,6 +307,11 @@ def is_wide(low: float, high: float, factor: float = 50) -> bool:
     return bool(low > 0 and np.isfinite(high) and high > factor * low)
 
 
+def headed(figure: Any, told: str) -> None:
+    """A title over a picture."""
+    figure.suptitle(told, fontsize=10)
+
+
 def beside(figure: Any, *args: Any, **kwargs: Any) -> None:
-    """A legend to the right of a picture."""
-    figure.legend(*args, loc="outside right upper", fontsize=8, **kwargs)
+    """A legend to the right of a picture, below its title."""
+    figure.legend(*args, loc="outside right center", fontsize=8, **kwargs)

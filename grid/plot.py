@@ -18,6 +18,7 @@ from .picture import (
     check_picture,
     colours,
     edges,
+    headed,
     heading,
     is_number,
     is_wide,
@@ -32,6 +33,7 @@ from .picture import (
     styled,
     title,
 )
+from .plan import REASON
 
 if TYPE_CHECKING:
     import xarray
@@ -54,6 +56,8 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
     check_picture(path)
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
+    if name == REASON and name in cube.coords:
+        cube = cube.reset_coords(name)
     need(cube, [name])
     variable = cube[name]
     for axis in (x, y):
@@ -67,7 +71,7 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
     else:
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(heading(cube[x]))
-    axes.set_title(title(cube, variable), fontsize=10)
+    headed(figure, title(cube, variable))
     return saved(figure, path)
 
 
@@ -143,7 +147,8 @@ def _map(
             lines = _even(axes, points, np.ma.masked_invalid(ratio), named=False)
         for line in lines:
             line.set_label("reliability =\ncommunication")
-        regions(figure, axes, points, codes, bad, flags, PALETTE, lines=lines)
+        shades = PALETTE if len(flags) <= len(PALETTE) else colours(len(flags))
+        regions(figure, axes, points, codes, bad, flags, shades, lines=lines)
         return
     known = np.isfinite(numbers.values) & ~bad
     handles = _absent(axes, points, bad, known)
@@ -227,7 +232,7 @@ def regions(
     codes: Any,
     bad: Any,
     names: Sequence[str],
-    palette: Sequence[str],
+    palette: Sequence[Any],
     head: str | None = None,
     lines: Sequence[Any] = (),
 ) -> None:

@@ -18,6 +18,7 @@ from .picture import (
     check_picture,
     colours,
     edges,
+    headed,
     heading,
     is_number,
     is_wide,
@@ -90,7 +91,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
         _job_time(panels[0], cube, x, at, bad)
     handles = _stacked(panels[-1], cube[x], at, shares, bad)
     panels[-1].set_xlabel(heading(cube[x]))
-    figure.suptitle(title(cube, held, "Where the wall time goes"), fontsize=10)
+    headed(figure, title(cube, held, "Where the wall time goes"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
 
@@ -240,7 +241,7 @@ def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
         plain(line)
     axes.set_xlabel("arithmetic intensity [FLOP/B]")
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    axes.set_title(title(cube, held, "Roofline, and what is reached: MFU x peak"), fontsize=10)
+    headed(figure, title(cube, held, "Roofline, and what is reached: MFU x peak"))
     axes.grid(alpha=0.3)
     beside(figure, title=None if by is None else heading(cube[by]))
     return saved(figure, path)
@@ -319,7 +320,7 @@ def pareto(
     axes.set_ylabel(labelled(y, up_unit))
     sides = [f"{_BEST[sense]} {words(of)}" for sense, of in zip(best, (x, y), strict=True)]
     told = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
-    axes.set_title(title(cube, held, told), fontsize=10)
+    headed(figure, title(cube, held, told))
     axes.grid(alpha=0.3)
     if by is not None:
         beside(figure, title=heading(cube[by]))

@@ -1,5 +1,6 @@
 """Pictures of sensitivity: a tornado at a point, a map of the input that matters most."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from .picture import (
     blank,
     blocked,
     check_picture,
+    headed,
     heading,
     labelled,
     lines,
@@ -61,7 +63,7 @@ def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any
     if any(whole[k] for k in order):
         told += " (*: the valid whole numbers nearest to that)"
     title = f"{words(of)} = {number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
-    figure.suptitle("\n".join([title, told, *_told(found.attrs["fleetcube_point"])]), fontsize=10)
+    headed(figure, "\n".join([title, told, *_told(found.attrs["fleetcube_point"])]))
     patches = [Patch(color=colour) for colour in (LOWER, HIGHER)]
     axes.legend(patches, ["input smaller", "input larger"], fontsize=8, loc="lower right")
     axes.locator_params(axis="x", nbins=5)
@@ -102,7 +104,7 @@ def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, p
     axes.set_xlabel(heading(found[x]))
     axes.set_ylabel(heading(found[y]))
     title = f"Input with the largest elasticity of {words(of)}"
-    axes.set_title("\n".join([title, *_told(told)]), fontsize=10)
+    headed(figure, "\n".join([title, *_told(told)]))
     return saved(figure, path)
 
 
@@ -119,5 +121,10 @@ def _label(found: "xarray.Dataset", name: str) -> str:
 
 def _told(point: str) -> list[str]:
     """A point, "gpu_mttf = 50000 h, fabric = roce-100g", in lines of a title."""
-    parts = [part.partition(" = ") for part in point.split(", ") if part]
-    return lines([f"{words(name)} {value}" for name, _, value in parts])
+    parts = []
+    for name, _, value in (part.partition(" = ") for part in point.split(", ") if part):
+        first, space, unit = value.partition(" ")
+        with contextlib.suppress(ValueError):  # of labels
+            first = number(float(first))
+        parts.append(f"{words(name)} {first}{space}{unit}")
+    return lines(parts)

@@ -124,6 +124,16 @@ def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None
     np.testing.assert_array_equal(line.levels, [1.0])
 
 
+def test_the_reasons_of_infeasible_points_have_a_map(png: Path) -> None:
+    axes = {"n_gpus": [8, 128, 200_000], "pipeline_parallel": [4, 8]}
+    held = cube(axes, ["job_time"])
+    meanings = held["infeasible_reason"].attrs["flag_meanings"].split()
+    reasons = {meanings[k].replace("_", " ") for k in held["infeasible_reason"].values.ravel()}
+    assert {"feasible", "group larger than cluster"} < reasons
+    figure = plot(held, "infeasible_reason", "n_gpus", "pipeline_parallel", png)
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == reasons
+
+
 @pytest.mark.parametrize(
     "names", [LOSSES[1:], ("reliability_overhead", "communication_overhead", "bubble_overhead")]
 )

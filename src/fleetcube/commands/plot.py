@@ -55,6 +55,7 @@ def plot(
     from fleetcube.grid import plot_kinds
     from fleetcube.grid.cube import open_cube
     from fleetcube.grid.picture import check_picture, need
+    from fleetcube.grid.plan import REASON
     from fleetcube.grid.plot import plot as draw
     from fleetcube.grid.slicing import check_variables, select
 
@@ -63,6 +64,8 @@ def plot(
     path = Path(output)
     check_picture(path)
     held = open_cube(cube)
+    if REASON in named and REASON in held.coords:
+        held = held.reset_coords(REASON)
     check_variables(named, [str(name) for name in held.data_vars])
     drawn, more = _variables(kind, named, x, y)
     need(held, drawn)
