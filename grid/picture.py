@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 WIDTH = 7.2  # inches: two columns of a paper
 
-# Okabe & Ito's palette: told apart by colour-blind readers
-PALETTE = ["#999999", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"]
+# Okabe & Ito's palette with a dark grey: told apart by colour-blind readers
+PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
 DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
 INFEASIBLE: dict[str, Any] = {
@@ -273,12 +273,14 @@ def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
 
 def _few(places: Any, at: Any) -> bool:
     """Whether points are few, apart and round enough for a tick at each."""
+    if at.size > _MOST_TICKS:
+        return False
     steps = np.diff(np.sort(places))
     apart = steps.size == 0 or steps.min() > _TICKED * (places.max() - places.min())
     exact = [
         np.isclose(value, (float(f"{value:.3g}"), round(value)), 1e-9, 0).any() for value in at
     ]
-    return bool(at.size <= _MOST_TICKS and apart and all(exact) and np.abs(at).max() < 1e6)
+    return bool(apart and all(exact) and np.abs(at).max() < 1e6)
 
 
 def plain(line: Any, ends: tuple[float, float] | None = None) -> None:

@@ -169,7 +169,7 @@ def _map(
         levels = _levels(values, wide)
         inks = ["black" if mesh.norm(level) > 0.6 else "white" for level in levels]
         drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
-        axes.clabel(drawn, fmt=number, fontsize=8)
+        axes.clabel(drawn, manual=_middles(drawn), fmt=number, fontsize=8)
 
 
 def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
@@ -208,6 +208,13 @@ def _levels(values: Any, wide: bool) -> Any:
         inside = 0.98  # no specks in the corners
     middle, half = (low + high) / 2, inside * (high - low) / 2
     return [level for level in levels if abs(level - middle) < half]
+
+
+def _middles(drawn: Any) -> list[Any]:
+    """The middle of each contour's longest stretch, clear of the edges."""
+    pieces = [path.to_polygons(closed_only=False) for path in drawn.get_paths()]
+    longest = [max(piece, key=len) for piece in pieces if piece]
+    return [piece[len(piece) // 2] for piece in longest]
 
 
 def _even(axes: Any, points: tuple[Any, Any], values: Any, named: bool) -> list[Any]:

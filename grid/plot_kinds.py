@@ -55,7 +55,7 @@ ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
-_USEFUL = "#f2f2f2"
+_USEFUL, _REST = "#f2f2f2", "#999999"
 
 
 # Where the wall time goes
@@ -143,7 +143,8 @@ def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> N
     numbers, unit = scaled(cube["job_time"])
     times = _along(numbers, x, bad)
     drawn = "-" if is_number(cube[x]) else "none"
-    axes.plot(at, times, color="black", linestyle=drawn, marker="o", markersize=3, clip_on=False)
+    how = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
+    axes.plot(at, times, label="job time", **how)
     known = np.flatnonzero(np.isfinite(times))
     if x == "n_gpus" and known.size > 1:
         there = at[known[0] : known[-1] + 1]
@@ -309,7 +310,7 @@ def pareto(
     some = places[:: 1 + places.size // MOST_DOTS]
     few = some.size <= 1000
     how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
-    axes.scatter(*both[:, some], color=PALETTE[0], linewidths=0, rasterized=not few, **how)
+    axes.scatter(*both[:, some], color=_REST, linewidths=0, rasterized=not few, **how)
     axes.plot(*(signs * edge), color="black", linewidth=1, zorder=2, drawstyle="steps-post")
     _front_dots(axes, cube, template, signs * edge, kept, by)
     for side, numbers in zip("xy", both[:, places], strict=True):

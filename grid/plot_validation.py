@@ -15,7 +15,7 @@ from .values import unit_of
 if TYPE_CHECKING:
     from .validate import Validation
 
-_COLOURS = [*DISTINCT, PALETTE[0]]
+_COLOURS = [*DISTINCT, PALETTE[7]]
 _MARKERS = "osD^vPX*"
 _BAND = 0.1
 _ACROSS = 3  # panels

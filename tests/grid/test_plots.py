@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.picture import PALETTE, number, words
+from fleetcube.grid.picture import DISTINCT, PALETTE, number, words
 from fleetcube.grid.plot import plot
 from fleetcube.grid.plot_kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.grid.sweep import Sweep
@@ -104,6 +104,24 @@ def test_maps_have_contours_at_round_numbers(png: Path) -> None:
     assert any(np.isclose(steps[0], step) for step in (0.01, 0.02, 0.05, 0.1))
     assert figure.axes[0].get_xlabel() == "GPUs"
     assert figure.axes[0].get_ylabel() == "GPU MTTF [h]"
+
+
+def test_each_contour_has_one_label_inside_the_map(png: Path) -> None:
+    write = {"geomspace": ["5 GB/s", "2 TB/s"], "num": 400}
+    axes = {
+        "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 400},
+        "checkpoint_write_bandwidth": write,
+    }
+    held = cube(axes, ["goodput"])
+    figure = plot(held, "goodput", "gpu_mttf", "checkpoint_write_bandwidth", png)
+    (drawn,) = [c for c in figure.axes[0].collections if hasattr(c, "levels")]
+    texts = figure.axes[0].texts
+    assert [text.get_text() for text in texts] == [number(level) for level in drawn.levels]
+    inside = figure.axes[0].get_window_extent()
+    for text in texts:
+        box = text.get_window_extent()
+        assert inside.contains(box.x0, box.y0)
+        assert inside.contains(box.x1, box.y1)
 
 
 def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None:
@@ -270,6 +288,38 @@ def test_pictures_have_the_same_bytes_under_any_matplotlibrc(ending: str, tmp_pa
         assert "<dc:date>" not in text
     if ending == "pdf":
         assert b"CreationDate" not in paths[0].read_bytes()
+
+
+# Machado, Oliveira & Fernandes 2009, IEEE TVCG 15(6), table 1 at severity 1: vision without the
+# cones for long, middle and short waves, on linear RGB
+BLIND = {
+    "protan": (0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116),
+    "deutan": (0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940),
+    "tritan": (1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367),
+}  # by rows, which add up to 1
+
+
+@pytest.mark.parametrize("seen", BLIND.values(), ids=BLIND)
+@pytest.mark.parametrize("palette", [PALETTE, DISTINCT])
+def test_colour_blind_readers_tell_colours_apart(palette: list[str], seen: Any) -> None:
+    import itertools
+
+    from matplotlib.colors import to_rgb
+
+    matrix = np.append(seen, 1 - seen[6] - seen[7]).reshape(3, 3)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=2e-6)
+    to_xyz = np.array(  # of sRGB, over the white point D65
+        [(0.4339, 0.3762, 0.1899), (0.2126, 0.7152, 0.0722), (0.0177, 0.1095, 0.8728)]
+    )
+
+    def lab(colour: str) -> Any:
+        rgb = np.array(to_rgb(colour))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        x, y, z = np.cbrt(to_xyz @ np.clip(matrix @ linear, 0, 1))
+        return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+    apart = [np.linalg.norm(lab(one) - lab(two)) for one, two in itertools.combinations(palette, 2)]
+    assert min(apart) > 15  # of CIE76, where 2.3 is just noticeable
 
 
 def test_ticks_are_at_few_round_points_and_otherwise_at_round_numbers(png: Path) -> None:
