@@ -49,8 +49,9 @@ def plot(
     Example:
       fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf \\
           -o goodput.png checkpoint_write_bandwidth=100GB/s
-      fleetcube plot cubes/h100.zarr --kind flips -x n_gpus -y gpu_mttf \\
-          -o flips.png pipeline_parallel=4
+      fleetcube plot cubes/scaling.zarr --kind flips -x n_gpus -y gpu_mttf \\
+          -v communication_overhead -v reliability_overhead -o flips.png \\
+          checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
     from fleetcube.grid import plot_kinds
     from fleetcube.grid.cube import open_cube
