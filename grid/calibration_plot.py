@@ -7,23 +7,19 @@ from typing import Any
 import numpy as np
 
 from .calibrate import CollectiveFit
-from .plot import check_picture, drawing, saved
+from .picture import PALETTE, blank, check_picture, labelled, plain, saved, styled, words
 from .slicing import scale
 from .step_times import StepFit
 from .values import unit_of
 
-_OUT, _IN, _LINE = "#0072B2", "#E69F00", "#000000"  # Okabe & Ito
+_OUT, _IN, _LINE = *PALETTE[1:3], "black"
 
 
+@styled
 def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
     """Draw what was measured and fitted, with relative residuals below."""
     check_picture(path)
-    pyplot = drawing()
-    from matplotlib import ticker
-
-    figure, (top, below) = pyplot.subplots(
-        2, 1, figsize=(7.2, 6.0), layout="constrained", sharex=True, height_ratios=(3, 2)
-    )
+    figure, (top, below) = blank(6.0, 2, sharex=True, height_ratios=(3, 2))
     in_bytes = isinstance(fit, CollectiveFit)
     draw: Callable[..., None] = _collective if in_bytes else _steps
     draw(top, below, fit)
@@ -31,11 +27,9 @@ def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
     below.set_ylabel("measured over fitted - 1 [%]")
     for axes in (top, below):
         axes.grid(alpha=0.3)
-    for line in (top.xaxis, top.yaxis):
-        if line.get_scale() == "log" and not (line is top.xaxis and in_bytes):
-            line.set_major_locator(ticker.LogLocator(subs=(1,) if in_bytes else (1, 2, 5)))
-            line.set_major_formatter(lambda value, _: f"{value:,.6g}")
-            line.set_minor_formatter(ticker.NullFormatter())
+    plain(top.yaxis)
+    if not in_bytes:
+        plain(top.xaxis)
     saved(figure, path)
 
 
@@ -73,10 +67,8 @@ def _steps(top: Any, below: Any, fit: StepFit) -> None:
     if ends[1] / ends[0] > 20:
         top.set_xscale("log")
         top.set_yscale("log")
-    name = fit.of.replace("_", " ")
-    shown = f" [{unit}]" if unit else ""
-    top.set_ylabel(f"measured {name}{shown}")
-    below.set_xlabel(f"fitted {name}{shown}")
+    top.set_ylabel(f"measured {labelled(fit.of, unit)}")
+    below.set_xlabel(f"fitted {labelled(fit.of, unit)}")
     top.legend(fontsize=9)
     top.set_title(_title(fit), fontsize=10)
 
@@ -100,4 +92,4 @@ def _title(fit: CollectiveFit | StepFit) -> str:
     told = f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %"
     if isinstance(fit, CollectiveFit):
         return f"{fit.collective.replace('_', '-')} on {fit.ranks} ranks: {told}"
-    return f"{', '.join(fit.values).replace('_', ' ')}: {told}"
+    return f"{', '.join(map(words, fit.values))}: {told}"

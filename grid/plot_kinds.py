@@ -1,4 +1,4 @@
-"""Pictures of a cut cube with a question of their own: losses, roofline, Pareto front."""
+"""Pictures of a cut cube with a question of their own: losses, flips, roofline, Pareto front."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,20 @@ import numpy as np
 
 from .errors import InputError
 from .pareto import SENSES, unbeaten
-from .plot import (
+from .picture import (
     INFEASIBLE,
     PALETTE,
+    beside,
+    blank,
     blocked,
     check_cut,
     check_picture,
     colours,
-    drawing,
     edges,
+    headed,
     heading,
+    is_number,
+    is_wide,
     labelled,
     need,
     plain,
@@ -25,8 +29,11 @@ from .plot import (
     said,
     saved,
     scaled,
+    styled,
     title,
+    words,
 )
+from .plot import plot
 from .slicing import scale
 
 if TYPE_CHECKING:
@@ -42,15 +49,19 @@ LOSSES = (
     "rework_overhead",
     "recovery_overhead",
 )
+WAITS = LOSSES[1:]  # without the GPUs' own inefficiency, which is nearly everywhere the largest
+_SHARES = (*LOSSES, "reliability_overhead")  # each with its colour in the palette
 ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
 MOST_DOTS = 20_000  # points drawn behind a front
-_USEFUL = "#f2f2f2"
+_BEST = {"min": "lowest", "max": "highest"}
+_USEFUL, _REST = "#f2f2f2", "#999999"
 
 
 # Where the wall time goes
 
 
+@styled
 def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
 
@@ -66,62 +77,81 @@ def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
         told = ", ".join(map(str, held.dims)) or "none left"
         raise InputError(f"{x!r} is not an axis of the losses; their axes: {told}")
     check_cut(held, [x])
-    size = (7.2, 6.4 if top else 4.8)
-    figure, rows = drawing().subplots(
-        1 + len(top),
-        figsize=size,
-        layout="constrained",
-        sharex=True,
-        squeeze=False,
-        height_ratios=[2, 3] if top else [1],
+    bad = blocked(cube, [x])
+    shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
+    if not np.isfinite(shares).all(axis=0).any():
+        raise InputError(f"no point along {x} has all losses; cut the cube elsewhere")
+    ratios = [2, 3] if top else [1]
+    figure, rows = blank(
+        6.4 if top else 4.8, len(ratios), sharex=True, squeeze=False, height_ratios=ratios
     )
     panels = list(rows[:, 0])
     at = positions(panels[-1], cube[x], "x")
-    bad = blocked(cube, [x])
     if top:
         _job_time(panels[0], cube, x, at, bad)
-    _stacked(panels[-1], cube, x, at, bad)
+    handles = _stacked(panels[-1], cube[x], at, shares, bad)
     panels[-1].set_xlabel(heading(cube[x]))
-    figure.suptitle(title(cube, held, "Where the wall time goes"), fontsize=10)
-    handles, labels = panels[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", fontsize=8, ncols=3)
+    headed(figure, title(cube, held, "Where the wall time goes"))
+    figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
 
 
-def _stacked(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
-    shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
+def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> list[Any]:
+    from matplotlib import patches, ticker
+
     ends = np.concatenate([np.zeros((1, at.size)), np.cumsum(shares, axis=0)])
     ends = np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
-    names = [name.removesuffix("_overhead").replace("_", " ") for name in LOSSES]
-    names[0] = "compute below peak"
-    numeric = cube[x].dtype.kind in "iuf" and at.size > 2
+    names = [
+        *(words(name.removesuffix("_overhead")) for name in LOSSES),
+        "model operations at peak",
+    ]
     cells = edges(at, axes.get_xscale())
-    named = zip([*names, "model operations at peak"], [*PALETTE[:7], _USEFUL], strict=True)
-    for low, high, (name, colour) in zip(ends[:-1], ends[1:], named, strict=True):
-        if numeric:
-            axes.fill_between(at, low, high, color=colour, linewidth=0, label=name)
+    whole = not bad.any() and at.size > 1  # areas from the first point to the last
+    handles = []
+    for low, high, name, colour in zip(
+        ends, ends[1:], names, [*PALETTE[:7], _USEFUL], strict=False
+    ):
+        if is_number(x):
+            for stretch in _stretches(np.isfinite(high)):
+                places, rows = at[stretch], np.stack([low, high])[:, stretch]
+                if not whole:  # from edge to edge, as the infeasible points
+                    places = [cells[stretch.start], *places, cells[stretch.stop]]
+                    rows = np.pad(rows, ((0, 0), (1, 1)), mode="edge")
+                axes.fill_between(places, *rows, color=colour, linewidth=0)
         else:
-            axes.bar(at, high - low, 0.8, low, color=colour, label=name)
+            axes.bar(at, high - low, 0.8, low, color=colour)
+        handles.append(patches.Patch(color=colour, label=name))
     for k in np.flatnonzero(bad):
-        first = "infeasible" if k == np.flatnonzero(bad)[0] else "_"
-        axes.axvspan(cells[k], cells[k + 1], color=INFEASIBLE, linewidth=0, label=first, zorder=0)
-    axes.set_xlim((at[0], at[-1]) if numeric else (cells[0], cells[-1]))
+        axes.axvspan(cells[k], cells[k + 1], zorder=0, **INFEASIBLE)
+    if bad.any():
+        handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
+    axes.set_xlim((at[0], at[-1]) if is_number(x) and whole else (cells[0], cells[-1]))
     axes.set_ylim(0, 1)
     axes.set_ylabel("share of the wall time")
+    axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
     axes.grid(alpha=0.3)
+    return handles
+
+
+def _stretches(known: Any) -> list[slice]:
+    """Where points are known without a gap."""
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
+    return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
 
 def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
     numbers, unit = scaled(cube["job_time"])
     times = _along(numbers, x, bad)
-    axes.plot(at, times, color="black", marker="o", markersize=3, clip_on=False, label="job time")
+    drawn = "-" if is_number(cube[x]) else "none"
+    how = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
+    axes.plot(at, times, label="job time", **how)
     known = np.flatnonzero(np.isfinite(times))
-    if x == "n_gpus" and known.size:
-        first = known[0]
-        ideal = times[first] * at[first] / at
-        axes.plot(at, ideal, color=PALETTE[1], linestyle="--", label="in proportion to 1 / GPUs")
+    if x == "n_gpus" and known.size > 1:
+        there = at[known[0] : known[-1] + 1]
+        ideal = times[known[0]] * there[0] / there
+        axes.plot(there, ideal, "--", color=PALETTE[1], label="in proportion to 1 / GPUs")
         axes.legend(fontsize=8)
-    if known.size and times[known].max() / times[known].min() > 16:
+    if known.size and is_wide(times[known].min(), times[known].max(), 16):
         axes.set_yscale("log")
     plain(axes.yaxis)
     axes.set_ylabel(labelled("job_time", unit))
@@ -133,9 +163,43 @@ def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
     return np.where(bad, np.nan, variable.values if x in variable.dims else float(variable))
 
 
+# Where does it flip?
+
+
+def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] = WAITS) -> Any:
+    """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
+
+    Args:
+        of: the losses compared: two or more of the seven and reliability_overhead (checkpoint +
+            rework + recovery). Without a word all but compute_inefficiency_overhead, which is
+            nearly everywhere the largest; `plot` draws dominant_overhead, of all seven.
+
+    Of equals the first is drawn. If the cube holds reliability_to_communication_ratio, a line shows
+    where reliability costs as much as communication. Infeasible points are hatched. Returns the
+    figure.
+    """
+    odd = [name for name in of if name not in _SHARES]
+    if odd or len(set(of)) < 2:
+        told = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
+        raise InputError(f"{told}; compare two or more of {', '.join(_SHARES)}")
+    need(cube, of)
+    shares = cube[list(of)].to_array("loss")
+    values = shares.fillna(-np.inf).values
+    codes = np.array([_SHARES.index(name) for name in of], np.int8)[values.argmax(axis=0)]
+    names = [name.removesuffix("_overhead") for name in _SHARES]
+    meaning = "Which loss is the largest, compute inefficiency left out"
+    if set(of) != set(WAITS):
+        listed = ", ".join(words(name.removesuffix("_overhead")) for name in of)
+        meaning = f"Which is the largest of {listed}"
+    flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
+    flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
+    return plot(cube.assign(largest_loss=flag), "largest_loss", x, y, path)
+
+
 # Roofline
 
 
+@styled
 def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
     """Draw the roofline of a cut cube's GPUs, and what they reach: a point for each of one axis.
 
@@ -156,7 +220,7 @@ def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
     rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
     labels = [""] if by is None else said(cube[by])
     bad = blocked(cube, dims).reshape(-1)
-    figure, axes = drawing().subplots(figsize=(7.2, 4.8), layout="constrained")
+    figure, axes = blank(4.8)
     factor, unit = scale("FLOP/s", rows["peak_flops"])
     shades = colours(len(labels))
     _roofs(axes, rows, factor, shades)
@@ -168,20 +232,19 @@ def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
         if NETWORK in rows:
             ceiling = rows[NETWORK][k] / factor
             axes.scatter(across, ceiling, marker="v", facecolor="none", label="_", **mark)
+    empty: Any = ([], [])
     if NETWORK in rows:
-        empty: Any = ([], [])
         axes.scatter(*empty, marker="v", color="none", edgecolor="black", label="network allows")
+    if bad.any():
+        axes.scatter(*empty, color="none", edgecolor="black", label="infeasible")
     axes.set(xscale="log", yscale="log")
     for line in (axes.xaxis, axes.yaxis):
         plain(line)
-    axes.tick_params(axis="x", rotation=30)
     axes.set_xlabel("arithmetic intensity [FLOP/B]")
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    axes.set_title(title(cube, held, "Roofline, and what is reached: MFU x peak"), fontsize=10)
-    axes.grid(alpha=0.3, which="both")
-    figure.legend(
-        loc="outside right upper", fontsize=8, title=None if by is None else heading(cube[by])
-    )
+    headed(figure, title(cube, held, "Roofline, and what is reached: MFU x peak"))
+    axes.grid(alpha=0.3)
+    beside(figure, title=None if by is None else heading(cube[by]))
     return saved(figure, path)
 
 
@@ -201,6 +264,7 @@ def _roofs(axes: Any, rows: dict[str, Any], factor: float, shades: Sequence[Any]
 # Pareto front
 
 
+@styled
 def pareto(
     cube: "xarray.Dataset",
     x: str,
@@ -242,24 +306,25 @@ def pareto(
     )
     signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
     _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
-    figure, axes = drawing().subplots(figsize=(7.2, 4.8), layout="constrained")
+    figure, axes = blank(4.8)
     some = places[:: 1 + places.size // MOST_DOTS]
-    axes.scatter(*both[:, some], s=6, color=PALETTE[0], alpha=0.4, linewidths=0, rasterized=True)
+    few = some.size <= 1000
+    how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
+    axes.scatter(*both[:, some], color=_REST, linewidths=0, rasterized=not few, **how)
     axes.plot(*(signs * edge), color="black", linewidth=1, zorder=2, drawstyle="steps-post")
     _front_dots(axes, cube, template, signs * edge, kept, by)
     for side, numbers in zip("xy", both[:, places], strict=True):
-        if numbers.min() > 0 and numbers.max() / numbers.min() > 16:
+        if is_wide(numbers.min(), numbers.max(), 16):
             getattr(axes, f"set_{side}scale")("log")
         plain(getattr(axes, f"{side}axis"))
-    axes.tick_params(axis="x", rotation=30)
     axes.set_xlabel(labelled(x, across_unit))
     axes.set_ylabel(labelled(y, up_unit))
-    told = f"{len(kept):,} of {places.size:,} points are best"
-    said_ = f"{best[0].capitalize()} {x.replace('_', ' ')}, {best[1]} {y.replace('_', ' ')}: {told}"
-    axes.set_title(title(cube, held, said_), fontsize=10)
+    sides = [f"{_BEST[sense]} {words(of)}" for sense, of in zip(best, (x, y), strict=True)]
+    told = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
+    headed(figure, title(cube, held, told))
     axes.grid(alpha=0.3)
     if by is not None:
-        figure.legend(loc="outside right upper", fontsize=8, title=heading(cube[by]))
+        beside(figure, title=heading(cube[by]))
     return saved(figure, path)
 
 

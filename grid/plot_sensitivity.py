@@ -1,12 +1,29 @@
 """Pictures of sensitivity: a tornado at a point, a map of the input that matters most."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import InputError
-from .plot import PALETTE, blocked, check_picture, drawing, heading, positions, regions, saved
+from .picture import (
+    PALETTE,
+    blank,
+    blocked,
+    check_picture,
+    headed,
+    heading,
+    labelled,
+    lines,
+    number,
+    plain,
+    positions,
+    saved,
+    styled,
+    words,
+)
+from .plot import regions
 from .slicing import scale
 
 if TYPE_CHECKING:
@@ -16,6 +33,7 @@ LOWER, HIGHER = "#0072B2", "#E69F00"  # of the input; Okabe & Ito's blue and ora
 MOST_COLOURS = 7  # inputs told apart by colour in a map; the others are one
 
 
+@styled
 def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any:
     """Draw what a quantity becomes where each input is smaller and larger, the largest swing first.
 
@@ -23,7 +41,6 @@ def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any
     figure.
     """
     check_picture(path)
-    pyplot = drawing()
     from matplotlib.patches import Patch
 
     base = float(found[of])
@@ -31,9 +48,7 @@ def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any
     ends = np.stack([found[f"{of}_below"].values, found[f"{of}_above"].values]) / factor
     swing = np.nan_to_num(np.abs(ends - base / factor).max(axis=0), posinf=0.0)
     order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0][:most][::-1]
-    figure, axes = pyplot.subplots(
-        figsize=(7.2, 1.5 + 0.3 * max(4, len(order))), layout="constrained"
-    )
+    figure, axes = blank(1.5 + 0.3 * max(4, len(order)))
     names = [str(name) for name in found["input"].values]
     whole = found["kind"].values == "difference"
     for at, k in enumerate(order):
@@ -41,23 +56,24 @@ def tornado(found: "xarray.Dataset", of: str, path: Path, most: int = 15) -> Any
             width = ends[row, k] - base / factor
             axes.barh(at, width, left=base / factor, color=(LOWER, HIGHER)[row])
     axes.axvline(base / factor, color="black", linewidth=0.8)
-    ticks = [f"{names[k].replace('_', ' ')}{' *' if whole[k] else ''}" for k in order]
+    ticks = [f"{words(names[k])}{' *' if whole[k] else ''}" for k in order]
     axes.set_yticks(range(len(order)), ticks)
-    axes.set_xlabel(f"{of.replace('_', ' ')}{f' [{unit}]' if unit else ''}")
+    axes.set_xlabel(labelled(of, unit))
     told = "inputs 10 % smaller and larger"
     if any(whole[k] for k in order):
         told += " (*: the valid whole numbers nearest to that)"
-    title = f"{of.replace('_', ' ')} = {base / factor:,.4g} {unit}".rstrip()
-    point = _wrapped(str(found.attrs["fleetcube_point"]).replace("_", " "))
-    figure.suptitle("\n".join([title, told, *point]), fontsize=10)
+    title = f"{words(of)} = {number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
+    headed(figure, "\n".join([title, told, *_told(found.attrs["fleetcube_point"])]))
     patches = [Patch(color=colour) for colour in (LOWER, HIGHER)]
     axes.legend(patches, ["input smaller", "input larger"], fontsize=8, loc="lower right")
     axes.locator_params(axis="x", nbins=5)
+    plain(axes.xaxis)
     axes.grid(alpha=0.3, axis="x")
     axes.set_axisbelow(True)
     return saved(figure, path)
 
 
+@styled
 def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, path: Path) -> Any:
     """Draw which input has the largest elasticity over two axes; infeasible points are grey.
 
@@ -81,14 +97,14 @@ def dominance_map(found: "xarray.Dataset", of: str, x: str, y: str, told: str, p
     places = np.full(len(names), len(shown))
     places[shown] = range(len(shown))
     labels = [_label(found, names[k]) for k in shown] + ([f"{len(rest)} others"] if rest else [])
-    figure, axes = drawing().subplots(figsize=(8.4, 4.8), layout="constrained")
+    figure, axes = blank(4.8)
     across = positions(axes, found[x], "x")
     up = positions(axes, found[y], "y")
     regions(figure, axes, (across, up), places[codes], bad, labels, _PALETTE, "lever")
     axes.set_xlabel(heading(found[x]))
     axes.set_ylabel(heading(found[y]))
-    title = f"input with the largest elasticity of {of.replace('_', ' ')}"
-    axes.set_title("\n".join([title, *_wrapped(told.replace("_", " "))]), fontsize=10)
+    title = f"Input with the largest elasticity of {words(of)}"
+    headed(figure, "\n".join([title, *_told(told)]))
     return saved(figure, path)
 
 
@@ -98,13 +114,17 @@ _PALETTE = [*PALETTE[1:7], PALETTE[0]]  # grey last
 def _label(found: "xarray.Dataset", name: str) -> str:
     """An input in the legend, with those that cannot be told from it."""
     if name not in found["input"].values:
-        return name
+        return words(name)
     like = found["input"].values[found["same_as"].values == name]
-    others = [str(other).replace("_", " ") for other in like if other != name]
-    return "\n= ".join([name.replace("_", " "), *others])
+    return "\n= ".join([words(name), *(words(str(other)) for other in like if other != name)])
 
 
-def _wrapped(told: str) -> list[str]:
-    """A point in words, three axes a line."""
-    parts = told.split(", ") if told else []
-    return [", ".join(parts[k : k + 3]) for k in range(0, len(parts), 3)]
+def _told(point: str) -> list[str]:
+    """A point, "gpu_mttf = 50000 h, fabric = roce-100g", in lines of a title."""
+    parts = []
+    for name, _, value in (part.partition(" = ") for part in point.split(", ") if part):
+        first, space, unit = value.partition(" ")
+        with contextlib.suppress(ValueError):  # of labels
+            first = number(float(first))
+        parts.append(f"{words(name)} {first}{space}{unit}")
+    return lines(parts)

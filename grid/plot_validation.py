@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .plot import PALETTE, check_picture, drawing, saved
+from .picture import DISTINCT, PALETTE, blank, check_picture, labelled, plain, saved, styled, words
 from .predict import ALL_REDUCE, Compared
 from .slicing import scale
 from .values import unit_of
@@ -15,32 +15,27 @@ from .values import unit_of
 if TYPE_CHECKING:
     from .validate import Validation
 
-_COLOURS = [*PALETTE[1:3], *PALETTE[4:], PALETTE[0]]  # yellow is too faint for dots
+_COLOURS = [*DISTINCT, PALETTE[7]]
 _MARKERS = "osD^vPX*"
 _BAND = 0.1
 _ACROSS = 3  # panels
-_NARROW = 50  # ends of an axis apart, as a factor
 
 
+@styled
 def plot_validation(found: "Validation", path: Path) -> None:
     """Draw measured over predicted values, a panel for each output, a colour for each group."""
     check_picture(path)
     outputs = list(dict.fromkeys(row.of for row in found.rows)) or ["nothing to compare"]
     across = min(len(outputs), _ACROSS)
     down = math.ceil(len(outputs) / across)
-    size = (4.8 * across, 4.8 * down)
-    figure, panels = drawing().subplots(
-        down, across, figsize=size, layout="constrained", squeeze=False
-    )
+    figure, panels = blank(4.8 * down, down, across, width=4.8 * across, squeeze=False)
     for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
         _panel(axes, [row for row in found.rows if row.of == of], of)
     saved(figure, path)
 
 
 def _panel(axes: Any, rows: list[Compared], of: str) -> None:
-    from matplotlib import ticker
-
-    axes.set_title(of.replace("_", " "), fontsize=11)
+    axes.set_title(words(of), fontsize=11)
     if not rows:
         axes.set_axis_off()
         return
@@ -62,14 +57,10 @@ def _panel(axes: Any, rows: list[Compared], of: str) -> None:
             label=f"{group} ({len(own)})",
             zorder=2 + 1 / len(own),  # small groups over large ones
         )
-    shown = f" [{unit}]" if unit else ""
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-    axes.set_xlabel(f"predicted{shown}")
-    axes.set_ylabel(f"measured{shown}; band: ±{_BAND:.0%}")
-    narrow = ends[1] / ends[0] < _NARROW
+    axes.set_xlabel(labelled("predicted", unit))
+    axes.set_ylabel(f"{labelled('measured', unit)}; band: ±{_BAND:.0%}")
     for line in (axes.xaxis, axes.yaxis):
-        line.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if narrow else (1,)))
-        line.set_major_formatter(lambda value, _: f"{value:,.6g}")
-        line.set_minor_formatter(ticker.NullFormatter())
+        plain(line)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7.5, loc="upper left", framealpha=0.9)

@@ -28,11 +28,31 @@ def test_surface_is_the_map_of_goodput(cube: Path, tmp_path: Path) -> None:
     assert pictures[0] == pictures[1]
 
 
+def test_flips_compares_the_losses_named(tmp_path: Path) -> None:
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    names = ["communication_overhead", "reliability_overhead"]
+    axes = {"n_gpus": [512, 8192], "gpu_mttf": ["1000 h", "50_000 h"]}
+    layout = {"tensor_parallel": 8, "pipeline_parallel": 4}
+    cube = Sweep({**job, **layout}, axes, names).store(tmp_path / "cube.zarr")
+    base = ["plot", str(cube), "--kind", "flips", "-x", "n_gpus", "-y", "gpu_mttf"]
+    picture = tmp_path / "flips.svg"
+    arguments = [*base, "-v", names[0], "-v", names[1], "-o", str(picture)]
+    cli.main(arguments, standalone_mode=False)
+    text = picture.read_text(encoding="utf-8")
+    assert "Which is the largest of communication, reliability</text>" in text
+    assert "communication</text>" in text
+    assert "bubble" not in text
+
+
 BAD = [
     (["--kind", "losses"], "a picture of losses needs -x"),
     (["-x", "n_gpus"], "a picture of curves needs -v"),
     (["--kind", "losses", "-x", "n_gpus", "-v", "goodput"], "has no use for -v"),
-    (["--kind", "flips", "-x", "n_gpus", "-y", "gpu_mttf"], 'spec: "dominant_overhead"'),
+    (
+        ["--kind", "flips", "-x", "n_gpus", "-y", "gpu_mttf"],
+        'spec: "communication_overhead", "bubb',
+    ),
+    (["-v", "goodput", "-v", "job_time", "-x", "n_gpus"], "curves draws one variable, not goodp"),
     (["--kind", "losses", "-x", "n_gpus"], 'spec: "compute_inefficiency_overhead", "comm'),
     (["--kind", "pareto", "-x", "job_time", "-y", "job_cost"], 'spec: "job_cost"'),
     (["--kind", "pareto", "-x", "job_time", "-y", "goodput", "--best", "min"], "'min' or 'max'"),

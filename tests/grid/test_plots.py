@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plot import PALETTE, plot
-from fleetcube.grid.plot_kinds import LOSSES, losses, pareto, roofline
+from fleetcube.grid.picture import DISTINCT, PALETTE, number, words
+from fleetcube.grid.plot import plot
+from fleetcube.grid.plot_kinds import LOSSES, flips, losses, pareto, roofline
 from fleetcube.grid.sweep import Sweep
 
 pytest.importorskip("matplotlib")
@@ -71,7 +72,18 @@ def test_losses_stack_to_the_whole_and_infeasible_points_are_grey(png: Path) -> 
     (grey,) = spans(below)
     assert grey[0] < 200_000 < grey[1]
     assert grey[0] > 2048
+    assert below.get_xlim() == (pytest.approx(512 / 2**0.5), pytest.approx(grey[1]))
     assert png.stat().st_size > 10_000
+
+
+def test_losses_of_one_feasible_point_fill_its_cell(png: Path) -> None:
+    held = cube({"n_gpus": [64, 1024, 200_000]}, list(LOSSES))
+    (axes,) = losses(held, "n_gpus", png).axes
+    first, second = spans(axes)
+    for area in axes.collections:
+        assert area.get_paths()[0].vertices[:, 0].min() == pytest.approx(first[1])
+        assert area.get_paths()[0].vertices[:, 0].max() == pytest.approx(second[0])
+    assert first[1] == pytest.approx(256)  # half way on the log axis
 
 
 def test_losses_along_labels_are_bars(png: Path) -> None:
@@ -90,8 +102,26 @@ def test_maps_have_contours_at_round_numbers(png: Path) -> None:
     steps = np.diff(levels[0])
     np.testing.assert_allclose(steps, steps[0])
     assert any(np.isclose(steps[0], step) for step in (0.01, 0.02, 0.05, 0.1))
-    assert figure.axes[0].get_xlabel() == "n gpus"
-    assert figure.axes[0].get_ylabel() == "gpu mttf [h]"
+    assert figure.axes[0].get_xlabel() == "GPUs"
+    assert figure.axes[0].get_ylabel() == "GPU MTTF [h]"
+
+
+def test_each_contour_has_one_label_inside_the_map(png: Path) -> None:
+    write = {"geomspace": ["5 GB/s", "2 TB/s"], "num": 400}
+    axes = {
+        "gpu_mttf": {"geomspace": ["5_000 h", "500_000 h"], "num": 400},
+        "checkpoint_write_bandwidth": write,
+    }
+    held = cube(axes, ["goodput"])
+    figure = plot(held, "goodput", "gpu_mttf", "checkpoint_write_bandwidth", png)
+    (drawn,) = [c for c in figure.axes[0].collections if hasattr(c, "levels")]
+    texts = figure.axes[0].texts
+    assert [text.get_text() for text in texts] == [number(level) for level in drawn.levels]
+    inside = figure.axes[0].get_window_extent()
+    for text in texts:
+        box = text.get_window_extent()
+        assert inside.contains(box.x0, box.y0)
+        assert inside.contains(box.x1, box.y1)
 
 
 def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None:
@@ -101,22 +131,98 @@ def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None
     figure = plot(held, "dominant_overhead", "n_gpus", "gpu_mttf", png)
     from matplotlib.colors import to_hex
 
-    mesh, line = figure.axes[0].collections[:2]
+    line, _, mesh = figure.axes[0].collections
     np.testing.assert_array_equal(mesh.get_array(), held["dominant_overhead"].values.T)
     found = sorted(set(held["dominant_overhead"].values.ravel().tolist()))
     (legend,) = figure.legends
     assert len(found) > 1
     colours = [to_hex(patch.get_facecolor()) for patch in legend.get_patches()]
     assert colours == [PALETTE[k].lower() for k in found]
+    assert legend.get_texts()[-1].get_text() == "reliability =\ncommunication"
     np.testing.assert_array_equal(line.levels, [1.0])
+
+
+def test_the_reasons_of_infeasible_points_have_a_map(png: Path) -> None:
+    axes = {"n_gpus": [8, 128, 200_000], "pipeline_parallel": [4, 8]}
+    held = cube(axes, ["job_time"])
+    meanings = held["infeasible_reason"].attrs["flag_meanings"].split()
+    reasons = {meanings[k].replace("_", " ") for k in held["infeasible_reason"].values.ravel()}
+    assert {"feasible", "group larger than cluster"} < reasons
+    figure = plot(held, "infeasible_reason", "n_gpus", "pipeline_parallel", png)
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == reasons
+
+
+@pytest.mark.parametrize(
+    "names", [LOSSES[1:], ("reliability_overhead", "communication_overhead", "bubble_overhead")]
+)
+def test_flips_colours_the_largest_of_the_losses_compared(
+    names: tuple[str, ...], png: Path
+) -> None:
+    from matplotlib.colors import to_hex
+
+    axes = {"n_gpus": [512, 2048, 8192], "gpu_mttf": ["1000 h", "5000 h", "100_000 h"]}
+    held = cube(axes, [*LOSSES, "reliability_overhead"])
+    held["bubble_overhead"].values[0] = np.nan  # of 512 GPUs: then no loss is the largest
+    compared = () if names == LOSSES[1:] else (names,)
+    figure = flips(held, "n_gpus", "gpu_mttf", png, *compared)
+    mesh = figure.axes[0].collections[-1]
+    assert mesh.get_array().mask[:, 0].all()
+    colour_of = dict(zip([*LOSSES, "reliability_overhead"], PALETTE, strict=True))
+    expected = [
+        [max(names, key=lambda name: float(held[name].broadcast_like(point)[i, j])) for i in (1, 2)]
+        for point in [held["rework_overhead"]]
+        for j in range(3)
+    ]
+    assert len({name for row in expected for name in row}) > 1
+    shown = [[to_hex(mesh.cmap(mesh.norm(code))) for code in row[1:]] for row in mesh.get_array()]
+    assert shown == [[colour_of[name].lower() for name in row] for row in expected]
+    assert "compute" not in figure.legends[0].get_texts()[0].get_text()
 
 
 def test_curves_are_told_apart_and_labelled_in_units(png: Path) -> None:
     axes = {"n_gpus": [512, 1024], "gpu_mttf": ["10_000 h", "20_000 h"]}
     figure = plot(cube(axes, ["goodput"]), "goodput", "n_gpus", None, png)
     (drawn,) = figure.axes
-    assert [text.get_text() for text in drawn.get_legend().get_texts()] == ["10,000", "20,000"]
-    assert drawn.get_legend().get_title().get_text() == "gpu mttf [h]"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["10,000", "20,000"]
+    assert legend.get_title().get_text() == "GPU MTTF [h]"
+    assert len({line.get_marker() for line in drawn.lines}) == 2  # for prints without colours
+
+
+def test_infeasible_points_of_a_curve_stand_hollow_beside_it(png: Path) -> None:
+    held = cube({"n_gpus": [64, 128, 256]}, ["job_time"])
+    held["job_time"].values[2] = np.nan
+    assert held["infeasible_reason"].values.tolist()[1:] == [0, 0]
+    assert held["infeasible_reason"][0] > 0
+    (axes,) = plot(held, "job_time", "n_gpus", None, png).axes
+    feasible, hollow, _ = axes.lines
+    days = held["job_time"].values / 86400
+    np.testing.assert_array_equal(feasible.get_ydata(), [np.nan, days[1], np.nan])
+    np.testing.assert_array_equal(hollow.get_ydata(), [days[0], np.nan, np.nan])
+    assert hollow.get_fillstyle() == "none"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["infeasible"]
+
+
+def test_curves_of_a_flag_stand_at_its_meanings(png: Path) -> None:
+    held = cube({"n_gpus": [128, 256]}, ["job_time"])
+    held["job_time"].values[:] = [2, -1]
+    held["job_time"].attrs["flag_meanings"] = "not_here nor_here here"
+    (axes,) = plot(held, "job_time", "n_gpus", None, png).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["here"]
+    assert np.isnan(axes.lines[0].get_ydata()[1])
+
+
+def test_a_map_tells_infeasible_cells_from_cells_without_a_value(png: Path) -> None:
+    axes = {"n_gpus": [64, 128, 256], "gpu_mttf": ["10_000 h", "20_000 h"]}
+    held = cube(axes, ["job_time"])
+    held["job_time"].values[2, 0] = np.nan
+    figure = plot(held, "job_time", "n_gpus", "gpu_mttf", png)
+    assert figure.axes[0].patch.get_hatch()
+    white, mesh = figure.axes[0].collections
+    np.testing.assert_array_equal(mesh.get_array().mask, [[1, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(white.get_array().mask, [[1, 1, 0], [1, 1, 1]])
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["infeasible", "no value"]
 
 
 def test_points_of_a_roofline_stand_at_mfu_times_peak(png: Path) -> None:
@@ -161,6 +267,105 @@ def test_the_front_is_what_nothing_beats(png: Path) -> None:
     assert upward.axes[0].lines[0].get_xdata()[0] == rows[0].max()
 
 
+# Every picture
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_pictures_have_the_same_bytes_under_any_matplotlibrc(ending: str, tmp_path: Path) -> None:
+    import matplotlib as mpl
+    import matplotlib.style
+
+    held = cube({"n_gpus": [512, 1024], "gpu_mttf": ["10_000 h", "20_000 h"]}, ["goodput"])
+    paths = [tmp_path / f"{name}.{ending}" for name in ("light", "dark")]
+    plot(held, "goodput", "n_gpus", "gpu_mttf", paths[0])
+    with mpl.style.context("dark_background"):
+        plot(held, "goodput", "n_gpus", "gpu_mttf", paths[1])
+        assert mpl.rcParams["text.color"] == "white"
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    if ending == "svg":
+        text = paths[0].read_text(encoding="utf-8")
+        assert "GPU MTTF [h]</text>" in text
+        assert "<dc:date>" not in text
+    if ending == "pdf":
+        assert b"CreationDate" not in paths[0].read_bytes()
+
+
+# Machado, Oliveira & Fernandes 2009, IEEE TVCG 15(6), table 1 at severity 1: vision without the
+# cones for long, middle and short waves, on linear RGB
+BLIND = {
+    "protan": (0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116),
+    "deutan": (0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.011820, 0.042940),
+    "tritan": (1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367),
+}  # by rows, which add up to 1
+
+
+@pytest.mark.parametrize("seen", BLIND.values(), ids=BLIND)
+@pytest.mark.parametrize("palette", [PALETTE, DISTINCT])
+def test_colour_blind_readers_tell_colours_apart(palette: list[str], seen: Any) -> None:
+    import itertools
+
+    from matplotlib.colors import to_rgb
+
+    matrix = np.append(seen, 1 - seen[6] - seen[7]).reshape(3, 3)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=2e-6)
+    to_xyz = np.array(  # of sRGB, over the white point D65
+        [(0.4339, 0.3762, 0.1899), (0.2126, 0.7152, 0.0722), (0.0177, 0.1095, 0.8728)]
+    )
+
+    def lab(colour: str) -> Any:
+        rgb = np.array(to_rgb(colour))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        x, y, z = np.cbrt(to_xyz @ np.clip(matrix @ linear, 0, 1))
+        return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+    apart = [np.linalg.norm(lab(one) - lab(two)) for one, two in itertools.combinations(palette, 2)]
+    assert min(apart) > 15  # of CIE76, where 2.3 is just noticeable
+
+
+def test_ticks_are_at_few_round_points_and_otherwise_at_round_numbers(png: Path) -> None:
+    def ticks(spec: Any) -> list[str]:
+        figure = plot(cube({"n_gpus": spec}, ["goodput"]), "goodput", "n_gpus", None, png)
+        (axes,) = figure.axes
+        low, high = axes.get_xlim()
+        pairs = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        return [label.get_text() for at, label in pairs if low <= at <= high]
+
+    assert ticks([1024]) == ["1,024"]
+    assert ticks([64, 512, 4096]) == ["64", "512", "4,096"]
+    between = ["100", "200", "500", "1,000", "2,000", "5,000", "10,000"]
+    assert ticks([64, 65, 66, 8192]) == between
+    assert ticks(list(range(1000, 1200, 8)))[:2] == ["1,000", "1,025"]
+
+
+def test_labels_below_an_axis_do_not_overlap(png: Path) -> None:
+    import itertools
+
+    labels = [f"tp8-pp{k}-interleaved-with-many-virtual-stages" for k in range(6)]
+    layout = {"labels": labels, "micro_batch_size": [1, 2, 4, 8, 16, 32]}
+    (axes,) = plot(cube({"layout": layout}, ["step_time"]), "step_time", "layout", None, png).axes
+    texts = axes.get_xticklabels()
+    assert all("\n" in text.get_text() for text in texts)
+    assert {text.get_rotation() for text in texts} == {25.0}
+    short = {"labels": ["a", "b"], "micro_batch_size": [1, 2]}
+    (axes,) = plot(cube({"layout": short}, ["step_time"]), "step_time", "layout", None, png).axes
+    boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    assert {text.get_rotation() for text in axes.get_xticklabels()} == {0.0}
+
+
+def test_names_and_numbers_read_as_people_write_them() -> None:
+    names = ("n_gpus", "gpus_per_node", "gpu_mttf", "mfu", "peak_flops_bf16")
+    assert [words(name) for name in names] == [
+        "GPUs",
+        "GPUs per node",
+        "GPU MTTF",
+        "MFU",
+        "peak FLOPs BF16",
+    ]
+    numbers = {4096: "4,096", 0.05: "0.05", 1.5e13: "15 T", 24e6: "24 M", 0: "0", -2e9: "-2 G"}
+    assert {value: number(value) for value in numbers} == numbers
+
+
 BAD: list[tuple[Callable[[Any, Path], Any], str]] = [
     (lambda c, p: losses(c, "n_gpus", p), 'the cube has no compute_.*"recovery_overhead"$'),
     (lambda c, p: roofline(c, p), 'add to the outputs of its spec: "arithmetic_intensity"'),
@@ -169,6 +374,10 @@ BAD: list[tuple[Callable[[Any, Path], Any], str]] = [
     (lambda c, p: pareto(c, "job_time", "job_time", p), "choose two outputs"),
     (lambda c, p: pareto(c, "job_time", "goodput", p, best=("min", "most")), "'min' or 'max'"),
     (lambda c, p: pareto(c, "job_time", "goodput", p, by="gpu"), "'gpu' is not an axis"),
+    (lambda c, p: flips(c, "n_gpus", "gpu_mttf", p), 'no communication_.*"recovery_overhead"$'),
+    (lambda c, p: flips(c, "n_gpus", "gpu_mttf", p, ["mfu"]), "'mfu' is not one of them; compare"),
+    (lambda c, p: flips(c, "n_gpus", "gpu_mttf", p, LOSSES[:1]), "one loss has no rival; compare"),
+    (lambda c, p: plot(c * np.nan, "job_time", "n_gpus", None, p), "no point has job_time; cut"),
     (lambda c, p: plot(c, "job_time", "gpu_mttf", None, p.with_suffix(".gif")), "change its end"),
 ]
 

@@ -56,7 +56,7 @@ def calibrate(
     """
     from fleetcube.grid import calibration_file, calibration_plot
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plot import check_picture
+    from fleetcube.grid.picture import check_picture
 
     if output is not None:
         calibration_file.check_target(Path(output), overwrite)

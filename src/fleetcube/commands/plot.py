@@ -11,7 +11,13 @@ KINDS = ("curves", "map", "losses", "surface", "flips", "roofline", "pareto")
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("--kind", type=click.Choice(KINDS), help="What to draw.  [curves; map with -y]")
-@click.option("-v", "--variable", help="Variable to draw, in curves, map and surface.")
+@click.option(
+    "-v",
+    "--variable",
+    "named",
+    multiple=True,
+    help="Variable to draw, in curves and map; in flips the losses to compare.",
+)
 @click.option("-x", help="Axis across; for pareto an output.")
 @click.option("-y", help="Axis up: draws a map; for pareto an output.")
 @click.option("--by", help="Axis whose points have their own colour, in roofline and pareto.")
@@ -21,7 +27,7 @@ def plot(
     cube: str,
     selectors: tuple[str, ...],
     kind: str | None,
-    variable: str | None,
+    named: tuple[str, ...],
     x: str | None,
     y: str | None,
     by: str | None,
@@ -34,7 +40,8 @@ def plot(
     curves    -v over -x, a curve for each point of one more axis
     map       -v over -x and -y, with contours; surface is the map of goodput
     losses    where the wall time goes along -x, stacked, with job_time above
-    flips     which loss is the largest over -x and -y
+    flips     which loss is the largest over -x and -y, the GPUs' own inefficiency
+              left out; -v, repeated, names the losses to compare
     roofline  what GPUs may reach and what they do, for each point of --by
     pareto    the best points in two outputs, -x and -y
 
@@ -43,24 +50,26 @@ def plot(
       fleetcube plot cubes/scaling.zarr -v goodput -x n_gpus -y gpu_mttf \\
           -o goodput.png checkpoint_write_bandwidth=100GB/s
       fleetcube plot cubes/scaling.zarr --kind flips -x n_gpus -y gpu_mttf \\
-          -o flips.png \\
+          -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
     from fleetcube.grid import plot_kinds
     from fleetcube.grid.cube import open_cube
-    from fleetcube.grid.plot import check_picture, need
+    from fleetcube.grid.picture import check_picture, need
+    from fleetcube.grid.plan import REASON
     from fleetcube.grid.plot import plot as draw
     from fleetcube.grid.selectors import select
     from fleetcube.grid.slicing import check_variables
 
     kind = kind or ("curves" if y is None else "map")
-    _check(kind, variable, x, y, by, best)
+    _check(kind, named, x, y, by, best)
     path = Path(output)
     check_picture(path)
     held = open_cube(cube)
-    if variable is not None:
-        check_variables([variable], [str(name) for name in held.data_vars])
-    drawn, more = _variables(kind, variable, x, y)
+    if REASON in named and REASON in held.coords:
+        held = held.reset_coords(REASON)
+    check_variables(named, [str(name) for name in held.data_vars])
+    drawn, more = _variables(kind, named, x, y)
     need(held, drawn)
     held, notes = select(held, selectors)
     cut = held[[*drawn, *(name for name in more if name in held)]]
@@ -68,6 +77,8 @@ def plot(
         click.echo(note, err=True)
     if kind == "losses":
         plot_kinds.losses(cut, x or "", path)
+    elif kind == "flips":
+        plot_kinds.flips(cut, x or "", y or "", path, drawn)
     elif kind == "roofline":
         plot_kinds.roofline(cut, path, by)
     elif kind == "pareto":
@@ -87,16 +98,21 @@ _NEEDED = {
     "roofline": (),
     "pareto": ("-x", "-y"),
 }
-_ALLOWED = {"surface": ("-v",), "roofline": ("--by",), "pareto": ("--by", "--best")}
+_ALLOWED = {
+    "surface": ("-v",),
+    "flips": ("-v",),
+    "roofline": ("--by",),
+    "pareto": ("--by", "--best"),
+}
 
 
 def _check(
-    kind: str, variable: str | None, x: str | None, y: str | None, by: str | None, best: str
+    kind: str, named: tuple[str, ...], x: str | None, y: str | None, by: str | None, best: str
 ) -> None:
     """Refuse options that a kind lacks, or does not go with."""
     from fleetcube.grid.errors import InputError
 
-    options = {"-v": variable, "-x": x, "-y": y, "--by": by}
+    options = {"-v": named or None, "-x": x, "-y": y, "--by": by}
     options["--best"] = None if best == "min,min" else best
     given = [name for name, value in options.items() if value is not None]
     lacking = [name for name in _NEEDED[kind] if name not in given]
@@ -105,10 +121,14 @@ def _check(
     spare = [name for name in given if name not in (*_NEEDED[kind], *_ALLOWED.get(kind, ()))]
     if spare:
         raise InputError(f"a picture of {kind} has no use for {', '.join(spare)}; leave it out")
+    if len(named) > 1 and kind != "flips":
+        raise InputError(
+            f"a picture of {kind} draws one variable, not {', '.join(named)}; give one"
+        )
 
 
 def _variables(
-    kind: str, variable: str | None, x: str | None, y: str | None
+    kind: str, named: tuple[str, ...], x: str | None, y: str | None
 ) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws where they are there."""
     from fleetcube.grid import plot_kinds
@@ -121,5 +141,5 @@ def _variables(
     if kind == "pareto":
         return [str(x), str(y)], []
     if kind == "flips":
-        return ["dominant_overhead"], [CROSSING]
-    return [variable or "goodput"], []
+        return list(named or plot_kinds.WAITS), [CROSSING]
+    return list(named or ["goodput"]), []

@@ -67,7 +67,7 @@ def sensitivity(
           --of job_time --global sobol
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plot import check_picture
+    from fleetcube.grid.picture import check_picture
     from fleetcube.grid.plot_sensitivity import dominance_map
     from fleetcube.grid.plot_sensitivity import tornado as draw_tornado
     from fleetcube.grid.selectors import pairs

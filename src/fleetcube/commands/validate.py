@@ -41,7 +41,7 @@ def validate(
     """
     from fleetcube.grid import validate as grid
     from fleetcube.grid.errors import InputError, nearest
-    from fleetcube.grid.plot import check_picture
+    from fleetcube.grid.picture import check_picture
     from fleetcube.grid.records import read_records
 
     if plot is not None:
