@@ -137,8 +137,9 @@ BAD: list[tuple[list[str], str]] = [
     (["plot", "cube.zarr", "-v", "goodput", "-x", "fabric", "-o", "x.png"], "is not an axis of"),
     (["plot", "cube.zarr", "-v", "job_time", "-x", "n_gpus", "-o", "x.png"], "still varies over"),
     (["explain", "goodputs"], "did you mean 'goodput'?"),
-    (["catalog", "gpu", "h100"], "did you mean 'h100-sxm'?"),
-    (["catalog", "gpus"], "choose one of gpu, node"),
+    (["catalog", "gpu", "h100"], "did you mean 'h100-sxm', 'h100-nvl' or 'h100-pcie'?"),
+    (["catalog", "gpus"], "did you mean 'gpu'?"),
+    (["catalog", "things"], "choose one of gpu, node"),
     (["frobnicate"], "No such command"),
 ]
 

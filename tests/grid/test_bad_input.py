@@ -22,7 +22,7 @@ GOOD: dict[str, Any] = {
 CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpu": 8}, {}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
     ({}, {"n_gpuss": [8]}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
-    ({"gpu": "h100"}, {}, ["ridge_point"], "did you mean 'h100-sxm'?"),
+    ({"gpu": "h100-smx"}, {}, ["ridge_point"], "did you mean 'h100-sxm'?"),
     ({"gpu": 7}, {}, ["ridge_point"], "is not in the catalog"),
     ({}, {"fabric": ["infiniband-ndr", "infinband-hdr"]}, ["cluster_mtbf"], "'infiniband-hdr'?"),
     ({"inter_node_bandwidth": "400"}, {}, ["job_time"], "has no unit"),
