@@ -12,7 +12,7 @@ LONGEST = 1000  # digits of a number: Python refuses a few thousand
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _THOUSANDS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])"  # 50,000: as numbers are printed
 _NUMBER = re.compile(
-    rf"\s*([+-]?(?:inf|(?:(?:{_THOUSANDS}|{_DIGITS})(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})"
+    rf"\s*([+-]?(?:inf(?:inite)?|(?:(?:{_THOUSANDS}|{_DIGITS})(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})"
     r"(?:[eE][+-]?[0-9]+)?))"
 )
 _SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 15T tokens, 2M USD
@@ -99,7 +99,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
 
     if match is None:
         raise refused("does not start with a number")
-    digits = re.sub("[_,]", "", match.group(1))
+    digits = re.sub("[_,]|inite", "", match.group(1))
     if len(digits) > LONGEST:
         raise refused(f"has more than {LONGEST:,} digits")
     rest = written[match.end() :]
@@ -117,6 +117,8 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
         return _times(digits, number, Fraction(power))
     if dollars and not unit.startswith("USD"):
         unit = f"USD{unit}"
+    if not unit and "inf" in digits:
+        return number
     if not unit:
         raise refused("has no unit")
     if unit == "1/s" and base == "1/s":

@@ -229,11 +229,13 @@ def slice_cube(
 def explain(name: str | None) -> None:
     """Say what a name means: formula, unit, default, source, what it is computed from and feeds.
 
-    Without NAME, list all inputs with their defaults and all quantities.
+    Another word lists the names with it in name or meaning. Without NAME, list all inputs with
+    their defaults and all quantities.
 
     \b
     Example:
       fleetcube explain goodput
+      fleetcube explain price
     """
     from fleetcube.grid.explain import explain as text
 
@@ -253,7 +255,7 @@ def catalog(kind: str | None, label: str | None) -> None:
       fleetcube catalog gpu h100-sxm
     """
     from fleetcube import catalog as entries
-    from fleetcube.grid.slicing import scale
+    from fleetcube.grid.explain import told
 
     if kind is None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
@@ -267,8 +269,7 @@ def catalog(kind: str | None, label: str | None) -> None:
     click.echo(f"{record.label}: {record.title}\n")
     for name, value in record.values.items():
         if isinstance(value, float):
-            factor, unit = scale(record.unit(name), value, name)
-            click.echo(f"  {name:<28} {value / factor:,.10g} {unit}".rstrip())
+            click.echo(f"  {name:<28} {told(value, record.unit(name), name)}")
         else:
             click.echo(f"  {name:<28} {str(value).lower()}")
     click.echo(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")
@@ -281,6 +282,7 @@ for command in COMMANDS:
 
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.grid.citations import records
+    from fleetcube.grid.explain import unused
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))
@@ -295,8 +297,7 @@ def _show(cube: Any, sources: bool = False) -> None:
     if reason is not None and reason.size <= _MOST_COUNTED:
         click.echo(f"infeasible: {_reasons(reason)}")
     if "fleetcube_unused" in cube.attrs:
-        unused = str(cube.attrs["fleetcube_unused"]).split()
-        click.echo(f"set, but nothing here depends on it: {', '.join(unused)}")
+        click.echo(unused(cube.attrs))
     if "fleetcube_medians" in cube.attrs:
         medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
         click.echo(f"uncertain, at the median here: {medians}")
