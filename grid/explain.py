@@ -97,9 +97,8 @@ def unused(attrs: Mapping[str, Any]) -> str:
     """
     names = str(attrs["fleetcube_unused"]).split()
     line = f"set, but nothing here depends on it: {', '.join(names)}"
-    stated = {row for kind_names in KINDS.values() for row in kind_names}
     for name in names:
-        if name in load() and name not in stated and (by := _lever(name)):
+        if name in load() and (by := _lever(name)):
             value = json.loads(attrs["fleetcube_spec"])["scenario"].get(name)
             target = f"{name} = {value if isinstance(value, int | float | str) else 'VALUE'}"
             return (

@@ -5,7 +5,8 @@ import pytest
 from fleetcube.catalog import CatalogError, kind, record
 from fleetcube.catalog.spelling import hint, near
 
-GPUS = ["h20", "b200-sxm", "gb200", "a10", "h100-pcie", "h100-sxm", "H100-NVL", "llama-2-70b"]
+KNOWN = ["h20", "b200-sxm", "gb200", "a10", "h100-pcie", "h100-sxm", "H100-NVL"]
+KNOWN += ["llama-2-70b", "llama-3-70b"]
 
 
 @pytest.mark.parametrize(
@@ -16,14 +17,15 @@ GPUS = ["h20", "b200-sxm", "gb200", "a10", "h100-pcie", "h100-sxm", "H100-NVL", 
         ("h100", ["h100-sxm", "H100-NVL", "h100-pcie"]),  # those that hold it, short ones first
         ("B200", ["b200-sxm", "gb200"]),  # a word of its own before a part of one
         ("h100-smx", ["h100-sxm"]),  # spelled alike
-        ("llama-3-70b", ["llama-2-70b"]),
+        ("LLAMA-3-70B", ["llama-3-70b"]),
+        ("llama-4-70b", ["llama-3-70b", "llama-2-70b"]),  # a slip
         ("sx", []),  # too short to be a part
         ("", []),
         ("xyz", []),
     ],
 )
 def test_what_may_have_been_meant(word: str, meant: list[str]) -> None:
-    assert near(word, GPUS) == meant
+    assert near(word, KNOWN) == meant
 
 
 def test_at_most_three_are_named() -> None:

@@ -111,6 +111,7 @@ BAD = [
     ("15T%", "1", "is a plain number and takes no unit"),
     ("$5", "1", "does not start with a number"),
     ("5 B", "USD", "has no unit"),
+    ("5 Million USD", "USD", "has no known unit ('Million USD')"),
     ("infinitely", "B", "has an unknown unit 'ly'"),
     ("$5", "USD/h", "is not in USD/h"),
     ("5 M", "s", "has an unknown unit 'M'"),

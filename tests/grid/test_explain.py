@@ -293,7 +293,7 @@ def test_an_unused_result_says_how_to_reach_it() -> None:
 
 @pytest.mark.parametrize("name", ["snapshot_bandwidth", "training_tokens"])
 def test_an_unused_input_is_only_told(name: str) -> None:
-    # training_tokens is computed where it is not stated, but models and users do state it
+    # training_tokens is computed where it is not stated, from no continuous input
     attrs = {"fleetcube_unused": name, "fleetcube_spec": '{"scenario": {}}'}
     assert unused(attrs) == f"set, but nothing here depends on it: {name}"
 
