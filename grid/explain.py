@@ -99,7 +99,7 @@ def unused(attrs: Mapping[str, Any]) -> str:
     line = f"set, but nothing here depends on it: {', '.join(names)}"
     for name in names:
         if name in load() and (by := _lever(name)):
-            value = json.loads(attrs["fleetcube_spec"])["scenario"].get(name)
+            value = json.loads(attrs["fleetcube_spec"]).get("scenario", {}).get(name)
             target = f"{name} = {value if isinstance(value, int | float | str) else 'VALUE'}"
             return (
                 f"{line}; {name} is a result; to reach it, take it out of the spec and solve for "
