@@ -5,7 +5,6 @@ values stay beside it as ["label@1"], where old scenarios find them.
 """
 
 import datetime
-import difflib
 import functools
 import hashlib
 import json
@@ -20,6 +19,7 @@ from typing import Any
 
 from ..kernels.inputs import INPUTS
 from .files import parse_toml, read_some
+from .spelling import hint, near
 from .units import UnitError, parse
 
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
@@ -226,13 +226,21 @@ def record(kind_name: str, label: Any) -> Record:
     if isinstance(label, str) and label in every:
         return every[label]
     known = list(every if "@" in str(label) else current)
-    near = difflib.get_close_matches(str(label), known, n=1, cutoff=0.4)
     some = ", ".join(list(current)[:5]) + (
         f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
     )
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {some}"
+    then = _elsewhere(kind_name, label) or hint(
+        near(str(label), known, 0.4), f"choose one of {some}"
+    )
     said = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
-    raise CatalogError(f"{kind_name} = {said} is not in the catalog; {hint}")
+    raise CatalogError(f"{kind_name} = {said} is not in the catalog; {then}")
+
+
+def _elsewhere(kind_name: str, label: Any) -> str:
+    """Of which other kinds a label is, in words; empty where it is none."""
+    word = str(label).lower()
+    kinds = [name for name in KINDS if word in _current(name) and name != kind_name]
+    return f"it is a {' and a '.join(kinds)} (fleetcube catalog {kinds[0]} {word})" if kinds else ""
 
 
 def is_path(label: Any) -> bool:
@@ -260,7 +268,10 @@ def _file(kind_name: str, path: str) -> Record:
 
 def _known(name: str) -> str:
     if name not in KINDS:
-        raise CatalogError(f"there is no catalog kind {name!r}; choose one of {', '.join(KINDS)}")
+        labels = [f"{other} {label}" for other in KINDS for label in _current(other)]
+        likely = near(str(name), KINDS) or near(str(name), labels, 0.9)
+        then = _elsewhere(name, name) or hint(likely, f"choose one of {', '.join(KINDS)}")
+        raise CatalogError(f"there is no catalog kind {name!r}; {then}")
     return name
 
 

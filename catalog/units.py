@@ -10,9 +10,13 @@ from typing import Any
 
 LONGEST = 1000  # digits of a number: Python refuses a few thousand
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
+_THOUSANDS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])"  # 50,000: as numbers are printed
 _NUMBER = re.compile(
-    rf"\s*([+-]?(?:inf|(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?))"
+    rf"\s*([+-]?(?:inf(?:inite)?|(?:(?:{_THOUSANDS}|{_DIGITS})(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})"
+    r"(?:[eE][+-]?[0-9]+)?))"
 )
+_SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 15T tokens, 2M USD
+_POWERS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _UNIT = re.compile(r"[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
 _BASE = {
     "1": None,
@@ -47,12 +51,12 @@ _HINTS = {
     "h": "100 h",
     "kg": "5 t",
     "kg/J": "400 g/kWh",
-    "USD": "5 USD",
+    "USD": "15M USD",
     "USD/J": "0.08 USD/kWh",
     "USD/h": "2.5 USD/h",
     "s/B": "1e-11 s/B",
     "s/B^0.5": "1e-8 s/B^0.5",
-    "1": "8",
+    "1": "8, 0.45 or 15T",
 }
 
 
@@ -75,44 +79,62 @@ def _factor(unit: str, base: str) -> float:
     return float(registry.Quantity(1.0, unit).to(_BASE[base]).magnitude)
 
 
-def parse(text: str, base: str, name: str) -> float:
+def parse(text: str, base: str, name: str, example: str = "") -> float:
     """Read a number with a unit as a number in the base unit.
 
-    `base` is one of the units of the table of inputs, `name` is for the message. Raises UnitError
-    in one line that names the value, the rule and a right spelling.
+    `base` is one of the units of the table of inputs; `name`, and an `example` that fits it better
+    than one of its unit, are for the message. Commas may part thousands. Plain numbers may end in
+    %, k, M, B or T; money too, before its unit, and a dollar sign may stand for USD. Raises
+    UnitError in one line that names the value, the rule and a right spelling.
     """
-    match = _NUMBER.match(text)
+    priced = base.startswith("USD")
+    dollars = priced and text.lstrip().startswith("$")
+    written = text.lstrip()[1:] if dollars else text
+    match = _NUMBER.match(written)
     shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
-    hint = f'write for example "{_HINTS.get(base, base)}"'
+
+    def refused(rule: str) -> UnitError:
+        hint = f'write for example "{example or _HINTS.get(base, base)}"'
+        return UnitError(f"{name} = {shown} {rule}; {hint}")
+
     if match is None:
-        raise UnitError(f"{name} = {shown} does not start with a number; {hint}")
-    digits = match.group(1).replace("_", "")
+        raise refused("does not start with a number")
+    digits = re.sub("[_,]|inite", "", match.group(1))
     if len(digits) > LONGEST:
-        raise UnitError(f"{name} = {shown} has more than {LONGEST:,} digits; {hint}")
-    number = float(digits)
-    unit = text[match.end() :].strip()
+        raise refused(f"has more than {LONGEST:,} digits")
+    rest = written[match.end() :]
+    if rest.startswith(","):
+        raise refused("has a comma that does not part thousands")
+    power = 1
+    if (priced or base == "1") and (short := _SHORT.match(rest)):
+        power, rest = _POWERS[short.group(1)], rest[short.end() :]
+    number, unit = float(digits), rest.strip()
     if base == "1":
-        if unit == "%":
+        if unit == "%" and power == 1:
             return _times(digits, number, Fraction(1, 100))
         if unit:
-            raise UnitError(f"{name} = {shown} is a plain number and takes no unit; {hint}")
+            raise refused("is a plain number and takes no unit but %, k, M, B or T")
+        return _times(digits, number, Fraction(power))
+    if dollars and not unit.startswith("USD"):
+        unit = f"USD{unit}"
+    if not unit and "inf" in digits:
         return number
     if not unit:
-        raise UnitError(f"{name} = {shown} has no unit; {hint}")
+        raise refused("has no unit")
     if unit == "1/s" and base == "1/s":
         return number
     if len(unit) > 40 or not _UNIT.fullmatch(unit):
-        raise UnitError(f"{name} = {shown} has no known unit ({unit[:40]!r}); {hint}")
+        raise refused(f"has no known unit ({unit[:40]!r})")
     try:
         factor = _factor(unit, base)
     except Exception as error:
         if type(error).__name__ == "UndefinedUnitError":
-            raise UnitError(f"{name} = {shown} has an unknown unit {unit!r}; {hint}") from None
-        raise UnitError(f"{name} = {shown} is not in {base}; {hint}") from None
-    value = number * factor
+            raise refused(f"has an unknown unit {unit!r}") from None
+        raise refused(f"is not in {base}") from None
+    value = number * factor * power
     if math.isinf(value) and "inf" not in digits:
-        raise UnitError(f"{name} = {shown} is too large for a floating-point number; {hint}")
-    return _times(digits, number, Fraction(repr(factor)))
+        raise refused("is too large for a floating-point number")
+    return _times(digits, number, Fraction(repr(factor)) * power)
 
 
 def _times(digits: str, number: float, factor: Fraction) -> float:

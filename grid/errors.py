@@ -1,10 +1,10 @@
 """The error of bad input: one line with the value, the rule and the next action."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from ..catalog.records import one_line
+from ..catalog.spelling import hint, near
 
 
 class InputError(ValueError):
@@ -26,6 +26,5 @@ def shown(value: Any) -> str:
 def nearest(
     name: str, known: Iterable[str], otherwise: str = "see `fleetcube explain` for all names"
 ) -> str:
-    """A hint that names the nearest known spelling, or says what to do where none is near."""
-    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else otherwise
+    """A hint that names known spellings like it, or says what to do where none is near."""
+    return hint(near(str(name), known), otherwise)

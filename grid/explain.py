@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import json
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,11 +14,24 @@ from ..kernels.derivatives import derivative
 from ..kernels.docstrings import Doc, read
 from ..kernels.graph import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
-from .errors import InputError, nearest
+from .errors import InputError, nearest, shown
 from .scenario import choose
 from .slicing import scale
 
 WIDTH = 80
+MOST_FOUND = 15  # names that a search by word lists
+_MEANT = {  # what the field also says -> a name, or words to search for
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+    "gbs": "global_batch_size",
+    "mbs": "micro_batch_size",
+    "tco": "cost",
+    "training_time": "job_time",
+}
+_PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
 
 def explain(name: str | None = None) -> str:
@@ -24,12 +39,14 @@ def explain(name: str | None = None) -> str:
 
     A quantity: its formulas, the option that chooses between them, sources, and all that it is
     computed from under the default options, with defaults. An input: default, bounds, what it
-    feeds. Raises InputError for an unknown name, with the nearest known one.
+    feeds. Any other words: the names in which they are, or whose meanings hold them. Raises
+    InputError where there are none, with the names most like it.
     """
     if name is None:
         return _list_all()
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
+    said, name = name, _MEANT.get(name.lower(), name.lower())
     if name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
@@ -41,10 +58,67 @@ def explain(name: str | None = None) -> str:
         lines = [f"{name} [{_unit(found.unit)}]", "", *_wrapped(found.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
         lines += ["", f"See `fleetcube explain {found.of}` and `fleetcube explain {found.wrt}`."]
-    else:
-        near = nearest(name, [*INPUTS, *load()])
-        raise InputError(f"{name!r} is neither an input nor a quantity; {near}")
+    elif not (lines := _search(name)):
+        near = nearest(said, [*INPUTS, *load(), *KINDS])
+        raise InputError(f"{shown(said)} is neither an input nor a quantity; {near}")
     return "\n".join(lines)
+
+
+def _search(text: str) -> list[str]:
+    """Names with a word that begins with each of those of a text, then those so explained."""
+    words = re.findall("[a-z0-9]+", text.lower())
+    begins = [re.compile(rf"(?<![a-z0-9]){word}") for word in words]
+    rows = [(row.name, row.description, row.unit) for row in INPUTS.values()]
+    rows += [(made.name, made.doc.summary, made.unit) for made in load().values()]
+    named = [row for row in rows if all(begin.search(row[0]) for begin in begins)]
+    meant = [
+        row
+        for row in rows
+        if row not in named and all(begin.search(f"{row[0]} {row[1]}".lower()) for begin in begins)
+    ]
+    found = [*named, *meant] if words else []
+    if not found:
+        return []
+    lines = [f"Names and meanings with {text!r}; `fleetcube explain NAME` tells more:", ""]
+    for name, meaning, unit in found[:MOST_FOUND]:
+        lines += _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
+    more = len(found) - MOST_FOUND
+    return [*lines, *([f"and {more} more: `fleetcube explain` lists all"] if more > 0 else [])]
+
+
+# What nothing depends on
+
+
+def unused(attrs: Mapping[str, Any]) -> str:
+    """What is set in a cube, from its attributes, though nothing depends on it; in one line.
+
+    Of the first that is a result, the line says how to reach it: by solving for the nearest
+    continuous input that it is computed from, and whose default it is in proportion to.
+    """
+    names = str(attrs["fleetcube_unused"]).split()
+    line = f"set, but nothing here depends on it: {', '.join(names)}"
+    for name in names:
+        if name in load() and (by := _lever(name)):
+            value = json.loads(attrs["fleetcube_spec"]).get("scenario", {}).get(name)
+            target = f"{name} = {value if isinstance(value, int | float | str) else 'VALUE'}"
+            return (
+                f"{line}; {name} is a result; to reach it, take it out of the spec and solve for "
+                f"an input: fleetcube solve SPEC --for {by} --target {target!r}"
+            )
+    return line
+
+
+def _lever(name: str) -> str | None:
+    """The nearest continuous input of a quantity with a default that is not 0 or infinite."""
+    formulas = select([name], choose({}, ()), INPUTS)
+    level = [name]
+    for current in level:
+        level += [p for p in parameters(formulas[current]) if p in formulas and p not in level]
+    for current in level:
+        for row in filter(None, map(INPUTS.get, parameters(formulas[current]))):
+            if row.kind == "real" and row.default and row.default < float("inf"):
+                return row.name
+    return None
 
 
 # One name
@@ -179,7 +253,8 @@ def _list_all() -> str:
     lines = ["INPUTS: name [unit of plain numbers] = default", ""]
     lines += _wrapped(
         'Text carries a unit ("400 Gbit/s"). Catalog labels set several inputs at once: see '
-        "fleetcube catalog. Quantities, below, may be given as inputs too."
+        "fleetcube catalog. Quantities, below, may be given as inputs too. To search names and "
+        "meanings by a word: fleetcube explain price."
     )
     for heading, rows in groups().items():
         lines += ["", heading]
@@ -216,10 +291,15 @@ def default_of(row: Input) -> str:
         return ""
     if row.kind == "option":
         return _written(row.default)
-    if row.default == float("inf"):
+    return told(row.default, row.unit, row.name)
+
+
+def told(value: float, unit: str, name: str) -> str:
+    """A number of a base unit in a unit that people use: 50,000 h, 400 g/kWh, infinite."""
+    if value == float("inf"):
         return "infinite"
-    factor, unit = scale(row.unit, row.default, row.name)
-    return f"{row.default / factor:,.12g} {unit}".strip()
+    factor, said = _PER_KWH.get(unit) or scale(unit, value, name)
+    return f"{value / factor:,.12g} {said}".strip()
 
 
 def bounds(row: Input) -> str:

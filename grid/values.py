@@ -67,7 +67,7 @@ def number(name: str, value: Any) -> float:
     """The value in the base unit, checked against the bounds of the input."""
     if isinstance(value, str):
         try:
-            result = parse(value, unit_of(name), name)
+            result = parse(value, unit_of(name), name, _example(name))
         except UnitError as error:
             raise InputError(str(error)) from None
     elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(
@@ -85,6 +85,15 @@ def number(name: str, value: Any) -> float:
             ) from None
     _check_bounds(name, value, result)
     return result
+
+
+def _example(name: str) -> str:
+    """A value that fits a plain number, its default; the unit says enough of any other."""
+    row = INPUTS.get(name)
+    if row is None or row.unit != "1":
+        return ""
+    low = "0.1" if row.high == 1 else "8" if row.kind == "count" else ""
+    return f"{row.default:,.12g}" if row.default else low
 
 
 def _check_bounds(name: str, written: Any, value: float) -> None:

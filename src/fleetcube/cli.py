@@ -269,11 +269,13 @@ def slice_cube(
 def explain(name: str | None) -> None:
     """Say what a name means: formula, unit, default, source, what it is computed from and feeds.
 
-    Without NAME, list all inputs with their defaults and all quantities.
+    Another word lists the names with it in name or meaning. Without NAME, list all inputs with
+    their defaults and all quantities.
 
     \b
     Example:
       fleetcube explain goodput
+      fleetcube explain price
     """
     from fleetcube.grid.explain import explain as text
 
@@ -293,7 +295,7 @@ def catalog(kind: str | None, label: str | None) -> None:
       fleetcube catalog gpu h100-sxm
     """
     from fleetcube import catalog as entries
-    from fleetcube.grid.slicing import scale
+    from fleetcube.grid.explain import told
 
     if kind is None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
@@ -307,8 +309,7 @@ def catalog(kind: str | None, label: str | None) -> None:
     click.echo(f"{record.label}: {record.title}\n")
     for name, value in record.values.items():
         if isinstance(value, float):
-            factor, unit = scale(record.unit(name), value, name)
-            click.echo(f"  {name:<28} {value / factor:,.10g} {unit}".rstrip())
+            click.echo(f"  {name:<28} {told(value, record.unit(name), name)}")
         else:
             click.echo(f"  {name:<28} {str(value).lower()}")
     click.echo(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")
@@ -348,9 +349,10 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 def _remarks(cube: Any, err: bool = False) -> None:
     """What else is to be known of a result."""
+    from fleetcube.grid.explain import unused
+
     if "fleetcube_unused" in cube.attrs:
-        unused = str(cube.attrs["fleetcube_unused"]).split()
-        click.echo(f"set, but nothing here depends on it: {', '.join(unused)}", err=err)
+        click.echo(unused(cube.attrs), err=err)
     if "fleetcube_medians" in cube.attrs:
         medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
         click.echo(f"uncertain, at the median here: {medians}", err=err)

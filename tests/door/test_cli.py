@@ -113,6 +113,10 @@ def test_explain_tells_formula_unit_source_and_neighbours(folder: Path) -> None:
 def test_catalog_lists_kinds_labels_and_values(folder: Path) -> None:
     assert "h100-sxm" in fleetcube("catalog", folder=folder).stdout
     assert "NVIDIA H100" in fleetcube("catalog", "gpu", folder=folder).stdout
+    assert " 400 g/kWh\n" in fleetcube("catalog", "site", "texas", folder=folder).stdout
+    shown = fleetcube("catalog", "reliability", "rsc-1", folder=folder).stdout
+    assert " infinite\n" in shown
+    assert " inf " not in shown
     shown = fleetcube("catalog", "gpu", "h100-sxm", folder=folder).stdout
     assert "450 GB/s" in shown
     assert "source:" in shown
@@ -144,8 +148,9 @@ BAD: list[tuple[list[str], str]] = [
     (["plot", "cube.zarr", "-v", "goodput", "-x", "fabric", "-o", "x.png"], "is not an axis of"),
     (["plot", "cube.zarr", "-v", "job_time", "-x", "n_gpus", "-o", "x.png"], "still varies over"),
     (["explain", "goodputs"], "did you mean 'goodput'?"),
-    (["catalog", "gpu", "h100"], "did you mean 'h100-sxm'?"),
-    (["catalog", "gpus"], "choose one of gpu, node"),
+    (["catalog", "gpu", "h100"], "did you mean 'h100-sxm', 'h100-nvl' or 'h100-pcie'?"),
+    (["catalog", "gpus"], "did you mean 'gpu'?"),
+    (["catalog", "things"], "choose one of gpu, node"),
     (["frobnicate"], "No such command"),
 ]
 

@@ -152,7 +152,7 @@ def test_success_is_zero_and_the_module_is_the_command() -> None:
     done = fleetcube("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"fleetcube, version [\d.]+\n", done.stdout)
-    assert fleetcube("explain", "nothing").returncode == 2
+    assert fleetcube("explain", "xyzzy").returncode == 2
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])  # click asks bash itself for its version

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from fleetcube import InputError, explain
+from fleetcube import InputError, Sweep, explain
 from fleetcube.catalog.units import parse
+from fleetcube.grid.explain import told, unused
 from fleetcube.kernels.docstrings import read
 from fleetcube.kernels.graph import load
 from fleetcube.kernels.inputs import INPUTS, Input, groups
@@ -217,7 +218,104 @@ def test_the_list_has_every_quantity_once_under_its_module() -> None:
     assert "  young_interval [s]\n      First-order optimal time between checkpoints." in below
 
 
+# A search by word
+
+
+def found(text: str) -> list[str]:
+    """Names that a search lists; their meanings may go on over several lines."""
+    return re.findall(r"^  (\w+)  ", text, re.MULTILINE)
+
+
+def test_a_word_lists_the_names_that_hold_it_before_the_meanings_that_do() -> None:
+    names = found(explain("Price"))
+    assert names[:2] == ["electricity_price", "gpu_hour_price"]
+    rows = [(row.name, row.description) for row in INPUTS.values()]
+    rows += [(made.name, made.doc.summary) for made in GRAPH.values()]
+    assert set(names) == {name for name, said in rows if "price" in f"{name} {said}".lower()}
+    for line in explain("price").splitlines():
+        assert len(line) <= 80
+    assert "  electricity_price  price of one unit of electricity [USD/J]" in explain("price")
+
+
+def test_several_words_must_all_be_there() -> None:
+    assert found(explain("checkpoint bandwidth"))[:2] == [
+        "checkpoint_write_bandwidth",
+        "checkpoint_read_bandwidth",
+    ]
+
+
+def test_a_word_is_met_from_its_beginning() -> None:
+    assert "straggler_slowdown" not in found(explain("low"))
+
+
+def test_a_long_list_is_cut_and_says_so() -> None:
+    text = explain("time")
+    assert len(found(text)) == 15
+    match = re.search(r"^and (\d+) more: `fleetcube explain` lists all$", text, re.MULTILINE)
+    assert match is not None
+    assert int(match.group(1)) > 15
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("tp", "tensor_parallel"),
+        ("DP", "data_parallel"),
+        ("gbs", "global_batch_size"),
+        ("MFU", "mfu"),
+        ("training_time", "job_time"),
+        ("GPU", "gpu"),
+    ],
+)
+def test_what_the_field_says_is_understood_in_any_case(said: str, name: str) -> None:
+    assert explain(said) == explain(name)
+
+
+def test_the_cost_of_ownership_is_a_search() -> None:
+    assert "job_cost" in found(explain("TCO"))
+
+
+# What nothing depends on
+
+
+def test_an_unused_result_says_how_to_reach_it() -> None:
+    job = {"n_gpus": 64, "model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
+    idle = {"mfu": 0.4, "snapshot_bandwidth": "10 GB/s"}
+    line = unused(Sweep({**job, **idle}, {}, ["job_time"]).evaluate().attrs)
+    assert line == (
+        "set, but nothing here depends on it: mfu, snapshot_bandwidth; mfu is a result; to reach "
+        "it, take it out of the spec and solve for an input: "
+        "fleetcube solve SPEC --for flops_efficiency --target 'mfu = 0.4'"
+    )
+    solved = Sweep(job, {}, ["mfu"]).solve("flops_efficiency", "mfu = 0.4")
+    assert solved["mfu"].item() == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("name", ["snapshot_bandwidth", "training_tokens"])
+def test_an_unused_input_is_only_told(name: str) -> None:
+    # training_tokens is computed where it is not stated, from no continuous input
+    attrs = {"fleetcube_unused": name, "fleetcube_spec": '{"scenario": {}}'}
+    assert unused(attrs) == f"set, but nothing here depends on it: {name}"
+
+
 # Errors and the shell
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (400e-3 / 3.6e6, "kg/J", "400 g/kWh"),
+        (0.08 / 3.6e6, "USD/J", "0.08 USD/kWh"),
+        (math.inf, "s", "infinite"),
+        (50_000 * 3600.0, "s", "50,000 h"),
+        (0.0, "kg/J", "0 g/kWh"),
+        (8.0, "1", "8"),
+    ],
+)
+def test_a_number_is_told_in_a_unit_that_people_use(value: float, unit: str, said: str) -> None:
+    assert told(value, unit, "gpu_mttf" if unit == "s" else "name") == said
+    if said != "infinite":
+        assert parse(said, unit, "name") == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize(

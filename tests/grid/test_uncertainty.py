@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import norm, truncnorm
 
 from fleetcube import InputError, Sweep, evaluate
+from fleetcube.commands.uncertainty import _shares
 from fleetcube.grid.distributions import distribution
 
 HOUR = 3600.0
@@ -272,3 +273,39 @@ def test_first_order_refuses_what_may_be_infinite() -> None:
     assert found["cluster_mtbf"].item() == pytest.approx(
         evaluate("cluster_mtbf", n_gpus=64, gpu_mttf="1 h").item()
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [
+        ("0.05,0.5,0.95", [0.05, 0.5, 0.95]),
+        ("5,50,95", [0.05, 0.5, 0.95]),
+        ("P10, p90", [0.1, 0.9]),
+        ("1", [0.01]),  # from 1 it is per cent
+        ("0.5%,5", [0.005, 0.05]),
+        ("P0.5,99 %", [0.005, 0.99]),
+        ("1e-3", [1e-3]),
+    ],
+)
+def test_quantiles_are_shares_or_per_cent(text: str, shares: list[float]) -> None:
+    assert _shares(text) == pytest.approx(shares, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0.5,5", "mixes shares and per cent"),
+        ("0.5,P95", "mixes shares and per cent"),
+        ("half", "is not a list of quantiles"),
+        ("", "is not a list of quantiles"),
+        ("5,,95", "is not a list of quantiles"),
+        ("P", "is not a list of quantiles"),
+        ("0", "is not all between"),
+        ("100", "is not all between"),
+        ("nan", "is not all between"),
+        ("-5%", "is not all between"),
+    ],
+)
+def test_other_quantiles_are_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=f"^-q '{text}' {said}.*; "):
+        _shares(text)

@@ -12,7 +12,12 @@ from fleetcube.commands.table import print_table
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.option("-v", "--variable", multiple=True, help="Output to show; may be repeated.  [all]")
-@click.option("-q", "--quantiles", default="0.05,0.5,0.95", help="Shares.  [0.05,0.5,0.95]")
+@click.option(
+    "-q",
+    "--quantiles",
+    default="0.05,0.5,0.95",
+    help="Shares below 1, or per cent from 1: 5,50,95; P5,P50; 5%,50%.  [0.05,0.5,0.95]",
+)
 @click.option("--method", default="sampled", help="sampled or first_order.  [sampled]")
 @click.option("--samples", default=4096, help="Draws, a power of 2.  [4096]")
 @click.option("--seed", default=0, help="Of the draws.  [0]")
@@ -38,12 +43,13 @@ def uncertainty(
     \b
     Example:
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
+      fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
-    from fleetcube.grid.errors import InputError
     from fleetcube.grid.slicing import check_rows, check_target, export
     from fleetcube.grid.stream import check_output, numeric, user_sizes
     from fleetcube.grid.sweep import Sweep
 
+    shares = _shares(quantiles)
     sweep = Sweep.from_file(spec)
     plan = sweep.plan("numpy")
     names = [check_output(plan, name) for name in variable] or numeric(plan)
@@ -52,10 +58,6 @@ def uncertainty(
     else:
         dims = {dim for name in names for dim in plan.out_dims[name]}
         check_rows(user_sizes(plan, dims), "shorten an axis")
-    try:
-        shares = [float(text) for text in quantiles.split(",")]
-    except ValueError:
-        raise InputError(f"-q {quantiles} is not a list of shares; write 0.05,0.5,0.95") from None
     flags = [str(name) for name in sweep.spec["outputs"] if name not in numeric(plan)]
     if flags and not variable:
         click.echo(f"without {', '.join(flags)}: flags have no quantiles", err=True)
@@ -67,6 +69,30 @@ def uncertainty(
         return
     for name in names:
         _print(found, name)
+
+
+def _shares(text: str) -> list[float]:
+    """Quantiles as shares, each between 0 and 1: 0.05; 5, 5% or P5 is per cent."""
+    from fleetcube.grid.errors import InputError, shown
+
+    words = [word.strip().upper() for word in text.split(",")]
+    numbers = [word.removeprefix("P").removesuffix("%").strip() for word in words]
+    try:
+        values = [float(number) for number in numbers]
+    except ValueError:
+        raise InputError(
+            f"-q {shown(text)} is not a list of quantiles; write 0.05,0.5,0.95 or 5,50,95"
+        ) from None
+    of_100 = [
+        word != number or value >= 1
+        for word, number, value in zip(words, numbers, values, strict=True)
+    ]
+    if len(set(of_100)) > 1:
+        raise InputError(f"-q {shown(text)} mixes shares and per cent; write P5 or 5% for per cent")
+    shares = [value / 100 if of_100[0] else value for value in values]
+    if not all(0 < share < 1 for share in shares):
+        raise InputError(f"-q {shown(text)} is not all between 0 and 100 %; give such quantiles")
+    return shares
 
 
 def _print(found: Any, name: str) -> None:
