@@ -86,7 +86,8 @@ def test_a_dataset_carries_edition_and_digest() -> None:
     sweep = fleetcube.Sweep({"gpu": "h100-sxm@1"}, {}, ["ridge_point"])
     (used,) = json.loads(sweep.evaluate().attrs["fleetcube_catalog"])
     assert (used["label"], used["edition"]) == ("h100-sxm", 1)
-    assert used["digest"] == record("gpu", "h100-sxm").digest
+    assert used["digest"] == record("gpu", "h100-sxm@1").digest
+    assert used["digest"] != record("gpu", "h100-sxm").digest
     assert len(used["digest"]) == 64
 
 

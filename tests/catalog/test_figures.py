@@ -157,19 +157,19 @@ def test_links_count_one_direction(label: str) -> None:
 
 # Memory as the sheets print it: bytes, GB/s.
 MEMORY = {
-    "v100-sxm2-32gb": (32e9, 900),
-    "a100-sxm-40gb": (40e9, 1555),
-    "a100-sxm-80gb": (80e9, 2039),
+    "v100-sxm2-32gb": (31.74 * 2**30, 900),
+    "a100-sxm-40gb": (39.50 * 2**30, 1555),
+    "a100-sxm-80gb": (79.25 * 2**30, 2039),
     "a100-pcie-80gb": (80e9, 1935),
-    "h100-sxm": (80e9, 3350),
+    "h100-sxm": (79.11 * 2**30, 3350),
     "h100-pcie": (80e9, 2000),
     "h100-nvl": (94e9, 3938),
-    "h200-sxm": (141e9, 4800),
+    "h200-sxm": (139.81 * 2**30, 4800),
     "h800-sxm": (80e9, 3350),
-    "h20": (96e9, 4000),
+    "h20": (95.08 * 2**30, 4000),
     "gh200-96gb": (96e9, 4000),
     "gh200-144gb": (141e9, 4800),
-    "b200-sxm": (180e9, 8000),  # of 192 GB on the package
+    "b200-sxm": (178.35 * 2**30, 8000),
     "gb200": (186e9, 8000),
     "b300-sxm": (288e9, 8000),
     "gb300": (20.736e12 / 72, 576e3 / 72),  # totals of the rack
@@ -196,6 +196,15 @@ def test_memory(label: str) -> None:
     values = of("gpu", label)
     assert values["hbm_capacity"] == capacity
     assert values["hbm_bandwidth"] == pytest.approx(bandwidth * 1e9, rel=0.01)
+
+
+# MiB that nvidia-smi counts: modal-labs/modal-client pull 2797; H200 NVIDIA/TensorRT-LLM issue 9554.
+@pytest.mark.parametrize(
+    ("label", "mebibytes"),
+    [("a100-sxm-40gb", 40960), ("a100-sxm-80gb", 81920), ("h100-sxm", 81559), ("h200-sxm", 143771)],
+)
+def test_a_program_may_have_nearly_all_that_the_driver_counts(label: str, mebibytes: int) -> None:
+    assert 0.98 < of("gpu", label)["hbm_capacity"] / (mebibytes * 2**20) < 1
 
 
 # Bits of the memory bus x rate of a pin / 8.

@@ -153,7 +153,11 @@ CLAIMS = (
         "2.5",
         "GPUs of 80 GB that hold the state of 1T parameters",
         Verdict.REPRODUCES,
-        (plain("200", "GPUs", lambda: get("min_gpus_for_state", gpu="h100-sxm", **TRILLION)),),
+        (
+            plain(
+                "200", "GPUs", lambda: get("min_gpus_for_state", hbm_capacity="80 GB", **TRILLION)
+            ),
+        ),
     ),
     Claim(
         "2.6",

@@ -360,11 +360,11 @@ CLAIMS = (
                 "DGX and HGX B200",
                 "192",
                 "GB",
-                lambda: record("gpu", "b200-sxm", "hbm_capacity") / 1e9,
+                lambda: record("gpu", "b200-sxm@1", "hbm_capacity") / 1e9,
                 right="180",
             ),
         ),
-        "The stacks hold 192 GB; NVIDIA's systems expose 180.",
+        "The stacks hold 192 GB; NVIDIA's systems list 180, of 2^30 bytes: programs have 191.5e9 B.",
     ),
     Claim(
         "3.19",
