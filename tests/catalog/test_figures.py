@@ -198,7 +198,7 @@ def test_memory(label: str) -> None:
     assert values["hbm_bandwidth"] == pytest.approx(bandwidth * 1e9, rel=0.01)
 
 
-# MiB that nvidia-smi counts: modal-labs/modal-client pull 2797; H200 NVIDIA/TensorRT-LLM issue 9554.
+# MiB that nvidia-smi counts: modal-labs/modal-client pull 2797, NVIDIA/TensorRT-LLM issue 9554.
 @pytest.mark.parametrize(
     ("label", "mebibytes"),
     [("a100-sxm-40gb", 40960), ("a100-sxm-80gb", 81920), ("h100-sxm", 81559), ("h200-sxm", 143771)],

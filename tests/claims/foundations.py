@@ -364,7 +364,7 @@ CLAIMS = (
                 right="180",
             ),
         ),
-        "The stacks hold 192 GB; NVIDIA's systems list 180, of 2^30 bytes: programs have 191.5e9 B.",
+        "The stacks hold 192 GB; NVIDIA's systems list 180 (of 2^30 B: programs have 191.5e9 B).",
     ),
     Claim(
         "3.19",
