@@ -3,7 +3,7 @@
 Beyond its values (`Evaluation`): slopes, levers, roots, optima, uncertainty.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .evaluation import Evaluation
@@ -134,6 +134,20 @@ class Sweep(Evaluation):
         count = check_threads(threads)
         settings = (samples, spread, seed, engine, count)
         return global_sensitivity(self, of, method, wrt, at, *settings)
+
+    def salib(self, of: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+        """For SALib's methods: a `problem` dict, and a function from its samples to an output.
+
+        Axes of numbers vary evenly between their ends, in logarithms where their values have even
+        ratios; distributions of the scenario are as they are (a lognormal one is not cut at the
+        bounds of its input). All is in base units. Samples of whole numbers are rounded. Raises
+        InputError for axes of labels and empirical distributions.
+
+        The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
+        """
+        from .salib import salib
+
+        return salib(self, of)
 
     def gradient(
         self,

@@ -1,0 +1,90 @@
+"""SALib's own samples and analyses, of a sweep."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube import InputError, Sweep
+from fleetcube.grid.distributions import distribution
+
+SALib = pytest.importorskip("SALib")
+SCENARIO: dict[str, Any] = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+}
+AXES: dict[str, Any] = {
+    "n_gpus": {"geomspace": [512, 8192], "num": 5},
+    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 10},
+}
+UNCERTAIN: dict[str, Any] = {
+    "flops_efficiency": {"normal": [0.45, 0.04]},
+    "detection_time": {"lognormal": ["60 s", 2]},
+    "drain_time": {"uniform": [30, 120]},
+}
+
+
+def test_ranges_are_those_of_axes_and_distributions() -> None:
+    problem, _ = Sweep({**SCENARIO, **UNCERTAIN}, AXES, ["job_time"]).salib("goodput")
+    assert problem["names"] == ["n_gpus", "gpu_mttf", *UNCERTAIN]
+    assert problem["dists"] == ["logunif", "unif", "truncnorm", "lognorm", "unif"]
+    samples = np.random.default_rng(0).random((20_000, 5))
+    drawn = np.asarray(SALib.util.scale_samples(samples.copy(), problem))
+    assert drawn[:, 0].min() >= 512
+    assert drawn[:, 0].max() <= 8192
+    assert np.median(drawn[:, 0]) == pytest.approx(2048, rel=0.03)  # sqrt(512 x 8192)
+    assert np.median(drawn[:, 1]) == pytest.approx(55_000 * 3600, rel=0.03)
+    for column, (name, told) in zip(drawn.T[2:], UNCERTAIN.items(), strict=True):
+        shares = samples[:, list(problem["names"]).index(name)]
+        np.testing.assert_allclose(column, distribution(name, told).at(shares), rtol=1e-6)
+
+
+def test_the_model_is_the_sweep_at_its_samples() -> None:
+    sweep = Sweep(SCENARIO, AXES, ["goodput"])
+    problem, model = sweep.salib("goodput")
+    assert problem["num_vars"] == 2
+    cube = sweep.evaluate()
+    points = [[n, m] for n in cube["n_gpus"].values[:2] for m in cube["gpu_mttf"].values]
+    np.testing.assert_array_equal(model(points), cube["goodput"].values[:2].ravel())
+    assert model([[1023.6, 9e7]])[0] == model([[1024, 9e7]])[0]  # whole GPUs
+
+
+def test_an_analysis_agrees_with_our_own() -> None:
+    from SALib.analyze import sobol
+    from SALib.sample import sobol as sample
+
+    sweep = Sweep({**SCENARIO, **UNCERTAIN, "n_gpus": 4096}, {}, ["job_time"])
+    problem, model = sweep.salib("job_time")
+    points = sample.sample(problem, 4096, calc_second_order=False, seed=1)
+    theirs = sobol.analyze(problem, model(points), calc_second_order=False, seed=1)["ST"]
+    ours = sweep.global_sensitivity("job_time", wrt=list(UNCERTAIN), samples=100_000)
+    for name, total in zip(UNCERTAIN, theirs, strict=True):
+        assert total == pytest.approx(ours["total"].sel(input=name).item(), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "axes", "words"),
+    [
+        ({}, {"fabric": ["infiniband-ndr", "roce-400g"]}, "is not a range of numbers"),
+        ({"detection_time": {"empirical": [1, 2]}}, {}, "empirical"),
+        ({"n_gpus": 64}, {}, "no axis and no distribution"),
+        ({}, {"gpu_mttf": [1e9, np.inf]}, "is not finite"),
+    ],
+)
+def test_what_salib_cannot_draw_is_refused(
+    scenario: dict[str, Any], axes: dict[str, Any], words: str
+) -> None:
+    sweep = Sweep({**SCENARIO, "n_gpus": 64, **scenario}, axes, ["goodput"])
+    with pytest.raises(InputError, match=words):
+        sweep.salib("goodput")
+
+
+def test_flags_and_other_shapes_are_refused() -> None:
+    sweep = Sweep(SCENARIO, AXES, ["goodput", "dominant_overhead"])
+    with pytest.raises(InputError, match="flag"):
+        sweep.salib("dominant_overhead")
+    _, model = sweep.salib("goodput")
+    with pytest.raises(InputError, match=r"give \(samples, 2\)"):
+        model([1.0, 2.0])
