@@ -14,6 +14,7 @@ import click
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS
 from fleetcube.commands.changed import changed
+from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
 
@@ -23,6 +24,7 @@ _SIMULATED = ("goodput", "goodput_error", "failures", "spare_shortage", "wall_ti
 
 
 @click.group(
+    cls=Listed,
     context_settings=_SETTINGS,
     epilog="Exit status: 0 done; 1 failed, stopped or found damage; 2 refused for its input.",
 )
@@ -33,8 +35,8 @@ def cli(debug: bool) -> None:
 
     \b
     Example:
+      fleetcube run examples/h100.toml n_gpus=4096 gpu_mttf=50000h -v job_time
       fleetcube run examples/scaling-and-reliability.toml -o cubes/scaling.zarr
-      fleetcube show cubes/scaling.zarr
       fleetcube explain goodput
     """
     if debug:

@@ -17,6 +17,7 @@ import pytest
 from fleetcube.catalog import CatalogError
 from fleetcube.cli import cli, run
 from fleetcube.commands import progress as bars
+from fleetcube.commands.listing import LISTING
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.progress import expected
 
@@ -203,3 +204,12 @@ def test_no_bar_within_a_second_or_without_a_terminal(monkeypatch: pytest.Monkey
     assert "evaluating" not in shown(monkeypatch, Terminal(), True)
     monkeypatch.setattr(bars, "AFTER", 0.05)
     assert shown(monkeypatch, io.StringIO(), True) == ""
+
+
+def test_every_command_is_listed_once() -> None:
+    names = [name for rows in LISTING.values() for name in rows]
+    assert sorted(names) == sorted(cli.commands)
+    shown = fleetcube("--help").stdout
+    for rows in LISTING.values():
+        for name, text in rows.items():
+            assert re.search(rf"^  {name} +{re.escape(text)}$", shown, re.MULTILINE), name
