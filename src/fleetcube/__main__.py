@@ -1,11 +1,16 @@
 """`python -m fleetcube` and the console command."""
 
+import sys
+
 
 def main() -> None:
     """Run the command line."""
-    from fleetcube.cli import run
+    try:
+        from fleetcube.cli import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # while modules were loaded
+        sys.exit("fleetcube: stopped; nothing was kept")
 
 
 if __name__ == "__main__":
