@@ -323,6 +323,7 @@ for command in COMMANDS:
 
 
 def _show(cube: Any, sources: bool = False) -> None:
+    from fleetcube.catalog.records import one_line
     from fleetcube.grid.citations import records
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
@@ -339,14 +340,12 @@ def _show(cube: Any, sources: bool = False) -> None:
         click.echo(f"infeasible: {_reasons(reason)}")
     _remarks(cube)
     if sources:
-        click.echo(
-            f"fleetcube {cube.attrs.get('fleetcube_version')}, engine "
-            f"{cube.attrs.get('fleetcube_engine')}"
-        )
+        version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
+        click.echo(one_line(f"fleetcube {version}, engine {engine}"))
         for record in records(cube.attrs):
             edition = f", edition {record['edition']}" if "edition" in record else ""
             about = f"{record['source']} ({record['date']}{edition})"
-            click.echo(f"{record['kind']} {record['label']}: {about}")
+            click.echo(one_line(f"{record['kind']} {record['label']}: {about}"))
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
@@ -418,4 +417,6 @@ def _told(error: BaseException) -> str:
         return "out of memory; use fewer threads or float32"
     if isinstance(error, InputError | CatalogError | OSError):
         return text
+    if "checksum" in text:
+        return f"a chunk is damaged ({text[:100]}); `fleetcube verify CUBE` says which"
     return f"{type(error).__name__}: {text[:300]}; `fleetcube --debug ...` shows where"

@@ -224,3 +224,17 @@ def test_a_changed_run_is_a_cube_like_another(folder: Path) -> None:
     assert fleetcube("verify", "changed.zarr", folder=folder).returncode == 0
     shown = fleetcube("slice", "changed.zarr", "fabric=roce-100g", "-v", "goodput", folder=folder)
     assert shown.returncode == 0, shown.stderr  # an axis that goodput lacks
+
+
+def test_a_damaged_chunk_sends_to_verify(folder: Path) -> None:
+    fleetcube("run", "spec.toml", "-o", "worn.zarr", folder=folder)
+    chunk = folder / "worn.zarr" / "goodput" / "c" / "0" / "0"
+    data = bytearray(chunk.read_bytes())
+    data[-1] ^= 1
+    chunk.write_bytes(data)
+    done = fleetcube("slice", "worn.zarr", "-v", "goodput", folder=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "a chunk is damaged" in done.stderr
+    assert "`fleetcube verify CUBE` says which" in done.stderr
+    told = fleetcube("verify", "worn.zarr", folder=folder)
+    assert "goodput/c/0/0 does not match its checksum" in told.stdout
