@@ -250,6 +250,9 @@ def test_whether_the_point_found_can_run_is_told() -> None:
         assert right > 0
     missing = fleetcube.solve("n_gpus", "job_time <= 1 s", **given)
     assert (missing["infeasible_reason"] == -1).all()
+    room = fleetcube.solve("n_gpus", "job_time <= 60 d", **LLAMA, hbm_capacity=["1 GB", "80 GB"])
+    assert room["n_gpus"].dims == (), "not over what job time does not depend on"
+    assert "infeasible_reason" not in room.coords, "which differs over it"
 
 
 def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:

@@ -64,4 +64,6 @@ def optimize(
         export(answer, Path(output))
         click.echo(f"wrote {output}")
         return
+    if not answer["optimum_status"].any():
+        answer = answer.drop_vars("infeasible_reason", errors="ignore")  # all can run
     print_table(*table(answer))
