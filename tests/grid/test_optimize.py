@@ -97,7 +97,7 @@ def test_what_cannot_run_is_told_apart_from_conditions() -> None:
             "infeasible_reason", **{**LLAMA, "hbm_capacity": "1 GB", "n_gpus": sizes}
         )
         assert (every > 0).all()
-    small = fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize("job_cost", {"n_gpus": [8, 24]})
+    small = fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize("job_cost", {"n_gpus": [17, 24]})
     assert told(small, "optimum_status") == "no_feasible_point"
     assert told(small, "infeasible_reason") == "group_larger_than_cluster"
     late = fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize(
