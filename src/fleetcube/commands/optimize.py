@@ -64,6 +64,8 @@ def optimize(
         export(answer, Path(output))
         click.echo(f"wrote {output}")
         return
-    if not answer["optimum_status"].any():
-        answer = answer.drop_vars("infeasible_reason", errors="ignore")  # all can run
+    status = answer["optimum_status"]
+    names = str(status.attrs["flag_meanings"]).split()
+    if not (status == names.index("no_feasible_point")).any():
+        answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))
