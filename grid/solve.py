@@ -246,7 +246,8 @@ class Search:
         root, nearest = found.root, found.nearest
         if whole:
             root = self.whole(tile, root)
-        met = self.evaluate(tile, root, [of, *self.judged])
+        met = self.evaluate(tile, root, [of])
+        judged = self.evaluate(tile, root, self.judged) if self.judged else {}
         near = nearest
         if not np.isnan(nearest).all():
             nearest = self.whole(tile, nearest) if whole else nearest
@@ -259,7 +260,7 @@ class Search:
             NEXT: found.next_above,
             f"nearest_{self.for_}": nearest,
             f"nearest_{of}": near,
-            **{name: np.where(np.isnan(root), -1, met[name]) for name in self.judged},
+            **{name: np.where(np.isnan(root), -1, reason) for name, reason in judged.items()},
         }
 
     def roots(self, tile: Region) -> Found:
