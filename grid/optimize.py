@@ -35,7 +35,12 @@ SAMPLES, STARTS = 256, 3  # Sobol points, and how many of the best SLSQP starts 
 CANDIDATES = 4096  # whole numbers tried around an optimum
 MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative excess over a condition that rounding may leave
-STATUS = {0: "found", 1: "no_point_keeps_to_the_conditions"}
+STATUS = {
+    0: "found",
+    1: "no_point_keeps_to_the_conditions",
+    2: "no_feasible_point",
+    3: "undefined",
+}
 _START = "start"
 
 
@@ -105,12 +110,13 @@ def optimize(
     found = {one.name: np.full(shape, np.nan) for one in ranges}
     outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
+    reason = np.zeros(shape, np.int8)
     done = expected(math.prod(shape), "points")
     for point in np.ndindex(shape):
         best = search.best(point)
         done(1)
-        if best is None:
-            status[point] = 1
+        if isinstance(best, Failure):
+            status[point], reason[point] = best.status, best.reason
             continue
         held = search.evaluate(point, best[None, :], shown_outputs)
         for k, one in enumerate(ranges):
@@ -128,7 +134,18 @@ def optimize(
         status.transpose(turn),
         {"long_name": "whether an optimum was found", **flags(STATUS)},
     )
-    return xarray.Dataset(variables, coordinates(plan, dims), root_attributes(plan, spec))
+    coords = coordinates(plan, dims)
+    for name in search.reason:
+        coords[name] = (order, reason.transpose(turn), attributes(plan, name))
+    return xarray.Dataset(variables, coords, root_attributes(plan, spec))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no optimum: a STATUS, and the infeasible_reason of what came farthest."""
+
+    status: int
+    reason: int
 
 
 class Search:
@@ -215,8 +232,8 @@ class Search:
             return self.conditions
         return [*self.conditions, Target("memory_per_gpu", "<=", capacity)]
 
-    def best(self, point: tuple[int, ...]) -> Array | None:
-        """The best values at a point; None where none keep to the conditions."""
+    def best(self, point: tuple[int, ...]) -> "Array | Failure":
+        """The best values at a point, or why there are none."""
         from scipy.stats import qmc
 
         with np.errstate(all="ignore"):
@@ -228,15 +245,35 @@ class Search:
             ends = [self._descend(point, places[k], None) for k in rank[:STARTS]]
             tried = self._values(np.array([*ends, *places[rank[:STARTS]]]))
             if not any(self.whole):
-                return self._choose(point, tried)
-            options = [self._whole_near(point, values) for values in tried[:STARTS]]
-            best = self._choose(point, np.concatenate(options))
-            if best is None or all(self.whole):
+                best = self._choose(point, tried)
+                return self._failure(point, self._values(places)) if best is None else best
+            options = np.concatenate([self._whole_near(point, row) for row in tried[:STARTS]])
+            best = self._choose(point, options)
+            if best is None:
+                nearest = np.where(self.whole, np.rint(tried), tried)
+                return self._failure(point, np.concatenate([options, nearest]))
+            if all(self.whole):
                 return best
             places = np.array([one.place(v) for one, v in zip(self.ranges, best, strict=True)])
             again = self._values(self._descend(point, places, best)[None, :])
             again[:, self.whole] = best[self.whole]
-            return self._choose(point, np.array([best, again[0]]))
+            chosen = self._choose(point, np.array([best, again[0]]))
+            return best if chosen is None else chosen
+
+    def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
+        """Why none of some rows is an optimum.
+
+        Reasons are in the order in which they are asked, so that the greatest came farthest.
+        """
+        parts = [tried[k : k + CANDIDATES] for k in range(0, len(tried), CANDIDATES)]
+        sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
+        if self.reason:
+            found = [self.evaluate(point, rows, self.reason)[REASON] for rows in parts]
+            reason = np.concatenate(found)
+            if reason.max() > 0 and not (reason == 0).any():
+                return Failure(2, int(reason.max()))
+            sound &= reason == 0
+        return Failure(1 if sound.any() else 3, -1)
 
     def _values(self, places: Array) -> Array:
         columns = [one.value(places[:, k]) for k, one in enumerate(self.ranges)]

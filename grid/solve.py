@@ -18,28 +18,27 @@ import numpy as np
 from ..catalog import KINDS
 from ..kernels import graph
 from ..kernels.derivatives import derivative, is_quantity, name_of
-from ..kernels.inputs import INPUTS, Input
+from ..kernels.inputs import INPUTS
 from ..kernels.job import pool
 from . import memory, stream, values
 from .axes import Array, Axis
+from .bracket import Bracket, Found, Near, box, put
 from .dataset import attributes, coordinates, flags, root_attributes
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
-from .plan import Plan, Region, extent
+from .plan import REASON, Plan, Region, extent
 from .progress import expected
+from .scan_values import scan_values
 from .scenario import Problem, resolve
 
 if TYPE_CHECKING:
     import xarray
 
-SCAN = 17  # values of the first scan
 TILE = 1 << 17  # points solved at once
 MOST_STEPS = 80
 SOON = 8  # steps before a bracket may have shrunk to two neighbouring numbers
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point, and of one that jumps the target
-DECADES, MOST_COUNT = 6, 1e9  # searched around the value at hand, and for counts
 DIPS = 9  # steps to the bottom of a dip
-WIDE = (1e-6, 1e12)  # searched where no value is at hand
 ROUND = 1e-9  # relative distance at which a root is a whole number
 REASONS = {
     0: "solved",
@@ -47,7 +46,10 @@ REASONS = {
     2: "always_below_target",
     3: "undefined",
     4: "jumps_over_target",
+    5: "met_everywhere",
 }
+MET = {"<=": 2, ">=": 1}  # the reason that says so of an inequality
+CROSSINGS, NEXT = "crossings", "next_above"
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
 
 
@@ -142,39 +144,53 @@ def solve_spec(
     search = Search(problem, for_, target, between, engine)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
-    memory.check(8 * math.prod(shape) * 4, "solve on fewer points")
-    found, met = np.empty(shape), np.empty(shape)
-    reason = np.empty(shape, np.int8)
+    memory.check(8 * math.prod(shape) * 8, "solve on fewer points")
+    told = _told(search)
+    found = {
+        name: np.empty(shape, np.int8 if "flag_values" in about or name == CROSSINGS else float)
+        for name, about in told.items()
+    }
     round_ = INPUTS[for_].kind == "count" if whole is None and for_ in INPUTS else bool(whole)
     everything = stream.whole(plan, dims)
 
     def fill(tile: Region) -> None:
         cut = stream.inside(everything, tile, dims)
         with np.errstate(all="ignore"):
-            root, why = search.roots(tile)
-            if round_:
-                root = search.whole(tile, root)
-            found[cut], reason[cut] = root, why
-            met[cut] = search.evaluate(tile, root, [target.of])[target.of]
+            for name, answer in search.answers(tile, round_).items():
+                found[name][cut] = answer
 
     tiles = list(stream.within(everything, TILE))
     cores = check_threads(threads) if plan.engine != "jax" and len(tiles) > 1 else 1
-    done = expected(found.size, "points")
+    done = expected(math.prod(shape), "points")
     for tile, _ in zip(tiles, pool(cores).map(fill, tiles), strict=True):
         done(math.prod(extent(tile, dims, dims)))
     order = [axis.name for axis in plan.problem.axes]
     turn = [dims.index(dim) for dim in order]
-    told = f"{for_} at which {target}"
-    variables = {
-        for_: (order, found.transpose(turn), {**attributes(plan, for_), "long_name": told}),
-        target.of: (order, met.transpose(turn), attributes(plan, target.of)),
-        "unsolved_reason": (
-            order,
-            reason.transpose(turn),
-            {"long_name": "why there is no such value", **flags(REASONS)},
-        ),
+    variables = {name: (order, found[name].transpose(turn), told[name]) for name in told}
+    coords = coordinates(plan, dims)
+    if REASON in variables:
+        coords[REASON] = variables.pop(REASON)
+    return xarray.Dataset(variables, coords, root_attributes(plan, spec))
+
+
+def _told(search: "Search") -> dict[str, dict[str, Any]]:
+    """Names and attributes of what is answered."""
+    for_, of, plan = search.for_, search.target.of, search.plan
+    input_, output = attributes(plan, for_), attributes(plan, of)
+    near = "where there is no such value, "
+    return {
+        for_: {**input_, "long_name": f"{for_} at which {search.target}"},
+        of: output,
+        "unsolved_reason": {"long_name": "why there is no such value", **flags(REASONS)},
+        CROSSINGS: {"units": "1", "long_name": f"times that {of} was seen to cross the target"},
+        NEXT: {**input_, "long_name": f"{for_} below the next that meets the target"},
+        f"nearest_{for_}": {**input_, "long_name": f"{near}the nearest one of those scanned"},
+        f"nearest_{of}": {
+            **output,
+            "long_name": f"{near}the {of} that comes nearest to the target",
+        },
+        **{name: attributes(plan, name) for name in search.judged},
     }
-    return xarray.Dataset(variables, coordinates(plan, dims), root_attributes(plan, spec))
 
 
 def check_free(name: Any) -> None:
@@ -195,7 +211,7 @@ class Search:
         engine: str,
     ) -> None:
         self.for_, self.target = for_, target
-        self.grid = _range(for_, between, problem)
+        self.grid = scan_values(for_, between, problem)
         self.log = bool(self.grid[0] > 0)
         problem = without(problem, for_)
         axis = Axis(for_, self.grid, numbers={for_: self.grid})
@@ -213,18 +229,44 @@ class Search:
         if self.replicas and "data_parallel" not in outputs:
             outputs.append("data_parallel")
         self.plan = Plan(problem, outputs, engine, free=[for_])
+        judged = REASON in scan.outputs and set(scan.dims[REASON]) <= held
+        self.judged = [REASON] if judged and REASON in self.plan.outputs else []
 
     def evaluate(
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
     ) -> dict[str, Array]:
         """Outputs over a tile, the input at some values."""
-        outs = {name: np.empty(at.shape) for name in names}
+        outs = {name: np.empty(at.shape, np.int8 if name == REASON else float) for name in names}
         evaluate_block(self.plan, tuple(tile), tile, outs, threads, {self.for_: at})
         return outs
 
-    def roots(self, tile: Region) -> tuple[Array, Array]:
-        """The first value that meets the target, and why there is none, over a tile."""
-        bracket, reason = self._scan(tile)
+    def answers(self, tile: Region, whole: bool) -> dict[str, Array]:
+        """What `solve` answers over a tile, by name."""
+        found, of = self.roots(tile), self.target.of
+        root, nearest = found.root, found.nearest
+        if whole:
+            root = self.whole(tile, root)
+        met = self.evaluate(tile, root, [of])
+        judged = self.evaluate(tile, root, self.judged) if self.judged else {}
+        near = nearest
+        if not np.isnan(nearest).all():
+            nearest = self.whole(tile, nearest) if whole else nearest
+            near = self.evaluate(tile, nearest, [of])[of]
+        return {
+            self.for_: root,
+            of: np.where(np.isnan(root), np.nan, met[of]),
+            "unsolved_reason": found.reason,
+            CROSSINGS: found.crossings,
+            NEXT: found.next_above,
+            f"nearest_{self.for_}": nearest,
+            f"nearest_{of}": near,
+            **{name: np.where(np.isnan(root), -1, reason) for name, reason in judged.items()},
+        }
+
+    def roots(self, tile: Region) -> Found:
+        """The first value that meets the target over a tile, or why there is none."""
+        bracket, found = self._scan(tile)
+        reason = found.reason
         open_ = reason == 0
         at = self._secant(bracket)
         near = np.full(at.shape, np.inf)
@@ -250,9 +292,10 @@ class Search:
             near = np.where(good, size, np.inf)
             last = place, here.gap
             at = step if (good | ~open_).all() else np.where(good, step, self._middle(bracket))
-        return np.where((reason == 0) | (reason == 4), bracket.high, np.nan), reason
+        root = np.where((reason == 0) | (reason == 4), bracket.high, np.nan)
+        return replace(found, root=root)
 
-    def _near(self, tile: Region, at: Array, exact: bool) -> "Near":
+    def _near(self, tile: Region, at: Array, exact: bool) -> Near:
         """What the output does at some values of the input; its slope where that is asked for."""
         of, level = self.target.of, self.target.level
         exact = exact and bool(self.slopes)
@@ -272,13 +315,13 @@ class Search:
             slope = slope * at if self.log else slope
         return Near(excess, size, gap, slope)
 
-    def _middle(self, bracket: "Bracket") -> Array:
+    def _middle(self, bracket: Bracket) -> Array:
         """Half of a bracket."""
         low, high = bracket.low, bracket.high
         half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
         return np.where((half > low) & (half < high), half, 0.5 * (low + high))
 
-    def _secant(self, bracket: "Bracket") -> Array:
+    def _secant(self, bracket: Bracket) -> Array:
         """Where a line through the ends of a bracket meets the target."""
         low, high = self._place(bracket.low), self._place(bracket.high)
         share = bracket.left / (bracket.left - bracket.right)
@@ -291,24 +334,29 @@ class Search:
     def _value(self, place: Array) -> Array:
         return np.exp(place) if self.log else place
 
-    def _scan(self, tile: Region) -> tuple["Bracket", Array]:
-        """Brackets of the first crossing along the range, and why there is none."""
+    def _scan(self, tile: Region) -> tuple[Bracket, Found]:
+        """Brackets of the first crossing along the range, and what else the scan tells."""
         shape = tuple(cut.stop - cut.start for cut in tile.values())
-        left, right, before = (np.full(shape, np.nan) for _ in range(3))
+        left, right, before, above = (np.full(shape, np.nan) for _ in range(4))
         at = np.full(shape, -1)  # number of the value at or after the crossing
-        closest, best = np.full(shape, np.inf), np.zeros(shape, np.int64)
+        crossings = np.zeros(shape, np.int8)
+        closest, best, open_ = np.full(shape, np.inf), np.zeros(shape, np.int64), True
         for k in range(len(self.grid)):
             excess = self._scanned(tile, k).reshape(shape)
-            crossed = ((before * excess <= 0) | (excess == 0)) & (at < 0)  # not beside NaN
-            if crossed.any():
-                at[crossed], left[crossed] = k, before[crossed]
-                right[crossed] = excess[crossed]
-                if (at >= 0).all():
-                    break
-            size = np.abs(excess)
-            closer = size < np.abs(closest)
-            closest, best = np.where(closer, excess, closest), np.where(closer, k, best)
-            before = excess
+            change, zero = before * excess, excess == 0
+            turned = change < 0  # not beside NaN
+            if turned.any():
+                again = turned & (crossings > 0) & np.isnan(above)
+                above[again & self._meets(excess)] = self.grid[k - 1]
+                crossings += turned
+            if open_:
+                first = (turned | zero) & (at < 0)
+                at[first], left[first], right[first] = k, before[first], excess[first]
+                size = np.abs(excess)
+                closer = size < np.abs(closest)
+                closest, best = np.where(closer, excess, closest), np.where(closer, k, best)
+                open_ = bool((at < 0).any())
+            before = np.where(zero, before, excess) if zero.any() else excess
         low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
         bracket = Bracket(low, high, left, right)
         reason = np.where(closest > 0, 1, 2).astype(np.int8)
@@ -316,8 +364,24 @@ class Search:
         reason[at >= 0] = 0
         dips = (reason > 0) & (reason < 3) & (best > 0) & (best < len(self.grid) - 1)
         if self.slopes and dips.any():
+            again = dips & self._meets(closest)  # at both ends of a dip out of what meets it
             self._dip(tile, dips, best, bracket, reason)
-        return bracket, reason
+            crossings[dips & (reason == 0)] = 2
+            above = np.where(again & (reason == 0), bracket.high, above)
+        if self.target.relation != "=":
+            touched = (reason == 0) & (crossings == 0)  # met exactly, and never crossed
+            worst = np.where(np.isnan(before), left, before)
+            held = self._meets(worst) | np.isnan(worst)
+            reason[(touched & held) | (reason == MET[self.target.relation])] = 5
+        np.maximum(crossings, reason == 0, out=crossings)
+        nearest = np.where((reason == 0) | (reason == 3), np.nan, self.grid[best])
+        return bracket, Found(nearest, reason, crossings, above, nearest)
+
+    def _meets(self, excess: Array) -> Array:
+        """Where a crossing to this excess begins another solution: for "=" each does."""
+        if self.target.relation == "=":
+            return np.ones(excess.shape, bool)
+        return excess <= 0 if self.target.relation == "<=" else excess >= 0
 
     def _scanned(self, tile: Region, k: int) -> Array:
         """Output less target over a tile, at one value of the range."""
@@ -335,15 +399,13 @@ class Search:
         shape = (*(cut.stop - cut.start for cut in tile.values()), 1)
         return np.broadcast_to(excess, shape)
 
-    def _dip(
-        self, tile: Region, dips: Array, best: Array, bracket: "Bracket", reason: Array
-    ) -> None:
+    def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
         """Look for a crossing between the scan's values, where the output turns near the target.
 
         Its slope is followed to 0 by the secant method, halving where that is slow, as long as
         tangents at both ends allow a crossing: an output that turns once lies above them.
         """
-        part = _box(dips)
+        part = box(dips)
         tile = {
             dim: slice(cut.start + own.start, cut.start + own.stop)
             for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)
@@ -369,9 +431,9 @@ class Search:
             bracket.cut(part).replace(start, at, first, here.excess, crossed)
             reason[part][crossed] = 0
             before = here.slope * falls > 0
-            low, falls = _put(low, place, before), _put(falls, here.slope, before)
-            left, right = _put(left, here.gap, before), _put(right, here.gap, ~before)
-            high, rises = _put(high, place, ~before), _put(rises, here.slope, ~before)
+            low, falls = put(low, place, before), put(falls, here.slope, before)
+            left, right = put(left, here.gap, before), put(right, here.gap, ~before)
+            high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number beside a root that keeps to the target, or comes nearer to it."""
@@ -390,107 +452,20 @@ class Search:
         return np.where(np.isnan(root), np.nan, np.where(lower, low, high))
 
 
-@dataclass(frozen=True)
-class Near:
-    """How far an output is from its target, and how that changes along the range.
-
-    A place is the input's logarithm where its range is above 0, else the input itself; a gap is the
-    logarithm of output over target where both are above 0, else the excess.
-    """
-
-    excess: Array
-    size: Array  # of the target
-    gap: Array
-    slope: Array  # of the gap over the place
-
-
-@dataclass
-class Bracket:
-    """Two values with the target between them, and what the output exceeds it by at each."""
-
-    low: Array
-    high: Array
-    left: Array
-    right: Array
-
-    def shrink(self, at: Array, excess: Array, where: Array) -> None:
-        """Put a value in the place of the end on its side of the target."""
-        same = np.sign(excess) == np.sign(self.left)
-        self.low, self.left = (
-            _put(self.low, at, where & same),
-            _put(self.left, excess, where & same),
-        )
-        other = where & ~same
-        self.high, self.right = _put(self.high, at, other), _put(self.right, excess, other)
-
-    def close(self, at: Array, where: Array) -> None:
-        """Let both ends be one value."""
-        self.low, self.high = _put(self.low, at, where), _put(self.high, at, where)
-
-    def cut(self, part: tuple[Any, ...]) -> "Bracket":
-        """Some of its points, in place."""
-        return Bracket(self.low[part], self.high[part], self.left[part], self.right[part])
-
-    def replace(self, low: Array, high: Array, left: Array, right: Array, where: Array) -> None:
-        """Other ends, in place."""
-        ends = (self.low, low), (self.high, high), (self.left, left), (self.right, right)
-        for own, new in ends:
-            own[where] = new[where]
-
-
-def _box(where: Array) -> tuple[Any, ...]:
-    """The smallest block that holds all points where something is so, as an index of a view."""
-    box: list[Any] = []
-    for k in range(where.ndim):
-        held = np.flatnonzero(where.any(axis=tuple(j for j in range(where.ndim) if j != k)))
-        box.append(slice(int(held[0]), int(held[-1]) + 1))
-    return (*box, ...)
-
-
-def _put(array: Array, value: Array, where: Array) -> Array:
-    return np.where(where, value, array)
-
-
 def without(problem: Problem, for_: str) -> Problem:
-    """The problem less an input, or less its axis."""
+    """The problem less an input, or less its axis; one that is cut to a point keeps the others."""
     axes = []
     for axis in problem.axes:
-        if for_ in axis.inputs and (len(axis.numbers) > 1 or axis.options or axis.records):
+        others = len(axis.inputs) > 1
+        if for_ in axis.inputs and others and axis.size > 1:
             raise InputError(
                 f"{for_} is set along the axis {axis.name!r} with others; "
-                "keep it off that axis to solve for it"
+                "keep it off that axis, or choose one point of it, to solve for it"
             )
         if for_ not in axis.inputs:
             axes.append(axis)
+        elif others:
+            numbers = {name: row for name, row in axis.numbers.items() if name != for_}
+            axes.append(replace(axis, numbers=numbers))
     constants = {name: value for name, value in problem.constants.items() if name != for_}
     return replace(problem, axes=tuple(axes), constants=constants)
-
-
-def _range(for_: str, between: Any, problem: Problem) -> Array:
-    """The values of the scan."""
-    row = INPUTS.get(for_, Input(for_, "1", None, ""))
-    if between is not None:
-        if isinstance(between, str) or len(between) != 2:
-            raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
-        first, last = (values.number(for_, end) for end in between)
-        if not first < last < math.inf:
-            raise InputError(f"between = {shown(between)} does not rise; give [first, last]")
-    elif row.kind == "count":
-        first, last = max(row.low, 1.0), MOST_COUNT
-    elif math.isfinite(row.high):
-        first, last = row.low, row.high
-    else:
-        held = [axis.numbers[for_] for axis in problem.axes if for_ in axis.numbers]
-        now = problem.constants.get(for_, row.default or math.inf)
-        first, last = _around(np.concatenate([[now], *held]))
-    if row.positive and first <= 0:
-        first = 1e-9 * last
-    return np.geomspace(first, last, SCAN) if first > 0 else np.linspace(first, last, SCAN)
-
-
-def _around(known: Array) -> tuple[float, float]:
-    """DECADES to both sides of values at hand."""
-    finite = known[np.isfinite(known) & (known > 0)]
-    if finite.size == 0:
-        return WIDE
-    return float(finite.min()) / 10**DECADES, float(finite.max()) * 10**DECADES

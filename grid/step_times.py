@@ -34,8 +34,12 @@ FITTED = tuple(
     if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
 )
 _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
+_NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
 _PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SHARES = ("share of", "useful time over wall time")  # how quantities from 0 to 1 say so
 _LEAST = 1e-9  # of what must be above 0
+FAR = 2.0  # times what was measured: the median of a fit that is doubted
+MOST = 0.5  # of the range of an input: an interval that leaves it open
 _ROUNDS = 20
 _NOISE = 0.03  # relative, of measured values, where what is known beforehand is weighed
 
@@ -67,19 +71,35 @@ class StepFit(Fit):
     lines: tuple[int, ...] = ()
     idle: tuple[str, ...] = ()
 
+    @property
+    def doubt(self) -> str | None:
+        """That half of the rows are missed by a factor of FAR or more, as by a wrong unit."""
+        ratios = np.maximum(self.fitted / self.measured, self.measured / self.fitted)
+        if np.median(ratios) < FAR:
+            return None
+        row = int(np.argsort(ratios)[len(ratios) // 2])
+        unit = load()[self.of].unit
+        said = [
+            f"{x[row]:.3g} {'' if unit == '1' else unit}".strip()
+            for x in (self.fitted, self.measured)
+        ]
+        return f"predicted {said[0]}, measured {said[1]}: is the unit right?"
+
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
     """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
 
     A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
-    without either are in the base unit. Rows that cannot be read are counted by reason. Raises
-    InputError.
+    without either are in the base unit. Semicolons may separate the columns, and then a comma is a
+    decimal point. Rows that cannot be read are counted by reason. Raises InputError.
     """
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
     held = read_bytes(path, LARGEST, "a CSV", "give fewer rows")
     text = held.decode("utf-8-sig", errors="replace").replace("\0", "")
-    lines = csv.reader(io.StringIO(text, newline=None), skipinitialspace=True)
+    first = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+    mark = ";" if ";" in first and "," not in first else ","
+    lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
     try:
         rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
     except csv.Error as error:
@@ -90,7 +110,24 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
         raise InputError(f"{str(path)!r} has more than {MOST_ROWS:,} rows; give fewer")
     if len(rows[0]) > MOST_COLUMNS:
         raise InputError(f"{str(path)!r} has more than {MOST_COLUMNS:,} columns; give fewer")
+    if mark == ";":
+        rows[1:] = _with_points(rows[1:])
     return _read_rows(rows, of)
+
+
+def _with_points(rows: list[list[str]]) -> list[list[str]]:
+    """Rows with decimal points for decimal commas.
+
+    Where there are any, a point may set off thousands: a number with one cannot be read.
+    """
+    numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
+    if not any("," in match[1] for match in numbers):
+        return rows
+    return [[_NUMBER.sub(_pointed, cell, count=1) for cell in row] for row in rows]
+
+
+def _pointed(number: re.Match[str]) -> str:
+    return "?" if "." in number[1] else number[0].replace(",", ".")
 
 
 def _read_rows(rows: list[list[str]], of: str) -> Table:
@@ -111,6 +148,7 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
         said = ", ".join(heading.strip() for heading in rows[0])
         raise InputError(f"the table has no column {of!r} (but {said[:200]}); name it, or --of")
     table.inputs = {name: [] for name in names if name != of}
+    share = load()[of].doc.returns.startswith(_SHARES)
     for number, row in enumerate(rows[1:], 2):
         try:
             read = {
@@ -120,13 +158,15 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
             if not 0 < read[of] < math.inf:
                 raise InputError(of)
         except (InputError, CatalogError) as error:
-            table.dropped[str(error)] += 1
+            table.dropped[f"{error} cannot be read"] += 1
+            continue
+        if share and read[of] > 1:
+            table.dropped[f"{of} is a share, not above 1: write 35 % or 0.35"] += 1
             continue
         table.measured.append(read.pop(of))
         table.lines.append(number)
         for name, value in read.items():
             table.inputs[name].append(value)
-    table.dropped = Counter({f"{name} cannot be read": n for name, n in table.dropped.items()})
     return table
 
 
@@ -163,7 +203,11 @@ def calibrate_steps(
     do not determine the inputs, or are too few.
     """
     _check_fit(fit, table)
-    model = _Model(table, scenario, fit, of)
+    try:
+        model = _Model(table, scenario, fit, of)
+    except InputError as error:
+        told = "; ".join([str(error), *table.notes])
+        raise InputError(told if len(told) <= 500 else f"{told[:500]} ...") from None
     held = _held(fit, scenario, priors or {})
     if len(model.measured) <= len(fit) - int((held > 0).sum()):
         raise InputError(
@@ -184,27 +228,41 @@ def calibrate_steps(
         if min(value - a, b - value) < 1e-6 * max(abs(value), 1e-6)
     )
     fitted = model.predict(x)
+    first, last = np.maximum(x - width, low), np.minimum(x + width, high)
+    intervals = dict(zip(fit, zip(first.tolist(), last.tolist(), strict=True), strict=True))
+    few = len(model.measured) < 2 * (len(fit) - int((held > 0).sum()))
     return StepFit(
         values=dict(zip(fit, x.tolist(), strict=True)),
         standard_errors=dict(zip(fit, deviations.tolist(), strict=True)),
-        intervals={
-            name: (float(a), float(b))
-            for name, a, b in zip(
-                fit, np.maximum(x - width, low), np.minimum(x + width, high), strict=True
-            )
-        },
+        intervals=intervals,
         correlations=covariance / np.outer(deviations, deviations),
         at_bound=at_bound,
         errors=np.abs(fitted / model.measured - 1),
         rows=len(model.measured),
         dropped={reason: count for reason, count in model.dropped.items() if count},
-        notes=tuple(table.notes),
+        notes=(*table.notes, *_left_open(intervals, model.bounds, at_bound, few)),
         of=of,
         measured=model.measured,
         fitted=fitted,
         lines=model.lines,
         idle=tuple(name for name, column in zip(fit, jacobian.T, strict=True) if not column.any()),
     )
+
+
+def _left_open(
+    intervals: Mapping[str, tuple[float, float]],
+    bounds: tuple[Array, Array],
+    at_bound: Sequence[str],
+    few: bool,
+) -> list[str]:
+    """What the rows do not tell: of every input where they are few."""
+    notes = []
+    for (name, (first, last)), low, high in zip(intervals.items(), *bounds, strict=True):
+        if few or last - first > MOST * (high - low):
+            notes.append(f"{name} is not determined by these rows; add rows that differ")
+        elif math.isinf(high) and first <= low and name not in at_bound:
+            notes.append(f"{name} is not told from {low:.0f} by these rows")
+    return notes
 
 
 def held_out_errors(

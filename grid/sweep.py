@@ -244,9 +244,12 @@ class Sweep(Evaluation):
             whole: round to a whole number, of whole replicas for n_gpus: the one that keeps to "<="
                 or ">=", the nearer one for "="; by default for whole-numbered inputs.
 
-        Returns a Dataset over the other axes: `for_`, the output there, and `unsolved_reason`. Of
-        several solutions the smallest is given; NaN where there is none in the range. Where the
-        output jumps over the target, the value after the jump.
+        Returns a Dataset over the other axes: `for_`, the output there, and `unsolved_reason`;
+        `infeasible_reason` of what was found, where the output depends on the layout. Of several
+        solutions the smallest is given: `crossings` counts how often the output was seen to cross
+        the target, `next_above` lies between this solution and the next. NaN where there is none in
+        the range: `nearest_...` are then the value scanned, and the output there, that come
+        nearest. Where the output jumps over the target, the value after the jump.
         """
         from .solve import read_target, solve_spec
 
@@ -274,8 +277,9 @@ class Sweep(Evaluation):
             feasible: only what can be laid out and fits in memory.
 
         Returns a Dataset over the other axes: the inputs, the output, the outputs of the
-        conditions, and `optimum_status`. SciPy's SLSQP goes on from the best of 256 Sobol points
-        with exact gradients; each point of the grid takes about a second.
+        conditions, `optimum_status`, and `infeasible_reason`, why nothing can run. SciPy's SLSQP
+        goes on from the best of 256 Sobol points with exact gradients; each point of the grid takes
+        about a second.
         """
         from .optimize import optimize
 

@@ -20,7 +20,11 @@ from fleetcube.commands.table import print_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
-_SIMULATED = ("goodput", "goodput_error", "failures", "spare_shortage", "wall_time", "outcome")
+_OVERHEADS = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
+_SIMULATED = {  # columns, where the spec gives the input that they speak of
+    "job_duration": ("failures", "wall_time", "wall_time_p95"),
+    "spare_nodes": ("spare_shortage",),
+}
 
 
 @click.group(
@@ -157,13 +161,18 @@ def simulate(
     variable: tuple[str, ...],
     output: str | None,
 ) -> None:
-    """Simulate the failures of a spec's jobs at every point: goodput, losses, spares run out.
+    """Simulate the failures of a spec's jobs at every point: goodput, and where the rest goes.
+
+    The job is as long as job_duration says, where the spec gives it, and failures and wall time
+    are shown; else so long (about 100 failures) that its start and end do not matter. Where the
+    spec gives spare_nodes, how often they run out is shown.
 
     \b
     Example:
       fleetcube simulate examples/scaling-and-reliability.toml --trials 100 \\
           -o failures.csv
     """
+    from fleetcube.grid.axes import make_axis
     from fleetcube.grid.simulate import VARIABLES, simulate_spec
     from fleetcube.grid.slicing import check_target, check_variables, export, table, variables
     from fleetcube.grid.sweep import Sweep
@@ -185,7 +194,11 @@ def simulate(
         export(variables(found, variable), Path(output))
         click.echo(f"wrote {output}")
         return
-    print_table(*table(variables(found, variable or _SIMULATED)))
+    axes = [make_axis(name, axis) for name, axis in told["axes"].items()]
+    given = {*told["scenario"], *(name for axis in axes for name in axis.inputs)}
+    more = [name for key, names in _SIMULATED.items() if key in given for name in names]
+    main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
+    print_table(*table(variables(found, variable or main)))
 
 
 @cli.command()

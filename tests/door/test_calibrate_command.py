@@ -59,6 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calibrate")
     (folder / "all_reduce.log").write_text(log(), encoding="utf-8")
     (folder / "steps.csv").write_text(STEPS, encoding="utf-8")
+    (folder / "ms.csv").write_text(STEPS.replace("[s]", "[ms]"), encoding="utf-8")
+    (folder / "share.csv").write_text("gpus,mfu\n32,35\n", encoding="utf-8")
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
     (folder / "empty.log").write_text("nothing\n", encoding="utf-8")
     (folder / "there.toml").write_text("x = 1\n", encoding="utf-8")
@@ -114,6 +116,12 @@ def test_a_table_of_steps_becomes_an_efficiency(folder: Path) -> None:
     assert 0 < entry.standard_errors["flops_efficiency"] < entry.values["flops_efficiency"] < 1
 
 
+def test_a_wrong_unit_is_asked_about(folder: Path) -> None:
+    done = fleetcube("calibrate", "ms.csv", "--spec", "spec.toml", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "measured 0.002 s: is the unit right?" in done.stderr
+
+
 BAD = [
     (["missing.log"], "cannot read 'missing.log'"),
     (["empty.log"], "holds no row of nccl-tests"),
@@ -126,6 +134,9 @@ BAD = [
     (["steps.csv"], "is missing"),
     (["steps.csv", "--fit", "n_gpus"], "cannot be fitted"),
     (["steps.csv", "--of", "goodputs"], "is not a measured quantity"),
+    (["share.csv", "--of", "mfu"], "mfu is a share, not above 1: write 35 % or 0.35"),
+    (["share.csv", "--of", "mfu"], "the column 'gpus' is not used: did you mean"),
+    (["ms.csv", "--spec", "spec.toml", "-o", "z.toml"], "s: is the unit right?"),
     (["all_reduce.log", "-o", "there.toml"], "'there.toml' exists"),
     (["all_reduce.log", "-o", "x.json"], "does not end in .toml"),
     (["all_reduce.log", "-o", "none/x.toml"], "there is no folder"),

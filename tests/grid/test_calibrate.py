@@ -217,6 +217,27 @@ def test_inputs_that_cannot_be_told_apart_are_named(tmp_path: Path) -> None:
         calibrate_steps(rows, SCENARIO, ["flops_efficiency", "expert_parallel_overlap"])
 
 
+def test_what_rows_leave_open_is_said(tmp_path: Path) -> None:
+    truth = {"flops_efficiency": 0.52, "data_parallel_overlap": 0.3}
+    clean = calibrate_steps(table(tmp_path, steps(**truth)), SCENARIO, list(truth))
+    assert not any("not determined" in note for note in clean.notes)
+    lines = steps(**truth).splitlines()
+    few = calibrate_steps(table(tmp_path, "\n".join(lines[:4])), SCENARIO, list(truth))
+    for name in truth:
+        assert f"{name} is not determined by these rows" in " ".join(few.notes)
+    noisy = calibrate_steps(
+        table(tmp_path, steps(noise=0.5, **truth)), SCENARIO, ["data_parallel_overlap"]
+    )
+    low, high = noisy.intervals["data_parallel_overlap"]
+    assert high - low > 0.5, "of 0 to 1"
+    assert "data_parallel_overlap is not determined" in noisy.notes[0]
+    slow = calibrate_steps(
+        table(tmp_path, steps(noise=0.3, seed=2)), SCENARIO, ["straggler_slowdown"]
+    )
+    assert slow.values["straggler_slowdown"] < 1.7 * slow.standard_errors["straggler_slowdown"]
+    assert slow.notes == ("straggler_slowdown is not told from 0 by these rows",)
+
+
 def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
     text = steps(flops_efficiency=0.5) + "\n\n# a remark\n8, h100, 64, 50, 3\n32, h100-sxm, 64, 50"
     text += "\n32, h100-sxm, 64, fast, 3\n32, h100-sxm, 64, 50, -3\n32, h100-sxm, 64, 50, nan\n"
@@ -235,6 +256,56 @@ def test_columns_that_are_no_inputs_are_said(tmp_path: Path) -> None:
     assert list(rows.inputs) == ["n_gpus"]
     assert "'loss' is not used" in rows.notes[0]
     assert "'fo_gpus' is not used" in rows.notes[1]
+
+
+def test_columns_that_are_not_used_are_named_where_something_is_missing(tmp_path: Path) -> None:
+    rows = table(tmp_path, "fo_gpus,step_time\n32,1.5\n64,0.9\n")
+    with pytest.raises(InputError, match=r"n_gpus is missing.*the column 'fo_gpus' is not used"):
+        calibrate_steps(rows, SCENARIO)
+
+
+def test_semicolons_bring_decimal_commas(tmp_path: Path) -> None:
+    text = "# from a; b, and c\ngpu; inter_node_bandwidth; n_gpus; step_time [ms]\n"
+    text += "h100-sxm; 12,5 GB/s; 32; 1,5\nh100-sxm; 400 Gbit/s; 64; 1,5E+3\n"
+    text += "h100-sxm; 12,5 GB/s; 64; 1.234\nh100-sxm; 12,5 GB/s; 64; 1.234,5\n"
+    rows = table(tmp_path, text)
+    assert rows.measured == pytest.approx([1.5e-3, 1.5])
+    assert rows.inputs["inter_node_bandwidth"] == pytest.approx([12.5e9, 50e9])
+    assert rows.inputs["gpu"] == ["h100-sxm", "h100-sxm"]
+    assert rows.dropped == {"step_time cannot be read": 2}, "points may be thousands there"
+    points = table(tmp_path, "n_gpus;step_time\n32;1.234\n64;0.7\n")
+    assert points.measured == pytest.approx([1.234, 0.7])
+    commas = table(tmp_path, 'n_gpus,step_time\n32,"1,234"\n64,0.7\n')
+    assert commas.dropped == {"step_time cannot be read": 1}
+
+
+def test_a_share_above_1_is_not_taken(tmp_path: Path) -> None:
+    for of, told in (("mfu", 35), ("goodput", 97.5)):
+        rows = table(tmp_path, f"n_gpus,{of}\n32,{told}\n64,{told} %\n128,{told / 100}\n", of)
+        assert rows.measured == pytest.approx([told / 100] * 2)
+        assert rows.dropped == {f"{of} is a share, not above 1: write 35 % or 0.35": 1}
+    waste = table(tmp_path, "n_gpus,first_order_waste\n32,1.5\n", "first_order_waste")
+    assert waste.measured == [1.5], "which may be above 1"
+
+
+def test_a_wrong_unit_is_doubted(tmp_path: Path) -> None:
+    """At an efficiency of 1 the steps, which were of 0.5, take half as long, not a thousandth."""
+    text = alone([(batch, 0.5) for batch in (8, 16, 32)])
+    right = calibrate_steps(table(tmp_path, text), ALONE)
+    assert right.doubt is None
+    wrong = calibrate_steps(table(tmp_path, text.replace("step_time", "step_time [ms]")), ALONE)
+    assert wrong.at_bound == ("flops_efficiency",)
+    fastest = {
+        batch: float(
+            fleetcube.evaluate("step_time", **ALONE, global_batch_size=batch, flops_efficiency=1.0)
+        )
+        for batch in (8, 16, 32)
+    }
+    said = {
+        f"predicted {time:.3g} s, measured {time * 2 / 1e3:.3g} s: is the unit right?"
+        for time in fastest.values()
+    }
+    assert wrong.doubt in said
 
 
 def test_choices_and_labels_are_columns_too(tmp_path: Path) -> None:

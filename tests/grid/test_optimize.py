@@ -78,6 +78,49 @@ def test_what_does_not_fit_in_memory_is_no_optimum() -> None:
         assert (int(at) == 0) == feasible
 
 
+def told(found: object, name: str) -> str:
+    meanings = found[name].attrs["flag_meanings"].split()  # type: ignore[index]
+    return str(meanings[int(found[name])])  # type: ignore[index]
+
+
+def test_what_cannot_run_is_told_apart_from_conditions() -> None:
+    """A GPU of 1 GB holds no such model, whatever the cluster; one replica needs 32 GPUs."""
+    between = {"n_gpus": [64, 4096]}
+    sizes = 32.0 * np.arange(2, 129)
+    for conditions in ([], ["job_time <= 1000 d"]):
+        sweep = fleetcube.Sweep({**LLAMA, "hbm_capacity": "1 GB"}, {}, ["job_time"])
+        found = sweep.optimize("job_cost", between, conditions)
+        assert told(found, "optimum_status") == "no_feasible_point"
+        assert told(found, "infeasible_reason") == "out_of_memory"
+        assert np.isnan(found["n_gpus"])
+        every = fleetcube.evaluate(
+            "infeasible_reason", **{**LLAMA, "hbm_capacity": "1 GB", "n_gpus": sizes}
+        )
+        assert (every > 0).all()
+    small = fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize("job_cost", {"n_gpus": [17, 24]})
+    assert told(small, "optimum_status") == "no_feasible_point"
+    assert told(small, "infeasible_reason") == "group_larger_than_cluster"
+    late = fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize(
+        "job_cost", between, ["job_time <= 1 d"]
+    )
+    assert told(late, "optimum_status") == "no_point_keeps_to_the_conditions"
+    assert int(late["infeasible_reason"]) == -1
+    best = fleetcube.Sweep(LLAMA, {}, ["job_time"]).optimize("job_cost", between)
+    assert told(best, "optimum_status") == "found"
+    assert told(best, "infeasible_reason") == "feasible"
+
+
+def test_inputs_without_whole_numbers_fail_for_the_same_reasons() -> None:
+    sweep = fleetcube.Sweep({**LLAMA, "hbm_capacity": "1 GB"}, {}, ["goodput", "job_time"])
+    between = {"checkpoint_write_bandwidth": ["1 GB/s", "1 TB/s"]}
+    found = sweep.optimize("job_time", between)
+    assert told(found, "optimum_status") == "no_feasible_point"
+    assert told(found, "infeasible_reason") == "out_of_memory"
+    never = fleetcube.Sweep({**LLAMA, "n_gpus": 4}, {}, ["job_time"])
+    found = never.optimize("job_time", between, feasible=False)
+    assert told(found, "optimum_status") == "undefined"
+
+
 @pytest.mark.parametrize(
     ("of", "between", "subject_to", "told"),
     [

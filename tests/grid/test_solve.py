@@ -53,6 +53,8 @@ def test_a_grid_is_solved_point_by_point(engine: str) -> None:
 
     root = scipy.optimize.brentq(excess, 64, 8192, xtol=1e-9, rtol=1e-14)
     assert float(found["n_gpus"].sel(here)) == pytest.approx(root, rel=1e-9)
+    meanings = found["infeasible_reason"].attrs["flag_meanings"].split()
+    assert (found["infeasible_reason"] == meanings.index("not_a_whole_number")).all()
 
 
 def test_mttf_for_a_goodput_against_a_root_by_scipy() -> None:
@@ -153,6 +155,118 @@ def test_the_range_can_be_given() -> None:
     aim = {"cluster_mtbf": float(fleetcube.evaluate("cluster_mtbf", n_gpus=4096))}
     assert float(fleetcube.solve("n_gpus", aim, between=[8, 1e5])["n_gpus"]) == 4096
     assert np.isnan(fleetcube.solve("n_gpus", aim, between=[8, 1024])["n_gpus"])
+
+
+FRAIL = {
+    "model": "llama-3-405b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+    "pipeline_parallel": 16,
+    "n_gpus": 16384,
+    "checkpoint_mode": "sync",
+    "gpu_mttf": "50_000 h",
+}
+
+
+def checkpoint_overhead(bandwidth: object) -> np.ndarray:
+    told = fleetcube.evaluate(
+        "checkpoint_overhead", **FRAIL, checkpoint_write_bandwidth=np.asarray(bandwidth)
+    )
+    return np.asarray(told, dtype=float)
+
+
+def test_a_second_solution_is_told_and_found_above() -> None:
+    """Storage so slow that rework leaves nothing to wait for keeps to the target, too."""
+    found = fleetcube.solve("checkpoint_write_bandwidth", "checkpoint_overhead <= 2 %", **FRAIL)
+    low, high = 1e6, 1e15
+    over = checkpoint_overhead(np.geomspace(low, high, 2000)) > 0.02
+    assert int(found["crossings"]) == np.count_nonzero(np.diff(over)) == 2
+    above = float(found["next_above"])
+    assert checkpoint_overhead([above])[0] > 0.02
+    assert float(found["checkpoint_write_bandwidth"]) < above
+    again = fleetcube.solve(
+        "checkpoint_write_bandwidth", "checkpoint_overhead <= 2 %", between=[above, high], **FRAIL
+    )
+    root = scipy.optimize.brentq(
+        lambda b: checkpoint_overhead([b])[0] - 0.02, above, high, rtol=1e-13
+    )
+    assert float(again["checkpoint_write_bandwidth"]) == pytest.approx(root, rel=1e-9)
+    assert int(again["crossings"]) == 1
+    assert np.isnan(again["next_above"])
+
+
+def test_the_far_end_of_what_meets_a_bound_is_no_second_solution() -> None:
+    """Job time falls and rises: "<=" is met between its crossings, "=" at both."""
+    wall = float(fleetcube.solve("n_gpus", "d_job_time_d_n_gpus = 0", **LLAMA)["n_gpus"])
+    least = float(fleetcube.evaluate("job_time", **LLAMA, n_gpus=wall))
+    for share in (0.5, 1e-2):  # the second time, both lie between two values of the scan
+        bound = f"{least * (1 + share)!r} s"
+        between = fleetcube.solve("n_gpus", f"job_time <= {bound}", **LLAMA)
+        assert int(between["crossings"]) == 2
+        assert np.isnan(between["next_above"])
+        both = fleetcube.solve("n_gpus", f"job_time = {bound}", **LLAMA)
+        assert int(both["crossings"]) == 2
+        above = float(both["next_above"])
+        far = fleetcube.solve("n_gpus", f"job_time = {bound}", between=[above, 1e9], **LLAMA)
+        assert float(far["n_gpus"]) > wall > float(both["n_gpus"])
+        assert float(far["job_time"]) == pytest.approx(least * (1 + share), rel=1e-2)
+
+
+def test_a_bound_that_always_holds_is_met_everywhere() -> None:
+    for target in ("checkpoint_overhead <= 90 %", "checkpoint_overhead >= 0"):
+        found = fleetcube.solve("checkpoint_write_bandwidth", target, **FRAIL)
+        assert reason(found, int(found["unsolved_reason"])) == "met_everywhere"
+        assert np.isnan(found["checkpoint_write_bandwidth"])
+        assert np.isnan(found["checkpoint_overhead"])
+    found = fleetcube.solve("checkpoint_write_bandwidth", "checkpoint_overhead = 90 %", **FRAIL)
+    assert reason(found, int(found["unsolved_reason"])) == "always_below_target"
+
+
+def test_how_near_an_output_comes_to_what_it_does_not_reach() -> None:
+    mttf = ["10_000 h", "1_000_000 h"]
+    found = fleetcube.solve(
+        "n_gpus", "job_time <= 6 d", **LLAMA, gpu_mttf=mttf, between=[64, 65536], whole=False
+    )
+    sizes = np.geomspace(64, 65536, 17)
+    times = fleetcube.evaluate("job_time", **LLAMA, gpu_mttf=mttf, n_gpus=sizes)
+    met = (times <= 6 * DAY).any("n_gpus")
+    assert met.values.tolist() == [False, False]
+    np.testing.assert_allclose(found["nearest_job_time"], times.min("n_gpus"), rtol=1e-12)
+    np.testing.assert_allclose(found["nearest_n_gpus"], times.idxmin("n_gpus"), rtol=1e-12)
+    solved = fleetcube.solve("n_gpus", "job_time <= 60 d", **LLAMA)
+    assert np.isnan(solved["nearest_n_gpus"])
+    assert np.isnan(solved["nearest_job_time"])
+
+
+def test_whether_the_point_found_can_run_is_told() -> None:
+    given = {**LLAMA, "pipeline_parallel": [1, 4], "global_batch_size": 8192}
+    found = fleetcube.solve("n_gpus", "job_time <= 60 d", **given)
+    told = found["infeasible_reason"]
+    for stages, n in zip(told["pipeline_parallel"].values, found["n_gpus"].values, strict=True):
+        at = {**given, "pipeline_parallel": float(stages), "n_gpus": float(n)}
+        right = int(fleetcube.evaluate("infeasible_reason", **at))
+        assert int(told.sel(pipeline_parallel=stages)) == right
+        assert right > 0
+    missing = fleetcube.solve("n_gpus", "job_time <= 1 s", **given)
+    assert (missing["infeasible_reason"] == -1).all()
+    room = fleetcube.solve("n_gpus", "job_time <= 60 d", **LLAMA, hbm_capacity=["1 GB", "80 GB"])
+    assert room["n_gpus"].dims == (), "not over what job time does not depend on"
+    assert "infeasible_reason" not in room.coords, "which differs over it"
+
+
+def test_a_bundle_that_is_cut_to_one_point_states_the_rest() -> None:
+    bundle = {"n_gpus": [1024, 512], "tensor_parallel": [8, 4], "pipeline_parallel": [4, 2]}
+    spec = {**{k: v for k, v in LLAMA.items() if k != "tensor_parallel"}}
+    both = fleetcube.Sweep(spec, {"offer": {**bundle, "labels": ["a", "b"]}}, ["job_time"])
+    with pytest.raises(fleetcube.InputError, match="choose one point of it"):
+        both.solve("n_gpus", "job_time <= 60 d")
+    one = {name: row[1:] for name, row in bundle.items()}
+    cut = fleetcube.Sweep(spec, {"offer": {**one, "labels": ["b"]}}, ["job_time"])
+    alone = fleetcube.solve(
+        "n_gpus", "job_time <= 60 d", **{**spec, "tensor_parallel": 4, "pipeline_parallel": 2}
+    )
+    assert cut.solve("n_gpus", "job_time <= 60 d")["n_gpus"].values.item() == float(alone["n_gpus"])
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,9 @@ def calibrate(
         found: Any = _steps(log, spec, fit, of)
         values, errors = dict(found.values), _known(found.standard_errors)
         what = f"{', '.join(values)}"
+        if found.doubt is not None and output is not None:
+            raise InputError(f"{found.doubt} Nothing is written to {output!r}; mend {log!r}")
+        notes += [found.doubt] if found.doubt is not None else []
     else:
         _refuse({"--spec": spec, "--fit": fit or None, "--of": of}, "a log of nccl-tests")
         found = _collective(log, ranks, collective, in_place)

@@ -65,4 +65,8 @@ def optimize(
         export(answer, Path(output))
         click.echo(f"wrote {output}")
         return
+    status = answer["optimum_status"]
+    names = str(status.attrs["flag_meanings"]).split()
+    if not (status == names.index("no_feasible_point")).any():
+        answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))

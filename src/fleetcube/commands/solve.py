@@ -1,11 +1,15 @@
 """The command `fleetcube solve`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table
+
+if TYPE_CHECKING:
+    import xarray
 
 
 @click.command()
@@ -62,7 +66,33 @@ def solve(
         export(found, Path(output))
         click.echo(f"wrote {output}")
         return
+    columns = ("next_above", f"nearest_{for_}", f"nearest_{aim.of}")
+    empty = [name for name in columns if found[name].isnull().all()]
+    found = found.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     print_table(*table(found))
-    unsolved = int((found["unsolved_reason"] != 0).sum())
+    for remark in _remarks(found, for_):
+        click.echo(remark)
+
+
+def _remarks(found: "xarray.Dataset", for_: str) -> list[str]:
+    """What a reader of the table must know."""
+    from fleetcube.grid.slicing import scale
+
+    reason, remarks = found["unsolved_reason"], []
+    names = str(reason.attrs["flag_meanings"]).split()
+    everywhere = int((reason == names.index("met_everywhere")).sum())
+    unsolved = int(found[for_].isnull().sum()) - everywhere
     if unsolved:
-        click.echo(f"{unsolved} of {found['unsolved_reason'].size} points have no such {for_}")
+        remarks.append(f"{unsolved} of {reason.size} points have no such {for_}")
+    if everywhere:
+        remarks.append(f"{everywhere} of {reason.size} points meet the target at every {for_}")
+    if "next_above" in found:
+        above = found["next_above"]
+        least = float(above.min())
+        factor, unit = scale(str(above.attrs["units"]), least, for_)
+        remarks.append(
+            f"{int(above.notnull().sum())} of {reason.size} points meet the target again higher "
+            f"up, and the smallest {for_} is given; for the next one search above next_above: "
+            f"--between {least / factor:.4g}{unit}:..."
+        )
+    return remarks

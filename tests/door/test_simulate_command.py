@@ -1,0 +1,45 @@
+"""`fleetcube simulate` shows what its spec asks for."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fleetcube.cli import cli
+
+SPEC = (
+    'outputs = ["goodput"]\n[scenario]\nnode = "dgx-h100"\nmodel = "llama-3-70b"\nn_gpus = 1024\n'
+)
+SHARES = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+MAIN = [SHARES[0], "goodput_error", *SHARES[1:]]
+OF_A_JOB = ["failures", "wall_time", "wall_time_p95"]
+
+
+@pytest.mark.parametrize(
+    ("more", "columns"),
+    [
+        ("", []),
+        ('job_duration = "10 d"\n', OF_A_JOB),
+        ("spare_nodes = 2\n", ["spare_shortage"]),
+        ('[axes]\nplan = {spare_nodes = [2], job_duration = ["10 d"]}\n', None),
+    ],
+    ids=["neither", "a job", "spares", "both in a bundle"],
+)
+def test_columns_are_of_what_the_spec_gives(
+    tmp_path: Path, more: str, columns: list[str] | None
+) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text(SPEC + more, encoding="utf-8")
+    told = (
+        CliRunner()
+        .invoke(cli, ["simulate", str(path), "--trials", "20"], catch_exceptions=False)
+        .output
+    )
+    heading, row = (line.split("  ") for line in told.splitlines())
+    names, cells = ([cell.strip() for cell in line if cell.strip()] for line in (heading, row))
+    names = [name.split(" [")[0] for name in names]
+    if columns is None:
+        names, cells, columns = names[1:], cells[1:], [*OF_A_JOB, "spare_shortage"]
+    assert names == [*MAIN, *columns, "outcome"]
+    held = dict(zip(names, cells, strict=True))
+    assert sum(float(held[name]) for name in SHARES) == pytest.approx(1, abs=1e-3)

@@ -1,0 +1,65 @@
+"""`fleetcube solve`, as a user types it."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fleetcube.cli import cli
+
+SPEC = """\
+outputs = ["job_time"]
+[scenario]
+model = "llama-3-405b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+gpu_mttf = "50_000 h"
+checkpoint_mode = "sync"
+[axes]
+offer = { n_gpus = [16384, 8192], tensor_parallel = [8, 8], pipeline_parallel = [16, 8], \
+labels = ["big", "small"] }
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "job.toml"
+    path.write_text(SPEC, encoding="utf-8")
+    return str(path)
+
+
+def lines(*words: str) -> list[str]:
+    done = CliRunner().invoke(cli, ["solve", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output.splitlines()
+
+
+OVERHEAD = ["--for", "checkpoint_write_bandwidth", "--target"]
+
+
+def test_a_remark_says_how_to_find_the_next_solution(spec: str) -> None:
+    heading, row, remark = lines(spec, *OVERHEAD, "checkpoint_overhead <= 2 %", "offer=big")
+    assert "next_above" in heading
+    assert "MB/s" in heading.split("checkpoint_overhead")[0]
+    assert row.split()[0] == "big"
+    assert remark.startswith("1 of 1 points meet the target again higher up")
+    between = remark.split("--between ")[1].replace("...", "100TB/s")
+    again = lines(spec, *OVERHEAD, "checkpoint_overhead <= 2 %", "--between", between, "offer=big")
+    assert len(again) == 2, "no remark is left"
+    assert "[GB/s]" in again[0]
+
+
+def test_what_holds_everywhere_is_not_counted_as_missing(spec: str) -> None:
+    told = lines(spec, *OVERHEAD, "checkpoint_overhead <= 90 %")
+    assert "met_everywhere" in told[1]
+    assert told[-1] == "2 of 2 points meet the target at every checkpoint_write_bandwidth"
+    assert not any("have no such" in line for line in told)
+    missed = lines(spec, *OVERHEAD, "goodput >= 99.9 %")
+    assert "nearest_goodput" in missed[0]
+    assert missed[-1] == "2 of 2 points have no such checkpoint_write_bandwidth"
+
+
+def test_a_bundle_cut_to_one_label_is_scenario(spec: str) -> None:
+    heading, row = lines(spec, "--for", "n_gpus", "--target", "job_time <= 300 d", "offer=small")
+    assert heading.split()[-1] == "feasible"
+    assert int(row.split()[1].replace(",", "")) % 64 == 0, "whole replicas of 8 x 8 GPUs"
