@@ -14,7 +14,7 @@ import click
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
@@ -110,7 +110,7 @@ def run_spec(
 @click.option(
     "-v", "--variable", multiple=True, help="Variable to show.  [the main ones; all with -o]"
 )
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def simulate(
     spec: str,
     trials: int,
@@ -127,7 +127,7 @@ def simulate(
           -o failures.csv
     """
     from fleetcube.grid.simulate import VARIABLES, simulate_spec
-    from fleetcube.grid.slicing import check_target, check_variables, export, table, variables
+    from fleetcube.grid.slicing import check_target, check_variables, table, variables
     from fleetcube.grid.sweep import Sweep
 
     check_variables(variable, VARIABLES)  # before anything is waited for
@@ -144,8 +144,7 @@ def simulate(
             printed=output is None,
         )
     if output is not None:
-        export(variables(found, variable), Path(output))
-        click.echo(f"wrote {output}")
+        write_table(variables(found, variable), output)
         return
     print_table(*table(variables(found, variable or _SIMULATED)))
 
@@ -197,7 +196,7 @@ def verify(cube: str, samples: int) -> None:
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def slice_cube(
     cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None
 ) -> None:
@@ -212,14 +211,13 @@ def slice_cube(
           gpu_mttf=50000h -v goodput -v job_time
     """
     from fleetcube.grid.cube import open_cube
-    from fleetcube.grid.slicing import export, select, table, variables
+    from fleetcube.grid.slicing import select, table, variables
 
     cut, notes = select(variables(open_cube(cube), variable), selectors)
     for note in notes:
         click.echo(note, err=True)
     if output is not None:
-        export(cut, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(cut, output)
         return
     print_table(*table(cut))
 
@@ -290,7 +288,7 @@ def _show(cube: Any, sources: bool = False) -> None:
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
         dims = ", ".join(map(str, variable.dims)) or "-"
         rows.append([str(name), "-" if unit == "1" else unit, dims])
-    print_table(["variable", "unit", "axes"], sorted(rows))
+    print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
         click.echo(f"infeasible: {_reasons(reason)}")

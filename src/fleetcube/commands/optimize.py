@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 
 @click.command()
@@ -16,7 +16,7 @@ from fleetcube.commands.table import print_table
 @click.option("--over", multiple=True, required=True, help="Input and range: name=first:last.")
 @click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
 @click.option("--infeasible", is_flag=True, help="Allow what cannot be laid out or held in memory.")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def optimize(
     spec: str,
     selectors: tuple[str, ...],
@@ -41,7 +41,7 @@ def optimize(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.optimize import optimize as best
-    from fleetcube.grid.slicing import check_target, export, narrow, table
+    from fleetcube.grid.slicing import check_target, narrow, table
     from fleetcube.grid.spec import read_spec
 
     if output is not None:
@@ -61,7 +61,6 @@ def optimize(
     with progress("optimising"):
         answer = best(told, of, between, subject_to, sense, not infeasible, "auto")
     if output is not None:
-        export(answer, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(answer, output)
         return
     print_table(*table(answer))

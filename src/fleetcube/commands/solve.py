@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 
 @click.command()
@@ -17,7 +17,7 @@ from fleetcube.commands.table import print_table
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def solve(
     spec: str,
     selectors: tuple[str, ...],
@@ -41,7 +41,7 @@ def solve(
           checkpoint_write_bandwidth=100GB/s
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.slicing import check_target, export, narrow, table
+    from fleetcube.grid.slicing import check_target, narrow, table
     from fleetcube.grid.solve import read_target, solve_spec
     from fleetcube.grid.spec import read_spec
 
@@ -58,8 +58,7 @@ def solve(
     with progress("solving"):
         found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
     if output is not None:
-        export(found, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(found, output)
         return
     print_table(*table(found))
     unsolved = int((found["unsolved_reason"] != 0).sum())
