@@ -228,8 +228,9 @@ def _dims(cube: "xarray.Dataset") -> list[str]:
 
 def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
     """One value for each point of some axes, the last axis fastest."""
-    sizes = {dim: cube.sizes[dim] for dim in dims}
-    return cube[name].variable.set_dims(sizes).transpose(*dims).values.reshape(-1)
+    own = cube[name]
+    spread = own.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in own.dims})
+    return spread.transpose(*dims).values.reshape(-1)
 
 
 def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
@@ -359,7 +360,11 @@ def _frame_for_people(cube: "xarray.Dataset") -> Any:
     whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
     dims = _dims(whole)
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
-    given = [str(n) for n in whole.coords if n in axes or not _comes_along(str(n))]
+    given = [
+        str(name)
+        for name, held in whole.coords.items()
+        if set(held.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
+    ]
     columns: dict[str, Any] = {}
     for name in dict.fromkeys([*given, *dims, *map(str, whole.data_vars)]):
         attrs, cells = whole[name].attrs, _cells(whole, name, dims)
@@ -383,7 +388,7 @@ def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:
 
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
-    frame = points.to_dataframe(dim_order=dims or None).reset_index()
+    frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
     names = [*dims, *cube.data_vars, *(name for name in cube.coords if name not in dims)]
     table = pyarrow.Table.from_pandas(frame[names], preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
