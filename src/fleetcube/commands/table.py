@@ -58,7 +58,7 @@ def _longest_number(cells: Iterable[str]) -> int:
 
 def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> Iterator[list[str]]:
     """A table whose columns have ever fewer characters, but at least so many."""
-    for most in range(max(map(_longest, table)), 0, -1):
+    for most in range(max(1, *map(_longest, table)), 0, -1):
         limits = [max(most, own) for own in least]
         yield _aligned([line for row in table for line in _broken(row, limits)], right)
 
