@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .append import check_grows, fitting, held_record
@@ -323,7 +323,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
         dict(json.loads(cube.attrs.get("fleetcube_medians", "{}")))
         for name, variable in cube.variables.items():
             _check_attributes(str(name), variable.attrs)
-    return cube
+        return in_order(cube)
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
@@ -374,3 +374,20 @@ def check_complete(place: Place) -> None:
         hint = "its run has not finished" if begun else "run the sweep first"
         raise InputError(f"there is no cube {str(place)!r}; {hint}")
     raise InputError(f"{str(place)!r} is not a cube that fleetcube wrote; choose another")
+
+
+def in_order(cube: "xarray.Dataset") -> "xarray.Dataset":
+    """Outputs and axes in the order of the spec, the rest by name: arrays arrive in any order."""
+    import xarray
+
+    spec = json.loads(cube.attrs["fleetcube_spec"])
+    outputs, axes = (
+        {name: held.variables[name] for name in sorted(held, key=_ranks(named))}
+        for held, named in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))
+    )
+    return xarray.Dataset(outputs, axes, cube.attrs)
+
+
+def _ranks(names: Iterable[str]) -> Callable[[Any], tuple[int, str]]:
+    places = {name: k for k, name in enumerate(names)}
+    return lambda name: (places.get(name, len(places)), name)

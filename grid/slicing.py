@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,21 @@ if TYPE_CHECKING:
     import xarray
 
 FORMATS = (".csv", ".parquet", ".nc", ".json")
+STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
 # unit -> (factor, shown unit), largest first
-_SCALES = {
+SCALES = {
     "s": [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
     "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1.0, "B")],
     "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
     "FLOP": [(1e18, "EFLOP"), (1e12, "TFLOP"), (1.0, "FLOP")],
     "FLOP/s": [(1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
+    "W": [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")],
+    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")],
+    "kg": [(1e3, "t"), (1.0, "kg"), (1e-3, "g")],
+    "kg/J": [(1e-3 / 3.6e6, "g/kWh")],
+    "USD": [(1e6, "M USD"), (1.0, "USD")],
+    "USD/J": [(1 / 3.6e6, "USD/kWh")],
 }
 
 
@@ -47,10 +55,10 @@ def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
         return 3600.0, "h"
     sizes = np.abs(np.asarray(numbers, dtype=float))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
-    if unit not in _SCALES:
+    if unit not in SCALES:
         return 1.0, "" if unit == "1" else unit
     typical = float(np.median(sizes)) if sizes.size else 1.0
-    return next((s for s in _SCALES[unit] if typical >= s[0]), _SCALES[unit][-1])
+    return next((s for s in SCALES[unit] if typical >= s[0]), SCALES[unit][-1])
 
 
 def label(value: Any) -> str:
@@ -64,20 +72,26 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
 
     Infeasible points are marked in a last column. Raises InputError for more than MOST_ROWS.
     """
-    marked = REASON in cube.coords
-    whole = cube.reset_coords(REASON) if marked else cube
-    dims = [str(dim) for dim in whole.dims if any(dim in v.dims for v in whole.data_vars.values())]
+    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
-    columns: list[tuple[str, list[str]]] = []
-    for name in [*dims, *(str(v) for v in whole.data_vars)]:
-        variable = whole[name]
-        spread = (
-            variable.broadcast_like(whole[dims].coords.to_dataset()[dims]) if dims else variable
-        )
-        cells = spread.transpose(*[d for d in dims if d in spread.dims]).values.reshape(-1)
-        columns.append(_column(name, variable.attrs, cells))
+    names = [*dims, *map(str, whole.data_vars)]
+    columns = [_column(name, whole[name].attrs, _cells(whole, name, dims)) for name in names]
     headings = [heading for heading, _ in columns]
     return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+
+
+def _dims(cube: "xarray.Dataset") -> list[str]:
+    """The axes that a variable has, in the order of the coordinates."""
+    used = dict.fromkeys(str(dim) for held in cube.data_vars.values() for dim in held.dims)
+    return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
+
+
+def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
+    """One value for each point of some axes, the last axis fastest."""
+    own = cube[name]
+    spread = own.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in own.dims})
+    return spread.transpose(*dims).values.reshape(-1)
 
 
 def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
@@ -92,31 +106,65 @@ def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
 
 def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
     if "flag_meanings" in attrs:
-        codes = np.atleast_1d(attrs["flag_values"]).tolist()
-        meanings = dict(zip(codes, str(attrs["flag_meanings"]).split(), strict=False))
-        said = [meanings.get(int(code), "undefined") for code in cells]
+        said = _words(attrs, cells)
         if name == REASON:
             return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in said]
         return name, said
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
-    heading = f"{name} [{unit}]" if unit else name
-    return heading, [_number(float(cell) / factor) for cell in cells]
+    return _heading(name, unit), numbers(cells / factor)
 
 
-def _number(value: float) -> str:
-    if not np.isfinite(value):
-        return str(value)
-    if value == round(value) and abs(value) < 1e7:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+def _heading(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit not in ("", "1") else name
+
+
+def _words(attrs: Mapping[str, Any], codes: Any) -> list[str]:
+    """What the codes of a flag mean."""
+    known = np.atleast_1d(attrs["flag_values"]).tolist()
+    meanings = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
+    return [meanings.get(code, "undefined") for code in codes.tolist()]
+
+
+def numbers(column: Any) -> list[str]:
+    """Numbers as text in one format.
+
+    Whole numbers stay whole. Others have the same significant digits: 4, or fewer where these say
+    the same; no digit before the point is cut. Where one is below 1e-4 or from 1e9, all have
+    exponents.
+    """
+    values = np.asarray(column, dtype=float).tolist()
+    given = [value for value in values if math.isfinite(value) and value != 0]
+    digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in given)), 4)
+    if not all(1e-4 <= abs(value) < 1e9 for value in given):
+        shown = f".{digits - 1}e"
+        return [format(value, shown if value else ".0f") for value in values]
+    if all(value.is_integer() for value in given):
+        return [f"{value:,.0f}" for value in values]
+    return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
+
+
+def _same(value: float, digits: int) -> bool:
+    """Whether so many significant digits say as much as 4."""
+    return float(f"{value:.{digits - 1}e}") == float(f"{value:.3e}")
+
+
+def _decimals(value: float, digits: int) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return max(0, digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]))
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file that cannot be exported to."""
+    """Refuse a file that cannot be exported to; "-" is standard output."""
+    if path == STDOUT:
+        return
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending")
+        raise InputError(
+            f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending, or write - for "
+            "CSV to standard output"
+        )
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     if not path.absolute().parent.is_dir():
@@ -128,8 +176,17 @@ def check_target(path: Path) -> None:
 
 
 def export(cube: "xarray.Dataset", path: Path) -> None:
-    """Write a cut of a cube as .csv, .parquet, .nc or .json; values in base units."""
+    """Write a cut of a cube as .csv, .parquet, .nc or .json, or as CSV to standard output ("-").
+
+    Values are in base units. CSV is for people: axes and variables with units in the headings, and
+    flags in words. The others also hold the values that come along with labels, and the codes of
+    flags beside their meanings.
+    """
     check_target(path)
+    if path == STDOUT:
+        _frame_for_people(cube.load()).to_csv(sys.stdout, index=False)
+        sys.stdout.flush()
+        return
     try:
         _write(cube.load(), path)
     except BaseException as error:
@@ -143,20 +200,71 @@ def export(cube: "xarray.Dataset", path: Path) -> None:
 
 
 def _write(cube: "xarray.Dataset", path: Path) -> None:
-    if path.suffix.lower() == ".nc":
+    ending = path.suffix.lower()
+    if ending == ".nc":
         plain = cube.copy()
         for variable in plain.variables.values():
             variable.encoding = {}
         plain.to_netcdf(path)
-    elif path.suffix.lower() == ".json":
+    elif ending == ".json":
         path.write_text(json.dumps(finite(cube.to_dict()), default=str), encoding="utf-8")
+    elif ending == ".csv":
+        _frame_for_people(cube).to_csv(path, index=False)
     else:
-        frame = cube.to_dataframe() if cube.dims else cube.expand_dims("point").to_dataframe()
-        frame = frame.reset_index()
-        if path.suffix.lower() == ".csv":
-            frame.to_csv(path, index=False)
-        else:
-            frame.to_parquet(path, index=False)
+        _write_parquet(cube, path)
+
+
+def _frame_for_people(cube: "xarray.Dataset") -> Any:
+    """One row for each point: its axes, those that were cut to one value too, and variables."""
+    import pandas
+
+    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    dims = _dims(whole)
+    axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
+    given = [
+        str(name)
+        for name, held in whole.coords.items()
+        if set(held.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
+    ]
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys([*given, *dims, *map(str, whole.data_vars)]):
+        attrs, cells = whole[name].attrs, _cells(whole, name, dims)
+        if "flag_meanings" in attrs:
+            cells = _words(attrs, cells)
+        elif cells.dtype.kind not in "iuf":
+            cells = [label(cell) for cell in cells]
+        columns[_heading(name, str(attrs.get("units", "1")))] = cells
+    return pandas.DataFrame(columns)
+
+
+def _comes_along(name: str) -> bool:
+    """Whether a coordinate beside the axes is a value that a label stands for."""
+    return name in values.known_names()
+
+
+def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:
+    """One row for each point, with the attributes as metadata of the columns and of the file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
+    points = cube if dims else cube.expand_dims("point")
+    frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
+    names = [*dims, *cube.data_vars, *(name for name in cube.coords if name not in dims)]
+    table = pyarrow.Table.from_pandas(frame[names], preserve_index=False)
+    fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
+    held = table.schema.metadata | _metadata(cube.attrs)
+    pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, held)), path)
+
+
+def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
+    """Attributes as text; the codes of flags with spaces between, as their meanings."""
+    return {
+        str(name).encode(): (
+            value if isinstance(value, str) else " ".join(map(str, np.atleast_1d(value).tolist()))
+        ).encode()
+        for name, value in attrs.items()
+    }
 
 
 def finite(value: Any) -> Any:

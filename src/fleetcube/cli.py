@@ -16,7 +16,7 @@ from fleetcube.commands import COMMANDS
 from fleetcube.commands.changed import changed
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
@@ -152,7 +152,7 @@ def _evaluated(sweep: Any, engine: str, feasible_only: bool, threads: int | None
 @click.option(
     "-v", "--variable", multiple=True, help="Variable to show.  [the main ones; all with -o]"
 )
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def simulate(
     spec: str,
     trials: int,
@@ -174,7 +174,7 @@ def simulate(
     """
     from fleetcube.grid.axes import make_axis
     from fleetcube.grid.simulate import VARIABLES, simulate_spec
-    from fleetcube.grid.slicing import check_target, check_variables, export, table, variables
+    from fleetcube.grid.slicing import check_target, check_variables, table, variables
     from fleetcube.grid.sweep import Sweep
 
     check_variables(variable, VARIABLES)  # before anything is waited for
@@ -191,8 +191,7 @@ def simulate(
             printed=output is None,
         )
     if output is not None:
-        export(variables(found, variable), Path(output))
-        click.echo(f"wrote {output}")
+        write_table(variables(found, variable), output)
         return
     axes = [make_axis(name, axis) for name, axis in told["axes"].items()]
     given = {*told["scenario"], *(name for axis in axes for name in axis.inputs)}
@@ -248,7 +247,7 @@ def verify(cube: str, samples: int) -> None:
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def slice_cube(
     cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None
 ) -> None:
@@ -264,7 +263,7 @@ def slice_cube(
     """
     from fleetcube.grid.cube import open_cube
     from fleetcube.grid.selectors import select
-    from fleetcube.grid.slicing import export, table, variables
+    from fleetcube.grid.slicing import table, variables
 
     whole = open_cube(cube)
     variables(whole, variable)  # names first
@@ -273,8 +272,7 @@ def slice_cube(
     for note in notes:
         click.echo(note, err=True)
     if output is not None:
-        export(cut, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(cut, output)
         return
     print_table(*table(cut))
 
@@ -347,7 +345,7 @@ def _show(cube: Any, sources: bool = False) -> None:
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
         dims = ", ".join(map(str, variable.dims)) or "-"
         rows.append([str(name), "-" if unit == "1" else unit, dims])
-    print_table(["variable", "unit", "axes"], sorted(rows))
+    print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
         click.echo(f"infeasible: {_reasons(reason)}")

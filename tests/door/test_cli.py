@@ -1,6 +1,8 @@
 """The command line, as a user types it."""
 
+import csv
 import json
+import os
 import subprocess
 import sys
 import time
@@ -77,6 +79,33 @@ def test_slices_are_written_for_other_tools(folder: Path) -> None:
     again = fleetcube("slice", "cube.zarr", "-o", "x.csv", folder=folder)
     assert again.returncode == 2
     assert "exists" in again.stderr
+
+
+def test_a_dash_prints_csv_and_nothing_else(folder: Path) -> None:
+    done = fleetcube("slice", "cube.zarr", "n_gpus=500", "-v", "goodput", "-o", "-", folder=folder)
+    assert done.returncode == 0
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["n_gpus"] for row in rows] == ["512.0"] * len(rows) == ["512.0"] * 2
+    assert "taking 512" in done.stderr
+    solved = fleetcube(
+        *("solve", "spec.toml", "--for", "n_gpus", "--target", "job_time <= 400 d", "-o", "-"),
+        folder=folder,
+    )
+    assert len(list(csv.DictReader(solved.stdout.splitlines()))) == 4
+    assert "wrote" not in solved.stdout
+    assert not (folder / "-").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["-o", "-"]])
+def test_a_reader_that_stops_early_is_no_error(folder: Path, more: list[str]) -> None:
+    command = [sys.executable, "-m", "fleetcube", "slice", "cube.zarr", *more]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=folder, text=True, env=buffered, **pipes) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == ""
 
 
 @pytest.mark.parametrize("ending", ["parquet", "nc"])

@@ -12,6 +12,7 @@ import zarr
 from fleetcube import Sweep, open_cube
 from fleetcube.grid import slicing
 from fleetcube.grid import writer as writer_module
+from fleetcube.grid.cube import in_order
 from fleetcube.grid.errors import InputError
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
@@ -48,6 +49,21 @@ def test_a_cube_holds_what_evaluate_returns(
     path = sweep.store(tmp_path / "a.zarr", engine=engine)
     assert_same(sweep.evaluate(engine), open_cube(path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_outputs_and_axes_are_in_the_order_of_the_spec(sweep: Sweep, tmp_path: Path) -> None:
+    cube = open_cube(sweep.store(tmp_path / "a.zarr"))
+    coordinates = [*AXES, "infeasible_reason", "inter_node_bandwidth", "inter_node_latency"]
+    coordinates += ["pipeline_parallel", "virtual_stages"]
+    assert list(cube.data_vars) == list(sweep.evaluate().data_vars) == OUTPUTS
+    assert [name for name in cube.coords if name in coordinates] == coordinates
+    coords = {name: cube.variables[name] for name in list(cube.coords)[::-1]}
+    arrived = xarray.Dataset(cube[OUTPUTS[::-1]].data_vars, coords, cube.attrs)
+    assert list(arrived.data_vars) != OUTPUTS
+    again = in_order(arrived)
+    assert list(again.data_vars) == OUTPUTS
+    assert list(again.coords) == list(cube.coords)
+    assert list(cube[["mfu", "job_time"]].data_vars) == ["mfu", "job_time"]
 
 
 def test_plain_readers_open_a_cube(sweep: Sweep, tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:
         n_gpus=[1024, 4096],
         spare_nodes=[0, 8],
     )
-    assert rows[1][2] == f"{told.goodput.values[0, 0]:.4g}"
+    assert float(rows[1][2]) == float(f"{told.goodput.values[0, 0]:.4g}")
     written = shell(tmp_path, *base, "-o", "x.csv")
     assert written.returncode == 0, written.stderr
     assert len((tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()) == 5

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 
 @click.command()
@@ -16,7 +16,7 @@ from fleetcube.commands.table import print_table
 @click.option("--over", multiple=True, required=True, help="Input and range: name=first:last.")
 @click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
 @click.option("--infeasible", is_flag=True, help="Allow what cannot be laid out or held in memory.")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def optimize(
     spec: str,
     selectors: tuple[str, ...],
@@ -42,7 +42,7 @@ def optimize(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.optimize import optimize as best
     from fleetcube.grid.selectors import narrow
-    from fleetcube.grid.slicing import check_target, export, table
+    from fleetcube.grid.slicing import check_target, table
     from fleetcube.grid.spec import read_spec
 
     if output is not None:
@@ -62,8 +62,7 @@ def optimize(
     with progress("optimising"):
         answer = best(told, of, between, subject_to, sense, not infeasible, "auto")
     if output is not None:
-        export(answer, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(answer, output)
         return
     status = answer["optimum_status"]
     names = str(status.attrs["flag_meanings"]).split()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table, told_number
+from fleetcube.commands.table import print_table, to_file, told_number, write_table
 
 
 @click.command()
@@ -32,7 +32,7 @@ from fleetcube.commands.table import print_table, told_number
 @click.option("--range", "spread", help="Range of inputs without a distribution.  [20%]")
 @click.option("--seed", type=int, help="Of the samples, for --global.  [0]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def sensitivity(
     spec: str,
     selectors: tuple[str, ...],
@@ -72,7 +72,7 @@ def sensitivity(
     from fleetcube.grid.plot_sensitivity import tornado as draw_tornado
     from fleetcube.grid.selectors import pairs
     from fleetcube.grid.sensitivity import check_levers, cut
-    from fleetcube.grid.slicing import check_target, export, finite
+    from fleetcube.grid.slicing import check_target, finite
     from fleetcube.grid.sweep import Sweep
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
@@ -106,20 +106,20 @@ def sensitivity(
         else:
             found = sweep.levers(of, asked, at=at)
     if output is not None:
-        export(found.drop_dims([dim for dim in found.dims if dim != "input"]), Path(output))
-        click.echo(f"wrote {output}")
+        write_table(found.drop_dims([dim for dim in found.dims if dim != "input"]), output)
     elif as_json:
         click.echo(json.dumps(finite(_each(found, top))))
     else:
         _print(found, of, top)
+    quiet = as_json or output == "-"
     if tornado is not None:
         draw_tornado(found, of, Path(tornado), top)
-        click.echo(f"wrote {tornado}", err=as_json)
+        click.echo(f"wrote {tornado}", err=quiet)
     if picture is not None and x is not None and y is not None:
         flat, told = cut(sweep, at, free=[x, y])
         dominant = flat.dominance(of, asked)
         dominance_map(dominant, of, x, y, told, Path(picture))
-        click.echo(f"wrote {picture}", err=as_json)
+        click.echo(f"wrote {picture}", err=quiet)
 
 
 def _check_alone(

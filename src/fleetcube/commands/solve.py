@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 if TYPE_CHECKING:
     import xarray
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def solve(
     spec: str,
     selectors: tuple[str, ...],
@@ -46,7 +46,7 @@ def solve(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.selectors import narrow
-    from fleetcube.grid.slicing import check_target, export, table
+    from fleetcube.grid.slicing import check_target, table
     from fleetcube.grid.solve import read_target, solve_spec
     from fleetcube.grid.spec import read_spec
 
@@ -63,8 +63,7 @@ def solve(
     with progress("solving"):
         found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
     if output is not None:
-        export(found, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(found, output)
         return
     columns = ("next_above", f"nearest_{for_}", f"nearest_{aim.of}")
     empty = [name for name in columns if found[name].isnull().all()]

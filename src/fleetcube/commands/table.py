@@ -1,37 +1,102 @@
-"""Print tables and numbers."""
+"""Print tables and numbers, write tables."""
 
-import os
+import itertools
+import re
+import shutil
 import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 
+_NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
+_PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
+
+to_file = click.option(
+    "-o",
+    "--output",
+    type=click.Path(),
+    help="Write .csv, .parquet, .nc or .json; - prints CSV.",
+)
+
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
-    """A table that fits a terminal; tab-separated text where there is none."""
-    if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") is None:
-        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-        for row in [headings, *rows]:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            click.echo("  ".join(cells).rstrip())
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    """A table in aligned columns, in which no number is ever broken or cut.
 
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for k, heading in enumerate(headings):
-        numeric = all(row[k][:1].isdigit() or row[k][:1] == "-" for row in rows)
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+    What is wider than the terminal is printed with headings broken at underscores, else turned, a
+    column for each row, else with words of its cells broken too; where nothing fits, the lines
+    overflow, as in a pipe.
+    """
+    found = _layouts(headings, rows)
+    lines = plain = next(found)
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        while lines and max(map(len, lines)) > width:
+            lines = next(found, [])
+    for line in lines or plain:
+        click.echo(line)
+
+
+def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
+    """The lines of a table, laid out ever narrower."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(headings)
+    numeric = [all(map(_NUMERIC.fullmatch, cells)) for cells in columns]
+    turned = [list(cells) for cells in zip(headings, *rows, strict=True)]
+    for least in (_longest, _longest_number):
+        yield from _narrowed([headings, *rows], numeric, [least(cells) for cells in columns])
+        yield from _narrowed(turned, [False, *(True for _ in rows)], [0, *map(least, rows)])
+
+
+def _longest(cells: Iterable[str]) -> int:
+    return max(map(len, cells), default=0)
+
+
+def _longest_number(cells: Iterable[str]) -> int:
+    return _longest(cell for cell in cells if _NUMERIC.fullmatch(cell))
+
+
+def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> Iterator[list[str]]:
+    """A table whose columns have ever fewer characters, but at least so many."""
+    for most in range(max(1, *map(_longest, table)), 0, -1):
+        limits = [max(most, own) for own in least]
+        yield _aligned([line for row in table for line in _broken(row, limits)], right)
+
+
+def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
+    """A row in lines whose cells have at most so many characters, or one part that is longer."""
+    cells = []
+    for text, most in zip(row, limits, strict=True):
+        lines = [""]
+        for part in _PARTS.findall(text) if len(text) > most else [text]:
+            if lines[-1] and len((lines[-1] + part).rstrip()) > most:
+                lines.append("")
+            lines[-1] += part
+        cells.append([line.rstrip() for line in lines])
+    return [list(line) for line in itertools.zip_longest(*cells, fillvalue="")]
+
+
+def _aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
+    """Lines of columns, some of which end at the right."""
+    columns = []
+    for cells, to_right in zip(zip(*rows, strict=True), right, strict=True):
+        width = max(map(len, cells))
+        columns.append([cell.rjust(width) if to_right else cell.ljust(width) for cell in cells])
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
 def told_number(value: float, unit: str, name: str) -> str:
     """A number in a convenient unit."""
-    from fleetcube.grid.slicing import scale
+    from fleetcube.grid.slicing import numbers, scale
 
     factor, shown = scale(unit, [value], name)
-    number = value / factor
-    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e7 else f"{number:.4g}"
-    return f"{text} {shown}".rstrip()
+    return f"{numbers([value / factor])[0]} {shown}".rstrip()
+
+
+def write_table(found: Any, output: str) -> None:
+    """Export a Dataset, and say so; "-" is standard output, which holds nothing else then."""
+    from fleetcube.grid.slicing import export
+
+    export(found, Path(output))
+    if output != "-":
+        click.echo(f"wrote {output}")

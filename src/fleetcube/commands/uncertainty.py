@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, to_file, write_table
 
 
 @click.command()
@@ -21,7 +21,7 @@ from fleetcube.commands.table import print_table
 @click.option("--method", default="sampled", help="sampled or first_order.  [sampled]")
 @click.option("--samples", default=4096, help="Draws, a power of 2.  [4096]")
 @click.option("--seed", default=0, help="Of the draws.  [0]")
-@click.option("-o", "--output", type=click.Path(), help="Write .csv, .parquet, .nc or .json.")
+@to_file
 def uncertainty(
     spec: str,
     variable: tuple[str, ...],
@@ -45,7 +45,7 @@ def uncertainty(
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
       fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
-    from fleetcube.grid.slicing import check_rows, check_target, export
+    from fleetcube.grid.slicing import check_rows, check_target
     from fleetcube.grid.stream import check_output, numeric, user_sizes
     from fleetcube.grid.sweep import Sweep
 
@@ -64,8 +64,7 @@ def uncertainty(
     with progress("drawing"):
         found = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
     if output is not None:
-        export(found, Path(output))
-        click.echo(f"wrote {output}")
+        write_table(found, output)
         return
     for name in names:
         _print(found, name)

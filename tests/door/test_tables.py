@@ -1,0 +1,85 @@
+"""Tables on terminals: no number is broken, and what fits is not cut."""
+
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+
+import pytest
+
+HEADS = ["n_gpus", "job_time [d]", "electricity_cost [M USD]", "facility_power [MW]"]
+HEADS += ["carbon_emissions [t]", "memory_per_gpu [GB]", "feasible"]
+ROW = ["1,024", "325.6", "20.00", "1.567", "4,897", "61.25", "no: out_of_memory"]
+OTHER = ["8,192", "181.9", "89.42", "12.53", "21,891", "48.02", "yes"]
+
+
+def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
+    """What a terminal of some width is sent."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    code = f"from fleetcube.commands.table import print_table; print_table({heads}, {rows})"
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    sent = b""
+    try:
+        while data := os.read(ours, 65536):
+            sent += data
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    return sent.decode().splitlines()
+
+
+def words(lines: list[str]) -> list[list[str]]:
+    return [line.split() for line in lines]
+
+
+def test_a_wide_terminal_has_one_line_for_a_row() -> None:
+    lines = printed(HEADS, [ROW, OTHER], 200)
+    assert words(lines) == [" ".join(row).split() for row in (HEADS, ROW, OTHER)]
+    assert lines[1].index("325.6") + 5 == lines[0].index("job_time [d]") + 12  # to the right
+
+
+def test_headings_break_at_underscores_only() -> None:
+    lines = printed(HEADS, [ROW, OTHER], 95)
+    assert max(map(len, lines)) <= 95
+    assert words(lines[-2:]) == [" ".join(row).split() for row in (ROW, OTHER)]
+    parts = {part for line in lines[:-2] for part in line.split()}
+    assert {"carbon_", "emissions"} <= parts
+    assert all(part in " ".join(HEADS) for part in parts)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_table_that_does_not_fit_is_turned(width: int) -> None:
+    heads = [*HEADS, "checkpoint_overhead", "reliability_overhead", "communication_overhead"]
+    rows = [[*row, "0.01235", "0.1034", "0.3017"] for row in (ROW, OTHER)]
+    lines = printed(heads, rows, width)
+    assert max(map(len, lines)) <= width
+    assert words(lines)[0] == ["n_gpus", "1,024", "8,192"]
+    for heading, *cells in zip(heads, *rows, strict=True):
+        line = next(line for line in lines if line.startswith(heading))
+        assert line.removeprefix(heading).split() == " ".join(cells).split()
+
+
+def test_what_fits_in_no_way_overflows_whole() -> None:
+    rows = [[str(1000 * k + n) for n in range(20)] for k in range(1, 21)]
+    heads = [f"n{k}" for k in range(20)]
+    assert words(printed(heads, rows, 80)) == [heads, *rows]
+
+
+def test_prose_breaks_between_words() -> None:
+    labels = ", ".join(f"label-{k}" for k in range(40))
+    lines = printed(["kind", "labels"], [["gpu", labels], ["node", "one"]], 80)
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[1:-1]).split()) == f"gpu {labels}"
+
+
+def test_a_number_and_its_unit_stay_together() -> None:
+    lines = printed(["input", "value"], [["gpu_mttf", "50,000 h"]], 14)  # 13 with a broken value
+    assert any("50,000 h" in line for line in lines)

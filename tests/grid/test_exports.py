@@ -1,0 +1,179 @@
+"""Tables for other tools: what each format holds, in which units, and what is refused."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+from fleetcube import Sweep
+from fleetcube.catalog import units
+from fleetcube.grid import slicing
+from fleetcube.grid.errors import InputError
+
+SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
+AXES: dict[str, Any] = {
+    "fabric": ["infiniband-ndr", "roce-100g"],
+    "gpu_mttf": ["10_000 h", "50_000 h"],
+    "n_gpus": [8, 60],
+}
+OUTPUTS = ["job_time", "dominant_overhead", "goodput"]
+AXES_SAID = ["fabric", "gpu_mttf [s]", "n_gpus"]
+
+
+@pytest.fixture(scope="module")
+def cube() -> xarray.Dataset:
+    return Sweep(SCENARIO, AXES, OUTPUTS).evaluate()
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_has_axes_and_variables_with_units_and_words(
+    cube: xarray.Dataset, tmp_path: Path
+) -> None:
+    slicing.export(cube, tmp_path / "a.csv")
+    found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
+    heads = ["job_time [s]", "dominant_overhead", "goodput", "infeasible_reason"]
+    assert list(found[0]) == [*AXES_SAID, *heads]
+    assert len(found) == 8
+    for row in found:
+        at = {"fabric": row["fabric"], "gpu_mttf": float(row["gpu_mttf [s]"])}
+        point = cube.sel(at | {"n_gpus": float(row["n_gpus"])})
+        assert float(row["job_time [s]"]) == point.job_time
+        divides = float(row["n_gpus"]) % 8 == 0
+        assert row["infeasible_reason"] == ("feasible" if divides else "gpus_not_divisible")
+        words = cube.dominant_overhead.attrs["flag_meanings"].split()
+        assert row["dominant_overhead"] == words[int(point.dominant_overhead)]
+
+
+def test_an_axis_cut_to_one_value_stays_in_the_csv(cube: xarray.Dataset, tmp_path: Path) -> None:
+    slicing.export(cube.isel(fabric=1, n_gpus=0)[["goodput"]], tmp_path / "a.csv")
+    found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
+    assert [(row["fabric"], row["n_gpus"]) for row in found] == [("roce-100g", "8.0")] * 2
+    slicing.export(cube.isel(fabric=1, n_gpus=0, gpu_mttf=1), tmp_path / "b.csv")
+    (row,) = rows((tmp_path / "b.csv").read_text(encoding="utf-8"))
+    assert float(row["gpu_mttf [s]"]) == 50_000 * 3600
+
+
+def test_csv_keeps_what_says_the_meaning_of_a_row(tmp_path: Path) -> None:
+    levers = Sweep(SCENARIO | {"n_gpus": 64}, {}, ["goodput"]).levers("goodput")
+    slicing.export(levers, tmp_path / "a.csv")
+    found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
+    told = {row["input"]: (row["units"], float(row["value"])) for row in found}
+    assert told["gpu_mttf"][0] == "s"
+    assert told["gpu_mttf"][1] == float(levers["value"].sel(input="gpu_mttf"))
+
+
+def test_parquet_holds_codes_and_says_units_and_meanings(
+    cube: xarray.Dataset, tmp_path: Path
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "a.parquet"
+    slicing.export(cube, path)
+    schema = parquet.read_schema(path)
+    assert schema.names[:6] == [*AXES, *OUTPUTS]
+    assert {"infeasible_reason", "inter_node_bandwidth"} <= set(schema.names)
+    assert schema.field("job_time").metadata[b"units"] == b"s"
+    assert schema.field("inter_node_bandwidth").metadata[b"units"] == b"B/s"
+    about = schema.field("infeasible_reason").metadata
+    codes, words = (about[name].decode().split() for name in (b"flag_values", b"flag_meanings"))
+    assert dict(zip(codes, words, strict=True))["0"] == "feasible"
+    assert json.loads(schema.metadata[b"fleetcube_spec"])["outputs"] == OUTPUTS
+    frame = pandas.read_parquet(path)
+    assert frame["infeasible_reason"].dtype == np.int8
+    held = frame.set_index([*AXES])["job_time"].to_xarray()
+    np.testing.assert_array_equal(held.sel({name: cube[name] for name in AXES}), cube.job_time)
+    duckdb = pytest.importorskip("duckdb")
+    query = f"SELECT count(*) FROM '{path}' WHERE infeasible_reason = 0"
+    assert duckdb.sql(query).fetchall() == [(4,)]
+
+
+def test_parquet_of_one_point_is_one_row(cube: xarray.Dataset, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    slicing.export(cube.isel(fabric=0, n_gpus=0, gpu_mttf=0), tmp_path / "a.parquet")
+    (row,) = parquet.read_table(tmp_path / "a.parquet").to_pylist()
+    assert row["fabric"] == "infiniband-ndr"
+    assert "point" not in row
+
+
+def test_a_dash_is_csv_on_standard_output(
+    cube: xarray.Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slicing.check_target(Path("-"))
+    slicing.export(cube, Path("-"))
+    printed = capsys.readouterr().out
+    slicing.export(cube, tmp_path / "a.csv")
+    assert printed == (tmp_path / "a.csv").read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_there_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match="exists; choose another name or remove it"):
+        slicing.check_target(tmp_path / "a.csv")
+    with pytest.raises(InputError, match="or write - for CSV to standard output"):
+        slicing.check_target(Path("/dev/stdout"))
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "shown"),
+    [
+        ("USD", 83.09e6, "83.09 M USD"),
+        ("USD", 250_000.0, "250,000 USD"),
+        ("W", 6_266_880.0, "6.267 MW"),
+        ("W", 10_200.0, "10.2 kW"),
+        ("J", 1.546e14, "42.94 GWh"),  # 1 GWh = 3.6e12 J
+        ("kg", 1.718e7, "17,180 t"),
+        ("USD/J", 0.08 / 3.6e6, "0.08 USD/kWh"),
+        ("kg/J", 0.4 / 3.6e6, "400 g/kWh"),
+    ],
+)
+def test_amounts_are_told_in_units_of_a_planner(unit: str, value: float, shown: str) -> None:
+    factor, said = slicing.scale(unit, [value])
+    assert f"{slicing.numbers([value / factor])[0]} {said}" == shown
+
+
+@pytest.mark.parametrize(
+    ("base", "factor", "unit"),
+    [(base, *row) for base, held in slicing.SCALES.items() for row in held],
+)
+def test_what_is_printed_can_be_read_back(base: str, factor: float, unit: str) -> None:
+    unit = "MUSD" if unit == "M USD" else unit
+    assert units.parse(f"1 {unit}", base, "x") == pytest.approx(factor, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ([1024, 4096], ["1,024", "4,096"]),
+        ([6_266_880, 12_533_760], ["6,266,880", "12,533,760"]),
+        ([620.3, 90.99, 32.6], ["620.3", "90.99", "32.60"]),
+        ([0.5, 1, 2], ["0.5", "1", "2"]),
+        ([2, 2.25, 0], ["2.00", "2.25", "0"]),
+        ([9.99996, 12345.67], ["10.00", "12,346"]),
+        ([1e-5, 0.5], ["1e-05", "5e-01"]),
+        ([70_553_706_496, 0], ["7.055e+10", "0"]),
+        ([1.5e13, 3e13], ["1.5e+13", "3.0e+13"]),
+        ([-1.5, np.nan, np.inf, 2], ["-1.5", "nan", "inf", "2.0"]),
+        ([], []),
+    ],
+)
+def test_the_numbers_of_a_column_have_one_format(column: list[float], told: list[str]) -> None:
+    assert slicing.numbers(column) == told
+
+
+def test_a_table_has_its_axes_in_their_order(cube: xarray.Dataset) -> None:
+    late = cube[["goodput", "job_time"]]  # goodput has no fabric
+    assert "fabric" not in late.goodput.dims
+    assert slicing.table(late)[0][:4] == ["fabric", "gpu_mttf [h]", "n_gpus", "goodput"]
+    heads, body = slicing.table(cube)
+    assert heads[-1] == "feasible"
+    at = dict(zip(heads, body[5], strict=True))  # the last axis is fastest
+    assert (at["fabric"], at["gpu_mttf [h]"], at["n_gpus"]) == ("roce-100g", "10,000", "60")
+    assert at["feasible"] == "no: gpus_not_divisible"
