@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import values
 from .errors import InputError, nearest
 from .plan import REASON
 
