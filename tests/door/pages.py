@@ -28,6 +28,7 @@ from fleetcube.cli import cli
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUN = (
+    DOCS / "command-line.md",
     DOCS / "compare.md",
     DOCS / "index.md",
     DOCS / "plots.md",
@@ -43,7 +44,6 @@ RUN = (
 # Pages with code that is not run from here, and why
 ELSEWHERE = {
     "accuracy": "test_validate_command.py runs `fleetcube validate`",
-    "command-line": "lines for the start-up file of a shell; test_lookup_page.py reads them",
     "dask": "the addresses are invented; test_cluster.py runs clusters",
     "explore": "it serves until it is stopped; test_explore.py",
     "gradients": "test_gradients_page.py",
