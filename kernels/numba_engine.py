@@ -32,6 +32,7 @@ from .trace import is_heavy as is_heavy
 from .ufunc_loops import addresses
 
 ROW = 512  # shortest row worth walking
+GRAIN = 1 << 13  # points that are worth a task of their own
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 _compile_lock, _asked_lock = threading.RLock(), threading.Lock()
@@ -153,7 +154,7 @@ def _flat(out: Array, outer: int) -> tuple[Array, list[int]]:
 def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
     """Ranges of rows and of points in a row, several for each thread."""
     rows = math.prod(row.outer)
-    parts = threads * 8 if threads > 1 else 1
+    parts = min(threads * 8, max(1, rows * row.length // GRAIN)) if threads > 1 else 1
     if rows >= parts:
         edges = [rows * part // parts for part in range(parts + 1)]
         return [(edges[k], edges[k + 1], 0, row.length) for k in range(parts)]
