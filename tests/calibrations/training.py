@@ -209,8 +209,8 @@ def record(label: str) -> str:
         "title": f"{STACKS[own.stack]} on {own.generation.upper()} GPUs{_ends(own)}",
         "source": f"fitted to {'; '.join(map(located, own.sources))}",
         "date": DATE,
-        "note": f"{fit.rows} steps, median error {100 * fit.median_error:.1f} %, "
-        f"{100 * float(np.median(held_out)):.1f} % where held out",
+        "note": f"{fit.rows} steps on {_gpus(own.rows)} GPUs, median error "
+        f"{100 * fit.median_error:.1f} %, {100 * float(np.median(held_out)):.1f} % where held out",
     }
     told = about_fit(fit) | {
         "mean_error": _short(fit.errors.mean()),
@@ -245,6 +245,12 @@ def records(held: str) -> str:
 
 def _short(value: Any) -> float:
     return float(f"{float(value):.3g}")
+
+
+def _gpus(rows: Sequence[Row]) -> str:
+    """The numbers of GPUs of the rows: how far the fit has seen."""
+    counts = [int(row.inputs["n_gpus"]) for row in rows]
+    return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{counts[0]:,}"
 
 
 def _ends(own: Set) -> str:

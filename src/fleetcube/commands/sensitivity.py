@@ -186,7 +186,8 @@ def _print(found: Any, of: str, top: int) -> None:
         _print_levers(found, of, top)
     else:
         count = found.attrs["fleetcube_evaluations"]
-        click.echo(f"{of} over {count:,} samples, around {told.removeprefix('at ')}")
+        around = f", around {told.removeprefix('at ')}" if told else ""
+        click.echo(f"{of} over {count:,} samples{around}")
         _print_global(found, of, top)
 
 
@@ -195,7 +196,7 @@ def _print_levers(found: Any, of: str, top: int) -> None:
     rows = []
     for row in _each(found, top):
         name, value = row["input"], row["value"]
-        cells = [name, told_number(value, row["units"], name), f"{row['elasticity']:.3g}"]
+        cells = [name, told_number(value, row["units"], name), f"{row['elasticity']:z.3g}"]
         for side, step in (("below", 0.9), ("above", 1.1)):
             at = row[f"value_{side}"]
             told = told_number(row[f"{of}_{side}"], unit, of)
