@@ -146,6 +146,7 @@ def _evaluated(sweep: Any, engine: str, feasible_only: bool, threads: int | None
 
 @cli.command()
 @click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1)
 @click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
 @click.option("--seed", default=0, help="Of the random numbers.  [0]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
@@ -155,6 +156,7 @@ def _evaluated(sweep: Any, engine: str, feasible_only: bool, threads: int | None
 @to_file
 def simulate(
     spec: str,
+    selectors: tuple[str, ...],
     trials: int,
     seed: int,
     threads: int | None,
@@ -175,12 +177,11 @@ def simulate(
     from fleetcube.grid.axes import make_axis
     from fleetcube.grid.simulate import VARIABLES, simulate_spec
     from fleetcube.grid.slicing import check_target, check_variables, table, variables
-    from fleetcube.grid.sweep import Sweep
 
     check_variables(variable, VARIABLES)  # before anything is waited for
     if output is not None:
         check_target(Path(output))
-    told: Any = Sweep.from_file(spec).spec
+    told: Any = changed(spec, selectors).spec
     with progress("simulating"):
         found = simulate_spec(
             told["scenario"],

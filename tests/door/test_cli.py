@@ -268,3 +268,16 @@ def test_a_damaged_chunk_sends_to_verify(folder: Path) -> None:
     assert "`fleetcube verify CUBE` says which" in done.stderr
     told = fleetcube("verify", "worn.zarr", folder=folder)
     assert "goodput/c/0/0 does not match its checksum" in told.stdout
+
+
+def test_simulate_and_uncertainty_take_other_values(folder: Path) -> None:
+    chosen = ["n_gpus=96", "gpu_mttf=20000h", "fabric=roce-100g"]
+    done = fleetcube("simulate", "spec.toml", *chosen, "--trials", "50", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^ +96 +20,000 ", done.stdout, re.MULTILINE)
+    spread = SPEC.replace("[axes]", "detection_time = {uniform = [10, 60]}\n[axes]")
+    (folder / "spread.toml").write_text(spread, encoding="utf-8")
+    asked = ["spread.toml", *chosen, "-v", "goodput", "-q", "P5,P95"]
+    done = fleetcube("uncertainty", *asked, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "5 %" in done.stdout

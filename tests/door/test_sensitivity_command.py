@@ -17,13 +17,13 @@ node = "dgx-h100"
 fabric = "roce-100g"
 tensor_parallel = 8
 detection_time = {uniform = [60, 120]}
-checkpoint_restore_time = 50
+checkpoint_restore_time = "50 s"
 gpu_mttf = {lognormal = ["50_000 h", 1.5]}
 nic_mttf = inf
 psu_mttf = inf
 [axes]
 n_gpus = [64, 512]
-provision_time = [100, 200, 300]
+provision_time = ["100 s", "200 s", "300 s"]
 """
 
 

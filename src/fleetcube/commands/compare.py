@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands.changed import changed
 from fleetcube.commands.table import print_table, told_number
 
 
@@ -33,9 +34,8 @@ def compare(
     from fleetcube.grid.compare import compare as held_against
     from fleetcube.grid.selectors import pairs
     from fleetcube.grid.slicing import finite
-    from fleetcube.grid.sweep import Sweep
 
-    sweeps = (Sweep.from_file(a), Sweep.from_file(b))
+    sweeps = (changed(a), changed(b))
     found = held_against(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
         click.echo(json.dumps(finite(_told(found))))

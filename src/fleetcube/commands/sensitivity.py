@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table, to_file, told_number, write_table
 
@@ -73,7 +74,6 @@ def sensitivity(
     from fleetcube.grid.selectors import pairs
     from fleetcube.grid.sensitivity import check_levers, cut
     from fleetcube.grid.slicing import check_target, finite
-    from fleetcube.grid.sweep import Sweep
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
     if top < 1:
@@ -86,7 +86,7 @@ def sensitivity(
     if output is not None:
         check_target(Path(output))
     at = pairs(selectors)
-    sweep = Sweep.from_file(spec).of([of])
+    sweep = changed(spec, (), [of])
     inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
     asked = inputs if wrt or without else None
     with progress("evaluating"):

@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 
+from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table, to_file, write_table
 
 
 @click.command()
 @click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1)
 @click.option("-v", "--variable", multiple=True, help="Output to show; may be repeated.  [all]")
 @click.option(
     "-q",
@@ -24,6 +26,7 @@ from fleetcube.commands.table import print_table, to_file, write_table
 @to_file
 def uncertainty(
     spec: str,
+    selectors: tuple[str, ...],
     variable: tuple[str, ...],
     quantiles: str,
     method: str,
@@ -47,10 +50,9 @@ def uncertainty(
     """
     from fleetcube.grid.slicing import check_rows, check_target
     from fleetcube.grid.stream import check_output, numeric, user_sizes
-    from fleetcube.grid.sweep import Sweep
 
     shares = _shares(quantiles)
-    sweep = Sweep.from_file(spec)
+    sweep = changed(spec, selectors)
     plan = sweep.plan("numpy")
     names = [check_output(plan, name) for name in variable] or numeric(plan)
     if output is not None:
