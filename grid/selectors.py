@@ -1,5 +1,6 @@
 """What is written as axis=value: parts of a cube, and changes to a spec."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,10 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
     at: dict[str, str] = {}
     for selector in selectors:
         name, found, text = selector.partition("=")
-        if not found or not text or name in at:
-            raise InputError(f"{selector!r} is not a selector of its own; write axis=value")
+        if not found or not text:
+            raise InputError(f"{selector!r} is not a selector; write axis=value")
+        if name in at:
+            raise InputError(f"{name} is given twice; write {name}={at[name]},{text}")
         at[name] = text
     return at
 
@@ -54,8 +57,18 @@ def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
         return _named(name, [label(point) for point in points], text)
     if ":" in text:
         return _between(name, points, text)
-    picks = [_nearest(name, points, part, notes) for part in text.split(",")]
+    picks = [_nearest(name, points, part, notes) for part in _parts(name, text, notes)]
     return picks if len(picks) > 1 else picks[0]
+
+
+def _parts(name: str, text: str, notes: list[str]) -> list[str]:
+    """Values between commas; but "50,000 h" and "$1,200" are one number."""
+    grouped = re.fullmatch(r"(\$?)[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?(.*)", text)
+    if grouped and "," not in grouped[2]:
+        if grouped[1] or grouped[2].strip():
+            return [text]
+        notes.append(f"{name} = {text} is a list; without its commas it is one number")
+    return text.split(",")
 
 
 def _named(name: str, labels: list[str], text: str) -> Any:
@@ -146,7 +159,7 @@ def point_of(axes: Mapping[str, Axis]) -> str:
 
 # Changes to a spec
 
-_MANY = ("s", "B", "B/s", "FLOP/s")  # base units beside which others are usual
+_MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units beside which others are usual
 
 
 def narrow(
@@ -161,34 +174,44 @@ def narrow(
     made = {name: make_axis(name, axis) for name, axis in spec["axes"].items()}
     scenario = dict(spec["scenario"])
     axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
+    notes: list[str] = []
     for name, text in pairs(selectors).items():
-        owner = next((made[axis].name for axis in axes if name in made[axis].inputs), None)
+        if name in without:
+            raise InputError(f"{name} is sought; give its range: --between or --over first:last")
+        owner = next((n for n in axes if n in made and name in made[n].inputs), None)
         if name in axes:
-            axes[name] = _changed(made[name], text)
+            axes[name] = _changed(made[name], text, notes)
         elif owner is not None:
             raise InputError(f"{name} is set by the axis {owner!r}; choose one of its labels")
         elif name not in values.known_names():
             known = [*axes, *values.known_names()]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
         else:
-            many = [_value(name, part) for part in text.split(",")]
+            if ":" in text and _is_known(name) and not values.is_option(name):
+                raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
+            many = _values(name, text, notes)
             if len(many) > 1:
                 scenario.pop(name, None)
                 axes[name] = many
             else:
                 scenario[name] = many[0]
     told = {**spec, "scenario": scenario, "axes": axes}
-    return told, remarks(told)
+    return told, notes + remarks(told)
 
 
-def _changed(axis: Axis, text: str) -> Any:
+def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
     """The entry of an axis with other values."""
     if axis.inputs != (axis.name,):
-        notes: list[str] = []
         return axis.cut(np.atleast_1d(_index(axis.name, axis.labels, text, notes)))
     if axis.numbers and ":" in text:
         return axis.cut(_between(axis.name, axis.labels, text))
-    return [_value(axis.name, part) for part in text.split(",")]
+    return _values(axis.name, text, notes)
+
+
+def _values(name: str, text: str, notes: list[str]) -> list[Any]:
+    named = name in KINDS or values.is_option(name)
+    parts = text.split(",") if named else _parts(name, text, notes)
+    return [_value(name, part) for part in parts]
 
 
 def _value(name: str, text: str) -> Any:

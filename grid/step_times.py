@@ -39,6 +39,7 @@ _PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHARES = ("share of", "useful time over wall time")  # how quantities from 0 to 1 say so
 _LEAST = 1e-9  # of what must be above 0
 FAR = 2.0  # times what was measured: the median of a fit that is doubted
+LEAST = 0.01  # efficiency of GPUs that is believed
 MOST = 0.5  # of the range of an input: an interval that leaves it open
 _ROUNDS = 20
 _NOISE = 0.03  # relative, of measured values, where what is known beforehand is weighed
@@ -73,7 +74,11 @@ class StepFit(Fit):
 
     @property
     def doubt(self) -> str | None:
-        """That half of the rows are missed by a factor of FAR or more, as by a wrong unit."""
+        """What suggests a wrong unit: GPUs at less than LEAST of their peak, or half of the rows
+        missed by a factor of FAR or more."""
+        for name in ("flops_efficiency", "gemm_efficiency"):
+            if self.values.get(name, 1.0) < LEAST:
+                return f"{name} = {self.values[name]:.2g}: is the unit of what was measured right?"
         ratios = np.maximum(self.fitted / self.measured, self.measured / self.fitted)
         if np.median(ratios) < FAR:
             return None
@@ -210,9 +215,9 @@ def calibrate_steps(
         raise InputError(told if len(told) <= 500 else f"{told[:500]} ...") from None
     held = _held(fit, scenario, priors or {})
     if len(model.measured) <= len(fit) - int((held > 0).sum()):
-        raise InputError(
-            f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
-        )
+        told = f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
+        dropped = [f"dropped {count}: {why}" for why, count in model.dropped.most_common(3)]
+        raise InputError("; ".join([told, *dropped, *table.notes])[:500])
     start = np.array([_start(name, scenario) for name in fit])
     x = _search(model, start, held)
     low, high = model.bounds

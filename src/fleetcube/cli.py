@@ -51,7 +51,9 @@ def cli(debug: bool) -> None:
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("-v", "--variable", multiple=True, help="Output, instead of the spec's.")
-@click.option("-o", "--output", type=click.Path(), help="Cube to write (Zarr v3).  [print a table]")
+@click.option(
+    "-o", "--output", type=click.Path(), help="Cube to write (Zarr v3); - prints CSV.  [a table]"
+)
 @click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
 @click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
@@ -97,12 +99,12 @@ def run_spec(
     from fleetcube.grid.slicing import FORMATS
 
     sweep = changed(spec, selectors, variable)
-    if output is None:
+    if output in (None, "-"):
         only: dict[str, Any] = {"--overwrite": overwrite, "--resume": resume, "--append": append}
         only |= {"--chunks": chunks, "--dask": dask}
         for option in (name for name, given in only.items() if given):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
-        _evaluated(sweep, engine, feasible_only, threads)
+        _evaluated(sweep, engine, feasible_only, threads, output)
         return
     if Path(output).suffix.lower() in FORMATS:
         raise InputError(
@@ -131,16 +133,22 @@ def run_spec(
     _show(open_cube(path))
 
 
-def _evaluated(sweep: Any, engine: str, feasible_only: bool, threads: int | None) -> None:
-    """Print what a small sweep gives."""
+def _evaluated(
+    sweep: Any, engine: str, feasible_only: bool, threads: int | None, output: str | None
+) -> None:
+    """Print what a sweep gives: a table, if it is small, or CSV."""
     from fleetcube.grid.slicing import check_rows, table
     from fleetcube.grid.stream import user_sizes
 
     plan = sweep.plan(engine, feasible_only)
     dims = {dim for own in plan.out_dims.values() for dim in own}
-    check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
+    if output is None:
+        check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
     found = sweep.evaluate(engine, mask_infeasible=feasible_only, threads=threads)
-    print_table(*table(found))
+    if output is None:
+        print_table(*table(found))
+    else:
+        write_table(found, output)
     _remarks(found, err=True)
 
 

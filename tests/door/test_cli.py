@@ -162,7 +162,7 @@ BAD: list[tuple[list[str], str]] = [
     (["run", "spec.toml", "--resume"], "--resume is for cubes; name one: -o cube.zarr"),
     (["run", "spec.toml", "-o", "a.csv"], "fleetcube slice CUBE -o a.csv"),
     (["run", "spec.toml", "n_gpu=8"], "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),
-    (["run", "spec.toml", "n_gpus=8", "n_gpus=9"], "not a selector of its own"),
+    (["run", "spec.toml", "n_gpus=8", "n_gpus=9"], "n_gpus is given twice; write n_gpus=8,9"),
     (["run", "spec.toml", "n_gpus=1,024"], "'024' is not a number; commas separate values"),
     (["run", "spec.toml", "gpu_mttf=5 GB"], "gpu_mttf"),
     (["run", "spec.toml", "zero_stage=9"], "is not one of"),

@@ -133,3 +133,41 @@ def test_other_units_are_repeated_in_those_of_the_axis() -> None:
     ]
     with pytest.raises(InputError, match=r"= 70 \(70 B/s\) is outside the axis, 50 GB/s to"):
         select(cube, ["inter_node_bandwidth=70"])
+
+
+def test_new_names_follow_new_axes() -> None:
+    told, _ = narrow(SPEC, ["gpu_mttf=9000h,10000h", "zero_stage=1,2", "layout=wide"])
+    assert job_time(told).sizes["gpu_mttf"] == 2
+    with pytest.raises(InputError, match="'seed' is not an input"):
+        narrow(SPEC, ["gpu_mttf=9000h,10000h", "seed=3"])
+
+
+def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:
+    told, notes = narrow(SPEC, ["gpu_mttf=50,000 h", "gpu_hour_price=$1,200/h", "n_gpus=128,256"])
+    assert job_time(told)["n_gpus"].values.tolist() == [128, 256]
+    assert told["scenario"]["gpu_mttf"] == "50,000 h"
+    assert told["scenario"]["gpu_hour_price"] == "$1,200/h"
+    assert notes == ["n_gpus = 128,256 is a list; without its commas it is one number"]
+    cube = Sweep(
+        {**SPEC["scenario"], "n_gpus": 64}, {"gpu_mttf": ["9000 h", "50_000 h"]}, ["goodput"]
+    )
+    cut, notes = select(cube.evaluate(), ["gpu_mttf=50,000h"])
+    assert (cut["gpu_mttf"].item(), notes) == (50_000 * 3600, [])
+
+
+@pytest.mark.parametrize(
+    ("selectors", "words"),
+    [
+        (["n_gpus=64", "n_gpus=96"], "n_gpus is given twice; write n_gpus=64,96"),
+        (["pipeline_depth=1"], "is not an input or an axis"),
+        (["micro_batch_size=1:8"], "first:last is for an axis; list the values"),
+    ],
+)
+def test_what_is_no_change_is_refused(selectors: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)):
+        narrow(SPEC, selectors)
+
+
+def test_what_is_sought_cannot_be_given() -> None:
+    with pytest.raises(InputError, match="n_gpus is sought; give its range"):
+        narrow(SPEC, ["n_gpus=64"], without=["n_gpus"])

@@ -17,7 +17,7 @@ from fleetcube.commands.table import print_table, to_file, told_number, write_ta
 @click.option("--of", "of", required=True, help="Quantity that the inputs act on.")
 @click.option("--wrt", multiple=True, help="Input to look at; may be repeated.  [all]")
 @click.option("--without", multiple=True, help="Input to leave out; may be repeated.")
-@click.option("--top", default=15, help="Inputs to show.  [15]")
+@click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
 @click.option("--cube", is_flag=True, help="Look at all points of the spec, not at one.")
 @click.option("--map", "picture", type=click.Path(), help="Draw which input matters most, where.")
@@ -209,7 +209,7 @@ def _print_levers(found: Any, of: str, top: int) -> None:
     print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
     click.echo(
         f"elasticity: change of {of} in % for 1 % more of the input; "
-        "whole numbers take the valid steps nearest to 10 %"
+        "whole numbers take the nearest that divide, fit or not"
     )
     _rest(found, top)
 

@@ -84,7 +84,9 @@ def _remarks(found: "xarray.Dataset", for_: str) -> list[str]:
     if unsolved:
         remarks.append(f"{unsolved} of {reason.size} points have no such {for_}")
     if everywhere:
-        remarks.append(f"{everywhere} of {reason.size} points meet the target at every {for_}")
+        remarks.append(
+            f"{everywhere} of {reason.size} points meet the target at every {for_} searched"
+        )
     if "next_above" in found:
         above = found["next_above"]
         least = float(above.min())
@@ -92,6 +94,6 @@ def _remarks(found: "xarray.Dataset", for_: str) -> list[str]:
         remarks.append(
             f"{int(above.notnull().sum())} of {reason.size} points meet the target again higher "
             f"up, and the smallest {for_} is given; for the next one search above next_above: "
-            f"--between {least / factor:.4g}{unit}:..."
+            f"--between {least / factor:.6g}{unit}:LAST"
         )
     return remarks

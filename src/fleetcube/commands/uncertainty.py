@@ -92,7 +92,7 @@ def _shares(text: str) -> list[float]:
         raise InputError(f"-q {shown(text)} mixes shares and per cent; write P5 or 5% for per cent")
     shares = [value / 100 if of_100[0] else value for value in values]
     if not all(0 < share < 1 for share in shares):
-        raise InputError(f"-q {shown(text)} is not all between 0 and 100 %; give such quantiles")
+        raise InputError(f"-q {shown(text)} is not all above 0 and below 100 %; give such shares")
     return shares
 
 
