@@ -327,24 +327,38 @@ class Search:
         return end if np.isfinite(end).all() else place
 
     def _whole_near(self, point: tuple[int, ...], values_: Array) -> Array:
-        """Rows of values in which counts are whole numbers around those given."""
+        """Rows of values in which counts are whole: all in their ranges, or those around."""
+        steps = [self._step(point, values_, k) for k in range(len(self.ranges))]
+        spans = [
+            (math.ceil(one.first / step), math.floor(one.last / step))
+            for one, step in zip(self.ranges, steps, strict=True)
+        ]
+        counts = [high - low + 1 for (low, high), own in zip(spans, self.whole, strict=True) if own]
         radius = int(CANDIDATES ** (1 / sum(self.whole)) / STARTS / 2)
         columns = []
         for k, one in enumerate(self.ranges):
+            low, high = spans[k]
             if not self.whole[k]:
                 columns.append(np.array([values_[k]]))
-                continue
-            step = 1.0
-            if one.name == "n_gpus" and "data_parallel" in self.plan.outputs:
-                share = self.evaluate(point, values_[None, :], ["data_parallel"])
-                ratio = values_[k] / float(share["data_parallel"][0])
-                step = float(np.rint(ratio)) if math.isfinite(ratio) else 1.0
-            near = np.floor(values_[k] / step) * step + step * np.arange(-radius, radius + 1)
-            powers = 2.0 ** np.arange(math.ceil(math.log2(max(one.first, 1))), 40)
-            near = np.concatenate([near, powers])
-            columns.append(np.unique(near[(near >= one.first) & (near <= one.last)]))
+            elif math.prod(counts) <= CANDIDATES:
+                columns.append(steps[k] * np.arange(low, high + 1.0))
+            else:
+                near = (math.floor(values_[k] / steps[k]) + np.arange(-radius, radius + 1)) * steps[
+                    k
+                ]
+                powers = 2.0 ** np.arange(math.ceil(math.log2(max(one.first, 1))), 40)
+                near = np.concatenate([near, powers])
+                columns.append(np.unique(near[(near >= one.first) & (near <= one.last)]))
         rows = itertools.islice(itertools.product(*columns), CANDIDATES)
         return np.array(list(rows)).reshape(-1, len(self.ranges))
+
+    def _step(self, point: tuple[int, ...], values_: Array, k: int) -> float:
+        """Of a whole number: GPUs come in whole replicas."""
+        if self.ranges[k].name != "n_gpus" or "data_parallel" not in self.plan.outputs:
+            return 1.0
+        share = self.evaluate(point, values_[None, :], ["data_parallel"])
+        ratio = values_[k] / float(share["data_parallel"][0])
+        return max(1.0, float(np.rint(ratio))) if math.isfinite(ratio) else 1.0
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
         """The best row that keeps to every condition; None where none does."""

@@ -141,3 +141,23 @@ def test_bad_questions_get_one_line(
     with pytest.raises(fleetcube.InputError, match=told) as caught:
         sweep.optimize(of, between, subject_to)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_a_few_whole_numbers_are_all_tried() -> None:
+    # 1,273 layouts, of which few divide the batch: no slope leads to them
+    job = {
+        "model": "llama-3-70b",
+        "node": "dgx-h100",
+        "fabric": "infiniband-ndr",
+        "tensor_parallel": 8,
+        "sequence_parallel": True,
+        "global_batch_size": 3072,
+    }
+    axes = {"n_gpus": np.arange(2000, 3269, 8.0), "pipeline_parallel": [1, 2, 3, 4, 5, 6, 7, 8]}
+    every = fleetcube.Sweep(job, axes, ["job_time"])
+    best = every.reduce("argmin", of="job_time", mask_infeasible=True)
+    found = fleetcube.Sweep({**job, "n_gpus": 2048}, {}, ["job_time"]).optimize(
+        "job_time", {"n_gpus": [2000, 3268], "pipeline_parallel": [1, 8]}
+    )
+    for name in axes:
+        assert found[name].item() == best[f"{name}_at_min_job_time"].item()
