@@ -6,22 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..kernels.inputs import INPUTS
+from ..kernels.job import default_threads
 from .axes import Array, Axis, make_axis
 from .distributions import Distribution
 from .errors import InputError
+from .sensitivity import cut, frozen, is_whole, outputs_at
 from .stream import check_output
 
 if TYPE_CHECKING:
     from .sweep import Sweep
 
-ROW = "(sample)"  # no axis of a spec can have this name
-
 
 def salib(sweep: "Sweep", of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
     """A `problem` for SALib, and the output at samples of it; see `Sweep.salib`."""
-    from .sweep import Sweep
-
     spec: Any = sweep.spec
     plan = sweep.of([of]).plan("numpy")
     check_output(plan, of)
@@ -37,7 +34,8 @@ def salib(sweep: "Sweep", of: str) -> tuple[dict[str, Any], Callable[[Any], Arra
         "dists": [kind for kind, _ in ranges.values()],
         "outputs": [of],
     }
-    scenario = {name: value for name, value in spec["scenario"].items() if name not in ranges}
+    point, _ = cut(sweep.of([of]), {})
+    frozen_problem, _ = frozen(point.plan("numpy"))
 
     def model(samples: Any) -> Array:
         points = np.asarray(samples, float)
@@ -46,18 +44,12 @@ def salib(sweep: "Sweep", of: str) -> tuple[dict[str, Any], Callable[[Any], Arra
                 f"samples have the shape {points.shape}; give (samples, {len(ranges)})"
             )
         columns = {
-            name: np.rint(column) if _is_whole(name) else column
+            name: np.rint(column) if is_whole(name) else column
             for name, column in zip(ranges, points.T, strict=True)
         }
-        row = Axis(ROW, np.arange(len(points)), numbers=columns)
-        found: Any = Sweep(scenario, {ROW: row}, [of]).evaluate()[of]
-        return np.broadcast_to(found.values, len(points)).copy()
+        return outputs_at(frozen_problem, columns, of, "auto", default_threads())
 
     return problem, model
-
-
-def _is_whole(name: str) -> bool:
-    return name in INPUTS and INPUTS[name].kind == "count"
 
 
 def _axis(axis: Axis) -> tuple[str, list[float]]:
