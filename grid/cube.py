@@ -380,7 +380,7 @@ def in_order(cube: "xarray.Dataset") -> "xarray.Dataset":
     """Outputs and axes in the order of the spec, the rest by name: arrays arrive in any order."""
     import xarray
 
-    spec = json.loads(cube.attrs["fleetcube_spec"])
+    spec = spec_of(cube.attrs)
     outputs, axes = (
         {name: held.variables[name] for name in sorted(held, key=_ranks(named))}
         for held, named in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))

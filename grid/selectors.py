@@ -171,18 +171,20 @@ def narrow(
     any other input becomes that value of the scenario, or an axis of several values. `without`
     leaves axes out.
     """
-    made = {name: make_axis(name, axis) for name, axis in spec["axes"].items()}
     scenario = dict(spec["scenario"])
     axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
+    made = {name: make_axis(name, axis) for name, axis in axes.items()}
+    owners = {name: axis.name for axis in made.values() for name in axis.inputs}
     notes: list[str] = []
     for name, text in pairs(selectors).items():
         if name in without:
             raise InputError(f"{name} is sought; give its range: --between or --over first:last")
-        owner = next((n for n in axes if n in made and name in made[n].inputs), None)
         if name in axes:
             axes[name] = _changed(made[name], text, notes)
-        elif owner is not None:
-            raise InputError(f"{name} is set by the axis {owner!r}; choose one of its labels")
+        elif name in owners:
+            raise InputError(
+                f"{name} is set by the axis {owners[name]!r}; choose one of its labels"
+            )
         elif name not in values.known_names():
             known = [*axes, *values.known_names()]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
@@ -235,7 +237,7 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
             bare |= entry
     told = []
     for name, entry in bare.items():
-        if _is_known(name) and name not in KINDS and not values.is_option(name):
+        if _is_known(name) and not values.is_option(name):
             numbers = [n for n in _numbers(entry) if n not in (0, np.inf)]
             unit = values.unit_of(name)
             if numbers and unit in _MANY:

@@ -1,18 +1,27 @@
 """Read the spec that a command is given, with the values that selectors change."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import click
 
 
-def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = ()) -> Any:
-    """A sweep of a spec's file, with other values and outputs; remarks go to standard error."""
+def changed_spec(
+    path: str, selectors: Sequence[str], without: Collection[str] = ()
+) -> dict[str, Any]:
+    """A spec's file with other values, less some axes; remarks go to standard error."""
     from fleetcube.grid.selectors import narrow
     from fleetcube.grid.spec import read_spec
-    from fleetcube.grid.sweep import Sweep
 
-    spec, notes = narrow(read_spec(path), selectors)
+    spec, notes = narrow(read_spec(path), selectors, without)
     for note in notes:
         click.echo(note, err=True)
+    return spec
+
+
+def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = ()) -> Any:
+    """A sweep of a spec's file, with other values and outputs."""
+    from fleetcube.grid.sweep import Sweep
+
+    spec = changed_spec(path, selectors)
     return Sweep(spec["scenario"], spec["axes"], list(outputs) or spec["outputs"])

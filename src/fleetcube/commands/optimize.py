@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table, to_file, write_table
 
@@ -41,9 +42,7 @@ def optimize(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.optimize import optimize as best
-    from fleetcube.grid.selectors import narrow
     from fleetcube.grid.slicing import check_target, table
-    from fleetcube.grid.spec import read_spec
 
     if output is not None:
         check_target(Path(output))
@@ -55,9 +54,7 @@ def optimize(
         if not found or len(ends.split(":")) != 2:
             raise InputError(f"--over {text!r} is not a range; write name=first:last")
         between[name] = ends.split(":")
-    told, notes = narrow(read_spec(spec), selectors, between)
-    for note in notes:
-        click.echo(note, err=True)
+    told = changed_spec(spec, selectors, between)
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
     with progress("optimising"):
         answer = best(told, of, between, subject_to, sense, not infeasible, "auto")

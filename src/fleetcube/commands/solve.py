@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table, to_file, write_table
 
@@ -45,10 +46,8 @@ def solve(
           checkpoint_write_bandwidth=100GB/s
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.selectors import narrow
     from fleetcube.grid.slicing import check_target, table
     from fleetcube.grid.solve import read_target, solve_spec
-    from fleetcube.grid.spec import read_spec
 
     if output is not None:
         check_target(Path(output))
@@ -56,9 +55,7 @@ def solve(
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     aim = read_target(target)
-    told, notes = narrow(read_spec(spec), selectors, [for_])
-    for note in notes:
-        click.echo(note, err=True)
+    told = changed_spec(spec, selectors, [for_])
     told["outputs"] = aim.outputs
     with progress("solving"):
         found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
