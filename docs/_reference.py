@@ -93,6 +93,8 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
             yield f"- flags: {', '.join(f'{code} `{name}`' for code, name in doc.flags.items())}"
         needs = (f"{_link(name)} {_known(name, unit)}" for name, unit in doc.parameters.items())
         yield f"- needs: {', '.join(needs) or 'nothing'}"
+        if doc.range:
+            yield f"- holds: {_plain(doc.range)}"
         yield f"- source: {_plain(doc.source)}"
     yield from ("", f"Feeds: {_links(feeds(quantity.name)) or 'nothing, it is a result'}.")
 

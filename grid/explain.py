@@ -155,6 +155,8 @@ def _explain_formula(formula: Function) -> list[str]:
         lines += _field("flags", (f"{code} {name}" for code, name in doc.flags.items()))
     needs = [f"{name} [{_unit(unit)}]" for name, unit in doc.parameters.items()]
     lines += _field("needs", needs or ["nothing"])
+    if doc.range:
+        lines += _wrapped(f"holds:   {doc.range}", "         ")
     lines += _wrapped(f"source:  {doc.source}", "         ")
     file = "/".join((inspect.getsourcefile(formula) or "").split("/")[-3:])
     return [*lines, *_field("code", (file, formula.__name__))]

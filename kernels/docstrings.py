@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_SECTIONS = ("Parameters", "Returns", "Flags", "Source", "Example")
+_SECTIONS = ("Parameters", "Returns", "Flags", "Range", "Source", "Example")
 
 
 @dataclass(frozen=True)
 class Doc:
-    """What one docstring says: summary, maths, units, flags, source."""
+    """What one docstring says: summary, maths, units, flags, range, source.
+
+    `range` is where the law holds and what a user gets elsewhere; empty: wherever inputs are valid.
+    """
 
     summary: str
     maths: str
@@ -20,6 +23,7 @@ class Doc:
     unit: str
     returns: str
     flags: dict[int, str]
+    range: str
     source: str
     example: str
 
@@ -55,6 +59,7 @@ def read(function: Callable[..., Any]) -> Doc:
         flags={
             int(code): name for code, name in re.findall(r"(\d+) (\w+)", sections.get("Flags", ""))
         },
+        range=_one_line(sections.get("Range", "")),
         source=_one_line(sections["Source"]),
         example=sections.get("Example", ""),
     )

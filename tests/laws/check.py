@@ -1,0 +1,64 @@
+"""The table of independent checks: which law is held by what, and by how much they differ.
+
+A check is a function that yields pairs (ours, theirs): what a law gives, and what a simulator, a
+published table, a second derivation or another tool gives for the same point. The modules of this
+folder hold them by topic; `docs/laws.md` is written from them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Pairs = Iterable[tuple[Any, Any]]
+KINDS = ("simulator", "table", "derivation", "peer")
+CHECKS: list["Check"] = []
+
+
+@dataclass(frozen=True)
+class Check:
+    """One independent check of one or more laws (names of functions under kernels/)."""
+
+    laws: tuple[str, ...]
+    by: str
+    source: str
+    tolerance: float
+    pairs: Callable[[], Pairs]
+
+    @property
+    def points(self) -> str:
+        """What was compared, in words: the first line of the check's docstring."""
+        return (self.pairs.__doc__ or "").strip().splitlines()[0]
+
+    def largest_difference(self) -> float:
+        """The largest |ours - theirs| / |theirs| (absolute where theirs is 0). At least one pair."""
+        return max(_differences(self.pairs()))
+
+
+def check(
+    *laws: str, by: str, source: str, tolerance: float = 1e-9
+) -> Callable[[Callable[[], Pairs]], Callable[[], Pairs]]:
+    """Enter a function that yields pairs (ours, theirs) into the table.
+
+    `laws` are names of formulas; `by` is one of KINDS; `source` says where theirs comes from. The
+    test fails where any pair differs by more than `tolerance`.
+    """
+    if by not in KINDS:
+        raise ValueError(f"by={by!r}: one of {', '.join(KINDS)}")
+
+    def enter(pairs: Callable[[], Pairs]) -> Callable[[], Pairs]:
+        CHECKS.append(Check(laws, by, source, tolerance, pairs))
+        return pairs
+
+    return enter
+
+
+def _differences(pairs: Pairs) -> Iterator[float]:
+    for ours, theirs in pairs:
+        ours, theirs = np.broadcast_arrays(np.asarray(ours, float), np.asarray(theirs, float))
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        scale = np.where((theirs == 0) | ~np.isfinite(theirs), 1.0, np.abs(theirs))
+        with np.errstate(invalid="ignore"):
+            difference = np.where(same, 0.0, np.abs(ours - theirs) / scale)
+        yield float(np.max(np.where(np.isnan(difference), np.inf, difference)))
