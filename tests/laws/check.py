@@ -32,7 +32,7 @@ class Check:
         return (self.pairs.__doc__ or "").strip().splitlines()[0]
 
     def largest_difference(self) -> float:
-        """The largest |ours - theirs| / |theirs| (absolute where theirs is 0). At least one pair."""
+        """The largest |ours - theirs| / |theirs|; absolute where theirs is 0."""
         return max(_differences(self.pairs()))
 
 
