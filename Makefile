@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test check types bench docs kill validate clean
+.PHONY: sweep test check types bench docs kill fuzz validate clean
 
 sweep: .venv/installed
 	@mkdir -p cubes
@@ -37,6 +37,14 @@ validate: .venv/test
 
 kill: .venv/test
 	$(BIN)/python tests/grid/kill.py 100
+
+# The tests that draw examples, with fresh ones by the thousand; the same SEED draws the same again
+fuzz: SEED := $(or $(SEED),$(shell date +%s))
+fuzz: .venv/test
+	@echo 'make fuzz SEED=$(SEED)'
+	@FLEETCUBE_FUZZ=$(SEED) $(BIN)/python -m pytest -m "hypothesis or fuzz" -n auto --maxprocesses 8 \
+		--dist worksteal --hypothesis-seed=$(SEED) --randomly-seed=$(SEED) \
+		|| { echo 'again: make fuzz SEED=$(SEED)'; exit 1; }
 
 # Type checkers see the package as it is installed
 types:

@@ -1,9 +1,13 @@
-"""Shared by all tests: compiled kernels are cached in a folder of the session."""
+"""Shared by all tests: what they draw, and a folder of the session for compiled kernels."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
+
+from . import draws
+
+draws.load()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,7 @@ from fleetcube.grid.step_times import read_table
 from .test_calibrate_command import STEPS, log
 
 FUZZ = settings(
-    max_examples=100,
-    deadline=timedelta(seconds=10),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 SPEC = """\
 outputs = ["job_time", "goodput", "d_goodput_d_gpu_mttf"]

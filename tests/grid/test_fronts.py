@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
@@ -100,7 +100,6 @@ def front(points: list[tuple[float, ...]]) -> list[int]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.integers(2, 3).flatmap(
         lambda k: st.lists(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcube.grid import evaluation
@@ -14,6 +14,8 @@ from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels import graph, numpy_engine
 from fleetcube.kernels.graph import parameters
 from fleetcube.kernels.inputs import INPUTS
+
+from ..draws import scaled
 
 SCENARIO: dict[str, Any] = {
     "n_gpus": 512,
@@ -83,7 +85,7 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
     return {name: value(name) for name in names}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(40))
 @given(axes(), st.sampled_from(["numpy", "jax"]))
 def test_a_sweep_equals_its_points_one_by_one(chosen: dict[str, list[Any]], engine: str) -> None:
     result = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine)
@@ -108,7 +110,7 @@ def same_bits(first: Any, second: Any) -> None:
         assert equal, f"{name} differs: {left[left != right][:3]} {right[left != right][:3]}"
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(15))
 @given(axes(), st.data(), st.sampled_from(["numpy", "jax"]))
 def test_axis_order_blocks_and_threads_change_no_bit(
     chosen: dict[str, list[Any]], data: Any, engine: str
@@ -129,7 +131,7 @@ NUMBA_AXES = {
 }
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(8))
 @given(
     st.permutations(list(NUMBA_AXES)),
     st.sampled_from([1, 3, 20, 1 << 20]),

@@ -12,6 +12,8 @@ from fleetcube import InputError
 from fleetcube.grid.calibrate import calibrate_collective
 from fleetcube.grid.nccl_log import LARGEST, Measured, factor, measured, parse_log, read_log
 
+from ..draws import scaled
+
 # src/util.cu of 2.19: version, test, parameters, devices, three lines of headings, rows, summary.
 HEAD = """\
 # nccl-tests version 2.19.6 nccl-headers=22907 nccl-library=22907
@@ -315,13 +317,13 @@ def sane(text: str) -> None:
 
 
 @given(TEXTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150))
 def test_any_text_is_read_or_refused(text: str) -> None:
     sane(text)
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150))
 def test_damaged_logs_are_read_or_refused(data: st.DataObject) -> None:
     text = list(LOG)
     for _ in range(data.draw(st.integers(1, 8))):
@@ -338,7 +340,7 @@ VALUES = st.recursive(
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100))
 def test_damaged_reports_are_read_or_refused(data: st.DataObject) -> None:
     whole = report()
     results = whole["results"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import Sweep
@@ -546,7 +546,6 @@ SPOILED = st.sampled_from(CASES).flatmap(
 )
 
 
-@settings(deadline=None)
 @given(records=st.lists(SPOILED | JUNK, min_size=1, max_size=4))
 def test_junk_is_left_out_and_never_lost(
     records: list[Any], tmp_path_factory: pytest.TempPathFactory

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from fleetcube import Sweep
 from fleetcube.grid import quantile, stream
 
+from ..draws import scaled
+
 SCENARIO: dict[str, Any] = {
     "model": "llama-3-8b",
     "node": "dgx-h100",
@@ -29,7 +31,7 @@ AXES: dict[str, Any] = {
     "set": {"labels": ["late", "soon"], "training_tokens": [1e12, 1e12]},  # all points are equal
 }
 OUTPUTS = ["job_time", "step_time", "memory_per_gpu", "cluster_mtbf", "dominant_overhead"]
-SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=scaled(8), suppress_health_check=list(HealthCheck))
 
 
 @st.composite

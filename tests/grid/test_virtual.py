@@ -19,6 +19,8 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels import auto_engine, numba_engine, numpy_engine
 
+from ..draws import scaled
+
 SCENARIO: dict[str, Any] = {
     "n_gpus": 512,
     "model": "llama-3-8b",
@@ -106,9 +108,7 @@ def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
 
 
 @settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(index=indexers(), mask=st.booleans(), again=st.booleans())
 def test_a_slice_holds_what_the_grid_holds_there(
@@ -121,7 +121,7 @@ def test_a_slice_holds_what_the_grid_holds_there(
     same(part, expected)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(40))
 @given(st.data(), st.booleans())
 def test_points_hold_what_the_grid_holds_there(
     whole: Any, cubes: Any, data: Any, mask: bool

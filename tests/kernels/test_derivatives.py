@@ -5,7 +5,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fleetcube
@@ -14,6 +14,7 @@ from fleetcube.kernels import checkpoint, derivatives, reliability, scaling, sta
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.made import Partial
 
+from ..draws import scaled
 from .differentiated import Point
 
 INF = float("inf")
@@ -104,7 +105,7 @@ SCENARIOS = st.fixed_dictionaries(
 
 
 @given(SCENARIOS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(25))
 def test_gradients_are_the_slopes_in_80_digits(scenario: dict[str, Any]) -> None:
     point = Point({**JOB, **scenario}, OUTPUTS)
     assume(point.values["goodput"] > 1e-100)  # beyond, terms of the chain rule overflow

@@ -29,6 +29,8 @@ from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.job import Job
 from fleetcube.kernels.numba_source import kernel_source
 
+from ..draws import generator
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 RUN = {"numpy": numpy_engine.run, "numba": numba_engine.run, "jax": jax_engine.run}
@@ -48,7 +50,7 @@ POINTS = 600  # more than one tile of the numba engine; the last one is cut shor
 
 def points() -> dict[str, Any]:
     """Inputs of each point: layouts that can be run and others, in and across nodes."""
-    rng = np.random.default_rng(20)
+    rng = generator(20)
     return {
         "n_gpus": rng.choice([1.0, 1.5, 3.0], POINTS) * 2.0 ** rng.integers(0, 15, POINTS),
         "gpus_per_node": 2.0 ** rng.integers(0, 4, POINTS),
@@ -148,6 +150,7 @@ def compiled(request: pytest.FixtureRequest) -> tuple[Arrays, float]:
     return results(request.param), TOLERANCE[request.param]
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formula_agrees_with_numpy(
     reference: Arrays, compiled: tuple[Arrays, float], name: str

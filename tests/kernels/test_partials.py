@@ -14,6 +14,7 @@ from fleetcube.kernels.graph import parameters
 from fleetcube.kernels.job import Job
 from fleetcube.kernels.made import Partial
 
+from ..draws import generator
 from .precise import slopes
 from .test_engines import FORMULAS, POINTS, RUN, operands
 
@@ -29,7 +30,7 @@ DRAWN = 8  # points at which every formula is differentiated in 80 digits
 @cache
 def values() -> Arrays:
     """Operands at every point, each moved a little, so that few of them are equal."""
-    rng = np.random.default_rng(21)
+    rng = generator(21)
     moved = {}
     for name, array in operands().items():
         share = rng.uniform(0.002, 0.02, POINTS)
@@ -50,7 +51,7 @@ def compared(name: str) -> tuple[list[str], dict[str, int]]:
     """A formula's partials against differences in 80 digits: what is wrong, and points compared."""
     formula, wrong = SMOOTH[name], []
     counts = dict.fromkeys((*parameters(formula), "left out"), 0)
-    for point in np.random.default_rng(22).choice(POINTS, DRAWN, replace=False):
+    for point in generator(22).choice(POINTS, DRAWN, replace=False):
         arguments = [float(values()[p][point]) for p in parameters(formula)]
         if np.isnan(arguments).any():
             continue
@@ -71,6 +72,7 @@ def compared(name: str) -> tuple[list[str], dict[str, int]]:
     return wrong, counts
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("name", SMOOTH)
 def test_partials_are_the_slopes_in_80_digits(name: str) -> None:
     assert compared(name)[0] == []
@@ -84,6 +86,7 @@ def test_every_partial_was_compared_and_few_points_lie_at_kinks() -> None:
     assert left_out < 0.01 * DRAWN * len(PARTIALS)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("name", SMOOTH)
 def test_partials_are_those_of_jax(name: str) -> None:
     import jax

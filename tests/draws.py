@@ -1,0 +1,36 @@
+"""What tests draw: the same in every run of the suite, other and more in `make fuzz`."""
+
+import os
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+
+SEED = int(os.environ.get("FLEETCUBE_FUZZ", 0))  # 0: the suite
+TIMES = 20 if SEED else 1
+
+
+def load() -> None:
+    """Set Hypothesis's defaults for the suite or `make fuzz`; neither depends on time."""
+    settings.register_profile(
+        "fleetcube",
+        derandomize=not SEED,
+        max_examples=scaled(100),
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("fleetcube")
+    # It would draw numbers that stand in the source of whatever modules are imported by then
+    providers._get_local_constants = lambda: providers._local_constants  # type: ignore
+
+
+def scaled(examples: int) -> int:
+    """So many examples in the suite, more in `make fuzz`."""
+    return examples * TIMES
+
+
+def generator(seed: int) -> np.random.Generator:
+    """A generator of the suite's draws by a seed; of other draws in each `make fuzz`."""
+    return np.random.default_rng([seed, SEED] if SEED else seed)
