@@ -26,9 +26,7 @@ from fleetcube.grid.step_times import read_table
 
 from .test_calibrate_command import STEPS, log
 
-FUZZ = settings(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+FUZZ = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 SPEC = """\
 outputs = ["job_time", "goodput", "d_goodput_d_gpu_mttf"]
 [scenario]

@@ -108,7 +108,8 @@ def same(part: xarray.Dataset, expected: xarray.Dataset) -> None:
 
 
 @settings(
-    max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=scaled(60),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(index=indexers(), mask=st.booleans(), again=st.booleans())
 def test_a_slice_holds_what_the_grid_holds_there(
