@@ -1,6 +1,7 @@
 """Formulas in 80 digits: mpmath numbers that divide by zero as floats do, and slopes by steps.
 
-Nothing here knows dual numbers: a slope is a difference over a step of 1e-20 of the value.
+Nothing here knows dual numbers: a slope is a difference over a step of 1e-20 of the value, which no
+float feels.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import mpmath
+import numpy as np
 
 from fleetcube.kernels.bind import Binding
 from fleetcube.kernels.graph import parameters
@@ -17,48 +19,57 @@ STEP = mpmath.mpf("1e-20")
 
 
 class Number:
-    """An mpmath number with the infinities of IEEE 754."""
+    """An mpmath number with the infinities of IEEE 754, and the float64 of the same operations.
 
-    def __init__(self, value: Any) -> None:
+    The float stands on one side of every step and kink, and the derivative with it: it decides
+    comparisons, and what is rounded to whole numbers.
+    """
+
+    def __init__(self, value: Any, shadow: Any = None) -> None:
         self.value = mpmath.mpf(value)
+        self.shadow = np.float64(self.value if shadow is None else shadow)
 
     def __add__(self, other: Any) -> "Number":
-        return Number(self.value + plain(other))
+        other = number(other)
+        return Number(self.value + other.value, self.shadow + other.shadow)
 
     def __sub__(self, other: Any) -> "Number":
-        return Number(self.value - plain(other))
-
-    def __rsub__(self, other: Any) -> "Number":
-        return Number(plain(other) - self.value)
+        other = number(other)
+        return Number(self.value - other.value, self.shadow - other.shadow)
 
     def __mul__(self, other: Any) -> "Number":
-        return Number(self.value * plain(other))
+        other = number(other)
+        return Number(self.value * other.value, self.shadow * other.shadow)
 
     def __truediv__(self, other: Any) -> "Number":
-        return Number(_divided(self.value, plain(other)))
+        other = number(other)
+        return Number(_divided(self.value, other.value), self.shadow / other.shadow)
+
+    def __rsub__(self, other: Any) -> "Number":
+        return number(other) - self
 
     def __rtruediv__(self, other: Any) -> "Number":
-        return Number(_divided(plain(other), self.value))
+        return number(other) / self
 
     def __neg__(self) -> "Number":
-        return Number(-self.value)
+        return Number(-self.value, -self.shadow)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __lt__(self, other: Any) -> bool:
-        return bool(self.value < plain(other))
+        return bool(self.shadow < number(other).shadow)
 
     def __le__(self, other: Any) -> bool:
-        return bool(self.value <= plain(other))
+        return bool(self.shadow <= number(other).shadow)
 
     def __gt__(self, other: Any) -> bool:
-        return bool(self.value > plain(other))
+        return bool(self.shadow > number(other).shadow)
 
     def __ge__(self, other: Any) -> bool:
-        return bool(self.value >= plain(other))
+        return bool(self.shadow >= number(other).shadow)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.value == plain(other))
+        return bool(self.shadow == number(other).shadow)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -66,9 +77,9 @@ class Number:
     __hash__ = None  # type: ignore[assignment]
 
 
-def plain(value: Any) -> Any:
-    """The mpmath number, of a Number or a float."""
-    return value.value if isinstance(value, Number) else mpmath.mpf(value)
+def number(value: Any) -> Number:
+    """A Number, of one or of a float."""
+    return value if isinstance(value, Number) else Number(value)
 
 
 def _divided(above: Any, below: Any) -> Any:
@@ -77,43 +88,50 @@ def _divided(above: Any, below: Any) -> Any:
     return mpmath.nan if above == 0 or mpmath.isnan(above) else mpmath.inf * mpmath.sign(above)
 
 
-def _real(function: Callable[[Any], Any]) -> Callable[[Any], Number]:
+def _real(name: str, function: Callable[[Any], Any] | None = None) -> Callable[[Any], Number]:
     """A function of a number: not a number where it leaves the real line."""
+    precise, rounded = function or getattr(mpmath, name), getattr(np, name)
 
     def applied(value: Any) -> Number:
-        found = function(plain(value))
-        return Number(mpmath.nan if isinstance(found, mpmath.mpc) else found)
+        found = precise(number(value).value)
+        found = mpmath.nan if isinstance(found, mpmath.mpc) else found
+        return Number(found, rounded(number(value).shadow))
 
     return applied
 
 
-def _extreme(pick: Callable[..., Any]) -> Callable[[Any, Any], Number]:
-    return lambda one, other: Number(pick(plain(one), plain(other)))
+def _abs(value: Any) -> Number:
+    return number(value) if number(value) >= 0 else -number(value)
+
+
+def _maximum(one: Any, other: Any) -> Number:
+    one, other = number(one), number(other)
+    return other if one < other or np.isnan(other.shadow) else one
 
 
 # The stand-ins for `np` and `where`
 NUMPY = SimpleNamespace(
     inf=float("inf"),
     nan=float("nan"),
-    abs=_real(abs),
-    ceil=_real(mpmath.ceil),
-    exp=_real(mpmath.exp),
-    expm1=_real(mpmath.expm1),
-    floor=_real(mpmath.floor),
-    log=_real(mpmath.log),
-    log1p=_real(mpmath.log1p),
-    log2=_real(lambda value: mpmath.log(value) / mpmath.log(2)),
-    maximum=_extreme(max),
-    minimum=_extreme(min),
-    sqrt=_real(mpmath.sqrt),
+    abs=_abs,
+    ceil=lambda value: Number(np.ceil(number(value).shadow)),
+    exp=_real("exp"),
+    expm1=_real("expm1"),
+    floor=lambda value: Number(np.floor(number(value).shadow)),
+    log=_real("log"),
+    log1p=_real("log1p"),
+    log2=_real("log2", lambda value: mpmath.log(value) / mpmath.log(2)),
+    maximum=_maximum,
+    minimum=lambda one, other: -_maximum(-number(one), -number(other)),
+    sqrt=_real("sqrt"),
 )
 BINDING = Binding(NUMPY, lambda condition, if_true, if_false: if_true if condition else if_false)
 
 
 def value(formula: Callable[..., Any], arguments: list[Any]) -> Any:
     """A formula's value in 80 digits."""
-    with mpmath.workdps(DIGITS):
-        return plain(BINDING.bind(formula)(*[Number(argument) for argument in arguments]))
+    with mpmath.workdps(DIGITS), np.errstate(all="ignore"):
+        return number(BINDING.bind(formula)(*[Number(argument) for argument in arguments])).value
 
 
 def slopes(formula: Callable[..., Any], arguments: list[Any], k: int) -> tuple[Any, Any]:
@@ -140,11 +158,12 @@ class Graph:
 
     def _evaluate(self, names: Iterable[str], given: Mapping[str, Number]) -> dict[str, Number]:
         values = dict(given)
-        with mpmath.workdps(DIGITS):
+        with mpmath.workdps(DIGITS), np.errstate(all="ignore"):
             for name in names:
                 formula = self.formulas[name]
-                found = BINDING.bind(formula)(*[values[p] for p in parameters(formula)])
-                values[name] = found if isinstance(found, Number) else Number(found)
+                values[name] = number(
+                    BINDING.bind(formula)(*[values[p] for p in parameters(formula)])
+                )
         return values
 
     def slopes(self, wrt: str, share: Any = STEP) -> dict[str, tuple[Any, Any]]:

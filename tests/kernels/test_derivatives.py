@@ -5,7 +5,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import fleetcube
@@ -104,7 +104,18 @@ SCENARIOS = st.fixed_dictionaries(
 )
 
 
+# a tree over 32,768 ranks: log2 is 15 in floats, a bit more in 80 digits, and was rounded up
+STEPS = {
+    "n_gpus": 65536,
+    "tensor_parallel": 1,
+    "all_reduce": "tree",
+    "bucket_bytes": 999999.9999999995,
+    "inter_node_latency": 1e-7,
+}
+
+
 @given(SCENARIOS)
+@example(STEPS)
 @settings(max_examples=scaled(25))
 def test_gradients_are_the_slopes_in_80_digits(scenario: dict[str, Any]) -> None:
     point = Point({**JOB, **scenario}, OUTPUTS)
