@@ -1,0 +1,218 @@
+"""What physics demands of any job: more of a good thing is no slower, parts add up to the whole."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetcube.kernels import graph, numpy_engine
+from fleetcube.kernels.inputs import INPUTS
+
+from ..draws import scaled
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+POINTS = 300  # of each choice of options
+ROUNDING = 1e-9
+SIZES: dict[str, Any] = {  # counts that make layouts which can be run, and many that cannot
+    "n_gpus": 2.0 ** np.arange(3, 16),
+    "gpus_per_node": [4, 8, 72],
+    "nics_per_node": [1, 8],
+    "layers": [32, 64],
+    "hidden_size": [4096, 8192],
+    "attention_heads": [32, 64],
+    "kv_heads": [8, 32],
+    "tensor_parallel": [1, 2, 8, 16],
+    "pipeline_parallel": [1, 2, 8],
+    "context_parallel": [1, 1, 2, 4],
+    "expert_parallel": [1, 1, 2, 8],
+    "virtual_stages": [1, 1, 2, 4],
+    "global_batch_size": [512, 1024, 4096],
+    "micro_batch_size": [1, 2],
+    "experts": [8, 64],
+    "sequence_length": [2048, 4096, 131072],
+}
+SPREAD = {  # around these, where an input has no finite default above zero
+    "peak_flops": 1e15,
+    "hbm_bandwidth": 3e12,
+    "hbm_capacity": 1e13,
+    "intra_node_bandwidth": 4e11,
+    "inter_node_bandwidth": 5e10,
+    "inter_node_latency": 5e-6,
+    "fixed_checkpoint_interval": 1800.0,
+    "per_node_storage_bandwidth": 1e10,
+    "bucket_bytes": 1e8,
+    "sqrt_coefficient": 1e-9,
+    "coherency": 1e-8,
+    "_mttf": 1e9,
+    "_time": 0.01,
+    "_jitter": 0.05,
+    "_slowdown": 0.05,
+    "": 1.0,
+}
+# More of these is no slower, more of those no faster; names of inputs to come included
+FASTER = ("_bandwidth", "_capacity", "_mttf", "_mtbf", "_overlap", "_efficiency", "spare_nodes")
+SLOWER = (
+    *("_latency", "_slowdown", "_jitter", "_time", "_per_step", "_probability", "_budget"),
+    *("oversubscription", "maintenance_fraction", "checkpoint_bytes_per_parameter"),
+)
+TIMES = ["step_time", "job_time"]
+GRAPH = graph.load()
+OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
+CHOICES = st.fixed_dictionaries(
+    {name: st.sampled_from(choices) for name, choices in OPTIONS.items()}
+    | {"mfu_scope": st.just("step")}
+)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def around(name: str) -> float:
+    default = INPUTS[name].default
+    if default is not None and 0 < default < np.inf:
+        return float(default)
+    return next(size for part, size in SPREAD.items() if part in name)
+
+
+def points(seed: int) -> Arrays:
+    """A value of every input at every point; the ends of its range among them."""
+    rng, found = np.random.default_rng(seed), {}
+    for name, row in INPUTS.items():
+        if row.kind == "option":
+            continue
+        if name in SIZES:
+            drawn = rng.choice(np.asarray(SIZES[name], float), POINTS)
+        elif row.kind == "count":
+            drawn = row.default + (row.low == 0) * rng.choice([0.0, 1.0, 3.0], POINTS)
+        elif row.high <= 1:
+            drawn = np.clip(rng.uniform(-0.2, 1.2, POINTS), 1e-3 * row.positive, row.high)
+        else:
+            drawn = np.clip(around(name) * np.exp(rng.uniform(-4, 4, POINTS)), row.low, row.high)
+            drawn *= row.positive | (rng.random(POINTS) < 0.7)
+            drawn[(rng.random(POINTS) < 0.3) & row.may_be_infinite] = np.inf
+        found[name] = drawn
+    found["oversubscription"] = np.maximum(found["oversubscription"], 1)  # below, no network is
+    return found
+
+
+def values(names: list[str], options: dict[str, Any], leaves: Arrays) -> Arrays:
+    """These quantities and all that they need, with `feasible`."""
+    formulas = graph.select([*names, "infeasible_reason"], options, leaves)
+    found = numpy_engine.evaluate(formulas, leaves)
+    every = {**leaves, **{name: np.broadcast_to(found[name], POINTS) for name in formulas}}
+    return {**every, "feasible": every["infeasible_reason"] == 0}
+
+
+def more(name: str, here: Any, share: Any) -> Any:
+    """More of an input: up to tenfold, or up to its bound."""
+    row = INPUTS[name]
+    if row.kind == "count":
+        return here + 1
+    if np.isfinite(row.high):
+        return here + (row.high - here) * share
+    return here * (1 + 9 * share * share) + (here == 0) * around(name) * share
+
+
+# Where the laws are known not to be monotone
+
+
+def hidden_twice(one: Arrays, other: Arrays) -> Any:
+    """Overlaps that together exceed 1 hide each second of compute more than once: less compute
+    exposes more than it saves."""
+    overlaps = sum(one[name] for name in INPUTS if name.endswith("_overlap"))
+    return (one["compute_time"] != other["compute_time"]) & (overlaps > 1)
+
+
+def latency_slowed(one: Arrays, other: Arrays) -> Any:
+    """Gradients of experts slow down the latency of all gradients too, by a ratio of bandwidths."""
+    return one.get("gradient_slowdown", 1.0) != other.get("gradient_slowdown", 1.0)
+
+
+EXCEPTIONS = (hidden_twice, latency_slowed)
+
+
+@given(CHOICES, SEEDS)
+@settings(max_examples=scaled(60))
+def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -> None:
+    leaves, share = points(seed), np.random.default_rng(seed + 1).random(POINTS)
+    here = values(TIMES, options, leaves)
+    for name in leaves:
+        better = name.endswith(FASTER) or name.startswith("peak_flops")
+        if not better and not name.endswith(SLOWER):
+            continue
+        there = values(TIMES, options, {**leaves, name: more(name, leaves[name], share)})
+        good, bad = (there, here) if better else (here, there)
+        assert not (bad["feasible"] & ~good["feasible"]).any(), name
+        known = np.any([known(here, there) for known in EXCEPTIONS], axis=0)
+        for time in TIMES:
+            worse = good[time] > bad[time] * (1 + ROUNDING)
+            assert not (worse & bad["feasible"] & ~known).any(), (name, time)
+
+
+# (option, at least as fast as the others of these, under these options)
+BETTER: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
+    ("fsdp_prefetch", True, (False,), {}),
+    ("node_reduction", True, (False,), {"all_reduce": "auto"}),
+    ("all_reduce", "auto", ("ring", "tree", "double_binary_tree"), {}),
+    ("jitter_model", "none", ("normal", "gumbel"), {}),
+    ("checkpoint_corruption", False, (True,), {}),
+    (  # corrupt checkpoints cost whole intervals, which the exact policy leaves out
+        *("checkpoint_policy", "exact", ("daly", "young", "fixed")),
+        {"goodput_model": "exact", "checkpoint_corruption": False},
+    ),
+]
+
+
+@given(CHOICES, SEEDS)
+@settings(max_examples=scaled(20))
+def test_the_better_option_is_no_slower(options: dict[str, Any], seed: int) -> None:
+    leaves = points(seed)
+    for option, best, others, under in BETTER:
+        good = values(TIMES, {**options, **under, option: best}, leaves)
+        for choice in others:
+            bad = values(TIMES, {**options, **under, option: choice}, leaves)
+            both = good["feasible"] & bad["feasible"]
+            for time in TIMES:
+                worse = both & (good[time] > bad[time] * (1 + ROUNDING))
+                assert not worse.any(), (option, choice, time)
+
+
+def parts(name: str) -> tuple[str, ...]:
+    return graph.parameters(GRAPH[name].formula({}))
+
+
+SHARES = ("_probability", "_availability", "_overhead", "_fraction", "_share", "mfu", "hfu")
+OF_PEAK = ("mfu", "hfu", "compute_inefficiency_overhead", "useful_compute_share")
+NO_SHARE = ("raw_communication_fraction",)  # hidden traffic too
+
+
+@given(CHOICES, SEEDS)
+@settings(max_examples=scaled(60))
+def test_parts_add_up_and_shares_are_shares(options: dict[str, Any], seed: int) -> None:
+    names = [name for name in GRAPH if GRAPH[name].unit != "flag"]
+    found = values(names, options, points(seed))
+    feasible, step, goodput = found["feasible"], found["step_time"], found["goodput"]
+    for whole in ("step_time", "exposed_communication_time"):
+        total = sum(found[part] for part in parts(whole))
+        np.testing.assert_allclose(found[whole][feasible], total[feasible], ROUNDING)
+    path = {"compute_time", *parts("exposed_communication_time"), *parts("communication_time")}
+    for part in path | {name for name in names if name.endswith("busy_time")}:
+        assert (found[part] <= step * (1 + ROUNDING))[feasible].all(), part
+    assert (step[feasible] > 0).all()
+    assert np.isfinite(step[feasible]).all()
+
+    lost = sum(found[f"{part}_overhead"] for part in ("checkpoint", "rework", "recovery"))
+    if options["goodput_model"] == "additive":
+        lost = lost + found["bubble_budget"] + found["maintenance_budget"]
+    # sums of budgets or of first-order losses may leave nothing, nor may failures or repairs
+    stuck = ~(goodput * found["availability"] > 1e-200)
+    np.testing.assert_allclose((goodput + lost)[feasible & ~stuck], 1, ROUNDING)
+    assert np.isfinite(found["job_time"][feasible & ~stuck]).all()
+    assert (found["mfu"] <= found["hfu"] * (1 + ROUNDING))[feasible].all()
+    # whole attention, and attention computed again, are counted where flash attention does neither
+    counted = options["flops_counting"] != "parameters" and options["attention_kernel"] == "flash"
+    for name in names:
+        if name.endswith(SHARES) and name not in NO_SHARE and GRAPH[name].unit == "1":
+            within = (found[name] > -ROUNDING) & (found[name] < 1 + ROUNDING)
+            beyond = counted and name in OF_PEAK
+            assert (within | stuck | ~feasible | beyond).all(), name
