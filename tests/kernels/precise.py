@@ -135,15 +135,16 @@ def value(formula: Callable[..., Any], arguments: list[Any]) -> Any:
 
 
 def slopes(formula: Callable[..., Any], arguments: list[Any], k: int) -> tuple[Any, Any]:
-    """Slopes below and above along the k-th argument."""
+    """Slopes below and above along the k-th argument: floats feel the step only from 0."""
     with mpmath.workdps(DIGITS):
         here = mpmath.mpf(arguments[k])
         step = STEP * (abs(here) if here else 1)
-        ends = [
-            value(formula, [*arguments[:k], here + s, *arguments[k + 1 :]])
-            for s in (-step, 0, step)
-        ]
-        return (ends[1] - ends[0]) / step, (ends[2] - ends[1]) / step
+
+        def at(change: Any) -> Any:
+            return value(formula, [*arguments[:k], here + change, *arguments[k + 1 :]])
+
+        above = (at(step) - at(0)) / step
+        return above if here else (at(0) - at(-step)) / step, above
 
 
 class Graph:
@@ -166,8 +167,8 @@ class Graph:
                 )
         return values
 
-    def slopes(self, wrt: str, share: Any = STEP) -> dict[str, tuple[Any, Any]]:
-        """Slopes below and above of every quantity that an input has an effect on."""
+    def slopes(self, wrt: str, share: Any = STEP) -> dict[str, Any]:
+        """Slopes of every quantity that an input has an effect on; at 0, those above."""
         reached = {wrt: None}
         for name, formula in self.formulas.items():
             if not reached.keys().isdisjoint(parameters(formula)):
@@ -176,12 +177,5 @@ class Graph:
         with mpmath.workdps(DIGITS):
             here = self.values[wrt].value
             step = share * (abs(here) if here else 1)
-            low = self._evaluate(names, {**self.values, wrt: Number(here - step)})
             high = self._evaluate(names, {**self.values, wrt: Number(here + step)})
-            return {
-                name: (
-                    (self.values[name].value - low[name].value) / step,
-                    (high[name].value - self.values[name].value) / step,
-                )
-                for name in names
-            }
+            return {name: (high[name].value - self.values[name].value) / step for name in names}
