@@ -184,6 +184,12 @@ _ROWS: list[str | Input] = [
         ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
         "order of the micro-batches (1f1b is interleaved where stages hold several chunks)",
     ),
+    _option(
+        "distribute_saved_activations",
+        False,
+        (False, True),
+        "tensor ranks share the layer inputs that full recompute keeps",
+    ),
     _option("scatter_gather", False, (False, True), "stages send a part per tensor rank"),
     _option(
         "all_reduce",

@@ -10,16 +10,16 @@ from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-def expert_message(pipeline_message: Any, experts_per_token: Any) -> Any:
+def expert_message(activation_message: Any, residual_ranks: Any, experts_per_token: Any) -> Any:
     """Bytes that one rank sends to experts for one layer and micro-batch.
 
     (s / c) b h k e, shared over tensor ranks with sequence parallelism
 
-    Parameters: pipeline_message [B], experts_per_token [1]
+    Parameters: activation_message [B], residual_ranks [1], experts_per_token [1]
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    return pipeline_message * experts_per_token
+    return activation_message / residual_ranks * experts_per_token
 
 
 def expert_ranks_per_node(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
+from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
@@ -98,17 +99,43 @@ def selective_recompute_all_reduces_per_layer() -> Any:
     return 4.0
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
-def full_recompute_all_reduces_per_layer() -> Any:
-    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+@alternative("saved_input_all_reduces", distribute_saved_activations=False)
+def no_saved_input_all_reduces() -> Any:
+    """All-reduces that gathering a layer's saved input takes: none, it is at hand.
 
-    6
+    0
 
     Parameters: none
     Returns: [1] all-reduces
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("saved_input_all_reduces", distribute_saved_activations=True)
+def distributed_saved_input_all_reduces(tensor_parallel: Any, residual_ranks: Any) -> Any:
+    """All-reduces that gathering a layer's saved input takes: the gather is half of one.
+
+    1/2; none with sequence parallelism, where parts are used as such
+
+    Parameters: tensor_parallel [1], residual_ranks [1]
+    Returns: [1] all-reduces
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return where(tensor_parallel > residual_ranks, 0.5, 0.0)
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
+def full_recompute_all_reduces_per_layer(saved_input_all_reduces: Any) -> Any:
+    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+
+    6, and what gathering the saved input takes
+
+    Parameters: saved_input_all_reduces [1]
+    Returns: [1] all-reduces
     Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
     """
-    return 6.0
+    return 6 + saved_input_all_reduces
 
 
 def tensor_parallel_time(
