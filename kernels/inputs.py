@@ -204,7 +204,7 @@ _ROWS: list[str | Input] = [
             "in_network",
             "fitted",
         ),
-        "algorithm of every all-reduce",
+        "algorithm of every all-reduce, and of its halves",
     ),
     _real(
         "sqrt_coefficient",

@@ -17,6 +17,7 @@ MODULES = (
     "expert_traffic",
     "data_traffic",
     "gradient_all_reduce",
+    "gradient_halves",
     "activations",
     "working_memory",
     "memory",

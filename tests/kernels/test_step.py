@@ -214,18 +214,41 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in range(pieces)
         )
 
+    units = c["layers"] // stages
+    if c["zero_stage"] == 3:
+        buckets = units * max(1, math.ceil(dense / units / c["bucket_bytes"]))
     reduce_scatter = data_ring(gradient_bytes, buckets)
-    all_gather = data_ring(c["bytes_per_element"], 1)
+    all_gather = data_ring(c["bytes_per_element"], buckets)
     data_time = {
-        0: 2 * reduce_scatter,
-        1: 2 * reduce_scatter,
+        0: 2 * data_ring(gradient_bytes, buckets),
+        1: reduce_scatter + all_gather,
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
     behind = compute - forward / rate  # backward and what is computed again
-    window = behind if c["zero_stage"] == 3 else behind / microbatches
+    window = behind if c["zero_stage"] >= 2 else behind / microbatches
     if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
         window = compute
+
+    def waits(traffic: float, behind: float) -> float:
+        return max(0.0, traffic - c["data_parallel_overlap"] * behind)
+
+    if c["zero_stage"] == 0:
+        exposed_data = waits(data_time, window)
+    elif c["zero_stage"] < 3:
+        exposed_data = waits(data_time - all_gather, window)
+        exposed_data += waits(all_gather, forward / rate / microbatches)
+    else:  # unit by unit: which pass stands beside which traffic
+        gather, scatter, passes_of_units = all_gather / units, reduce_scatter / units, units
+        ahead = forward / rate / microbatches / units if c["fsdp_prefetch"] else 0.0
+        back = behind / microbatches / units
+        exposed_data = gather + scatter  # of the first unit forward, of the last backward
+        for unit in range(passes_of_units):
+            exposed_data += waits(gather, ahead)
+            last, first = unit == passes_of_units - 1, unit == 0
+            if passes_of_units > 1:
+                exposed_data += waits((not last) * gather + (not first) * scatter, back)
+        exposed_data *= microbatches
 
     owned = c["parameters"] / (tensor * stages) / (copies if c["zero_stage"] else 1)
     host = owned * (c["gradient_bytes_per_element"] + c["bytes_per_element"])
@@ -239,7 +262,6 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
-    exposed_data = max(0.0, data_time - c["data_parallel_overlap"] * window)
     slots = microbatches * {"zb_h1": 3, "zb_v": math.inf}.get(c["pipeline_schedule"], 1)
     in_layers = exposed_tensor + exposed_context + exposed_expert
     idle = (stages - 1) / c["virtual_stages"]
@@ -316,6 +338,7 @@ def test_zero_moves_the_volumes_of_its_paper(zero_stage: int, volume: float) -> 
         gradient_message=1e9,
         weight_message=1e9,
         num_microbatches=1,
+        fsdp_units=1,
         data_parallel=1e6,
         data_parallel_latency=0,
         data_parallel_bandwidth=1e9,
@@ -342,6 +365,7 @@ def test_hidden_traffic_costs_nothing() -> None:
         ["exposed_tensor_parallel_time", "exposed_data_parallel_time"],
         tensor_parallel_time=1.0,
         data_parallel_time=1.0,
+        zero_stage=0,
         tensor_parallel_overlap=1.0,
         data_parallel_overlap=1.0,
         compute_time=10.0,
