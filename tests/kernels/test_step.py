@@ -165,6 +165,21 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in passes:  # attention and feed-forward each end in one
                 tensor_time += 2 * one_all_reduce
 
+    exposed_regather = hidden_regather = 0.0
+    if c["sequence_parallel"]:  # both inputs are gathered again beside the gradient of the input
+        gather = ring(activation, tensor, *link(tensor, 1), trips=1)
+        qkv = (c["hidden_size"] + 2 * c["kv_heads"] * 128) * c["hidden_size"]
+        blocks = [(c["layers"], qkv)]
+        dense = c["dense_layers"] if expert_layers else c["layers"]
+        blocks += [(dense, 4 * c["hidden_size"] * c["hidden_size"])]
+        for count, weights in blocks:
+            speed = c["peak_flops"] * c["flops_efficiency"]
+            product = 2 * tokens_here * weights / tensor / speed
+            times = microbatches * count / stages
+            tensor_time += times * gather
+            exposed_regather += times * max(0.0, gather - product)
+            hidden_regather += times * min(gather, product)
+
     pipeline_time = 0.0
     if stages > 1:
         whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
@@ -259,7 +274,9 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
     }[c["offload"]]
 
-    exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
+    first = tensor_time - exposed_regather - hidden_regather
+    window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
+    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
     slots = microbatches * {"zb_h1": 3, "zb_v": math.inf}.get(c["pipeline_schedule"], 1)
@@ -364,6 +381,7 @@ def test_hidden_traffic_costs_nothing() -> None:
     exposed = fleetcube.evaluate(
         ["exposed_tensor_parallel_time", "exposed_data_parallel_time"],
         tensor_parallel_time=1.0,
+        regather_time=0.0,
         data_parallel_time=1.0,
         zero_stage=0,
         tensor_parallel_overlap=1.0,

@@ -309,3 +309,82 @@ def buckets_of_a_step() -> Pairs:
             ),
             passes[stage],
         )
+
+
+@check(
+    "none_recompute_all_reduces_per_layer",
+    "selective_recompute_all_reduces_per_layer",
+    "full_recompute_all_reduces_per_layer",
+    "sequence_regather_time",
+    "sequence_hidden_regather_time",
+    "tensor_parallel_time",
+    "exposed_tensor_parallel_time",
+    "mfu_qkv_input_gradient_time",
+    "mfu_ffn_input_gradient_time",
+    "roofline_qkv_input_gradient_time",
+    "roofline_ffn_input_gradient_time",
+    "dense_ffn_regathers_per_layer",
+    by="simulator",
+    source="a layer's passes played: every gather, reduce-scatter and product of its backward pass",
+)
+def passes_of_sequence_parallel_layers() -> Pairs:
+    """Recompute none and full, mfu and roofline, 2 to 64 tensor ranks, links of 1 to 400 GB/s"""
+    tokens, hidden, ffn = 4096, 4096, 14336
+    for recompute, model, tensor, link in itertools.product(
+        ("none", "full"), ("mfu", "roofline"), (2, 8, 64), (1e9, 50e9, 400e9)
+    ):
+        half = (tensor - 1) / tensor * tokens * hidden * 2 / link
+        width = {"attention": (4096 + 2 * 1024) / tensor, "ffn": 2 * ffn / tensor}
+
+        def product(columns: float, model: str = model) -> float:
+            flops = 2 * tokens * hidden * columns
+            if model == "mfu":
+                return flops / (0.5 * 989e12)
+            share = 0.8
+            for side in (tokens, hidden, columns):
+                share *= side / (side + 128)
+            moved = 2 * (tokens * hidden + hidden * columns + tokens * columns)
+            return max(flops / (share * 989e12), moved / (0.8 * 3.35e12))
+
+        sent = waits = 0.0
+        for block in ("attention", "ffn"):
+            for _ in ["forward"] + ["again"] * (recompute == "full"):
+                for _ in ("gather the input", "scatter the output"):
+                    sent, waits = sent + half, waits + half
+            clock = half  # gather the gradient of the output
+            link_free = clock + half  # gather the input again, beside the input's gradient
+            clock += product(width[block])
+            clock = max(clock, link_free)  # the weights' gradient needs both
+            waits += clock - product(width[block]) + half  # scatter the input's gradient
+            sent += 3 * half
+        layers, microbatches, stages = 12, 5, 3
+        passes = layers * microbatches / stages
+        got = fleetcube.evaluate(
+            ["tensor_parallel_time", "exposed_tensor_parallel_time"],
+            engine="numpy",
+            all_reduce="ring",
+            n_gpus=tensor * stages,
+            tensor_parallel=tensor,
+            pipeline_parallel=stages,
+            sequence_parallel=True,
+            recompute=recompute,
+            compute_model=model,
+            sequence_length=tokens,
+            hidden_size=hidden,
+            ffn_hidden_size=ffn,
+            gated_ffn=True,
+            kv_heads=8,
+            layers=layers,
+            num_microbatches=microbatches,
+            compute_time=1e3,
+            peak_flops=989e12,
+            flops_efficiency=0.5,
+            hbm_bandwidth=3.35e12,
+            gpus_per_node=64,
+            intra_node_bandwidth=link,
+            inter_node_bandwidth=link,
+            intra_node_latency=0.0,
+            inter_node_latency=0.0,
+        )
+        yield float(got["tensor_parallel_time"]), passes * sent
+        yield float(got["exposed_tensor_parallel_time"]), passes * waits
