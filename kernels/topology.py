@@ -62,3 +62,22 @@ def flat_latency(ranks: Any, ranks_per_node: Any, intra_latency: Any, inter_late
         5e-07
     """
     return where(ranks_per_node >= ranks, intra_latency, inter_latency)
+
+
+def rail_under_switches(span: Any, gpus_per_switch: Any, rail: Any, oversubscription: Any) -> Any:
+    """Bandwidth of one rank's rail: traffic pays for oversubscription where it leaves the leaf.
+
+    B_rail x oversubscription under one leaf switch, else B_rail
+
+    Parameters:
+        span [1]: GPUs that a group stretches over, the groups inside it included
+        gpus_per_switch [1]: GPUs behind one leaf switch
+        rail [B/s]: rate of one rail that leaves the leaf switch
+        oversubscription [1]: downlink over uplink bandwidth of the leaf switch
+    Returns: [B/s] bandwidth per rail
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    Example:
+        >>> float(rail_under_switches(32, 32, 12.5, 4)), float(rail_under_switches(64, 32, 12.5, 4))
+        (50.0, 12.5)
+    """
+    return where(span <= gpus_per_switch, rail * oversubscription, rail)

@@ -39,19 +39,19 @@ def data_parallel_bandwidth(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Bandwidth of one rank of a data-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
     Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
-        rail_bandwidth [B/s]
+        data_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
-        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
     )
 
 

@@ -68,7 +68,7 @@ def hierarchical_gradient_reduce_scatter_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
@@ -77,7 +77,7 @@ def hierarchical_gradient_reduce_scatter_time(
 
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], rail_bandwidth [B/s]
+        inter_node_latency [s], data_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -88,7 +88,7 @@ def hierarchical_gradient_reduce_scatter_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -134,7 +134,7 @@ def auto_gradient_reduce_scatter_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
@@ -143,7 +143,7 @@ def auto_gradient_reduce_scatter_time(
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
         intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        rail_bandwidth [B/s]
+        data_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
@@ -157,7 +157,7 @@ def auto_gradient_reduce_scatter_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -217,7 +217,7 @@ def hierarchical_weight_all_gather_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
@@ -226,7 +226,7 @@ def hierarchical_weight_all_gather_time(
 
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], rail_bandwidth [B/s]
+        inter_node_latency [s], data_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -237,7 +237,7 @@ def hierarchical_weight_all_gather_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -283,7 +283,7 @@ def auto_weight_all_gather_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
@@ -292,7 +292,7 @@ def auto_weight_all_gather_time(
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
         intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        rail_bandwidth [B/s]
+        data_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
@@ -306,5 +306,5 @@ def auto_weight_all_gather_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )

@@ -38,19 +38,19 @@ def tensor_parallel_bandwidth(
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
-    rail_bandwidth: Any,
+    tensor_rail_bandwidth: Any,
 ) -> Any:
     """Bandwidth of one rank of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
     Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
-        rail_bandwidth [B/s]
+        tensor_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
-        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, tensor_rail_bandwidth
     )
 
 

@@ -127,15 +127,18 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     tensor, stages, context = c["tensor_parallel"], c["pipeline_parallel"], c["context_parallel"]
     replicas = c["n_gpus"] // (tensor * stages * context)
     microbatches = c["global_batch_size"] // (replicas * c["micro_batch_size"])
-    rail = c["inter_node_bandwidth"] / c["oversubscription"]
     intra = (c["intra_node_latency"], c["intra_node_bandwidth"])
+
+    def rail(span: int) -> float:
+        """Bandwidth between nodes of a group over so many GPUs; 32 are under a leaf switch."""
+        return c["inter_node_bandwidth"] / (c["oversubscription"] if span > 32 else 1)
 
     def link(ranks: int, stride: int) -> tuple[float, float]:
         """Latency and bandwidth of a group whose neighbours are some GPUs apart."""
         together = sum(rank * stride < c["gpus_per_node"] for rank in range(ranks))
         if together == ranks:
             return intra
-        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail)
+        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail(ranks * stride))
 
     # Operations: 2 a parameter and token forward, 4 backward; attention's two products again
     # (2 B s^2 h each and layer, Narayanan 2021) or the whole forward pass again.
@@ -183,7 +186,9 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     pipeline_time = 0.0
     if stages > 1:
         whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
-        latency, bandwidth = intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail)
+        latency, bandwidth = (
+            intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail(c["n_gpus"]))
+        )
         message = activation / (tensor if c["sequence_parallel"] else 1)
         chunks = 2 if c["pipeline_schedule"] == "zb_v" else c["virtual_stages"]
         for _ in range(microbatches * chunks):
@@ -195,7 +200,9 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         message = activation * visited / (tensor if c["sequence_parallel"] else 1)
         pairs = [rank * tensor * context < c["gpus_per_node"] for rank in range(1, group)]
         near = sum(message / group / intra[1] for inside in pairs if inside)
-        far = sum(message / group / rail for inside in pairs if not inside)
+        far = sum(
+            message / group / rail(group * tensor * context) for inside in pairs if not inside
+        )
         for _ in range(microbatches * expert_layers // stages):
             for _ in passes:  # to the experts and back
                 expert_time += 2 * max(near, far)
@@ -204,7 +211,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     if context > 1:  # keys and values of grouped heads go round; their gradients too
         hop = link(context, tensor)
         together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
-        hop = hop if together == context else (c["inter_node_latency"], rail)
+        hop = hop if together == context else (c["inter_node_latency"], rail(context * tensor))
         keys_and_values = 2 * tokens_here * c["kv_heads"] * 128 // tensor * c["bytes_per_element"]
         rounds = ["forward", "keys again", "gradients"] + ["repeated"] * (c["recompute"] == "full")
         for _ in range(microbatches * (c["layers"] // stages)):

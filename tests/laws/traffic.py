@@ -388,3 +388,58 @@ def passes_of_sequence_parallel_layers() -> Pairs:
         )
         yield float(got["tensor_parallel_time"]), passes * sent
         yield float(got["exposed_tensor_parallel_time"]), passes * waits
+
+
+@check(
+    "rail_bandwidth",
+    "tensor_rail_bandwidth",
+    "context_rail_bandwidth",
+    "expert_rail_bandwidth",
+    "data_rail_bandwidth",
+    "pipeline_rail_bandwidth",
+    "rail_under_switches",
+    by="derivation",
+    source="ranks seated in Megatron-LM's order: does any group of a kind meet two leaf switches?",
+)
+def groups_under_leaf_switches() -> Pairs:
+    """All layouts of 64 GPUs in powers of two, leaf switches of 8, 16, 32 and 64 GPUs"""
+    sizes = (1, 2, 4, 8, 16)
+    for tensor, context, stages, expert, leaf in itertools.product(
+        sizes, (1, 2, 4), (2, 4), (1, 2, 4), (8, 16, 32, 64)
+    ):
+        data = 64 // (tensor * context * stages)
+        if data < expert:
+            continue
+        places = itertools.product(range(stages), range(data), range(context), range(tensor))
+        groups: dict[tuple[Any, ...], set[int]] = {}
+        for gpu, (p, d, c, t) in enumerate(places):
+            for group in (
+                ("tensor", p, d, c),
+                ("context", p, d, t),
+                ("expert", p, d // expert, c, t),
+                ("data", p, t),
+                ("pipeline", d, c, t),
+            ):
+                groups.setdefault(group, set()).add(gpu // leaf)
+        for kind, members in {
+            "tensor": tensor,
+            "context": context,
+            "expert": expert,
+            "data": data * context,
+            "pipeline": stages,
+        }.items():
+            if members == 1:
+                continue  # sends nothing
+            crosses = any(len(leaves) > 1 for key, leaves in groups.items() if key[0] == kind)
+            got = _value(
+                f"{kind}_rail_bandwidth",
+                n_gpus=64,
+                tensor_parallel=tensor,
+                context_parallel=context,
+                pipeline_parallel=stages,
+                expert_parallel=expert,
+                gpus_per_switch=leaf,
+                inter_node_bandwidth=50e9,
+                oversubscription=4,
+            )
+            yield got, 12.5e9 if crosses else 50e9
