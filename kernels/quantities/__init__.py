@@ -22,6 +22,7 @@ MODULES = (
     "working_memory",
     "memory",
     "offload",
+    "link_sharing",
     "step",
     "reliability",
     "checkpoint",
