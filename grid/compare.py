@@ -45,6 +45,7 @@ _PARTS = {
         "pipeline_parallel_time",
         "exposed_data_parallel_time",
         "offload_time",
+        "contention_time",
     ),
     "exposed_layer_communication_time": (
         "exposed_tensor_parallel_time",

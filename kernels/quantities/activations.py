@@ -181,17 +181,43 @@ def selective_activation_memory_per_layer(
     return microbatch_tokens * (residual_activations_per_token + matrix_activations_per_token)
 
 
+@alternative("layer_input_bytes", distribute_saved_activations=False)
+def whole_layer_input_bytes(activation_message: Any, residual_ranks: Any) -> Any:
+    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+
+    T h e; shared by tensor ranks with sequence parallelism
+
+    Parameters: activation_message [B], residual_ranks [1]
+    Returns: [B] input of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h) and section 4.2.2
+    """
+    return activation_message / residual_ranks
+
+
+@alternative("layer_input_bytes", distribute_saved_activations=True)
+def distributed_layer_input_bytes(activation_message: Any, tensor_parallel: Any) -> Any:
+    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+
+    T h e / t: each tensor rank keeps its part of what all of them hold
+
+    Parameters: activation_message [B], tensor_parallel [1]
+    Returns: [B] input of one layer
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return activation_message / tensor_parallel
+
+
 @alternative("activation_memory_per_layer", recompute="full")
-def full_activation_memory_per_layer(pipeline_message: Any) -> Any:
+def full_activation_memory_per_layer(layer_input_bytes: Any) -> Any:
     """Memory of one layer's activations of one micro-batch: its input alone.
 
     2 T h; shared by tensor ranks with sequence parallelism
 
-    Parameters: pipeline_message [B]
+    Parameters: layer_input_bytes [B]
     Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
     """
-    return 1.0 * pipeline_message
+    return 1.0 * layer_input_bytes
 
 
 @alternative("microbatches_in_flight", pipeline_schedule="gpipe")

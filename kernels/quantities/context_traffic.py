@@ -49,7 +49,7 @@ def context_send_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    context_rail_bandwidth: Any,
 ) -> Any:
     """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
 
@@ -57,13 +57,13 @@ def context_send_time(
 
     Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
         intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        rail_bandwidth [B/s]
+        context_rail_bandwidth [B/s]
     Returns: [s] time of one exchange
     Source: Hockney 1994; Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
     inside = context_ranks_per_node >= context_parallel
     latency = where(inside, intra_node_latency, inter_node_latency)
-    bandwidth = where(inside, intra_node_bandwidth, rail_bandwidth)
+    bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
     return point_to_point_time(context_message, latency, bandwidth)
 
 

@@ -137,7 +137,7 @@ def pipeline_send_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    pipeline_rail_bandwidth: Any,
 ) -> Any:
     """Time to send one activation or gradient to the next stage; each rank has its own rail.
 
@@ -145,13 +145,13 @@ def pipeline_send_time(
 
     Parameters: pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
         intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        rail_bandwidth [B/s]
+        pipeline_rail_bandwidth [B/s]
     Returns: [s] time of one send
     Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
     """
     inside = pipeline_ranks_per_node >= pipeline_parallel
     latency = where(inside, intra_node_latency, inter_node_latency)
-    bandwidth = where(inside, intra_node_bandwidth, rail_bandwidth)
+    bandwidth = where(inside, intra_node_bandwidth, pipeline_rail_bandwidth)
     return point_to_point_time(pipeline_message, latency, bandwidth)
 
 

@@ -242,7 +242,7 @@ def sync_wall_gpus(
     bubble_time: Any,
     exposed_data_parallel_time: Any,
     serial_time_per_step: Any,
-    gradient_message: Any,
+    exchanged_message: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
     checkpoint_stall_time: Any,
@@ -252,14 +252,14 @@ def sync_wall_gpus(
     """Size of the cluster beyond which more GPUs make the run longer, the global batch fixed.
 
     n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of k = n / (t p)
-    ranks, once a step and not hidden, take 2 (k - 1) a + 2 (1 - 1 / k) M / B; bubbles and serial
-    time stay; all else shrinks with n. Checkpoints at the exact optimum, failures in proportion to
-    GPUs. Layout, link and stall are those of the present point. At least one replica; infinite
-    where nothing ends the gain
+    ranks, once a step and not hidden, take 2 (k - 1) a + (1 - 1 / k) M / B, M both ways; bubbles
+    and serial time stay; all else shrinks with n. Checkpoints at the exact optimum, failures in
+    proportion to GPUs. Layout, link and stall are those of the present point. At least one replica;
+    infinite where nothing ends the gain
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
         step_time [s], bubble_time [s], exposed_data_parallel_time [s], serial_time_per_step [s],
-        gradient_message [B], data_parallel_latency [s], data_parallel_bandwidth [B/s],
+        exchanged_message [B], data_parallel_latency [s], data_parallel_bandwidth [B/s],
         checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s]
     Returns: [1] GPUs
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
@@ -268,7 +268,7 @@ def sync_wall_gpus(
     shard = tensor_parallel * pipeline_parallel
     stays = bubble_time + serial_time_per_step
     shared = n_gpus * (step_time - stays - exposed_data_parallel_time)
-    volume = 2 * gradient_message / data_parallel_bandwidth
+    volume = exchanged_message / data_parallel_bandwidth
     hops = 2 * data_parallel_latency
     wall = sync_wall(
         shared - volume * shard,

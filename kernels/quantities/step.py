@@ -289,7 +289,7 @@ def raw_communication_fraction(communication_time: Any, step_time: Any) -> Any:
     return communication_time / step_time
 
 
-@alternative("gradient_window", zero_stage=(0, 1, 2))
+@alternative("gradient_window", zero_stage=(0, 1))
 def last_backward_window(
     compute_time: Any, recompute_flops_factor: Any, num_microbatches: Any
 ) -> Any:
@@ -304,40 +304,93 @@ def last_backward_window(
     return compute_time / num_microbatches * (1 - 1 / (3 * recompute_flops_factor))
 
 
-@alternative("gradient_window", zero_stage=3)
-def sharded_gradient_window(sharded_window: Any) -> Any:
-    """Time behind which gradient traffic can hide: that of weights gathered where they are used.
-
-    window of sharded traffic
-
-    Parameters: sharded_window [s]
-    Returns: [s] window
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
-    """
-    return 1.0 * sharded_window
-
-
-@alternative("sharded_window", fsdp_prefetch=True)
-def every_pass_window(compute_time: Any) -> Any:
-    """Time behind which sharded traffic can hide: forward and backward, gathered ahead in both.
-
-    compute
-
-    Parameters: compute_time [s]
-    Returns: [s] window
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3 (forward prefetching)
-    """
-    return 1.0 * compute_time
-
-
-@alternative("sharded_window", fsdp_prefetch=False)
+@alternative("gradient_window", zero_stage=2)
 def every_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
-    """Time behind which sharded traffic can hide: each micro-batch's backward pass.
+    """Time behind which gradient traffic can hide: each micro-batch's backward pass.
 
     compute x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
 
     Parameters: compute_time [s], recompute_flops_factor [1]
     Returns: [s] window
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
+    """
+    return compute_time * (1 - 1 / (3 * recompute_flops_factor))
+
+
+@alternative("gradient_window", zero_stage=3)
+def sharded_gradient_window(fsdp_forward_window: Any, fsdp_backward_window: Any) -> Any:
+    """Time behind which gradient traffic can hide: that of weights gathered where they are used.
+
+    forward + backward window
+
+    Parameters: fsdp_forward_window [s], fsdp_backward_window [s]
+    Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
+    """
+    return fsdp_forward_window + fsdp_backward_window
+
+
+@alternative("weight_window", zero_stage=(0, 3))
+def no_weight_window() -> Any:
+    """Time behind which the weights of a sharded update can be gathered: there are none.
+
+    0; ZeRO-3 gathers them where they are used
+
+    Parameters: none
+    Returns: [s] window
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return 0.0
+
+
+@alternative("weight_window", zero_stage=(1, 2))
+def first_forward_window(
+    compute_time: Any, recompute_flops_factor: Any, num_microbatches: Any
+) -> Any:
+    """Time behind which the weights of a sharded update can be gathered: the next forward pass.
+
+    compute / (3 f m): that of the first micro-batch
+
+    Parameters: compute_time [s], recompute_flops_factor [1], num_microbatches [1]
+    Returns: [s] window
+    Source: Megatron-LM, --overlap-param-gather
+    """
+    return compute_time / (3 * recompute_flops_factor * num_microbatches)
+
+
+@alternative("fsdp_forward_window", fsdp_prefetch=True)
+def prefetched_fsdp_forward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+    """Time behind which ZeRO-3 can gather weights in forward passes.
+
+    compute / (3 f)
+
+    Parameters: compute_time [s], recompute_flops_factor [1]
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
+    """
+    return compute_time / (3 * recompute_flops_factor)
+
+
+@alternative("fsdp_forward_window", fsdp_prefetch=False)
+def no_fsdp_forward_window() -> Any:
+    """Time behind which ZeRO-3 can gather weights in forward passes: gathered as they are needed.
+
+    0
+
+    Parameters: none
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2
+    """
+    return 0.0
+
+
+def fsdp_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+    """Time behind which ZeRO-3 can gather weights and reduce gradients in backward passes.
+
+    compute x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
+
+    Parameters: compute_time [s], recompute_flops_factor [1]
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (backward prefetching)
     """
     return compute_time * (1 - 1 / (3 * recompute_flops_factor))

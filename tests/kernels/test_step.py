@@ -127,15 +127,18 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     tensor, stages, context = c["tensor_parallel"], c["pipeline_parallel"], c["context_parallel"]
     replicas = c["n_gpus"] // (tensor * stages * context)
     microbatches = c["global_batch_size"] // (replicas * c["micro_batch_size"])
-    rail = c["inter_node_bandwidth"] / c["oversubscription"]
     intra = (c["intra_node_latency"], c["intra_node_bandwidth"])
+
+    def rail(span: int) -> float:
+        """Bandwidth between nodes of a group over so many GPUs; 32 are under a leaf switch."""
+        return c["inter_node_bandwidth"] / (c["oversubscription"] if span > 32 else 1)
 
     def link(ranks: int, stride: int) -> tuple[float, float]:
         """Latency and bandwidth of a group whose neighbours are some GPUs apart."""
         together = sum(rank * stride < c["gpus_per_node"] for rank in range(ranks))
         if together == ranks:
             return intra
-        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail)
+        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail(ranks * stride))
 
     # Operations: 2 a parameter and token forward, 4 backward; attention's two products again
     # (2 B s^2 h each and layer, Narayanan 2021) or the whole forward pass again.
@@ -165,10 +168,27 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in passes:  # attention and feed-forward each end in one
                 tensor_time += 2 * one_all_reduce
 
+    exposed_regather = hidden_regather = 0.0
+    if c["sequence_parallel"]:  # both inputs are gathered again beside the gradient of the input
+        gather = ring(activation, tensor, *link(tensor, 1), trips=1)
+        qkv = (c["hidden_size"] + 2 * c["kv_heads"] * 128) * c["hidden_size"]
+        blocks = [(c["layers"], qkv)]
+        dense = c["dense_layers"] if expert_layers else c["layers"]
+        blocks += [(dense, 4 * c["hidden_size"] * c["hidden_size"])]
+        for count, weights in blocks:
+            speed = c["peak_flops"] * c["flops_efficiency"]
+            product = 2 * tokens_here * weights / tensor / speed
+            times = microbatches * count / stages
+            tensor_time += times * gather
+            exposed_regather += times * max(0.0, gather - product)
+            hidden_regather += times * min(gather, product)
+
     pipeline_time = 0.0
     if stages > 1:
         whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
-        latency, bandwidth = intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail)
+        latency, bandwidth = (
+            intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail(c["n_gpus"]))
+        )
         message = activation / (tensor if c["sequence_parallel"] else 1)
         chunks = 2 if c["pipeline_schedule"] == "zb_v" else c["virtual_stages"]
         for _ in range(microbatches * chunks):
@@ -180,7 +200,9 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         message = activation * visited / (tensor if c["sequence_parallel"] else 1)
         pairs = [rank * tensor * context < c["gpus_per_node"] for rank in range(1, group)]
         near = sum(message / group / intra[1] for inside in pairs if inside)
-        far = sum(message / group / rail for inside in pairs if not inside)
+        far = sum(
+            message / group / rail(group * tensor * context) for inside in pairs if not inside
+        )
         for _ in range(microbatches * expert_layers // stages):
             for _ in passes:  # to the experts and back
                 expert_time += 2 * max(near, far)
@@ -189,7 +211,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     if context > 1:  # keys and values of grouped heads go round; their gradients too
         hop = link(context, tensor)
         together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
-        hop = hop if together == context else (c["inter_node_latency"], rail)
+        hop = hop if together == context else (c["inter_node_latency"], rail(context * tensor))
         keys_and_values = 2 * tokens_here * c["kv_heads"] * 128 // tensor * c["bytes_per_element"]
         rounds = ["forward", "keys again", "gradients"] + ["repeated"] * (c["recompute"] == "full")
         for _ in range(microbatches * (c["layers"] // stages)):
@@ -214,18 +236,41 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in range(pieces)
         )
 
+    units = c["layers"] // stages
+    if c["zero_stage"] == 3:
+        buckets = units * max(1, math.ceil(dense / units / c["bucket_bytes"]))
     reduce_scatter = data_ring(gradient_bytes, buckets)
-    all_gather = data_ring(c["bytes_per_element"], 1)
+    all_gather = data_ring(c["bytes_per_element"], buckets)
     data_time = {
-        0: 2 * reduce_scatter,
-        1: 2 * reduce_scatter,
+        0: 2 * data_ring(gradient_bytes, buckets),
+        1: reduce_scatter + all_gather,
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
     behind = compute - forward / rate  # backward and what is computed again
-    window = behind if c["zero_stage"] == 3 else behind / microbatches
+    window = behind if c["zero_stage"] >= 2 else behind / microbatches
     if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
         window = compute
+
+    def waits(traffic: float, behind: float) -> float:
+        return max(0.0, traffic - c["data_parallel_overlap"] * behind)
+
+    if c["zero_stage"] == 0:
+        exposed_data = waits(data_time, window)
+    elif c["zero_stage"] < 3:
+        exposed_data = waits(data_time - all_gather, window)
+        exposed_data += waits(all_gather, forward / rate / microbatches)
+    else:  # unit by unit: which pass stands beside which traffic
+        gather, scatter, passes_of_units = all_gather / units, reduce_scatter / units, units
+        ahead = forward / rate / microbatches / units if c["fsdp_prefetch"] else 0.0
+        back = behind / microbatches / units
+        exposed_data = gather + scatter  # of the first unit forward, of the last backward
+        for unit in range(passes_of_units):
+            exposed_data += waits(gather, ahead)
+            last, first = unit == passes_of_units - 1, unit == 0
+            if passes_of_units > 1:
+                exposed_data += waits((not last) * gather + (not first) * scatter, back)
+        exposed_data *= microbatches
 
     owned = c["parameters"] / (tensor * stages) / (copies if c["zero_stage"] else 1)
     host = owned * (c["gradient_bytes_per_element"] + c["bytes_per_element"])
@@ -236,10 +281,11 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
     }[c["offload"]]
 
-    exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
+    first = tensor_time - exposed_regather - hidden_regather
+    window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
+    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
-    exposed_data = max(0.0, data_time - c["data_parallel_overlap"] * window)
     slots = microbatches * {"zb_h1": 3, "zb_v": math.inf}.get(c["pipeline_schedule"], 1)
     in_layers = exposed_tensor + exposed_context + exposed_expert
     idle = (stages - 1) / c["virtual_stages"]
@@ -316,6 +362,7 @@ def test_zero_moves_the_volumes_of_its_paper(zero_stage: int, volume: float) -> 
         gradient_message=1e9,
         weight_message=1e9,
         num_microbatches=1,
+        fsdp_units=1,
         data_parallel=1e6,
         data_parallel_latency=0,
         data_parallel_bandwidth=1e9,
@@ -341,7 +388,9 @@ def test_hidden_traffic_costs_nothing() -> None:
     exposed = fleetcube.evaluate(
         ["exposed_tensor_parallel_time", "exposed_data_parallel_time"],
         tensor_parallel_time=1.0,
+        regather_time=0.0,
         data_parallel_time=1.0,
+        zero_stage=0,
         tensor_parallel_overlap=1.0,
         data_parallel_overlap=1.0,
         compute_time=10.0,
