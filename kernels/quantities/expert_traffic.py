@@ -10,9 +10,7 @@ from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-def expert_message(
-    pipeline_message: Any, experts_per_token: Any, expert_bytes_share: Any
-) -> Any:
+def expert_message(pipeline_message: Any, experts_per_token: Any, expert_bytes_share: Any) -> Any:
     """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
     (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
@@ -147,9 +145,7 @@ def reduced_expert_parameters(
     return held * share
 
 
-@alternative(
-    "expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention")
-)
+@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
 def kept_expert_all_to_alls_per_layer() -> Any:
     """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
 
