@@ -14,6 +14,7 @@ class Input:
     `kind` is "real", "count" (whole in reality, continuous in the formulas) or "option" (one of
     `choices`). `default` is None where the value must be given or come from a label. An option
     that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
+    A `convention` is a way to report: results that depend on one say which.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Input:
     choices: tuple[Any, ...] = ()
     implied: Any = None
     implied_by: tuple[str, ...] = ()
+    convention: bool = False
 
 
 def _real(
@@ -65,6 +67,7 @@ def _option(
     *,
     implied: Any = None,
     implied_by: tuple[str, ...] = (),
+    convention: bool = False,
 ) -> Input:
     return Input(
         name,
@@ -75,6 +78,7 @@ def _option(
         choices=choices,
         implied=implied,
         implied_by=implied_by,
+        convention=convention,
     )
 
 
@@ -136,6 +140,22 @@ _ROWS: list[str | Input] = [
     _count("hidden_size", None, "width of the residual stream"),
     _option("gated_ffn", False, (False, True), "feed-forward layers with a gate: three matrices"),
     _count("vocab_size", 51200, "tokens of the vocabulary"),
+    _real(
+        "attention_window",
+        "1",
+        math.inf,
+        "tokens that a query of a windowed layer sees, its own counted (infinite: all before it)",
+        low=1.0,
+        may_be_infinite=True,
+    ),
+    _option(
+        "sliding_window",
+        False,
+        (False, True),
+        "attention that sees a window (attention_window) in some layers or all",
+        implied=True,
+        implied_by=("attention_window",),
+    ),
     _option(
         "mixture_of_experts",
         False,
@@ -159,7 +179,20 @@ _ROWS: list[str | Input] = [
         2,
         "size of a gradient on the wire (4 where they are added in FP32)",
     ),
-    _option("precision", "bf16", ("bf16", "fp16", "fp8", "fp4"), "number format: chooses the peak"),
+    _option(
+        "precision",
+        "bf16",
+        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+        "recipe of number formats: the layers' matrices are in few bits, attention and logits in 16",
+    ),
+    _real(
+        "sixteen_bit_layers_share",
+        "1",
+        0.15,
+        "share of the layers' products that stays in 16 bits (precision = nvfp4)",
+        positive=False,
+        high=1.0,
+    ),
     "Layout",
     _count("tensor_parallel", 1, "GPUs that share each layer"),
     _count("pipeline_parallel", 1, "pipeline stages"),
@@ -176,7 +209,13 @@ _ROWS: list[str | Input] = [
     _option(
         "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
     ),
-    _option("recompute", "selective", ("none", "selective", "full"), "activations computed twice"),
+    _option(
+        "recompute",
+        "selective",
+        ("none", "selective", "core_attention", "full"),
+        "activations computed twice: attention's scores (none under flash attention), its forward "
+        "kernel, or whole layers",
+    ),
     _option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     _option(
         "pipeline_schedule",
@@ -283,10 +322,11 @@ _ROWS: list[str | Input] = [
     _option("compute_model", "mfu", ("mfu", "roofline"), "how compute time is predicted"),
     _option(
         "flops_counting",
-        "parameters",
+        "transformer_causal",
         ("parameters", "transformer", "transformer_causal"),
-        "operations of a step: 6 N D, or matrix by matrix with attention (whole, or without what a "
-        "causal mask hides) and logits",
+        "convention of mfu and other reports, never of times: 6 N D, or matrix by matrix with "
+        "attention (whole, or without what a causal mask hides) and logits",
+        convention=True,
     ),
     _real(
         "flops_efficiency",

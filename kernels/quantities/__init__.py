@@ -6,6 +6,7 @@ Where an option chooses between formulas, the alternatives stand under one quant
 
 MODULES = (
     "model",
+    "precision",
     "compute",
     "layer",
     "feed_forward",

@@ -163,7 +163,7 @@ def kept_activation_memory_per_layer(
     return microbatch_tokens * (kept + score_activations_per_token)
 
 
-@alternative("activation_memory_per_layer", recompute="selective")
+@alternative("activation_memory_per_layer", recompute=("selective", "core_attention"))
 def selective_activation_memory_per_layer(
     microbatch_tokens: Any,
     residual_activations_per_token: Any,

@@ -81,7 +81,7 @@ def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
     return 3 * (context_parallel - 1)
 
 
-@alternative("context_exchanges_per_layer", recompute="full")
+@alternative("context_exchanges_per_layer", recompute=("core_attention", "full"))
 def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
     """Exchanges of each layer and micro-batch: twice round forward, twice as much backward.
 

@@ -161,16 +161,16 @@ def gradient_message(
     return reduced_parameters * gradient_bytes_per_element / gradient_compression
 
 
-def weight_message(reduced_parameters: Any, bytes_per_element: Any) -> Any:
+def weight_message(reduced_parameters: Any, weight_bytes_on_wire: Any) -> Any:
     """Bytes of the weights that one rank's data-parallel group gathers.
 
     N / (t p) x bytes
 
-    Parameters: reduced_parameters [1], bytes_per_element [B]
+    Parameters: reduced_parameters [1], weight_bytes_on_wire [B]
     Returns: [B] message
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7
     """
-    return reduced_parameters * bytes_per_element
+    return reduced_parameters * weight_bytes_on_wire
 
 
 @alternative("exchanged_message", zero_stage=0)

@@ -10,16 +10,20 @@ from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-def expert_message(activation_message: Any, residual_ranks: Any, experts_per_token: Any) -> Any:
-    """Bytes that one rank sends to experts for one layer and micro-batch.
+def expert_message(
+    activation_message: Any, residual_ranks: Any, experts_per_token: Any, expert_bytes_share: Any
+) -> Any:
+    """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
-    (s / c) b h k e, shared over tensor ranks with sequence parallelism
+    (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
+    quantised
 
-    Parameters: activation_message [B], residual_ranks [1], experts_per_token [1]
+    Parameters: activation_message [B], residual_ranks [1], experts_per_token [1],
+        expert_bytes_share [1]
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    return activation_message / residual_ranks * experts_per_token
+    return activation_message / residual_ranks * experts_per_token * expert_bytes_share
 
 
 def expert_ranks_per_node(
@@ -147,7 +151,7 @@ def reduced_expert_parameters(
     return held * share
 
 
-@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective"))
+@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
 def kept_expert_all_to_alls_per_layer() -> Any:
     """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
 

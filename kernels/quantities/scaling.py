@@ -166,12 +166,12 @@ def gradient_bytes_sent(gradient_message: Any, gradient_ranks: Any) -> Any:
     return 2 * (gradient_ranks - 1) / gradient_ranks * gradient_message
 
 
-def network_intensity(model_flops_per_step: Any, n_gpus: Any, gradient_bytes_sent: Any) -> Any:
+def network_intensity(kernel_flops_per_step: Any, n_gpus: Any, gradient_bytes_sent: Any) -> Any:
     """Model operations of each GPU per byte that it sends to exchange gradients.
 
     F / n / bytes; infinite where nothing is sent
 
-    Parameters: model_flops_per_step [FLOP], n_gpus [1], gradient_bytes_sent [B]
+    Parameters: kernel_flops_per_step [FLOP], n_gpus [1], gradient_bytes_sent [B]
     Returns: [FLOP/B] intensity
     Source: Williams et al. 2009, CACM 52(4), with network bytes; Fleet Foundations, the
         single-accelerator roofline (the roofline of the fleet)
@@ -179,7 +179,7 @@ def network_intensity(model_flops_per_step: Any, n_gpus: Any, gradient_bytes_sen
     sends = gradient_bytes_sent > 0
     sent = where(sends, gradient_bytes_sent, 1.0)
     quiet = where(gradient_bytes_sent == 0, np.inf, np.nan)
-    return where(sends, model_flops_per_step / n_gpus / sent, quiet)
+    return where(sends, kernel_flops_per_step / n_gpus / sent, quiet)
 
 
 def network_attainable_flops(
@@ -207,7 +207,7 @@ def network_attainable_flops(
 def iron_law_time(
     gradient_bytes_sent: Any,
     data_parallel_bandwidth: Any,
-    model_flops_per_step: Any,
+    kernel_flops_per_step: Any,
     n_gpus: Any,
     peak_flops: Any,
     flops_efficiency: Any,
@@ -220,13 +220,13 @@ def iron_law_time(
     recomputation, bubbles or other traffic
 
     Parameters: gradient_bytes_sent [B], data_parallel_bandwidth [B/s],
-        model_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s], flops_efficiency [1],
+        kernel_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s], flops_efficiency [1],
         gradient_ranks [1], data_parallel_latency [s]
     Returns: [s] time of one step
     Source: Fleet Foundations, foundations recap (the iron law); latency of a ring: Patarasuk & Yuan
         2009, JPDC 69(2)
     """
-    work = model_flops_per_step / n_gpus
+    work = kernel_flops_per_step / n_gpus
     latency = 2 * (gradient_ranks - 1) * data_parallel_latency
     return data_work_and_latency(
         gradient_bytes_sent, data_parallel_bandwidth, work, peak_flops, flops_efficiency, latency

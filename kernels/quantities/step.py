@@ -230,27 +230,48 @@ def tokens_per_second(tokens_per_step: Any, step_time: Any) -> Any:
 
 
 def mfu(ideal_compute_time: Any, step_time: Any) -> Any:
-    """Model FLOPs utilisation.
+    """Model FLOPs utilisation, by the operations that flops_counting counts.
 
     F / (n P t)
 
     Parameters: ideal_compute_time [s], step_time [s]
     Returns: [1] share of peak that does model operations
+    Range: at most hfu with flops_counting = transformer_causal; the other conventions count
+        operations that kernels may not do (masked attention, look-ups), and may exceed it
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     """
     return ideal_compute_time / step_time
 
 
-def hfu(ideal_compute_time: Any, recompute_flops_factor: Any, step_time: Any) -> Any:
-    """Hardware FLOPs utilisation: what is computed again counts.
+def hfu(
+    kernel_flops_per_step: Any,
+    recompute_flops_factor: Any,
+    n_gpus: Any,
+    peak_flops: Any,
+    step_time: Any,
+) -> Any:
+    """Hardware FLOPs utilisation: what kernels do, and do again, counts; nothing else does.
 
-    F (hardware / model operations) / (n P t)
+    operations done / (n P t)
 
-    Parameters: ideal_compute_time [s], recompute_flops_factor [1], step_time [s]
-    Returns: [1] share of peak that does operations
+    Parameters: kernel_flops_per_step [FLOP], recompute_flops_factor [1], n_gpus [1],
+        peak_flops [FLOP/s], step_time [s]
+    Returns: [1] share of peak that does operations; at most 1
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6.3
     """
-    return ideal_compute_time * recompute_flops_factor / step_time
+    return kernel_flops_per_step * recompute_flops_factor / (n_gpus * peak_flops * step_time)
+
+
+def model_flops_per_gpu(model_flops_per_step: Any, n_gpus: Any, step_time: Any) -> Any:
+    """Rate of model operations that each GPU achieves, by the count of flops_counting.
+
+    F / (n t)
+
+    Parameters: model_flops_per_step [FLOP], n_gpus [1], step_time [s]
+    Returns: [FLOP/s] achieved rate of one GPU
+    Source: Narayanan et al. 2021 (SC21), table 1 (achieved teraFLOP/s per GPU)
+    """
+    return model_flops_per_step / (n_gpus * step_time)
 
 
 def scaling_efficiency(compute_time: Any, step_time: Any) -> Any:
@@ -295,7 +316,7 @@ def last_backward_window(
 ) -> Any:
     """Time behind which gradient traffic can hide: the last micro-batch's backward pass.
 
-    compute / m x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
+    compute / m x (1 - 1 / (3 f)): all but the forward pass, a third of the operations done once
 
     Parameters: compute_time [s], recompute_flops_factor [1], num_microbatches [1]
     Returns: [s] window
@@ -308,7 +329,7 @@ def last_backward_window(
 def every_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
     """Time behind which gradient traffic can hide: each micro-batch's backward pass.
 
-    compute x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
+    compute x (1 - 1 / (3 f)): all but the forward pass, a third of the operations done once
 
     Parameters: compute_time [s], recompute_flops_factor [1]
     Returns: [s] window

@@ -87,7 +87,7 @@ def none_recompute_all_reduces_per_layer() -> Any:
     return 4.0
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="selective")
+@alternative("tensor_parallel_all_reduces_per_layer", recompute=("selective", "core_attention"))
 def selective_recompute_all_reduces_per_layer() -> Any:
     """All-reduces of each layer and micro-batch: two forward, two backward; attention needs none.
 

@@ -345,6 +345,7 @@ for command in COMMANDS:
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
     from fleetcube.grid.citations import records
+    from fleetcube.grid.slicing import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))
@@ -353,7 +354,8 @@ def _show(cube: Any, sources: bool = False) -> None:
     for name, variable in cube.data_vars.items():
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
         dims = ", ".join(map(str, variable.dims)) or "-"
-        rows.append([str(name), "-" if unit == "1" else unit, dims])
+        unit = "-" if unit == "1" else unit
+        rows.append([str(name), f"{unit}{counted(variable.attrs)}", dims])
     print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:

@@ -145,7 +145,7 @@ def test_a_cycle_is_refused_with_its_path(build: Build) -> None:
 
 
 def test_a_cycle_through_an_alternative_is_refused(build: Build) -> None:
-    @alternative("hen", recompute=("none", "selective"))
+    @alternative("hen", recompute=("none", "selective", "core_attention"))
     def hen(layers: Any) -> Any:
         return layers
 

@@ -107,14 +107,14 @@ NETWORK: dict[str, Any] = {
     "arithmetic_intensity": 4096.0,
     "peak_flops": 989e12,
     "hbm_bandwidth": 3.35e12,
-    "model_flops_per_step": 6 * 7e9 * 4e6,
+    "kernel_flops_per_step": 6 * 7e9 * 4e6,
     "gradient_message": 14e9,
 }
 
 
 def test_network_is_the_lowest_ceiling_where_it_binds() -> None:
     # Attained operations take at least the time of the exchange, and no longer.
-    work = NETWORK["model_flops_per_step"] / 256
+    work = NETWORK["kernel_flops_per_step"] / 256
     exchange = 2 * 255 / 256 * 14e9 / 5e9
     got = fleetcube.evaluate(
         "network_attainable_flops",
@@ -149,7 +149,7 @@ def test_iron_law_is_compute_and_a_ring() -> None:
         "data_parallel_bandwidth": 50e9,
         "peak_flops": 989e12,
         "flops_efficiency": 0.4,
-        "model_flops_per_step": 1e19,
+        "kernel_flops_per_step": 1e19,
     }
     ring = ring_all_reduce_time(16e9, 64, 5e-6, 50e9)
     got = fleetcube.evaluate("iron_law_time", data_parallel=64, **scenario)

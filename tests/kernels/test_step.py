@@ -37,6 +37,9 @@ BASE: dict[str, Any] = {
     "context_parallel_overlap": 0.0,
     "data_parallel_overlap": 0.4,
     "kv_heads": 8,
+    "vocab_size": 32000,
+    "unmultiplied_parameters": 0,
+    "attention_kernel": "flash",
     "expert_parallel_overlap": 0.0,
     "serial_time_per_step": 0.0,
     "optimizer_time": 0.0,
@@ -79,6 +82,9 @@ CASES: dict[str, dict[str, Any]] = {
     "tensor groups over nodes": {"tensor_parallel": 16, "tensor_parallel_overlap": 0.0},
     "no recompute": {"recompute": "none"},
     "full recompute": {"recompute": "full"},
+    "attention recomputed": {"recompute": "core_attention", "context_parallel": 2},
+    "scores recomputed": {"attention_kernel": "standard"},
+    "scores kept": {"attention_kernel": "standard", "recompute": "none"},
     "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
     "context parallel": {"context_parallel": 2},
     "context groups over nodes": {"context_parallel": 4, "recompute": "full"},
@@ -140,8 +146,9 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             return intra
         return c["inter_node_latency"], min(intra[1], max(together, 1) * rail(ranks * stride))
 
-    # Operations: 2 a parameter and token forward, 4 backward; attention's two products again
-    # (2 B s^2 h each and layer, Narayanan 2021) or the whole forward pass again.
+    # Operations: 2 a parameter and token forward, 4 backward; attention's two products, 2 B s^2 h
+    # each and layer (Narayanan 2021), half of it under a causal flash kernel, whose backward pass
+    # computes the first once more (Dao 2023: five products). Again: attention or whole layers.
     # Of routed experts, only those count that a token visits.
     tokens = c["global_batch_size"] * c["sequence_length"]
     experts, visited, group = c["experts"], c["experts_per_token"], c["expert_parallel"]
@@ -149,10 +156,19 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     expert_size = 2 * c["hidden_size"] * c["expert_ffn_hidden_size"]
     routed = expert_layers * experts * expert_size
     active = c["parameters"] - expert_layers * (experts - visited) * expert_size
-    forward, backward = 2 * active * tokens, 4 * active * tokens
-    attention = 2 * 2 * c["sequence_length"] * c["hidden_size"] * c["layers"] * tokens
-    again = {"none": 0.0, "selective": attention, "full": forward}[c["recompute"]]
-    ideal = (forward + backward) / c["n_gpus"] / c["peak_flops"]
+    flash = c["attention_kernel"] == "flash"
+    product = 2 * c["sequence_length"] * c["hidden_size"] * c["layers"] * tokens
+    product /= 2 if flash else 1
+    layers = 2 * (active - c["vocab_size"] * c["hidden_size"]) * tokens + 2 * product
+    forward, backward = 2 * active * tokens + 2 * product, 4 * active * tokens + 4 * product
+    again = {
+        "none": 0.0,
+        "selective": 0.0 if flash else 2 * product,
+        "core_attention": 2 * product,
+        "full": layers,
+    }[c["recompute"]] + (product if flash else 0.0)
+    counted = 6 * active * tokens + (6 if flash else 3) * product  # causal, whatever is done
+    ideal = counted / c["n_gpus"] / c["peak_flops"]
     rate = c["n_gpus"] * c["peak_flops"] * c["flops_efficiency"]
     compute = (forward + backward + again) / rate
     slowest = c["straggler_slowdown"] + c["step_time_jitter"] * c["slowest_rank_deviation"]
@@ -213,7 +229,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
         hop = hop if together == context else (c["inter_node_latency"], rail(context * tensor))
         keys_and_values = 2 * tokens_here * c["kv_heads"] * 128 // tensor * c["bytes_per_element"]
-        rounds = ["forward", "keys again", "gradients"] + ["repeated"] * (c["recompute"] == "full")
+        repeated = c["recompute"] in ("core_attention", "full")
+        rounds = ["forward", "keys again", "gradients"] + ["repeated"] * repeated
         for _ in range(microbatches * (c["layers"] // stages)):
             for _ in rounds:
                 for _ in range(context - 1):
@@ -314,7 +331,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "step_time": step,
         "tokens_per_second": tokens / step,
         "mfu": ideal / step,
-        "hfu": ideal / step * (forward + backward + again) / (forward + backward),
+        "hfu": (forward + backward + again) / c["n_gpus"] / c["peak_flops"] / step,
+        "model_flops_per_gpu": counted / c["n_gpus"] / step,
         "scaling_efficiency": compute / step,
         "communication_fraction": exposed / step,
         "raw_communication_fraction": traffic / step,
@@ -372,15 +390,29 @@ def test_zero_moves_the_volumes_of_its_paper(zero_stage: int, volume: float) -> 
 
 def test_full_recompute_costs_a_third() -> None:
     # Narayanan et al. 2021, eq. 3: 96 against 72 B s l h^2.
-    factor = fleetcube.evaluate("recompute_flops_factor", recompute=["none", "full"])
+    factor = fleetcube.evaluate(
+        "recompute_flops_factor",
+        recompute=["none", "full"],
+        attention_kernel="standard",
+        layer_matrix_flops_per_token=70.0,
+        attention_flops_per_token=2.0,
+        logits_flops_per_token=0.0,
+    )
     assert list(factor) == [1, 96 / 72]
 
 
 def test_selective_recompute_of_gpt_3() -> None:
     # One forward pass of the two products is s / (6 h) = 2.8 % of a forward pass of GPT-3, and a
-    # third of that of a step (Narayanan et al. 2021, appendix: 24 B s h^2 and 4 B s^2 h a layer).
-    factor = fleetcube.evaluate("recompute_flops_factor", model="gpt-3-175b", recompute="selective")
-    assert float(factor) - 1 == pytest.approx(2048 / (6 * 12288) / 3, rel=0.01)
+    # third of that of a step (Narayanan et al. 2021, appendix: 24 B s h^2 and 4 B s^2 h a layer;
+    # eq. 3: attention and logits beside the matrices).
+    factor = fleetcube.evaluate(
+        "recompute_flops_factor",
+        model="gpt-3-175b",
+        recompute="selective",
+        attention_kernel="standard",
+    )
+    once = 1 + 2048 / (6 * 12288) + 50257 / (12 * 96 * 12288)
+    assert float(factor) - 1 == pytest.approx(2048 / (6 * 12288) / 3 / once, rel=0.005)
 
 
 def test_hidden_traffic_costs_nothing() -> None:
