@@ -537,6 +537,20 @@ _ROWS: list[str | Input] = [
     _count("prompt_tokens", 1024, "tokens of one prompt", low=0),
     _count("output_tokens", 256, "tokens of one answer"),
     _real("kv_bytes_per_element", "B", 2, "size of a key or value in the cache"),
+    _option(
+        "latent_attention",
+        False,
+        (False, True),
+        "all heads read one latent vector of a token, which tensor ranks cannot share out",
+        implied=True,
+        implied_by=("kv_elements_per_layer",),
+    ),
+    _option(
+        "data_parallel_attention",
+        False,
+        (False, True),
+        "each GPU of a replica holds all attention weights, and serves requests of its own",
+    ),
     _real("request_rate", "1/s", 1.0, "requests of all users"),
 ]
 

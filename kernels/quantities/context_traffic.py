@@ -19,14 +19,14 @@ def context_message(
 ) -> Any:
     """Bytes of one rank's keys and values of one layer and micro-batch.
 
-    2 (s / c) b a_kv (h / a) e / t
+    2 (s / c) b (h / a) max(a_kv / t, 1) e: beyond the heads, tensor ranks hold copies
 
     Parameters: microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
         bytes_per_element [B]
     Returns: [B] message
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
-    width = kv_heads * head_size / tensor_parallel
+    width = np.maximum(kv_heads / tensor_parallel, 1.0) * head_size
     return 2 * microbatch_tokens * width * bytes_per_element
 
 
