@@ -6,17 +6,43 @@ from ..alternatives import alternative
 from ..checkpoint import rollback_time as rolled_back
 
 
+@alternative("node_provision_time", node_pool="open")
+def open_node_provision_time(provision_time: Any) -> Any:
+    """Time that it takes to get a healthy node from outside.
+
+    as given
+
+    Parameters: provision_time [s]
+    Returns: [s] wait for a node
+    Source: stated by the scenario
+    """
+    return 1.0 * provision_time
+
+
+@alternative("node_provision_time", node_pool=("closed", "closed_idle_safe"))
+def closed_node_provision_time() -> Any:
+    """Time that it takes to get a healthy node from outside.
+
+    0: none comes from there; cluster_uptime counts the wait for a repair
+
+    Parameters: none
+    Returns: [s] wait for a node
+    Source: by definition
+    """
+    return 0.0
+
+
 @alternative("effective_provision_time", elastic="off")
-def rigid_effective_provision_time(provision_time: Any, spare_availability: Any) -> Any:
+def rigid_effective_provision_time(node_provision_time: Any, spare_availability: Any) -> Any:
     """Time that the job waits for a healthy node after a failure, on average.
 
     provision time x (1 - P(a hot spare is at hand))
 
-    Parameters: provision_time [s], spare_availability [1]
+    Parameters: node_provision_time [s], spare_availability [1]
     Returns: [s] wait for a node
     Source: by definition; the law of total expectation, a spare being there at once
     """
-    return provision_time * (1 - spare_availability)
+    return node_provision_time * (1 - spare_availability)
 
 
 @alternative("effective_provision_time", elastic="shrink")
