@@ -348,7 +348,7 @@ def erlang_carried(servers: Any, load: Any) -> Any:
     Returns: [1] share of the calls; 1e-11 relative for n and a up to 1e5
     Source: Erlang 1917, Elektroteknikeren 13; Jagerman 1974, BSTJ 53(3)
     Example:
-        >>> round(float(erlang_carried(1, 3.0)), 12)  # 1 / (1 + a)
+        >>> round(float(erlang_carried(1, 3.0)), 10)  # 1 / (1 + a)
         0.25
     """
     never = load <= 0

@@ -31,22 +31,16 @@ def restart_overhead(restart_time: Any, cluster_mtbf: Any, cluster_uptime: Any) 
 
 
 @alternative("recovery_overhead", goodput_model="exact")
-def exact_recovery_overhead(
-    restart_overhead: Any, recovery_time: Any, restart_time: Any, cluster_uptime: Any
-) -> Any:
+def exact_recovery_overhead(recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any) -> Any:
     """Share of the wall time that goes into recovering from failures, waits for repairs included.
 
-    1 - u + u (1 - exp(-R' / M)) R / R', R' = R + U; 1 - u exp(-R / M) where every checkpoint is
-    safe at once
+    1 - u + u (1 - exp(-R / M)): of a time M between failures, M (1 - exp(-R / M)) recovers
 
-    Parameters: restart_overhead [1], recovery_time [s], restart_time [s], cluster_uptime [1]
+    Parameters: recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    waits = restart_time > 0
-    down = 1 - cluster_uptime
-    share = where(waits, recovery_time / where(waits, restart_time, 1.0), 1.0)
-    return down + (restart_overhead - down) * share
+    return (1 - cluster_uptime) - cluster_uptime * np.expm1(-recovery_time / cluster_mtbf)
 
 
 @alternative("recovery_overhead", goodput_model="first_order")
@@ -87,7 +81,7 @@ def exact_rework_overhead(
 ) -> Any:
     """Share of the wall time that computes again what failures destroyed.
 
-    u [e^(-R'/M) (1 - z / (e^z - 1)) + (1 - e^(-R'/M)) U / R'], z = (tau + d) / M
+    u [e^(-R'/M) (1 - z / (e^z - 1)) + e^(-R/M) - e^(-R'/M)], z = (tau + d) / M
 
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
         restart_overhead [1], recovery_overhead [1]
@@ -193,7 +187,12 @@ def exact_goodput(
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
         cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] useful time over wall time
-    Source: Daly 2006, FGCS 22(3), eq. 13
+    Range: failures come at random, one independent of the other. Of many parts they do, whatever
+        the lifetimes (Drenick 1960): with Weibull lives of shape 0.7 goodput of 0.90 is 0.004
+        higher for one part, 0.001 for 8, 0.0003 from 32 on (0.76: 0.024, 0.007, 0.002). Not so a
+        fleet that is all new: in its first tenth of a mean life it fails 2.4 times as often, in
+        its first life 1.4 times; give the MTBF of its age
+    Source: Daly 2006, FGCS 22(3), eq. 13; Drenick 1960, J. SIAM 8(4)
     """
     kept = segment_efficiency(checkpoint_interval, checkpoint_stall_time, cluster_mtbf)
     useful = useful_share(checkpoint_interval, checkpoint_stall_time)
@@ -210,6 +209,9 @@ def first_order_goodput(
 
     Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
     Returns: [1] useful time over wall time; NaN where the first order says nothing is left
+    Range: stall, interval and recovery well below the time between failures: with losses of 0.1 it
+        is 0.004 too low, of 0.2 0.02, of 0.4 0.08 to 0.1; where first-order losses reach 1, NaN
+        though the exact model has a goodput. Failures as there
     Source: Young 1974, CACM 17(9), with a recovery term
     """
     waste = checkpoint_overhead + rework_overhead + recovery_overhead
@@ -259,6 +261,8 @@ def ettr(
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
         cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] useful time over wall time, queueing left out
+    Range: within 0.03 of the exact model up to losses of 0.5; 0 where restart time and half the
+        interval exceed the time between failures. Failures as in goodput
     Source: Kokolis et al. 2025, HPCA, arXiv:2410.21680 (expected ETTR of long jobs)
     """
     return cluster_uptime * effective_training_time_ratio(
@@ -280,6 +284,7 @@ def expected_slowdown(
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
         cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] wall time over useful time
+    Range: as goodput with goodput_model = exact, whatever the model
     Source: Daly 2006, FGCS 22(3), eq. 13
     """
     whole = slowdown(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)
@@ -299,7 +304,8 @@ def first_order_waste(
 
     Parameters: checkpoint_interval [s], checkpoint_stall_time [s], restart_time [s],
         cluster_mtbf [s], cluster_uptime [1]
-    Returns: [1] share lost; above 1 where the first order says that nothing is left
+    Returns: [1] share lost
+    Range: losses well below 1; above 1 the first order says that nothing is left
     Source: Young 1974, CACM 17(9), with a recovery term
     """
     lost = waste(checkpoint_interval, checkpoint_stall_time, restart_time, cluster_mtbf)

@@ -98,6 +98,7 @@ def recovery_time(
     Parameters: detection_time [s], drain_time [s], effective_provision_time [s],
         checkpoint_restore_time [s], reinit_time [s]
     Returns: [s] recovery time, without the rework
+    Range: a failure during recovery, which then starts again, is counted by goodput, not here
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     waits = detection_time + drain_time + effective_provision_time
@@ -106,7 +107,7 @@ def recovery_time(
 
 @alternative("rollback_time", checkpoint_corruption=False)
 def no_rollback_time() -> Any:
-    """Work lost at a failure because the latest checkpoints cannot be read, on average.
+    """Work lost at a failure because the latest checkpoints cannot be read.
 
     0
 
@@ -119,17 +120,26 @@ def no_rollback_time() -> Any:
 
 @alternative("rollback_time", checkpoint_corruption=True)
 def corruption_rollback_time(
-    checkpoint_interval: Any, checkpoint_stall_time: Any, corruption_probability: Any
+    checkpoint_interval: Any,
+    checkpoint_stall_time: Any,
+    cluster_mtbf: Any,
+    corruption_probability: Any,
 ) -> Any:
-    """Work lost at a failure because the latest checkpoints cannot be read, on average.
+    """Work lost at a failure because the latest checkpoints cannot be read.
 
-    q / (1 - q) (tau + d)
+    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
+    q / (1 - q) (tau + d) where failures are rare
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], corruption_probability [1]
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
+        corruption_probability [1]
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Source: mean of the geometric distribution (Feller 1968, An Introduction to Probability Theory)
+    Range: a checkpoint that was read once stays readable, and all are kept; the intervals of the
+        policies are those without corruption
+    Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     """
-    return rolled_back(checkpoint_interval, checkpoint_stall_time, corruption_probability)
+    return rolled_back(
+        checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
+    )
 
 
 @alternative("unsafe_time", checkpoint_mode="sync")
@@ -152,7 +162,9 @@ def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
     F: a failure during the flush, a share F/tau of them, falls back by one interval tau
 
     Parameters: checkpoint_flush_time [s]
-    Returns: [s] time lost beyond the rework since the last checkpoint, for intervals of at least F
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Range: flushes follow each other, which takes intervals of at least F; below,
+        interval_below_flush_time
     Source: by definition; the last safe snapshot has a mean age of tau/2 + F
     """
     return 1.0 * checkpoint_flush_time

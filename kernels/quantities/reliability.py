@@ -30,6 +30,8 @@ def switches(n_gpus: Any, gpus_per_switch: Any) -> Any:
 
     Parameters: n_gpus [1], gpus_per_switch [1]
     Returns: [1] leaf switches
+    Range: jobs that fill their switches; a smaller one hangs on a whole switch, and fails more
+        often than counted
     Source: by definition
     """
     return n_gpus / gpus_per_switch
@@ -101,6 +103,7 @@ def component_cluster_mtbf(
     node_failure_rate: Any,
     correlated_failure_fraction: Any,
     failure_domain_nodes: Any,
+    nodes: Any,
     switches: Any,
     switch_mttf: Any,
 ) -> Any:
@@ -108,17 +111,20 @@ def component_cluster_mtbf(
 
     M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch)
 
-    A share f of the node failures comes k nodes at a time, which is one interruption.
+    A share f of the node failures comes k nodes at a time, or all nodes of a job that has fewer,
+    which is one interruption.
 
     Parameters: node_failure_rate [1/s], correlated_failure_fraction [1], failure_domain_nodes [1],
-        switches [1], switch_mttf [s]
+        nodes [1], switches [1], switch_mttf [s]
     Returns: [s] mean time between failures of the cluster; infinite where nothing fails
+    Range: a fleet past its first failures (goodput says by how much a new one differs)
     Source: Fleet Foundations eq. 1; beta-factor of common-cause failures (Fleming 1975)
     Example:
-        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0.0, 4, 32, float("inf"))), 1)
+        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0.0, 4, 128, 32, float("inf"))), 1)
         33.5
     """
-    together = interruptions_per_failure(correlated_failure_fraction, failure_domain_nodes)
+    hit = np.minimum(failure_domain_nodes, np.maximum(nodes, 1.0))
+    together = interruptions_per_failure(correlated_failure_fraction, hit)
     return mean_time(node_failure_rate * together + switches / switch_mttf)
 
 
@@ -132,6 +138,7 @@ def empirical_cluster_mtbf(
 
     Parameters: reference_mtbf [s], reference_gpus [1], n_gpus [1], mtbf_exponent [1]
     Returns: [s] mean time between failures of the cluster
+    Range: sizes near those measured; failures as in goodput
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
         measured at 1,024 GPUs, where 1/n from the rate per node says 28.8 h)
     """
@@ -198,7 +205,9 @@ def weibull_failure_probability(job_duration: Any, cluster_mtbf: Any, failure_sh
 
     Parameters: job_duration [s], cluster_mtbf [s], failure_shape [1]
     Returns: [1] probability
-    Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN
+    Range: shapes from 0.01 on; the time from one failure of the whole job to the next is Weibull.
+        Of many parts it is exponential after all (Drenick 1960), and goodput is computed so
+    Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN; Drenick 1960
     """
     return weibull(job_duration, cluster_mtbf, failure_shape)
 
@@ -318,6 +327,7 @@ def unspared_missing_nodes(repair_time: Any, node_failure_rate: Any) -> Any:
 
     Parameters: repair_time [s], node_failure_rate [1/s]
     Returns: [1] nodes in repair
+    Range: repair much shorter than a node's lifetime L: n / (1 + L / repair time) at most
     Source: Little's law (Little 1961, Operations Research 9(3))
     """
     return repair_time * node_failure_rate
@@ -365,7 +375,8 @@ def shrinking_elastic_capacity(
     Parameters: missing_nodes [1], gpus_per_node [1], tensor_parallel [1], pipeline_parallel [1],
         context_parallel [1], data_parallel [1]
     Returns: [1] running replicas over all
-    Source: by definition; two missing nodes of one replica are counted as two replicas
+    Range: few missing nodes: two of one replica are counted as two replicas, a bound from below
+    Source: by definition
     """
     replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
     lost = missing_nodes * np.maximum(gpus_per_node / replica_gpus, 1.0)
