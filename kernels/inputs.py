@@ -410,7 +410,7 @@ _ROWS: list[str | Input] = [
     _mttf("host_mttf", math.inf, "host (CPU, board, memory)"),
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
-    _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures"),
+    _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures (not goodput)"),
     _option(
         "failure_distribution",
         "exponential",
@@ -452,8 +452,15 @@ _ROWS: list[str | Input] = [
         "repair_time",
         "s",
         24 * HOUR,
-        "until a failed node is whole again (spares, elastic)",
+        "until a failed node is whole again (spares, elastic, node_pool)",
         positive=False,
+    ),
+    _option(
+        "node_pool",
+        "open",
+        ("open", "closed", "closed_idle_safe"),
+        "where nodes come from when the spares are used up: from outside, after provision_time, or "
+        "nowhere, and the job waits for a repair (idle nodes fail too, or do not)",
     ),
     _option("elastic", "off", ("off", "shrink"), "go on with fewer replicas until repair"),
     _real("detection_time", "s", 30, "failure until it is noticed", positive=False),

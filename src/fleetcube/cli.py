@@ -24,6 +24,7 @@ _OVERHEADS = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
 _SIMULATED = {  # columns, where the spec gives the input that they speak of
     "job_duration": ("failures", "wall_time", "wall_time_p95"),
     "spare_nodes": ("spare_shortage",),
+    "node_pool": ("whole_cluster_probability",),
 }
 
 
@@ -175,7 +176,8 @@ def simulate(
 
     The job is as long as job_duration says, where the spec gives it, and failures and wall time
     are shown; else so long (about 100 failures) that its start and end do not matter. Where the
-    spec gives spare_nodes, how often they run out is shown.
+    spec gives spare_nodes, how often they run out is shown; where it gives node_pool, how much of
+    the time the cluster is whole.
 
     \b
     Example:
