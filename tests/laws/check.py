@@ -7,6 +7,7 @@ folder hold them by topic; `docs/laws.md` is written from them.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ CHECKS: list["Check"] = []
 
 @dataclass(frozen=True)
 class Check:
-    """One independent check of one or more laws (names of functions under kernels/)."""
+    """One independent check of one or more laws, named as in law.LAWS."""
 
     laws: tuple[str, ...]
     by: str
@@ -31,6 +32,7 @@ class Check:
         """What was compared, in words: the first line of the check's docstring."""
         return (self.pairs.__doc__ or "").strip().splitlines()[0]
 
+    @cached_property
     def largest_difference(self) -> float:
         """The largest |ours - theirs| / |theirs|; absolute where theirs is 0."""
         return max(_differences(self.pairs()))
@@ -41,7 +43,7 @@ def check(
 ) -> Callable[[Callable[[], Pairs]], Callable[[], Pairs]]:
     """Enter a function that yields pairs (ours, theirs) into the table.
 
-    `laws` are names of formulas; `by` is one of KINDS; `source` says where theirs comes from. The
+    `laws` are names of formulas ("module.name" where two modules have the name); `by` is one of KINDS; `source` says where theirs comes from. The
     test fails where any pair differs by more than `tolerance`.
     """
     if by not in KINDS:
