@@ -32,8 +32,8 @@ has no check, or where this page is out of date. `python -m tests.laws --write` 
   ({derivation}).
 - **peer**: another program ({peer}).
 
-The largest difference is relative; absolute where the right value is 0. "rounding" is less than
-1e-9. A law holds wherever its inputs are within their bounds, unless its range says otherwise: then
+The largest difference is relative, or absolute where that is said or the right value is 0;
+"rounding" is less than 1e-9. A law holds wherever its inputs are within their bounds, unless its range says otherwise: then
 the range names the reason code of `infeasible_reason`, or the bound, that is given outside it.
 What says nothing of its own needs no check, and stands below the table of its topic: what calls one
 law, what is passed on, options that are off, and definitions by a sum, a product or a quotient."""
@@ -82,7 +82,9 @@ def _range(text: str) -> str:
 
 def _difference(check: Check) -> str:
     found = check.largest_difference
-    return "0" if found == 0 else "rounding" if found < ROUNDING else f"{float(f'{found:.0e}'):g}"
+    if found < ROUNDING:
+        return "0" if found == 0 else "rounding"
+    return f"{float(f'{found:.0e}'):g}{' absolute' * check.absolute}"
 
 
 def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
