@@ -14,7 +14,8 @@ def normal_quantile(probability: Any) -> Any:
 
     Parameters:
         probability [1]: p between 0 and 1
-    Returns: [1] quantile; -infinity at 0, infinity at 1; 1e-14 relative
+    Returns: [1] quantile; -infinity at 0, infinity at 1
+    Range: 0 to 1, within 1e-14 relative
     Source: Wichura 1988, Applied Statistics 37(3), algorithm AS 241 (PPND16)
     Example:
         >>> round(float(normal_quantile(0.975)), 6)
@@ -100,7 +101,8 @@ def normal_probability(x: Any) -> Any:
 
     Parameters:
         x [1]: value
-    Returns: [1] probability; 1e-15 absolute, 1e-8 relative in the lower tail
+    Returns: [1] probability
+    Range: within 1e-15 absolute, 1e-8 relative in the lower tail
     Source: Hart et al. 1968, Computer Approximations, algorithm 5666; West 2005, Wilmott 5
     Example:
         >>> round(float(normal_probability(1.959963984540054)), 12)
@@ -128,7 +130,8 @@ def log_gamma(x: Any) -> Any:
 
     Parameters:
         x [1]: positive number
-    Returns: [1] logarithm; for 1 <= x <= 100, 1e-14 relative or absolute, the larger
+    Returns: [1] logarithm
+    Range: 1 to 100, within 1e-14 relative or absolute, the larger
     Source: Lanczos 1964, SIAM J. Numer. Anal. B 1; coefficients of P. Godfrey, g = 7
     Example:
         >>> round(float(log_gamma(11.0)), 10)  # log 10!
@@ -162,8 +165,9 @@ def expected_maximum(ranks: Any, spares: Any) -> Any:
     Parameters:
         ranks [1]: number n of variables
         spares [1]: number b of the largest that are left out
-    Returns: [1] standard deviations above the mean; within 0.026 of the integral, and within 0.016
-        from n = 8 on
+    Returns: [1] standard deviations above the mean
+    Range: within 0.026 of the integral, and within 0.016 from n = 8 on; 0 where half or more are
+        left out
     Source: Blom 1958, Statistical Estimates and Transformed Beta-Variables
     Example:
         >>> round(float(expected_maximum(1000, 0)), 2)  # 3.24 by integration
@@ -184,8 +188,9 @@ def expected_maximum_gumbel(ranks: Any, spares: Any) -> Any:
     Parameters:
         ranks [1]: number n of variables
         spares [1]: number b of the largest that are left out
-    Returns: [1] standard deviations above the mean; exact for b = 0, else within 0.02 of the
-        integral from n = 2 b + 1 on
+    Returns: [1] standard deviations above the mean
+    Range: exact for b = 0, else within 0.02 of the integral from n = 2.5 b + 1 on; 0 where so many
+        are left out that the last one awaited is earlier than the mean
     Source: Gumbel 1958, Statistics of Extremes; Renyi 1953, Acta Math. Hung. 4; gamma is Euler's
         constant and H_b is within 2.3 percent
     Example:

@@ -17,6 +17,7 @@ def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
         stride [1]: GPUs between neighbours of the group (product of the inner group sizes)
         ranks [1]: size of the group
     Returns: [1] ranks of the group on one node
+    Range: strides that divide the node; else the mean over nodes
     Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
     Example:
         >>> float(group_ranks_per_node(8, 2, 64)), float(group_ranks_per_node(8, 8, 64))
@@ -36,6 +37,8 @@ def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: 
         intra_bandwidth [B/s]: rate of one rank inside a node
         rail [B/s]: rate of one rank's rail between nodes
     Returns: [B/s] bandwidth per rank
+    Range: nodes that hold equally many ranks; else a bound from above: the node with the fewest
+        ranks has fewer rails
     Source: NCCL channels over several NICs; measured 487 GB/s over 50 GB/s NICs on 16 H100 (AWS p5)
     Example:
         >>> float(flat_bandwidth(16, 8, 450e9, 50e9))
