@@ -34,15 +34,18 @@ def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
         for part in passes
     }
     length = max(passes[-1].end for passes in played.stages)
-    numbered = sum(map(len, played.stages)) <= _MOST_NUMBERS
-    shortest = _LABEL * length / 6.4  # in time, of a pass wide enough for its number
+    parts = [part for passes in played.stages for part in passes]
+    widest = len(str(max(part.microbatch for part in parts) + 1))
+    room = _LABEL * length / 6.4 * widest / 2  # in time, of a pass wide enough for every number
+    narrow = {part.kind for part in parts if part.end - part.start < room}
+    numbered = set(_NAMES) - narrow if len(parts) <= _MOST_NUMBERS else set()
     for stage, passes in enumerate(played.stages):
         for part in passes:
-            shade = 1 - 0.45 * later[part.piece]
+            shade = 1 - 0.4 * later[part.piece]
             colour = np.array(colors.to_rgb(_COLOURS[part.kind])) * shade
             width = part.end - part.start
             axes.barh(stage, width, 0.86, part.start, color=colour, ec="white", linewidth=0.4)
-            if numbered and width >= shortest * len(str(part.microbatch)) / 2:
+            if part.kind in numbered:
                 ink = "white" if colors.rgb_to_hsv(colour)[2] < 0.6 else "black"
                 middle = part.start + width / 2
                 how = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}

@@ -355,9 +355,10 @@ class _Folded:
             self.put_weight(stage)
         while fill and waiting and awaited is not None and awaited >= self.clock[stage] + width:
             self.put_weight(stage)
-        if fill and waiting and awaited is not None and (kind, leg) == ("B", 1):
-            if awaited - self.clock[stage] > max(self.idle) - self.idle[stage]:
-                self.put_weight(stage)
+        spare = max(self.idle) - self.idle[stage]
+        late = awaited is not None and awaited - self.clock[stage] > spare
+        if fill and waiting and late and (kind, leg) == ("B", 1):
+            self.put_weight(stage)
         number = self.count[kind, stage, leg]
         start = max(self.clock[stage], awaited or 0.0)
         if self.orders[stage]:

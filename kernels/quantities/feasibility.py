@@ -33,9 +33,7 @@ def megatron_interleaving_reason(
     fits = fits & (microbatch_group_size <= num_microbatches)
     fits = fits & ((rest == 0) | (rest >= pipeline_parallel))
     reason = where(fits, 0.0, 13.0)
-    reason = where(num_microbatches < pipeline_parallel, 12.0, reason)
-    known = pipeline_parallel + num_microbatches + microbatch_group_size
-    return where(known == known, reason, np.nan)
+    return where(num_microbatches < pipeline_parallel, 12.0, reason)
 
 
 @alternative("interleaving_reason", pipeline_scheduler="pytorch")
@@ -54,8 +52,7 @@ def pytorch_interleaving_reason(num_microbatches: Any, microbatch_group_size: An
     Source: PyTorch, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     fits = _whole(microbatch_group_size) & _whole(num_microbatches / microbatch_group_size)
-    known = num_microbatches + microbatch_group_size
-    return where(known == known, where(fits, 0.0, 13.0), np.nan)
+    return where(fits, 0.0, 13.0)
 
 
 @alternative("schedule_reason", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
@@ -145,7 +142,7 @@ def layout_reason(
     counts = counts & _whole(global_batch_size) & _whole(micro_batch_size)
     reason = where(counts, reason, 1.0)
     known = n_gpus + group + stage_chunks + global_batch_size + layers + attention_heads
-    known = known + micro_batch_size + sequence_length + schedule_reason
+    known = known + micro_batch_size + sequence_length
     return where(known == known, reason, np.nan)
 
 
