@@ -60,5 +60,6 @@ def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: A
     Returns: [1] passes
     Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
-    missing = np.maximum(0.0, pipeline_parallel - num_microbatches)
-    return (virtual_stages - 1) * missing + pipeline_parallel - 1
+    before = pipeline_parallel - 1
+    missing = np.maximum(0.0, np.minimum(pipeline_parallel - num_microbatches, before))
+    return (virtual_stages - 1) * missing + before

@@ -222,7 +222,7 @@ def one_forward_one_backward_microbatches_in_flight(
         microbatch_group_size [1]
     Returns: [1] micro-batches
     Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3 (N =
-        p); Megatron-Core, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
+        p); Megatron-LM, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
     """
     chunks = (virtual_stages - 1) * microbatch_group_size + 2 * pipeline_parallel - 1
     held = where(virtual_stages > 1, chunks / virtual_stages, pipeline_parallel)

@@ -23,7 +23,7 @@ def megatron_interleaving_reason(
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
         13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
-    Source: Megatron-Core, megatron/core/pipeline_parallel/schedules.py
+    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py
         (forward_backward_pipelining_with_interleaving)
     """
     rest = num_microbatches - microbatch_group_size * np.floor(
@@ -49,7 +49,7 @@ def pytorch_interleaving_reason(num_microbatches: Any, microbatch_group_size: An
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
         13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
-    Source: PyTorch, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
+    Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     fits = _whole(microbatch_group_size) & _whole(num_microbatches / microbatch_group_size)
     return where(fits, 0.0, 13.0)

@@ -57,7 +57,7 @@ def megatron_microbatch_group_size(pipeline_parallel: Any) -> Any:
 
     Parameters: pipeline_parallel [1]
     Returns: [1] micro-batches
-    Source: Megatron-Core, megatron/core/model_parallel_config.py
+    Source: Megatron-LM, megatron/core/model_parallel_config.py
         (microbatch_group_size_per_vp_stage); Narayanan et al. 2021 (SC21), section 2.2
     """
     return 1.0 * pipeline_parallel
@@ -71,7 +71,7 @@ def pytorch_microbatch_group_size(pipeline_parallel: Any, num_microbatches: Any)
 
     Parameters: pipeline_parallel [1], num_microbatches [1]
     Returns: [1] micro-batches
-    Source: PyTorch, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
+    Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     return num_microbatches / np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
 
@@ -229,10 +229,10 @@ def one_forward_one_backward_blocking_pipeline_sends(
     Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] sends
     Range: exact for v = 1 and for m = 1; with v > 1 a bound from above: the bubble hides some
-    Source: Megatron-Core, megatron/core/pipeline_parallel/schedules.py (send_forward_recv_backward
+    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (send_forward_recv_backward
         waits for both); by playing the schedule out
     """
-    ends = np.minimum(1.0, num_microbatches - 1)
+    ends = np.maximum(0.0, np.minimum(1.0, num_microbatches - 1))
     alone = 2 * (num_microbatches + pipeline_parallel - 2) - ends
     alone = where(pipeline_parallel > 2, alone, num_microbatches + 1)
     missing = np.maximum(0.0, pipeline_parallel - num_microbatches)
@@ -322,7 +322,7 @@ def usual_awaited_pipeline_sends(
 
     Parameters: stage_chunks [1], blocking_pipeline_sends [1], asynchronous_pipeline_sends [1]
     Returns: [1] sends
-    Source: Megatron-Core, megatron/training/arguments.py (overlap_p2p_comm, off without
+    Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without
         interleaving)
     """
     return where(stage_chunks > 1, asynchronous_pipeline_sends, blocking_pipeline_sends)
