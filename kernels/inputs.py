@@ -229,6 +229,25 @@ _ROWS: list[str | Input] = [
         (False, True),
         "tensor ranks share the layer inputs that full recompute keeps",
     ),
+    _option(
+        "pipeline_scheduler",
+        "megatron",
+        ("megatron", "pytorch"),
+        "whose rules say which interleaved schedules run, and in which groups",
+    ),
+    _option(
+        "pipeline_flush",
+        True,
+        (True, False),
+        "stages wait for each other between steps (zb_v can do without)",
+    ),
+    _option(
+        "pipeline_sends",
+        "auto",
+        ("auto", "blocking", "asynchronous"),
+        "whether stages compute while they send (auto: where they hold several pieces of the "
+        "model, as Megatron-Core by default)",
+    ),
     _option("scatter_gather", False, (False, True), "stages send a part per tensor rank"),
     _option(
         "all_reduce",

@@ -235,18 +235,24 @@ def gpipe_microbatches_in_flight(num_microbatches: Any) -> Any:
 
 @alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
 def one_forward_one_backward_microbatches_in_flight(
-    pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    virtual_stages: Any,
+    microbatch_group_size: Any,
 ) -> Any:
     """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
 
-    min(m, p); min(m, p (1 + (p - 1) / (p v))) with v > 1 chunks on a stage
+    min(m, p); min(m, ((v - 1) N + 2 (p - 1) + 1) / v) with v > 1 chunks on a stage
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1]
+    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1],
+        microbatch_group_size [1]
     Returns: [1] micro-batches
-    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3 (N =
+        p); Megatron-LM, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
     """
-    several = where(virtual_stages > 1, (pipeline_parallel - 1) / virtual_stages, 0.0)
-    return np.minimum(num_microbatches, pipeline_parallel + several)
+    chunks = (virtual_stages - 1) * microbatch_group_size + 2 * pipeline_parallel - 1
+    held = where(virtual_stages > 1, chunks / virtual_stages, pipeline_parallel)
+    return np.minimum(num_microbatches, held)
 
 
 @alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))

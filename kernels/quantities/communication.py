@@ -171,19 +171,19 @@ def exposed_layer_communication_time(
 
 def exposed_communication_time(
     exposed_layer_communication_time: Any,
-    pipeline_parallel_time: Any,
+    exposed_pipeline_parallel_time: Any,
     exposed_data_parallel_time: Any,
     offload_time: Any,
     contention_time: Any,
 ) -> Any:
     """Communication of one step that computing does not hide.
 
-    exposed in layers + pipeline + exposed data + offload + contention
+    exposed in layers + exposed pipeline + exposed data + offload + contention
 
-    Parameters: exposed_layer_communication_time [s], pipeline_parallel_time [s],
+    Parameters: exposed_layer_communication_time [s], exposed_pipeline_parallel_time [s],
         exposed_data_parallel_time [s], offload_time [s], contention_time [s]
     Returns: [s] exposed communication of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
-    exposed = exposed_layer_communication_time + pipeline_parallel_time
+    exposed = exposed_layer_communication_time + exposed_pipeline_parallel_time
     return exposed + exposed_data_parallel_time + offload_time + contention_time

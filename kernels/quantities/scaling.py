@@ -233,15 +233,47 @@ def iron_law_time(
     )
 
 
+def fixed_step_time(
+    bubble_time: Any,
+    serial_time_per_step: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    stage_chunks: Any,
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+    pipeline_parallel_time: Any,
+    exposed_pipeline_parallel_time: Any,
+) -> Any:
+    """Part of a step that more GPUs do not shorten, the global batch fixed; gradients aside.
+
+    bubble + serial + sends waited for beyond those of every micro-batch (v = 1: with v > 1 chunks
+    they hide the others); with m < p also (1 - 1 / v) x work, as bubbles grow by that
+
+    Parameters: bubble_time [s], serial_time_per_step [s], pipeline_parallel [1],
+        num_microbatches [1], stage_chunks [1], compute_time [s], straggler_time [s],
+        exposed_layer_communication_time [s], pipeline_parallel_time [s],
+        exposed_pipeline_parallel_time [s]
+    Returns: [s] time of one step
+    Range: GPipe, 1F1B and interleaved schedules on the present side of m = p; with zero bubbles,
+        enough micro-batches for them: 2 p - 1; sends as pipeline_sends = auto
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    work = compute_time + straggler_time + exposed_layer_communication_time
+    grows = where(num_microbatches < pipeline_parallel, (1 - 1 / stage_chunks) * work, 0.0)
+    shared = where(stage_chunks > 1, 0.0, pipeline_parallel_time)
+    sends = np.maximum(0.0, exposed_pipeline_parallel_time - shared)
+    return bubble_time + grows + sends + serial_time_per_step
+
+
 def sync_wall_gpus(
     n_gpus: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
     context_parallel: Any,
     step_time: Any,
-    bubble_time: Any,
+    fixed_step_time: Any,
     exposed_data_parallel_time: Any,
-    serial_time_per_step: Any,
     exchanged_message: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
@@ -253,26 +285,26 @@ def sync_wall_gpus(
 
     n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of k = n / (t p)
     ranks, once a step and not hidden, take 2 (k - 1) a + (1 - 1 / k) M / B, M both ways; bubbles
-    and serial time stay; all else shrinks with n. Checkpoints at the exact optimum, failures in
-    proportion to GPUs. Layout, link and stall are those of the present point. At least one replica;
-    infinite where nothing ends the gain
+    and serial time stay (fixed_step_time); all else shrinks with n. Checkpoints at the exact
+    optimum, failures in proportion to GPUs. Layout, link and stall are those of the present point.
+    At least one replica; infinite where nothing ends the gain
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
-        step_time [s], bubble_time [s], exposed_data_parallel_time [s], serial_time_per_step [s],
-        exchanged_message [B], data_parallel_latency [s], data_parallel_bandwidth [B/s],
+        step_time [s], fixed_step_time [s], exposed_data_parallel_time [s], exchanged_message [B],
+        data_parallel_latency [s], data_parallel_bandwidth [B/s],
         checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s]
     Returns: [1] GPUs
+    Range: a wall on the present point's side of m = p where stages hold several chunks
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """
     shard = tensor_parallel * pipeline_parallel
-    stays = bubble_time + serial_time_per_step
-    shared = n_gpus * (step_time - stays - exposed_data_parallel_time)
+    shared = n_gpus * (step_time - fixed_step_time - exposed_data_parallel_time)
     volume = exchanged_message / data_parallel_bandwidth
     hops = 2 * data_parallel_latency
     wall = sync_wall(
         shared - volume * shard,
-        stays + volume - hops,
+        fixed_step_time + volume - hops,
         hops / shard,
         checkpoint_stall_time,
         recovery_time,

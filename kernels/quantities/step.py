@@ -44,43 +44,91 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
 def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any) -> Any:
     """Pipeline idle time over useful time.
 
-    (p - 1) / (v m)
+    ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
     Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] bubble over ideal time
-    Source: Narayanan et al. 2021 (SC21), section 2.2
+    Range: what a scheduler runs (PyTorch m < p, too); a bound from below at the points with the
+        reason microbatch_group_does_not_fit
+    Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
     return idle_over_ideal(pipeline_parallel, num_microbatches, stage_chunks)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
-def zb_h1_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any) -> Any:
-    """Pipeline idle time over useful time: weight gradients fill two thirds of 1F1B's.
+def zb_h1_bubble_ratio(
+    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Pipeline idle time over useful time: weight gradients fill a part of 1F1B's.
 
-    (p - 1) / (3 m), forward and both parts of backward taking equal times; (2 p - 1 - m) / (3 m)
-    for m < p, too few weight gradients to fill with
+    ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F + B + W)), F = W = 1, B = 1 + what is computed
+    again = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1) / (2 m) with full recompute
 
-    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
     Returns: [1] bubble over ideal time
-    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p by playing the
-        schedule out
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p and recompute by
+        playing the schedule out
     """
-    idle = np.maximum(pipeline_parallel - 1, 2 * pipeline_parallel - 1 - num_microbatches)
-    return idle / (3 * num_microbatches)
+    passes = 3 * recompute_flops_factor
+    filled = np.minimum(num_microbatches, pipeline_parallel) - 1
+    return ((pipeline_parallel - 1) * (passes - 1) - filled) / (num_microbatches * passes)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
-def zb_v_bubble_ratio() -> Any:
-    """Pipeline idle time over useful time: none, where the three passes take equal times.
+def zb_v_bubble_ratio(
+    folded_idle_passes: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Pipeline idle time over useful time: two pieces on each stage, weight gradients between.
 
-    0, from m = p micro-batches on and where stages need not wait for each other between steps;
-    (p - 1) / (6 m) where they do
+    idle / (2 m (F + B + W)), in forward passes of a piece; F + B + W = 3 f
 
-    Parameters: none
+    Parameters: folded_idle_passes [1], num_microbatches [1], recompute_flops_factor [1]
     Returns: [1] bubble over ideal time
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """
-    return 0.0
+    return folded_idle_passes / (6 * num_microbatches * recompute_flops_factor)
+
+
+@alternative("folded_idle_passes", pipeline_flush=True)
+def flushed_folded_idle_passes(
+    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Idle time of a folded pipeline's step, in forward passes of a piece; stages end together.
+
+    max((p - 1) B, (p - 1) (F + B + W) - 2 (m - 1) W, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)),
+    F = W = 1, B = 3 f - 2: from m = p on p - 1, with full recompute 2 (p - 1)
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
+    Returns: [1] passes
+    Range: exact for f = 1 and f = 4/3; between them up to two passes more
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; by playing the authors'
+        schedule out
+    """
+    before, passes = pipeline_parallel - 1, 3 * recompute_flops_factor
+    more = 2 * (num_microbatches - 1)
+    idle = np.maximum(before * (passes - 2), before * passes - more)
+    return np.maximum(idle, 2 * before * (passes - 1) - 1 - 2 * more)
+
+
+@alternative("folded_idle_passes", pipeline_flush=False)
+def bypassed_folded_idle_passes(
+    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Idle time of a folded pipeline's step, in forward passes of a piece; steps overlap.
+
+    max(0, (2 p - 3) (B - F), 2 p - 1 - m, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)), F = W = 1,
+    B = 3 f - 2: none from m = 2 p - 1 on, with full recompute 2 p - 3 from m = p on
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
+    Returns: [1] passes
+    Range: exact for f = 1 and f = 4/3; between them within two passes
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 4 and 6; by playing the
+        authors' schedule out
+    """
+    before, passes = pipeline_parallel - 1, 3 * recompute_flops_factor
+    idle = np.maximum(0.0, (2 * pipeline_parallel - 3) * (passes - 3))
+    idle = np.maximum(idle, 2 * pipeline_parallel - 1 - num_microbatches)
+    return np.maximum(idle, 2 * before * (passes - 1) - 1 - 4 * (num_microbatches - 1))
 
 
 def bubble_fraction(bubble_ratio: Any) -> Any:

@@ -331,6 +331,26 @@ def test_wall_is_the_least_job_time_of_a_sweep(name: str) -> None:
         assert float(wall) == pytest.approx(best, rel=1e-3)
 
 
+def test_wall_with_fewer_microbatches_than_stages() -> None:
+    # Interleaved, 4,096 / n micro-batches on 8 stages: a step hardly gets shorter beyond n = 512,
+    # and the wall is found from anywhere there.
+    scenario = {
+        **BASE,
+        "pipeline_parallel": 8,
+        "virtual_stages": 4,
+        "pipeline_scheduler": "pytorch",
+        "global_batch_size": 64,
+        "gpu_mttf": "5_000 h",
+        "inter_node_latency": "200 us",
+    }
+    sizes = np.geomspace(520, 4096, 10_001)
+    times = fleetcube.evaluate("job_time", **scenario, n_gpus=sizes)
+    best = float(sizes[np.nanargmin(times.values)])
+    assert 1.5 * sizes[0] < best < sizes[-1] / 2
+    walls = fleetcube.evaluate("sync_wall_gpus", **scenario, n_gpus=[1024, 4096])
+    assert walls.values == pytest.approx(best, rel=1e-3)
+
+
 def test_at_least_one_replica() -> None:
     # Frail beyond use: even the smallest cluster is too large.
     scenario = {**BASE, "gpu_mttf": "0.001 h", "tensor_parallel": 64, "n_gpus": 128}

@@ -96,8 +96,12 @@ CASES: dict[str, dict[str, Any]] = {
     "compressed gradients": {"gradient_compression": 16.0},
     "offloaded to the host": {"offload": "cpu"},
     "offloaded to drives": {"offload": "nvme", "zero_stage": 0, "optimizer_time": 0.05},
-    "zero bubble": {"pipeline_schedule": "zb_h1"},
-    "folded pipeline": {"pipeline_schedule": "zb_v", "sequence_parallel": True},
+    "zero bubble": {"pipeline_schedule": "zb_h1", "recompute": "none"},
+    "folded pipeline": {
+        "pipeline_schedule": "zb_v",
+        "sequence_parallel": True,
+        "recompute": "none",
+    },
     "experts": {**EXPERTS, "expert_parallel_overlap": 0.001},
     "experts of every rank": {**EXPERTS, "expert_parallel": 1, "recompute": "none"},
     "experts over nodes": {
@@ -126,6 +130,25 @@ def ring(message: float, ranks: int, latency: float, bandwidth: float, trips: in
         for _ in range(ranks - 1):
             total += latency + message / ranks / bandwidth
     return total
+
+
+def awaited_sends(c: dict[str, Any], microbatches: int) -> float:
+    """Sends that a step waits for, by playing its schedule with one of a millionth of a pass.
+
+    Blocking where stages hold one chunk; bounds from above with zero bubbles.
+    """
+    schedule, stages = c["pipeline_schedule"], c["pipeline_parallel"]
+    if schedule == "zb_h1":
+        return 2.0 * (microbatches + stages - 2)
+    if schedule == "zb_v":
+        return 6.0 * (stages - 1)
+    layout = {"pipeline_parallel": stages, "num_microbatches": microbatches}
+    layout["virtual_stages"] = c["virtual_stages"]
+    alone, longer = (
+        fleetcube.simulate_schedule(schedule, send_time=send, **layout).step_time
+        for send in (0.0, 2.0**-20)
+    )
+    return (longer - alone) * 2.0**20
 
 
 def replay(c: dict[str, Any]) -> dict[str, float]:
@@ -199,7 +222,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             exposed_regather += times * max(0.0, gather - product)
             hidden_regather += times * min(gather, product)
 
-    pipeline_time = 0.0
+    pipeline_time = waits = 0.0
     if stages > 1:
         whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
         latency, bandwidth = (
@@ -210,6 +233,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         for _ in range(microbatches * chunks):
             for _ in ("activation", "gradient"):
                 pipeline_time += latency + message / bandwidth
+        waits = (latency + message / bandwidth) * awaited_sends(c, microbatches)
 
     expert_time = 0.0
     if expert_layers:
@@ -269,24 +293,24 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
         window = compute
 
-    def waits(traffic: float, behind: float) -> float:
+    def uncovered(traffic: float, behind: float) -> float:
         return max(0.0, traffic - c["data_parallel_overlap"] * behind)
 
     if c["zero_stage"] == 0:
-        exposed_data = waits(data_time, window)
+        exposed_data = uncovered(data_time, window)
     elif c["zero_stage"] < 3:
-        exposed_data = waits(data_time - all_gather, window)
-        exposed_data += waits(all_gather, forward / rate / microbatches)
+        exposed_data = uncovered(data_time - all_gather, window)
+        exposed_data += uncovered(all_gather, forward / rate / microbatches)
     else:  # unit by unit: which pass stands beside which traffic
         gather, scatter, passes_of_units = all_gather / units, reduce_scatter / units, units
         ahead = forward / rate / microbatches / units if c["fsdp_prefetch"] else 0.0
         back = behind / microbatches / units
         exposed_data = gather + scatter  # of the first unit forward, of the last backward
         for unit in range(passes_of_units):
-            exposed_data += waits(gather, ahead)
+            exposed_data += uncovered(gather, ahead)
             last, first = unit == passes_of_units - 1, unit == 0
             if passes_of_units > 1:
-                exposed_data += waits((not last) * gather + (not first) * scatter, back)
+                exposed_data += uncovered((not last) * gather + (not first) * scatter, back)
         exposed_data *= microbatches
 
     owned = c["parameters"] / (tensor * stages) / (copies if c["zero_stage"] else 1)
@@ -303,11 +327,13 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
-    slots = microbatches * {"zb_h1": 3, "zb_v": math.inf}.get(c["pipeline_schedule"], 1)
+    # 1F1B's stages wait for p - 1 micro-batches; weight gradients fill two thirds, of a folded
+    # pipeline five sixths of it (Qi et al. 2023), without recompute and from m = p on
+    slots = microbatches * {"zb_h1": 3, "zb_v": 6}.get(c["pipeline_schedule"], 1)
     in_layers = exposed_tensor + exposed_context + exposed_expert
     idle = (stages - 1) / c["virtual_stages"]
     bubble = (compute + straggler + in_layers) / slots * idle
-    exposed = in_layers + pipeline_time + exposed_data + offload_time
+    exposed = in_layers + waits + exposed_data + offload_time
     alone = c["serial_time_per_step"] + c["optimizer_time"]
     step = compute + straggler + bubble + exposed + alone
     traffic = tensor_time + context_time + expert_time + pipeline_time + data_time + offload_time
@@ -320,6 +346,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "straggler_time": straggler,
         "tensor_parallel_time": tensor_time,
         "pipeline_parallel_time": pipeline_time,
+        "exposed_pipeline_parallel_time": waits,
         "data_parallel_time": data_time,
         "gradient_window": window,
         "context_parallel_time": context_time,

@@ -477,6 +477,7 @@ def test_offloaded_states_travel_to_their_host(offload: str, expected: float) ->
         context_parallel_time=2.0,
         expert_parallel_time=4.0,
         pipeline_parallel_time=8.0,
+        exposed_pipeline_parallel_time=8.0,
         data_parallel_time=16.0,
         exposed_layer_communication_time=0.5,
         exposed_data_parallel_time=0.25,
