@@ -43,13 +43,19 @@ def python(*arguments: str, timeout: float = 600.0, **environment: str) -> str:
     return command([sys.executable, *arguments], timeout=timeout, **environment)
 
 
-def command(arguments: Sequence[str], timeout: float = 600.0, **environment: str) -> str:
-    """What a program prints, run at the root; raises RuntimeError with its last line of error."""
+def command(
+    arguments: Sequence[str], timeout: float = 600.0, given: str = "", **environment: str
+) -> str:
+    """What a program prints, run at the root with a text as its input.
+
+    Raises RuntimeError with its last line of error.
+    """
     try:
         done = subprocess.run(
             arguments,
             cwd=ROOT,
             env={**os.environ, **environment},
+            input=given,
             capture_output=True,
             text=True,
             timeout=timeout,
