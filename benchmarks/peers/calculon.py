@@ -115,6 +115,7 @@ class Point:
             "attention_kernel": "standard",
             "all_reduce": "ring",
             "flops_counting": "transformer",
+            "pipeline_sends": "blocking",
             "peak_flops_bf16": PEAK,
             "hbm_bandwidth": LIMITLESS,
             "intra_node_bandwidth": INSIDE,
@@ -249,6 +250,7 @@ STEP = (
     "tensor_parallel_time",
     "pipeline_message",
     "pipeline_parallel_time",
+    "exposed_pipeline_parallel_time",
     "gradient_message",
     "data_parallel_time",
     "bubble_time",
@@ -307,9 +309,18 @@ def _column(values: list[Any]) -> Any:
 
 
 def theirs(points: Sequence[Point], checkout: Path) -> list[dict[str, float]]:
+    """calculon's numbers of the points."""
+    return ask(checkout, system(), [point.theirs() for point in points])
+
+
+def ask(
+    checkout: Path,
+    machine: Mapping[str, Any],
+    configurations: Sequence[Sequence[Mapping[str, Any]]],
+) -> list[dict[str, float]]:
     """calculon's numbers, from an environment of its own; RuntimeError where there are none."""
     interpreter = environments.ready("calculon", ("numpy", "pandas", "psutil"))
-    given = {"system": system(), "configurations": [point.theirs() for point in points]}
+    given = {"system": machine, "configurations": configurations}
     printed = environments.script(
         interpreter, "calculon_points.py", "--checkout", str(checkout), given=json.dumps(given)
     )
@@ -574,7 +585,8 @@ BUBBLE = (
     Difference(
         "a last, incomplete group of micro-batches",
         "neither",
-        "for m > p calculon adds (v - 1) (p - m mod p) chunks where p does not divide m",
+        "for m > p calculon adds (v - 1) (p - m mod p) chunks where p does not divide m. fleetcube "
+        "refuses such points (microbatch_group_does_not_fit), and its number is a bound from below",
         lambda c: (
             (c.point.chunks - 1)
             * (-c.point.micro_batches % c.point.pipeline)
@@ -621,6 +633,37 @@ GATHER = Difference(
         / INSIDE
         * (c.point.traffic == "scattered" and c.point.pipeline > 1)
     ),
+)
+
+
+def _sends(c: Case) -> float:
+    """Sends that a step waits for, where stages that send do nothing else, as schedules play."""
+    m, p, v = c.point.micro_batches, c.point.pipeline, c.point.chunks
+    if p == 1:
+        return 0.0
+    if v > 1:
+        return 2 * (v * m + (v - 1) * max(0, p - m) + p - 2)
+    return m + 1 if p == 2 else 2 * (m + p - 2) - min(1, m - 1)
+
+
+def _their_sends(c: Case) -> float:
+    """Sends in calculon's step: two a chunk and micro-batch, in the bubble too."""
+    m, p, v = c.point.micro_batches, c.point.pipeline, c.point.chunks
+    return 2 * (m * v + p - 1 + (v - 1) * (-m % p)) * (p > 1)
+
+
+SENDS = Difference(
+    "sends that a step waits for",
+    "fleetcube",
+    "calculon charges every chunk of work and of bubble one send each way, also at the ends of the "
+    "pipeline; played, stages wait for fewer, two stages for half",
+    lambda c: (_their_sends(c) - _sends(c)) * c.theirs["block_fw_pp_size"] / RAIL,
+)
+GATHERS = Difference(
+    "gather after a scattered send",
+    GATHER.right,
+    GATHER.why,
+    lambda c: -_sends(c) * c.point.wire / INSIDE * (c.point.traffic == "scattered"),
 )
 
 
@@ -723,7 +766,7 @@ def _together(differences: Sequence[Difference]) -> Amount:
 
 
 def _above(name: str, amount: Amount) -> Difference:
-    return Difference(name, "", "the lines above", amount)
+    return Difference(name, "-", "the lines of that name", amount)
 
 
 def _mine(name: str) -> Amount:
@@ -774,7 +817,7 @@ def _lines() -> list[Line]:
         for difference, factor in (
             (NO_PV, _per_step),
             (_kv_flops(lambda c: 3 + _full(c)), _per_step),
-            (LOGITS_FLOPS, lambda c: 3 / PEAK / 3),
+            (LOGITS_FLOPS, lambda c: 1 / PEAK),
         )
     )
     weights, optimizer = _parameters(lambda c: ELEMENT), _parameters(lambda c: 12 / _shards(c))
@@ -801,13 +844,7 @@ def _lines() -> list[Line]:
     tensor = tuple(d.times(lambda c: 1 / _per_layer(c)) for d in HALVES)
     data = tuple(d.times(lambda c: _reduced(c) / RAIL) for d in PARAMETERS)
     work = _together((*compute, *tensor))
-    bubble = (
-        Difference(
-            "sends inside the bubble",
-            "calculon",
-            "stages that idle wait for the sends of others too, where sends block",
-            lambda c: _their_bubble_ratio(c) * c.theirs["pp_comm_link_time"],
-        ),
+    idle = (
         _above("compute and tensor traffic", lambda c: _their_bubble_ratio(c) * work(c)),
         _above(
             "bubble over ideal",
@@ -818,7 +855,17 @@ def _lines() -> list[Line]:
         ),
     )
     memory = (weights, gradients, optimizer, activations, WORKING)
-    step = (compute, tensor, (GATHER,), data, bubble)
+    bubble = (
+        Difference(
+            "sends inside the bubble",
+            "convention",
+            "stages that idle wait for the sends of others too: in calculon a part of the bubble, "
+            "in fleetcube of `exposed_pipeline_parallel_time`",
+            lambda c: _their_bubble_ratio(c) * c.theirs["pp_comm_link_time"],
+        ),
+        *idle,
+    )
+    step = (compute, tensor, (SENDS, GATHERS), data, idle)
     return [
         Line(
             "forward products with weights, a layer",
@@ -935,6 +982,12 @@ def _lines() -> list[Line]:
             _mine("pipeline_parallel_time"),
             _other("pp_comm_link_time"),
             (GATHER,),
+        ),
+        Line(
+            "time a step waits for sends",
+            _mine("exposed_pipeline_parallel_time"),
+            lambda c: c.theirs["pp_comm_link_time"] * (1 + _their_bubble_ratio(c)),
+            (SENDS, GATHERS),
         ),
         Line(
             "bytes of gradients, a step",
