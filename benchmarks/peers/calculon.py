@@ -595,9 +595,9 @@ BUBBLE = (
     Difference(
         "a last, incomplete group of micro-batches",
         "neither",
-        "calculon adds (v - 1) (p - m mod p) chunks where p does not divide m > p. Megatron's order "
-        "played with groups of p (p 2 to 8, v 2 to 4, m up to 29): 88 of 270 such points stall, the "
-        "others take 0.75 to 2.2 times calculon's bubble. fleetcube refuses them "
+        "calculon adds (v - 1) (p - m mod p) chunks where p does not divide m > p. Megatron's "
+        "order played with groups of p (p 2 to 8, v 2 to 4, m up to 29): 88 of 270 such points "
+        "stall, the others take 0.75 to 2.2 times calculon's bubble. fleetcube refuses them "
         "(microbatch_group_does_not_fit); its number there is a bound from below",
         lambda c: (
             (c.point.chunks - 1)
