@@ -12,12 +12,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below."""
+    """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below.
+
+    `failed`: what it holds is not as it must be, and the command says so.
+    """
 
     title: str
     columns: Mapping[str, str]
     rows: Sequence[Row]
     notes: Sequence[str] = field(default=())
+    failed: bool = False
 
     def cells(self) -> list[list[str]]:
         """Headings, then one list of texts for each row."""
