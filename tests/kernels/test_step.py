@@ -327,12 +327,12 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
-    # 1F1B's stages wait for p - 1 micro-batches; weight gradients fill two thirds, of a folded
-    # pipeline five sixths of it (Qi et al. 2023), without recompute and from m = p on
-    slots = microbatches * {"zb_h1": 3, "zb_v": 6}.get(c["pipeline_schedule"], 1)
     in_layers = exposed_tensor + exposed_context + exposed_expert
-    idle = (stages - 1) / c["virtual_stages"]
-    bubble = (compute + straggler + in_layers) / slots * idle
+    # 1F1B's stages wait for p - 1 micro-batches; weight gradients leave of each the gradient of its
+    # input, what is computed again with it, and a folded pipeline half of that (Qi et al. 2023)
+    left = (backward / 2 + again) / (forward + backward + again)
+    left = {"zb_h1": left, "zb_v": left / 2}.get(c["pipeline_schedule"], 1 / c["virtual_stages"])
+    bubble = (compute + straggler + in_layers) / microbatches * (stages - 1) * left
     exposed = in_layers + waits + exposed_data + offload_time
     alone = c["serial_time_per_step"] + c["optimizer_time"]
     step = compute + straggler + bubble + exposed + alone
