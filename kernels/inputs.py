@@ -87,6 +87,10 @@ def _budget(name: str, default: float, loss: str) -> Input:
     return _real(name, "1", default, description, positive=False, high=1.0)
 
 
+def _overlap(name: str, description: str) -> Input:
+    return _real(name, "1", 0.0, description, positive=False, high=1.0)
+
+
 def _mttf(name: str, default: float, component: str) -> Input:
     description = f"mean time to failure of one {component} (infinite: not counted)"
     return _real(name, "s", default, description, may_be_infinite=True)
@@ -279,38 +283,10 @@ _ROWS: list[str | Input] = [
         may_be_infinite=True,
     ),
     _real("gradient_compression", "1", 1.0, "bytes of the gradients over bytes sent"),
-    _real(
-        "data_parallel_overlap",
-        "1",
-        0.0,
-        "share of its window that hides gradient traffic",
-        positive=False,
-        high=1.0,
-    ),
-    _real(
-        "tensor_parallel_overlap",
-        "1",
-        0.0,
-        "share of compute that hides tensor traffic",
-        positive=False,
-        high=1.0,
-    ),
-    _real(
-        "context_parallel_overlap",
-        "1",
-        0.0,
-        "share of compute that hides context traffic",
-        positive=False,
-        high=1.0,
-    ),
-    _real(
-        "expert_parallel_overlap",
-        "1",
-        0.0,
-        "share of compute that hides expert traffic",
-        positive=False,
-        high=1.0,
-    ),
+    _overlap("data_parallel_overlap", "share of its window that hides gradient traffic"),
+    _overlap("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
+    _overlap("context_parallel_overlap", "share of compute that hides context traffic"),
+    _overlap("expert_parallel_overlap", "share of compute that hides expert traffic"),
     _option(
         "link_sharing",
         False,

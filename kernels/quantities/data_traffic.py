@@ -200,6 +200,49 @@ def sharded_exchanged_message(gradient_message: Any, weight_message: Any) -> Any
     return gradient_message + weight_message
 
 
+@alternative("data_parallel_bytes", zero_stage=(0, 1))
+def whole_step_data_parallel_bytes(exchanged_message: Any) -> Any:
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    2 M, or gradients there and weights back
+
+    Parameters: exchanged_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return 1.0 * exchanged_message
+
+
+@alternative("data_parallel_bytes", zero_stage=2)
+def sharded_gradient_data_parallel_bytes(
+    num_microbatches: Any, gradient_message: Any, weight_message: Any
+) -> Any:
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    m M_gradients + M_weights
+
+    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return num_microbatches * gradient_message + weight_message
+
+
+@alternative("data_parallel_bytes", zero_stage=3)
+def sharded_weight_data_parallel_bytes(
+    num_microbatches: Any, gradient_message: Any, weight_message: Any
+) -> Any:
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    m (M_gradients + 2 M_weights)
+
+    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return num_microbatches * (gradient_message + 2 * weight_message)
+
+
 def fsdp_units(layers: Any, pipeline_parallel: Any) -> Any:
     """Units whose weights ZeRO-3 gathers at a time, on one stage: layers, unless stated.
 

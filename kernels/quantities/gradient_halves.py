@@ -3,12 +3,11 @@
 from typing import Any
 
 from ..alternatives import alternative
-from ..collectives import (
+from ..collectives import fitted_all_reduce_time, reduce_scatter_time
+from ..reduce_scatter import (
     auto_reduce_scatter_time,
-    fitted_all_reduce_time,
     hierarchical_reduce_scatter_time,
     logarithmic_reduce_scatter_time,
-    reduce_scatter_time,
 )
 
 

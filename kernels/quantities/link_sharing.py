@@ -209,49 +209,6 @@ def pipeline_node_time(
     return busy_time(pipeline_parallel_time, pipeline_send_time, sent, intra_node_bandwidth)
 
 
-@alternative("data_parallel_bytes", zero_stage=(0, 1))
-def whole_step_data_parallel_bytes(exchanged_message: Any) -> Any:
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
-
-    2 M, or gradients there and weights back
-
-    Parameters: exchanged_message [B]
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
-    return 1.0 * exchanged_message
-
-
-@alternative("data_parallel_bytes", zero_stage=2)
-def sharded_gradient_data_parallel_bytes(
-    num_microbatches: Any, gradient_message: Any, weight_message: Any
-) -> Any:
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
-
-    m M_gradients + M_weights
-
-    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
-    return num_microbatches * gradient_message + weight_message
-
-
-@alternative("data_parallel_bytes", zero_stage=3)
-def sharded_weight_data_parallel_bytes(
-    num_microbatches: Any, gradient_message: Any, weight_message: Any
-) -> Any:
-    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
-
-    m (M_gradients + 2 M_weights)
-
-    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
-    Returns: [B] bytes
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
-    return num_microbatches * (gradient_message + 2 * weight_message)
-
-
 @alternative("data_fabric_share", mixture_of_experts=False)
 def dense_data_fabric_share(data_parallel_ranks_per_node: Any, gradient_ranks: Any) -> Any:
     """Bytes that a GPU sends on its rail for each that goes through its data-parallel group.

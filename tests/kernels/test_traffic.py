@@ -161,6 +161,7 @@ def test_groups_lie_on_nodes_as_the_rank_order_puts_them(layout: tuple[int, ...]
 def test_the_slowest_hop_sets_the_pace(kind: str, spans_nodes: bool) -> None:
     got = value(
         f"{kind}_send_time",
+        n_gpus=64,
         intra_node_latency=1.0,
         inter_node_latency=10.0,
         intra_node_bandwidth=4.0,
