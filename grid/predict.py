@@ -29,7 +29,8 @@ class Compared:
     """One measured value and its prediction, in the base unit; NaN stands for what is unknown.
 
     `low` and `high` are the ends of the prediction's interval. Of a step, `ideal_time` is its time
-    [s] with every GPU at its peak, 6 N D counted, and `tokens_per_gpu` its tokens by the number of GPUs.
+    [s] with every GPU at its peak and 6 N D counted, and `tokens_per_gpu` its tokens by the number
+    of GPUs.
     """
 
     id: str

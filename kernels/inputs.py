@@ -187,7 +187,7 @@ _ROWS: list[str | Input] = [
         "precision",
         "bf16",
         ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
-        "recipe of number formats: the layers' matrices are in few bits, attention and logits in 16",
+        "recipe of number formats: layers' matrices are in few bits, attention and logits in 16",
     ),
     _real(
         "sixteen_bit_layers_share",

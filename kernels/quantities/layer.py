@@ -120,8 +120,9 @@ def standard_attention_core_time(
     4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
 
     Parameters: attention_score_flops [FLOP], attention_peak_flops [FLOP/s],
-        attention_efficiency [1], microbatch_tokens [1], sequence_length [1], attention_heads [1], tensor_parallel [1],
-        bytes_per_element [B], reached_hbm_bandwidth [B/s]
+        attention_efficiency [1], microbatch_tokens [1], sequence_length [1],
+        attention_heads [1], tensor_parallel [1], bytes_per_element [B],
+        reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
     """

@@ -250,9 +250,7 @@ def fp4_operand_bytes_per_element() -> Any:
 
 
 @alternative("operand_bytes_per_element", precision="nvfp4")
-def nvfp4_operand_bytes_per_element(
-    sixteen_bit_layers_share: Any, bytes_per_element: Any
-) -> Any:
+def nvfp4_operand_bytes_per_element(sixteen_bit_layers_share: Any, bytes_per_element: Any) -> Any:
     """Size of an element that the layers' matrix products read, the mean over layers.
 
     (1 - k) (1 / 2 + 1 / 16) + k e: a scale of one byte for 16 elements, k of the layers in e bytes
@@ -302,7 +300,9 @@ def fp8_weight_bytes_on_wire(
     return bytes_per_element - (bytes_per_element - 1) * share
 
 
-@alternative("dispatch_bytes_per_element", precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4"))
+@alternative(
+    "dispatch_bytes_per_element", precision=("bf16", "fp16", "fp8", "mxfp8", "fp4", "nvfp4")
+)
 def plain_dispatch_bytes_per_element(bytes_per_element: Any) -> Any:
     """Bytes of an element that travels to an expert.
 

@@ -244,7 +244,8 @@ def test_both_models_count_the_same_operations(
 
 
 @pytest.mark.parametrize(
-    ("recompute", "passes"), [("none", 3.5), ("selective", 3.5), ("core_attention", 4.5), ("full", 4.5)]
+    ("recompute", "passes"),
+    [("none", 3.5), ("selective", 3.5), ("core_attention", 4.5), ("full", 4.5)],
 )
 def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: float) -> None:
     # Dao 2023: a causal kernel does half of the operations, its backward pass 2.5 times forward's

@@ -269,9 +269,7 @@ def test_operations_of_gpts_are_those_of_equation_3(
         exact = factor * shape["global_batch_size"] * s * layers * h * h
         exact *= 1 + s / (6 * h) + 51200 / (share * layers * h)
         names = ["kernel_flops_per_step", "recompute_flops_factor"]
-        got = fleetcube.evaluate(
-            names, attention_kernel="standard", recompute=recompute, **shape
-        )
+        got = fleetcube.evaluate(names, attention_kernel="standard", recompute=recompute, **shape)
         assert float(got[names[0]] * got[names[1]]) == pytest.approx(exact, rel=1e-12)
 
 

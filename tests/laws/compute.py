@@ -297,7 +297,7 @@ def time_by_recipe() -> Pairs:
     "blockwise_dispatch_bytes_per_element",
     "expert_message",
     by="derivation",
-    source="DeepSeek-AI 2024, section 3.3.3: each all-to-all of a layer in the format it travels in",
+    source="DeepSeek-AI 2024, section 3.3.3: all-to-alls of a layer in the formats they travel in",
 )
 def bytes_to_experts() -> Pairs:
     """DeepSeek-V3's layer: a token of 7,168 in FP8 with a scale for 128 to 8 experts, BF16 back"""
