@@ -32,7 +32,6 @@ FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 HELD = {"sparing": "none"}  # recovery_time then holds provision_time in full; spares are simulated
 _INPUTS = (
     "failure_shape",
-    "node_provision_time",
     "spare_nodes",
     "repair_time",
     "corruption_probability",
@@ -176,6 +175,7 @@ def _points(
     """The plan, the dimensions, and the parameters of every point, each over all dimensions."""
     problem = _held(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
+    quantities += ["node_provision_time"]
     quantities += [FLUSH] if FLUSH in load() else []
     closed = _chosen(problem, "node_pool") != {"open"}
     quantities += ["whole_cluster_probability", "nodes"] if closed else []

@@ -1,4 +1,4 @@
-"""Normal quantiles and probabilities, the gamma function, extremes of many, Poisson counts."""
+"""Normal quantiles, the gamma function, extremes of many, Poisson counts and lost calls."""
 
 from typing import Any
 
@@ -92,35 +92,6 @@ def _quantile_far_out(r: Any) -> Any:
     b = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * b)
     b = 1 + r * (5.99832206555887937690e-1 + r * b)
     return a / b
-
-
-def normal_probability(x: Any) -> Any:
-    """Probability that a standard normal variable lies below a value.
-
-    Phi(x): exp(-x^2/2) times a ratio of polynomials in |x|, or past 7.07 a continued fraction
-
-    Parameters:
-        x [1]: value
-    Returns: [1] probability
-    Range: within 1e-15 absolute, 1e-8 relative in the lower tail
-    Source: Hart et al. 1968, Computer Approximations, algorithm 5666; West 2005, Wilmott 5
-    Example:
-        >>> round(float(normal_probability(1.959963984540054)), 12)
-        0.975
-    """
-    size = np.minimum(np.abs(x), 40.0)
-    a = 0.700383064443688 + size * 0.0352624965998911
-    a = 33.912866078383 + size * (6.37396220353165 + size * a)
-    a = 221.213596169931 + size * (112.079291497871 + size * a)
-    a = 220.206867912376 + size * a
-    b = 1.75566716318264 + size * 0.0883883476483184
-    b = 86.7807322029461 + size * (16.064177579207 + size * b)
-    b = 637.333633378831 + size * (296.564248779674 + size * b)
-    b = 440.413735824752 + size * (793.826512519948 + size * b)
-    fraction = size + 1 / (size + 2 / (size + 3 / (size + 4 / (size + 0.65))))
-    share = where(size < 7.07106781186547, a / b, 0.3989422804014327 / fraction)
-    tail = np.exp(-size * size / 2) * share
-    return where(x >= 0, 1 - tail, tail)
 
 
 def log_gamma(x: Any) -> Any:

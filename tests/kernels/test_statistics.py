@@ -15,7 +15,6 @@ from fleetcube.kernels.statistics import (
     expected_maximum,
     expected_maximum_gumbel,
     log_gamma,
-    normal_probability,
     normal_quantile,
     poisson_at_most,
     poisson_below,
@@ -54,21 +53,6 @@ def test_quantiles_are_odd_about_one_half() -> None:
 def test_quantiles_at_the_ends_are_infinite() -> None:
     assert list(normal_quantile(np.array([0.0, 1.0]))) == [-math.inf, math.inf]
     assert math.isnan(normal_quantile(math.nan))
-
-
-def test_normal_probability() -> None:
-    x = np.linspace(-37, 37, 1001)
-    with mpmath.workdps(40):
-        expected = np.array([float(mpmath.ncdf(mpmath.mpf(float(v)))) for v in x])
-    got = normal_probability(x)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-15)
-    np.testing.assert_allclose(got, expected, rtol=1e-8)
-    np.testing.assert_array_equal(normal_probability(np.array([-np.inf, np.inf])), [0, 1])
-
-
-def test_probability_inverts_the_quantile() -> None:
-    p = np.linspace(0.001, 0.999, 999)
-    np.testing.assert_allclose(normal_probability(normal_quantile(p)), p, rtol=1e-13)
 
 
 # The gamma function
@@ -210,7 +194,6 @@ LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
             )
         },
     ),
-    "normal_probability": (normal_probability, {"x": np.linspace(-30, 30, 121)}),
     "log_gamma": (log_gamma, {"x": np.linspace(2.5, 100, 77)}),
     "expected_maximum": (
         expected_maximum,
@@ -259,7 +242,6 @@ def test_engines_agree(name: str, engine: str) -> None:
         # 1 / phi(x) of the quantile x
         (normal_quantile, (0.5,), math.sqrt(2 * math.pi)),
         (normal_quantile, (0.0,), None),
-        (normal_probability, (0.0,), 1 / math.sqrt(2 * math.pi)),
         (log_gamma, (1.0,), -0.5772156649015329),
         (expected_maximum, (1.0, 0.0), None),
         (expected_maximum_gumbel, (1.0, 5.0), 0.0),
