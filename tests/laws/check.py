@@ -44,7 +44,8 @@ def check(
 ) -> Callable[[Callable[[], Pairs]], Callable[[], Pairs]]:
     """Enter a function that yields pairs (ours, theirs) into the table.
 
-    `laws` are names of formulas ("module.name" where two modules have the name); `by` is one of KINDS; `source` says where theirs comes from. The
+    `laws` are names of formulas ("module.name" where two modules have the name); `by` is one of
+    KINDS; `source` says where theirs comes from. The
     test fails where any pair differs by more than `tolerance`, relative to theirs or `absolute`.
     """
     if by not in KINDS:

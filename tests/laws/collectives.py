@@ -195,7 +195,7 @@ def halving_doubling_all_reduce() -> Pairs:
 @check(
     "double_binary_tree_all_reduce_time",
     by="derivation",
-    source="height and busiest port of the two trees that NCCL builds (src/graph/trees.cc), counted",
+    source="height and busiest port of the two trees of NCCL (src/graph/trees.cc), counted",
 )
 def two_tree_all_reduce() -> Pairs:
     """1 to 1,000 ranks but 3, powers of two or not"""
@@ -331,7 +331,9 @@ def ring_tree_crossover() -> Pairs:
         link = (5e-6, 50e9)
         starts, ends = ([f(n, m, *link) for f in (ring, two_trees)] for m in (0.0, 1e9))
         slopes = [(end - start) / 1e9 for start, end in zip(starts, ends, strict=True)]
-        theirs = crossing(*(lambda m, a=a, b=b: a + b * m for a, b in zip(starts, slopes, strict=True)))
+        theirs = crossing(
+            *(lambda m, a=a, b=b: a + b * m for a, b in zip(starts, slopes, strict=True))
+        )
         yield collectives.ring_tree_crossover_bytes(n, *link), theirs
 
 

@@ -1,4 +1,4 @@
-"""Traffic of context, expert and pipeline groups, through whole scenarios: ranks placed, hops played."""
+"""Traffic of context, expert and pipeline groups: ranks placed, hops played."""
 
 from collections import Counter
 from typing import Any
@@ -49,7 +49,7 @@ def ring_attention(ranks: int, repeated: bool) -> int:
     "kept_context_exchanges_per_layer",
     "repeated_context_exchanges_per_layer",
     by="simulator",
-    source="ring attention: keys, values and gradients followed from rank to rank (Liu et al. 2023)",
+    source="ring attention: keys, values and gradients followed from rank to rank",
 )
 def context_ring() -> Pairs:
     """1 to 16 ranks, in one node and in two, forward repeated or not"""

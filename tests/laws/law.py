@@ -12,20 +12,36 @@ All else is a law.
 """
 
 import ast
+import importlib
 import inspect
+import pkgutil
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fleetcube import kernels
 from fleetcube.grid.citations import SELF_EVIDENT
 from fleetcube.kernels.docstrings import Doc, read
-
-from ..kernels.test_docstrings import FORMULAS
-from ..kernels.test_docstrings import LAWS as OF_KERNELS
+from fleetcube.kernels.graph import load
 
 Function = Callable[..., Any]
+MODULES = [
+    importlib.import_module(f"{kernels.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(kernels.__path__)
+    if module.name not in ("ops", "quantities", "slopes")  # slopes: held by derivatives' tests
+]
+OF_KERNELS = [
+    function
+    for module in MODULES
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if function.__module__ == module.__name__
+    and not name.startswith("_")
+    and re.search(r"^Source:", inspect.getdoc(function) or "", re.MULTILINE)
+]
+OF_GRAPH = dict.fromkeys(f for quantity in load().values() for f in quantity.formulas.values())
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,7 @@ def why_none(function: Function) -> str:
             isinstance(argument, ast.Name) for argument in arguments
         ):
             law = function.__globals__[called]
-            return f"is `{law.__name__}`" if law in OF_KERNELS.values() else ""
+            return f"is `{law.__name__}`" if law in OF_KERNELS else ""
         case [ast.Return(value)] if defined and _adds_or_relates(value):
             return "a definition"
     return ""
@@ -80,7 +96,7 @@ def _is_sum(value: ast.expr) -> bool:
 
 
 def _laws() -> dict[str, Law]:
-    functions = [*OF_KERNELS.values(), *FORMULAS.values()]
+    functions = [*OF_KERNELS, *OF_GRAPH]
     needing = Counter(function.__name__ for function in functions if not why_none(function))
     laws: dict[str, Law] = {}
     for function in functions:

@@ -54,7 +54,14 @@ MIXTRAL = {
 
 
 def llama(row: tuple[int, ...]) -> dict[str, Any]:
-    names = ("layers", "hidden_size", "attention_heads", "kv_heads", "ffn_hidden_size", "vocab_size")
+    names = (
+        "layers",
+        "hidden_size",
+        "attention_heads",
+        "kv_heads",
+        "ffn_hidden_size",
+        "vocab_size",
+    )
     return {"gated_ffn": True, **dict(zip(names, row[1:], strict=True))}
 
 
@@ -81,7 +88,7 @@ def megatron_sizes() -> Pairs:
     "ffn_parameters_per_layer",
     "gated_ffn_matrices",
     by="table",
-    source="parameters in the published weight files of Llama 2 7B and 13B, Llama 3.1 8B, 70B, 405B",
+    source="parameters in the weight files of Llama 2 7B and 13B, Llama 3.1 8B, 70B, 405B",
 )
 def llama_sizes() -> Pairs:
     """five models, to the last parameter"""
@@ -108,7 +115,11 @@ def mixtral_size() -> Pairs:
     yield active, 12.9e9
 
 
-@check("attention_heads", by="table", source="Brown et al. 2020, arXiv:2005.14165, table 2.1: 13B, 175B")
+@check(
+    "attention_heads",
+    by="table",
+    source="Brown et al. 2020, arXiv:2005.14165, table 2.1: 13B, 175B",
+)
 def heads_of_gpt3() -> Pairs:
     """two models"""
     for hidden, heads in ((12288, 96), (5120, 40)):
@@ -146,10 +157,17 @@ def weights(shape: dict[str, Any]) -> list[tuple[str, int, int]]:
     """Matrices of a Llama or Mixtral layer: kind, expert (or -1), elements."""
     h, f = shape["hidden_size"], shape["ffn_hidden_size"]
     kv = h // shape["attention_heads"] * shape["kv_heads"]
-    made = [("dense", -1, h * h), ("dense", -1, h * kv), ("dense", -1, h * kv), ("dense", -1, h * h)]
+    made = [
+        ("dense", -1, h * h),
+        ("dense", -1, h * kv),
+        ("dense", -1, h * kv),
+        ("dense", -1, h * h),
+    ]
     for expert in range(shape.get("experts", 0)):
         made += [("expert", expert, h * f)] * 3
-    made += [("dense", -1, h * shape["experts"])] if "experts" in shape else [("dense", -1, h * f)] * 3
+    made += (
+        [("dense", -1, h * shape["experts"])] if "experts" in shape else [("dense", -1, h * f)] * 3
+    )
     return [*made, ("dense", -1, h), ("dense", -1, h)]
 
 
@@ -299,7 +317,7 @@ def tokens_routed() -> Pairs:
     "kv_elements_per_layer",
     "kv_cache_bytes_per_token",
     by="table",
-    source="Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3: OPT-13B, 800 KB a token, 1.6 GB at 2,048",
+    source="Kwon et al. 2023 (vLLM), section 3: OPT-13B, 800 KB a token, 1.6 GB for 2,048",
     tolerance=2.5e-2,
 )
 def cache_of_opt() -> Pairs:
@@ -364,13 +382,15 @@ def layout() -> Pairs:
 @check(
     "layout_reason",
     "dense_expert_layout_reason",
+    "routed_expert_layout_reason",
+    "flushed_infeasible_reason",
     "capacity_reason",
     "feasible",
     by="derivation",
     source="layouts broken in one way each, reasons by the table of codes in words",
 )
 def reasons() -> Pairs:
-    """nine layouts of 64 GPUs"""
+    """thirteen layouts of 64 GPUs"""
     good = {"layers": 32, "hidden_size": 4096, "n_gpus": 64, "global_batch_size": 64}
     names = fleetcube.evaluate("infeasible_reason", **good).attrs["flag_meanings"].split()
     for broken, reason in (
@@ -384,8 +404,35 @@ def reasons() -> Pairs:
         ({"attention_heads": 6, "tensor_parallel": 4}, "heads_not_divisible"),
         ({"sequence_length": 4097, "context_parallel": 2}, "sequence_not_divisible"),
         ({"expert_parallel": 2}, "experts_not_divisible"),
+        ({"mixture_of_experts": True, "expert_parallel": 4}, "feasible"),
+        ({"mixture_of_experts": True, "expert_parallel": 3}, "experts_not_divisible"),
         ({"hbm_capacity": 1e9}, "out_of_memory"),
     ):
         code, verdict = computed(good | broken, "infeasible_reason", "feasible")
         yield code, names.index(reason)
         yield verdict, float(reason == "feasible")
+    timed = good | {"checkpoint_mode": "async", "checkpoint_policy": "fixed"}
+    timed |= {"checkpoint_write_bandwidth": 1e9, "parameters": 1e9}  # 14 GB: 14 s
+    for interval, reason in ((13.0, "interval_below_flush_time"), (15.0, "feasible")):
+        code = computed(timed | {"fixed_checkpoint_interval": interval}, "infeasible_reason")[0]
+        yield code, names.index(reason)
+
+
+@check(
+    "arithmetic_intensity",
+    "ridge_point",
+    by="simulator",
+    source="multiply-adds of a 64 x 64 matrix in BF16, read once; peaks of the data sheet",
+    tolerance=1e-3,
+)
+def intensity() -> Pairs:
+    """1 to 4,096 tokens; H100 SXM turns at 295 operations a byte"""
+    for tokens in (1, 2, 4096):
+        done, read = 0, 0
+        for _ in range(64 * 64):
+            read += 2
+            done += 2 * tokens
+        point = {"layers": 1, "hidden_size": 64, "sequence_length": tokens}
+        yield computed(point, "arithmetic_intensity")[0], done / read
+    point = {"peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
+    yield computed(point, "ridge_point")[0], 295.2

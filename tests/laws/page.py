@@ -33,10 +33,11 @@ has no check, or where this page is out of date. `python -m tests.laws --write` 
 - **peer**: another program ({peer}).
 
 The largest difference is relative, or absolute where that is said or the right value is 0;
-"rounding" is less than 1e-9. A law holds wherever its inputs are within their bounds, unless its range says otherwise: then
-the range names the reason code of `infeasible_reason`, or the bound, that is given outside it.
-What says nothing of its own needs no check, and stands below the table of its topic: what calls one
-law, what is passed on, options that are off, and definitions by a sum, a product or a quotient."""
+"rounding" is less than 1e-9. A law holds wherever its inputs are within their bounds, unless its
+range says otherwise: then the range names the reason code of `infeasible_reason`, or the bound,
+that is given outside it. What says nothing of its own needs no check, and stands below the table of
+its topic: what calls one law, what is passed on, options that are off, and definitions by a sum, a
+product or a quotient."""
 
 
 def page() -> str:
@@ -69,15 +70,18 @@ def _row(law: Law) -> str:
     cells = [
         f"`{law.name}`<br>{_plain(law.formula)}",
         _range(law.doc.range),
-        "<br>".join(f"{check.by}: {_plain(check.source)}; {check.points}" for check in checks),
+        "<br>".join(f"{check.by}: {_plain(check.source)}; {_plain(check.points)}" for check in checks),
         "<br>".join(map(_difference, checks)),
     ]
     return f"| {' | '.join(cells)} |"
 
 
 def _range(text: str) -> str:
-    """A range, its reason codes marked."""
-    return re.sub(r"\w+", lambda m: f"`{m[0]}`" if m[0] in REASONS else m[0], _plain(text))
+    """A range, its reason codes marked; all valid inputs where none is stated."""
+    if not text:
+        return "all inputs"
+    words = (f"`{w}`" if w in REASONS else _plain(w) for w in re.split(r"(\w+)", text))
+    return "".join(words)
 
 
 def _difference(check: Check) -> str:

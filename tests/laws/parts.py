@@ -1,19 +1,18 @@
-"""Parts of a step and of a cluster: products, states of a layer, failures part by part."""
+"""Parts of a step: products, bytes moved, states and tensors of a layer, the timeline."""
 
-import math
 from itertools import product
 
 import numpy as np
 
 from fleetcube.kernels import layer
-from fleetcube.kernels.quantities import communication, memory, reliability, step, working_memory
+from fleetcube.kernels.quantities import communication, memory, step, working_memory
 from fleetcube.kernels.quantities import layer as layers
 
 from .check import Pairs, check
 from .models import MIXTRAL, computed
 
 
-@check("gemm_flops", by="simulator", source="multiplications and additions of the three loops, counted")
+@check("gemm_flops", by="simulator", source="operations of the three loops, counted")
 def products() -> Pairs:
     """products of 1 to 7 rows, columns and depth"""
     for rows, columns, depth in product((1, 3, 7), repeat=3):
@@ -36,7 +35,7 @@ def rates() -> Pairs:
             yield layer.gemm_rate_share(rows, columns, depth, 0.8, start), 0.8 / slower
 
 
-@check("gemm_time", by="derivation", source="operations and bytes of the three arrays, the slower one")
+@check("gemm_time", by="derivation", source="operations and bytes moved, the slower one")
 def product_times() -> Pairs:
     """sides of 16 to 8,192, bound by memory and by arithmetic"""
     for rows, columns, depth in product((16, 512, 8192), repeat=3):
@@ -146,62 +145,6 @@ def fullest_stage() -> Pairs:
         yield held - local, more / (2 * 4)
         theirs = (everything / 4 + more) / 2 / (64 / 2 / 4)
         yield computed(point, "sharded_parameters")[0], theirs
-
-
-@check(
-    "node_mttf",
-    "component_node_failure_rate",
-    "component_cluster_mtbf",
-    "expected_failures",
-    "failed_nodes",
-    "unspared_missing_nodes",
-    by="simulator",
-    source="every part of every node entered with its own rate, events of a day added up",
-)
-def failures_by_part() -> Pairs:
-    """16 nodes of 8 GPUs, 8 NICs, 2 supplies, 9 cables, a host, software, and four switches"""
-    lives = {"gpu": 5e4, "nic": 15e4, "psu": 1e5, "cable": 2e6, "host": 3e5, "software": 4e5}
-    counts = {"gpu": 8, "nic": 8, "psu": 2, "cable": 9, "host": 1, "software": 1}
-    silent = 9e5
-    node = math.fsum(1 / lives[part] for part, n in counts.items() for _ in range(n))
-    node += math.fsum(1 / silent for _ in range(8))
-    mttf = reliability.node_mttf(
-        8, lives["gpu"], 8, lives["nic"], 2, lives["psu"], 9, lives["cable"], 3e5, 4e5, silent
-    )
-    yield mttf, 1 / node
-    rate = reliability.component_node_failure_rate(16, mttf)
-    yield rate, math.fsum(node for _ in range(16))
-    together = math.fsum(node * (0.8 + 0.2 / 4) for _ in range(16))  # a fifth, four nodes at once
-    mtbf = reliability.component_cluster_mtbf(rate, 0.2, 4, 4, 2e5)
-    yield mtbf, 1 / (together + math.fsum(1 / 2e5 for _ in range(4)))
-    yield reliability.expected_failures(24.0, mtbf), math.fsum(1 / mtbf for _ in range(24))
-    yield reliability.failed_nodes(24.0, rate), math.fsum(rate for _ in range(24))
-    yield reliability.unspared_missing_nodes(24.0, rate), math.fsum(rate for _ in range(24))
-
-
-@check(
-    "empirical_node_failure_rate",
-    by="derivation",
-    source="failures of one, two and four measured clusters side by side",
-)
-def measured_rate() -> Pairs:
-    """1,024 GPUs that fail every 7.9 h; an exponent of 1, and one half at four times the size"""
-    one = 1 / 7.9
-    for clusters in (1, 2, 4):
-        theirs = math.fsum(one for _ in range(clusters))
-        yield reliability.empirical_node_failure_rate(7.9, 1024, 1024 * clusters, 1.0), theirs
-    yield reliability.empirical_node_failure_rate(7.9, 1024, 4096, 0.5), one + one
-
-
-@check("rail_bandwidth", by="simulator", source="flows of a leaf shared out over its uplinks")
-def rails() -> Pairs:
-    """oversubscription of 1, 2 and 4, all 32 ports of a leaf sending up"""
-    for times in (1, 2, 4):
-        uplinks = 32 // times
-        load = [0] * uplinks
-        for port in range(32):
-            load[port % uplinks] += 1
-        yield communication.rail_bandwidth(50e9, times, 0.9), 0.9 * 50e9 / max(load)
 
 
 @check(

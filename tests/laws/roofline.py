@@ -15,7 +15,7 @@ H100 = (989e12, 3.35e12)
     "roofline_flops",
     "network_roofline_flops",
     by="derivation",
-    source="one unit of work: each of arithmetic, memory and network takes its time, the last counts",
+    source="one unit of work through arithmetic, memory and network: the last to finish counts",
 )
 def ceilings() -> Pairs:
     """intensities of 0.01 to 1e5, without and with a network, nothing sent"""

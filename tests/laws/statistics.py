@@ -12,9 +12,7 @@ from fleetcube.kernels import statistics
 from .check import Pairs, check
 
 
-@check(
-    "normal_quantile", by="peer", source="scipy.special.ndtri", tolerance=1e-13
-)
+@check("normal_quantile", by="peer", source="scipy.special.ndtri", tolerance=1e-13)
 def normal_quantile() -> Pairs:
     """2,000 probabilities from 1e-300 to 1 - 1e-15"""
     tails = np.concatenate([np.geomspace(1e-300, 0.5, 1000), 1 - np.geomspace(1e-15, 0.5, 1000)])
@@ -107,7 +105,9 @@ MEANS = (0.0, 0.01, 0.3, 1.0, 2.0, 4.7, 10.0, 50.0)
 def poisson_below() -> Pairs:
     """counts of 0 to 60, also halves, means of 0 to 50"""
     for count, mean in product((0, 1, 2, 5, 20, 60), MEANS):
-        terms = [math.exp(-mean) * math.prod(mean / j for j in range(1, k + 1)) for k in range(count)]
+        terms = [
+            math.exp(-mean) * math.prod(mean / j for j in range(1, k + 1)) for k in range(count)
+        ]
         yield statistics.poisson_below(count, mean), math.fsum(terms)
     for count, mean in product((1.5, 2.5, 10.5), MEANS[1:]):
         yield statistics.poisson_below(count, mean), special.gammaincc(count, mean)

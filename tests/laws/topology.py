@@ -1,7 +1,7 @@
 """Groups of ranks, placed GPU by GPU."""
 
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 from fleetcube.kernels import topology
 
@@ -47,6 +47,6 @@ def slowest_hop() -> Pairs:
     """nodes of 1 to 8 GPUs, strides of 1 to 32, 1 to 64 ranks"""
     for g, stride, ranks in LAYOUTS:
         placed = nodes(g, stride, ranks)
-        hops = [5e-7 if a == b else 5e-6 for a, b in zip(placed, placed[1:], strict=False)]
+        hops = [5e-7 if a == b else 5e-6 for a, b in pairwise(placed)]
         k = topology.group_ranks_per_node(g, stride, ranks)
         yield topology.flat_latency(ranks, k, 5e-7, 5e-6), max(hops, default=5e-7)

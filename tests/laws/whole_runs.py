@@ -68,7 +68,7 @@ def largest_loss() -> Pairs:
     "facility_power",
     "racks",
     by="table",
-    source="Fleet Foundations: 10,000 GPUs of 700 W need 7 MW, 100 racks of 70 kW; PUE 1.58 and 1.06",
+    source="Fleet Foundations: 10,000 GPUs of 700 W need 7 MW; PUE 1.58 and 1.06",
 )
 def power_of_a_cluster() -> Pairs:
     """four printed numbers, and nodes added up one by one"""
@@ -107,7 +107,9 @@ def cooling() -> Pairs:
 def reserved() -> Pairs:
     """a job of 64 GPUs, two backup replicas of 8, three spare nodes of 8"""
     places = {("job", k) for k in range(64)}
-    places |= {("backup", b, t, p, c) for b in range(2) for t in range(2) for p in range(2) for c in (0, 1)}
+    places |= {
+        ("backup", b, t, p, c) for b in range(2) for t in range(2) for p in range(2) for c in (0, 1)
+    }
     places |= {("spare", node, gpu) for node in range(3) for gpu in range(8)}
     yield power.reserved_allocated_gpus(64, 2, 2, 2, 2, 3, 8), len(places)
 
@@ -117,7 +119,7 @@ def reserved() -> Pairs:
     "carbon_emissions",
     "gpu_hours",
     by="table",
-    source="Luccioni et al. 2022 (BLOOM): 1,082,990 GPU hours of 400 W, 433,196 kWh, 24.69 t at 57 g/kWh",
+    source="Luccioni et al. 2022 (BLOOM): 1,082,990 h of 400 W, 433,196 kWh, 24.69 t at 57 g/kWh",
     tolerance=1e-3,
 )
 def bloom() -> Pairs:
@@ -134,7 +136,7 @@ def bloom() -> Pairs:
     "gpu_cost",
     "cost_per_million_tokens",
     by="table",
-    source="DeepSeek-AI 2024, arXiv:2412.19437, table 1: 2,788 thousand hours, 5.576 million dollars",
+    source="DeepSeek-AI 2024, arXiv:2412.19437, table 1: 2.788 million hours, 5.576 million USD",
     tolerance=1.1e-2,
 )
 def deepseek() -> Pairs:
@@ -149,7 +151,7 @@ def deepseek() -> Pairs:
     "cpu_offload_time",
     "nvme_offload_time",
     by="simulator",
-    source="tensors of 1,000 parameters moved one by one: gradients out, states in and out, weights in",
+    source="1,000 parameters at a time: gradients out, states in and out, weights in",
 )
 def offloaded() -> Pairs:
     """BF16 and FP32 gradients, 12 and 16 bytes of states, in exact fractions"""
