@@ -148,7 +148,7 @@ def zb_v_bubbles() -> Pairs:
     "bypassed_folded_idle_passes",
     by="simulator",
     source=PLAYED,
-    tolerance=0.08,
+    tolerance=0.05,
 )
 def zb_v_bubbles_between() -> Pairs:
     """step times, as before with an eighth and a half of the forward pass computed again"""
