@@ -14,6 +14,7 @@ from .peers import calculon as peer
 from .tables import Table
 
 CHECKOUT = "CALCULON"
+MISSING = f"Skipped: {CHECKOUT} is to be the path of a checkout of its repository."
 COLUMNS = {
     "quantity": "quantity",
     "exact": "agree to 1e-6",
@@ -35,7 +36,7 @@ def run(quick: bool) -> Table:
     title = "Beside calculon, line by line"
     checkout = os.environ.get(CHECKOUT)
     if checkout is None:
-        return Table(title, COLUMNS, [], (f"Skipped: {CHECKOUT} is the path of a checkout of it.",))
+        return Table(title, COLUMNS, [], (MISSING,), failed=True)
     points = peer.draw(40 if quick else 400)
     try:
         theirs = peer.theirs(points, Path(checkout).resolve())
@@ -79,7 +80,7 @@ def published(quick: bool) -> Table:
     title = "Beside calculon, on measured steps"
     given = os.environ.get(CHECKOUT)
     if given is None:
-        return Table(title, TIMES, [], (f"Skipped: {CHECKOUT} is the path of a checkout of it.",))
+        return Table(title, TIMES, [], (MISSING,), failed=True)
     checkout = Path(given).resolve()
 
     def held(path: str) -> Any:
