@@ -14,6 +14,7 @@ from .peers import calculon as peer
 from .tables import Table
 
 CHECKOUT = "CALCULON"
+MISSING = f"Skipped: {CHECKOUT} is to be the path of a checkout of its repository."
 COLUMNS = {
     "quantity": "quantity",
     "exact": "agree to 1e-6",
@@ -35,7 +36,7 @@ def run(quick: bool) -> Table:
     title = "Beside calculon, line by line"
     checkout = os.environ.get(CHECKOUT)
     if checkout is None:
-        return Table(title, COLUMNS, [], (f"Skipped: {CHECKOUT} is the path of a checkout of it.",))
+        return Table(title, COLUMNS, [], (MISSING,), failed=True)
     points = peer.draw(40 if quick else 400)
     try:
         theirs = peer.theirs(points, Path(checkout).resolve())
@@ -43,6 +44,12 @@ def run(quick: bool) -> Table:
         return Table(title, COLUMNS, [], (f"Skipped: {error}",), failed=True)
     cases = list(map(peer.Case, points, peer.ours(points), theirs))
     rows = [row for line in peer.LINES for row in judge(line, cases)]
+    told: set[str] = set()
+    for row in rows:
+        if row.get("why") in told:
+            row["why"] = "as above"
+        elif "why" in row:
+            told.add(row["why"])
     notes = (
         f"{len(cases)} random configurations (GPT-like models; tensor, pipeline and data "
         "parallelism, chunks, recompute, sequence parallelism, scattered sends, ZeRO-1), one "
@@ -73,7 +80,7 @@ def published(quick: bool) -> Table:
     title = "Beside calculon, on measured steps"
     given = os.environ.get(CHECKOUT)
     if given is None:
-        return Table(title, TIMES, [], (f"Skipped: {CHECKOUT} is the path of a checkout of it.",))
+        return Table(title, TIMES, [], (MISSING,), failed=True)
     checkout = Path(given).resolve()
 
     def held(path: str) -> Any:
@@ -120,13 +127,13 @@ def judge(line: peer.Line, cases: Sequence[peer.Case]) -> Iterator[dict[str, Any
     """The rows of one quantity: how far the tools agree, then each difference that was met."""
     pairs = [(line.ours(case), line.theirs(case)) for case in cases]
     off = [abs(b - a) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs]
-    ratios = [b / a if a else float("inf") for a, b in pairs if a or b]
+    ratios = [b / a for a, b in pairs if a and b]
     head = {
         "quantity": line.quantity,
         "exact": sum(one <= TOLERANCE for one in off),
         "close": sum(one <= 1e-2 for one in off),
         "median": median(ratios),
-        "largest": max(ratios, key=lambda ratio: max(ratio, 1 / ratio) if ratio else float("inf")),
+        "largest": max(ratios, key=lambda ratio: max(ratio, 1 / ratio)),
         "unexplained": sum(line.left(case) > TOLERANCE for case in cases),
     }
     found = []

@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 class Table:
     """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below.
 
-    `failed`: what it holds is not as it must be, and the command says so.
+    `failed`: it is not as it must be; nothing is written, and the command ends with status 1.
     """
 
     title: str

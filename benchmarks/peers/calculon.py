@@ -205,7 +205,7 @@ def draw(count: int, seed: int = 2023) -> list[Point]:
 
 def _draw(rng: random.Random) -> Point:
     tensor = rng.choice((1, 2, 4, 8))
-    heads, head_size = rng.choice((8, 16, 24, 40, 64, 96, 128)), rng.choice((64, 80, 96, 128))
+    heads, head_size = rng.choice((24, 32, 40, 64, 96, 128)), rng.choice((64, 80, 96, 128))
     hidden = heads * head_size * rng.choice((1, 1, 1, 2))
     pipeline = rng.choice((1, 2, 3, 4, 8, 12, 16))
     traffic = "whole" if tensor == 1 else rng.choice(tuple(COMMUNICATION))
@@ -436,7 +436,7 @@ PARAMETERS = (
         "embeddings",
         "fleetcube",
         "calculon holds none: (V + s) h parameters are missing from its weights, states and "
-        "gradients",
+        "gradients. fleetcube spreads them over all stages, where the first and the last hold them",
         lambda c: (
             -(VOCABULARY + c.point.sequence) * c.point.hidden / (c.point.tensor * c.point.pipeline)
         ),
