@@ -72,7 +72,7 @@ class Derivative:
             "deltaln": f"Relative change of {self.of} over that of {self.wrt}, between the whole "
             "numbers below and above",
         }[self.kind]
-        return Doc(f"{said}.", self.name, {}, self.unit, "", {}, SOURCE, "")
+        return Doc(f"{said}.", self.name, {}, self.unit, "", {}, "", SOURCE, "")
 
 
 def name_of(kind: str, of: str, wrt: str) -> str:
