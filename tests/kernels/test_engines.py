@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ def points() -> dict[str, Any]:
     }
 
 
+@cache
 def operands() -> Arrays:
     """A value of every input and quantity at every point, from the reference engine."""
     options = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
