@@ -20,13 +20,6 @@ def normal_quantile() -> Pairs:
     yield statistics.normal_quantile(np.array([0.0, 1.0])), np.array([-np.inf, np.inf])
 
 
-@check("normal_probability", by="peer", source="scipy.special.ndtr", tolerance=3e-8)
-def normal_probability() -> Pairs:
-    """2,001 values from -37 to 8"""
-    x = np.linspace(-37, 8, 2001)
-    yield statistics.normal_probability(x), special.ndtr(x)
-
-
 @check("log_gamma", by="peer", source="scipy.special.gammaln", tolerance=2e-14)
 def log_gamma() -> Pairs:
     """1,000 values from 1 to 101"""
