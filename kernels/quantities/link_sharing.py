@@ -379,34 +379,6 @@ def node_network_busy_time(
     return layers + pipeline_node_time + data_node_time
 
 
-def largest_overlap_window(
-    compute_time: Any,
-    hidden_regather_time: Any,
-    tensor_parallel_overlap: Any,
-    context_parallel_overlap: Any,
-    expert_parallel_overlap: Any,
-    data_parallel_overlap: Any,
-    gradient_window: Any,
-    weight_window: Any,
-) -> Any:
-    """Longest of the windows, parts of the same compute, behind which kinds of traffic hide.
-
-    max of overlap x window over tensor, context, expert and data; at most compute
-
-    Parameters: compute_time [s], hidden_regather_time [s], tensor_parallel_overlap [1],
-        context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
-        gradient_window [s], weight_window [s]
-    Returns: [s] window
-    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; DeepSeek-AI 2024,
-        arXiv:2412.19437, section 3.2.1
-    """
-    left = np.maximum(0.0, compute_time - hidden_regather_time)
-    tensor = hidden_regather_time + tensor_parallel_overlap * left
-    experts = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
-    data = data_parallel_overlap * (gradient_window + weight_window)
-    return np.minimum(compute_time, np.maximum(np.maximum(tensor, experts), data))
-
-
 @alternative("contention_time", link_sharing=False)
 def no_contention_time() -> Any:
     """Time that a step waits because hidden traffic shares links: not counted.
@@ -422,7 +394,14 @@ def no_contention_time() -> Any:
 
 @alternative("contention_time", link_sharing=True)
 def shared_contention_time(
-    largest_overlap_window: Any,
+    compute_time: Any,
+    hidden_regather_time: Any,
+    tensor_parallel_overlap: Any,
+    context_parallel_overlap: Any,
+    expert_parallel_overlap: Any,
+    data_parallel_overlap: Any,
+    gradient_window: Any,
+    weight_window: Any,
     exposed_tensor_parallel_time: Any,
     exposed_context_parallel_time: Any,
     exposed_expert_parallel_time: Any,
@@ -439,9 +418,12 @@ def shared_contention_time(
     """Time that a step waits because hidden traffic shares links.
 
     max over both tiers of max(0, sum of max(0, busy - exposed) - largest window): what is hidden on
-    a link goes through it one after the other; the two tiers hide behind the same compute
+    a link goes through it one after the other; the two tiers hide behind the same compute. The
+    window is the largest of overlap x window over kinds, at most compute
 
-    Parameters: largest_overlap_window [s], exposed_tensor_parallel_time [s],
+    Parameters: compute_time [s], hidden_regather_time [s], tensor_parallel_overlap [1],
+        context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
+        gradient_window [s], weight_window [s], exposed_tensor_parallel_time [s],
         exposed_context_parallel_time [s], exposed_expert_parallel_time [s],
         exposed_data_parallel_time [s], tensor_node_time [s], context_node_time [s],
         expert_node_time [s], data_node_time [s], tensor_fabric_time [s], context_fabric_time [s],
@@ -464,7 +446,12 @@ def shared_contention_time(
         + _hidden(expert_fabric_time, exposed_expert_parallel_time)
         + _hidden(data_fabric_time, exposed_data_parallel_time)
     )
-    return np.maximum(0.0, np.maximum(node, fabric) - largest_overlap_window)
+    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - hidden_regather_time)
+    layers = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
+    data = data_parallel_overlap * (gradient_window + weight_window)
+    window = np.maximum(np.maximum(hidden_regather_time + tensor, layers), data)
+    window = np.minimum(compute_time, window)
+    return np.maximum(0.0, np.maximum(node, fabric) - window)
 
 
 def _hidden(busy: Any, exposed: Any) -> Any:

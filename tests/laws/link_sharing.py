@@ -23,7 +23,6 @@ def _share_a_link(compute: float, kinds: list[tuple[float, float]]) -> float:
 
 @check(
     "shared_contention_time",
-    "largest_overlap_window",
     by="simulator",
     source="a link that carries one byte at a time, kinds of traffic coming as windows open",
 )
