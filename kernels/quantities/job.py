@@ -88,11 +88,12 @@ def compute_inefficiency_overhead(
 ) -> Any:
     """Share of the wall time lost because GPUs work below their peak, recompute included.
 
-    (compute + optimizer + serial - ideal) x kept steps per second
+    (compute + optimizer + serial - ideal) x kept steps per second; the ideal by flops_counting
 
     Parameters: compute_time [s], optimizer_time [s], serial_time_per_step [s],
         ideal_compute_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
+    Range: too low, and may be negative, where flops_counting counts more than kernels do
     Source: by definition
     """
     spent = compute_time + optimizer_time + serial_time_per_step

@@ -111,6 +111,7 @@ def points() -> dict[str, Any]:
         "expert_parallel_overlap": rng.uniform(0, 0.1, POINTS),
         "step_time_jitter": rng.uniform(0, 0.1, POINTS),
         "serial_time_per_step": rng.uniform(0, 0.1, POINTS),
+        "attention_window": rng.choice([512.0, np.inf], POINTS),
     }
 
 
