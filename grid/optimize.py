@@ -23,7 +23,7 @@ from .dataset import attributes, coordinates, flags, root_attributes
 from .errors import InputError, shown
 from .execute import evaluate_block
 from .gradient import check_output
-from .plan import REASON, Plan
+from .plan import NEAR, REASON, Plan
 from .progress import expected
 from .scenario import Problem, resolve
 from .solve import Target, check_free, read_target, without
@@ -111,6 +111,7 @@ def optimize(
     outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
     reason = np.zeros(shape, np.int8)
+    near = np.full(shape, -1, np.int8)
     done = expected(math.prod(shape), "points")
     for point in np.ndindex(shape):
         best = search.best(point)
@@ -118,7 +119,9 @@ def optimize(
         if isinstance(best, Failure):
             status[point], reason[point] = best.status, best.reason
             continue
-        held = search.evaluate(point, best[None, :], shown_outputs)
+        held = search.evaluate(point, best[None, :], [*shown_outputs, *search.near])
+        for name in search.near:
+            near[point] = held[name][0]
         for k, one in enumerate(ranges):
             found[one.name][point] = best[k]
         for name in shown_outputs:
@@ -137,6 +140,8 @@ def optimize(
     coords = coordinates(plan, dims)
     for name in search.reason:
         coords[name] = (order, reason.transpose(turn), attributes(plan, name))
+    for name in search.near:
+        coords[name] = (order, near.transpose(turn), attributes(plan, name))
     return xarray.Dataset(variables, coords, root_attributes(plan, spec))
 
 
@@ -178,7 +183,8 @@ class Search:
         outputs = [*rated, *self.slopes.values()]
         if "n_gpus" in names and any("data_parallel" in case.formulas for case in plan.cases):
             outputs.append("data_parallel")
-        self.plan = Plan(problem, list(dict.fromkeys(outputs)), engine, free=names)
+        self.near = [NEAR] if self.memory else []
+        self.plan = Plan(problem, list(dict.fromkeys([*outputs, *self.near])), engine, free=names)
         self.reason = [REASON] if judged else []
         self.rated = rated
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
@@ -222,12 +228,14 @@ class Search:
             for case in self.plan.cases
             if all(run.start <= where[dim] < run.stop for dim, run in case.runs.items())
         )
-        table = self.plan.table(case, "hbm_capacity")
-        index = tuple(
-            where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
-            for axis, size in zip(self.plan.axes, table.shape, strict=True)
-        )
-        capacity = float(table[index])
+        capacity = 1.0  # as far as the model's error may save it
+        for name in ("hbm_capacity", "memory_error_factor"):
+            table = self.plan.table(case, name)
+            index = tuple(
+                where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
+                for axis, size in zip(self.plan.axes, table.shape, strict=True)
+            )
+            capacity *= float(table[index])
         if math.isinf(capacity):
             return self.conditions
         return [*self.conditions, Target("memory_per_gpu", "<=", capacity)]

@@ -37,6 +37,7 @@ READ_COST, REPEAT_COST, ROW_COST = 1.0, 10.0, 100.0
 LONGEST_AXES = 6  # axes considered for a row
 LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what makes an output layout-dependent
 REASON = "infeasible_reason"
+NEAR = "near_memory_limit"
 
 Region = Mapping[str, slice]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import values
 from .errors import InputError, nearest
-from .plan import REASON
+from .plan import NEAR, REASON
 
 if TYPE_CHECKING:
     import xarray
@@ -71,9 +71,12 @@ def label(value: Any) -> str:
 def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     """A small cube as text: headings with units, and one row for each point.
 
-    Infeasible points are marked in a last column. Raises InputError for more than MOST_ROWS.
+    Infeasible points are marked in a last column; where the model's error decides whether some
+    fit into memory, these too. Raises InputError for more than MOST_ROWS.
     """
     whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    if NEAR in cube.coords and (cube[NEAR] == 1).any():
+        whole = whole.reset_coords(NEAR)
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
     names = [*dims, *map(str, whole.data_vars)]

@@ -26,7 +26,7 @@ from .bracket import Bracket, Found, Near, box, put
 from .dataset import attributes, coordinates, flags, root_attributes
 from .errors import InputError, nearest, shown
 from .execute import evaluate_block
-from .plan import REASON, Plan, Region, extent
+from .plan import NEAR, REASON, Plan, Region, extent
 from .progress import expected
 from .scan_values import scan_values
 from .scenario import Problem, resolve
@@ -168,8 +168,7 @@ def solve_spec(
     turn = [dims.index(dim) for dim in order]
     variables = {name: (order, found[name].transpose(turn), told[name]) for name in told}
     coords = coordinates(plan, dims)
-    if REASON in variables:
-        coords[REASON] = variables.pop(REASON)
+    coords |= {name: variables.pop(name) for name in search.judged}
     return xarray.Dataset(variables, coords, root_attributes(plan, spec))
 
 
@@ -228,9 +227,10 @@ class Search:
         outputs = [*target.outputs, *self.slopes.values()]
         if self.replicas and "data_parallel" not in outputs:
             outputs.append("data_parallel")
-        self.plan = Plan(problem, outputs, engine, free=[for_])
         judged = REASON in scan.outputs and set(scan.dims[REASON]) <= held
-        self.judged = [REASON] if judged and REASON in self.plan.outputs else []
+        near = [NEAR] if judged and NEAR not in outputs else []
+        self.plan = Plan(problem, [*outputs, *near], engine, free=[for_])
+        self.judged = [REASON, *near] if judged and REASON in self.plan.outputs else []
 
     def evaluate(
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1

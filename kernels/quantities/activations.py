@@ -95,17 +95,19 @@ def matrix_activations_per_token(
 ) -> Any:
     """Bytes of a layer's activations around its matrices, of one token: shared by tensor ranks.
 
-    e ((2 a + 2 a_kv) (h / a) + (2 or 3) f) / t: queries, keys, values and the input of the output
-    projection; in and out of the activation function; 24 h / t for a GPT in BF16
+    e ((2 a / t + 2 max(a_kv / t, 1)) (h / a) + (2 or 3) f / t): queries, keys, values and the input
+    of the output projection; in and out of the activation function; 24 h / t for a GPT in BF16;
+    beyond the heads of keys and values, ranks hold copies
 
     Parameters: attention_heads [1], kv_heads [1], head_size [1], ffn_matrices [1],
         active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
     Returns: [B] activations of one token in one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1 (24 / t)
     """
-    attention = head_size * (2 * attention_heads + 2 * kv_heads)
-    width = attention + ffn_matrices * active_ffn_width
-    return bytes_per_element * width / tensor_parallel
+    kv_here = np.maximum(kv_heads / tensor_parallel, 1.0)
+    attention = head_size * (2 * attention_heads / tensor_parallel + 2 * kv_here)
+    width = attention + ffn_matrices * active_ffn_width / tensor_parallel
+    return bytes_per_element * width
 
 
 @alternative("score_activations_per_token", attention_kernel="standard")
@@ -278,6 +280,8 @@ def logits_memory(
 
     Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1]
     Returns: [B] logits
+    Range: in several stages the last may need more where a vocabulary is large beside
+        l / p (min(m, p) - 1) layers' activations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
     logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
@@ -298,6 +302,7 @@ def activation_memory(
     Parameters: layers [1], pipeline_parallel [1], microbatches_in_flight [1],
         activation_memory_per_layer [B], logits_memory [B]
     Returns: [B] activations
+    Range: l / p layers on every stage; where the first holds one fewer, at most one chunk's less
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
     held = layers / pipeline_parallel * microbatches_in_flight

@@ -195,21 +195,28 @@ def routed_expert_layout_reason(
     return where(layout_reason == 0, shared, layout_reason)
 
 
-def capacity_reason(expert_layout_reason: Any, memory_per_gpu: Any, hbm_capacity: Any) -> Any:
-    """Why a layout cannot be run, memory counted.
+def capacity_reason(
+    expert_layout_reason: Any,
+    memory_per_gpu: Any,
+    memory_error_factor: Any,
+    hbm_capacity: Any,
+) -> Any:
+    """Why a layout cannot be run, memory counted: refused where the model's error cannot save it.
 
-    the layout's reason; memory needed <= capacity; NaN where either is undefined
+    the layout's reason; memory needed / error factor <= capacity; NaN where either is undefined
 
-    Parameters: expert_layout_reason [flag], memory_per_gpu [B], hbm_capacity [B]
+    Parameters: expert_layout_reason [flag], memory_per_gpu [B], memory_error_factor [1],
+        hbm_capacity [B]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
         13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+    Range: within the error factor of the capacity either may be true: `near_memory_limit`
     Source: by definition
     """
-    full = where(memory_per_gpu > hbm_capacity, 10.0, 0.0)
+    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
     known = memory_per_gpu + hbm_capacity
     full = where(known == known, full, np.nan)
     return where(expert_layout_reason == 0, full, expert_layout_reason)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
+from ..ops import where
 
 
 @alternative("gradient_storage_bytes", gradient_storage="none")
@@ -323,7 +324,38 @@ def memory_per_gpu(
     Parameters: weights_memory [B], gradients_memory [B], optimizer_memory [B],
         activation_memory [B], working_memory [B], reserved_memory [B]
     Returns: [B] memory
+    Range: what a framework allocates; the context and buffers of the network are
+        `reserved_memory`. Published memories are within `memory_error_factor`
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
     """
     states = weights_memory + gradients_memory + optimizer_memory
     return states + activation_memory + working_memory + reserved_memory
+
+
+def memory_margin(memory_per_gpu: Any, hbm_capacity: Any) -> Any:
+    """Share of a GPU's memory that is left; below 0 where more is needed than there is.
+
+    1 - memory needed / capacity
+
+    Parameters: memory_per_gpu [B], hbm_capacity [B]
+    Returns: [1] share
+    Source: by definition
+    """
+    return 1 - memory_per_gpu / hbm_capacity
+
+
+def near_memory_limit(memory_per_gpu: Any, memory_error_factor: Any, hbm_capacity: Any) -> Any:
+    """Whether the model's own error decides whether a job fits into memory.
+
+    memory needed / f <= capacity < f x memory needed, either side of the limit
+
+    Parameters: memory_per_gpu [B], memory_error_factor [1], hbm_capacity [B]
+    Returns: [flag] verdict
+    Flags: 0 no, 1 yes
+    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    """
+    least = memory_per_gpu / memory_error_factor
+    most = memory_per_gpu * memory_error_factor
+    near = where((least <= hbm_capacity) & (hbm_capacity < most), 1.0, 0.0)
+    known = memory_per_gpu + hbm_capacity
+    return where(known == known, near, np.nan)

@@ -228,6 +228,7 @@ def working_memory(layer_state_memory: Any, layer_activation_memory: Any) -> Any
 
     Parameters: layer_state_memory [B], layer_activation_memory [B]
     Returns: [B] memory
+    Range: one layer at a time; prefetched weights of a next layer come on top
     Source: Chen et al. 2016, arXiv:1604.06174, section 3; Zhao et al. 2023 (PyTorch FSDP),
         arXiv:2304.11277, section 3.2.1
     """

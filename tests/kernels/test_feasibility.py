@@ -156,7 +156,11 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
 def test_memory_may_be_full_to_the_last_byte() -> None:
     capacity = [math.nextafter(80e9, 0), 80e9]
     got = fleetcube.evaluate(
-        "infeasible_reason", memory_per_gpu=80e9, hbm_capacity=capacity, **LAYOUT
+        "infeasible_reason",
+        memory_per_gpu=80e9,
+        memory_error_factor=1,  # a model that is never wrong
+        hbm_capacity=capacity,
+        **LAYOUT,
     )
     assert list(got) == [10, 0]
 

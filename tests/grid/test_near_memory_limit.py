@@ -1,0 +1,85 @@
+"""Both sides of the limit of memory: refused, let pass with a word, or far from it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube import Sweep
+from fleetcube.grid.slicing import table
+
+# Llama 3's 8k phase (arXiv:2407.21783, table 4): nothing recomputed, gradients sharded (3.3.2)
+LLAMA_3: dict[str, Any] = {
+    "model": "llama-3-405b",
+    "node": "dgx-h100",
+    "inter_node_bandwidth": "400 Gbit/s",
+    "n_gpus": 8192,
+    "tensor_parallel": 8,
+    "pipeline_parallel": 16,
+    "virtual_stages": 8,
+    "global_batch_size": 2048,
+    "sequence_length": 8192,
+    "sequence_parallel": True,
+    "recompute": "none",
+    "zero_stage": 2,
+}
+NEED = float(fleetcube.evaluate("memory_per_gpu", engine="numpy", **LLAMA_3))
+
+
+def test_the_published_run_of_405b_fits() -> None:
+    found = fleetcube.evaluate(["memory_margin", "infeasible_reason"], engine="numpy", **LLAMA_3)
+    assert found["infeasible_reason"] == 0
+    assert 0 < found["memory_margin"] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("capacity", "reason", "near"),
+    [
+        (0.5, 10, 0),
+        (1 / 1.0201, 10, 0),
+        (1 / 1.0199, 0, 1),
+        (0.9999, 0, 1),
+        (1.0, 0, 1),
+        (1.0199, 0, 1),
+        (1.0201, 0, 0),
+        (np.inf, 0, 0),
+    ],
+)
+def test_both_sides_of_the_limit(capacity: float, reason: int, near: int) -> None:
+    asked = ["infeasible_reason", "near_memory_limit", "memory_margin"]
+    found = fleetcube.evaluate(asked, engine="numpy", **LLAMA_3, hbm_capacity=capacity * NEED)
+    assert (found["infeasible_reason"], found["near_memory_limit"]) == (reason, near)
+    np.testing.assert_allclose(found["memory_margin"], 1 - 1 / capacity, rtol=1e-12, atol=1e-15)
+
+
+def test_without_an_error_the_limit_is_sharp() -> None:
+    for capacity, reason in ((0.999 * NEED, 10), (NEED, 0)):
+        given = {**LLAMA_3, "memory_error_factor": 1, "hbm_capacity": capacity}
+        asked = ["infeasible_reason", "near_memory_limit"]
+        found = fleetcube.evaluate(asked, engine="numpy", **given)
+        assert (found["infeasible_reason"], found["near_memory_limit"]) == (reason, 0)
+
+
+@pytest.mark.parametrize(("capacity", "near"), [(0.99, 1), (1.01, 1), (1.5, 0)])
+def test_searches_say_what_is_near(capacity: float, near: int) -> None:
+    sweep = Sweep({**LLAMA_3, "hbm_capacity": capacity * NEED}, {}, ["step_time"])
+    best = sweep.optimize("step_time", {"network_efficiency": [0.5, 1]}, engine="numpy")
+    root = sweep.solve("network_efficiency", "step_time <= 1000 s", engine="numpy")
+    for found in (best, root):
+        assert found["near_memory_limit"] == near
+        assert ("near_memory_limit" in table(found)[0]) == bool(near)
+    plan = Sweep(
+        {**LLAMA_3, "hbm_capacity": capacity * NEED},
+        {"network_efficiency": [0.5, 1.0]},
+        ["step_time", "near_memory_limit"],
+    )
+    won = plan.reduce("argmin", of="step_time", engine="numpy", mask_infeasible=True)
+    assert won["near_memory_limit"] == near
+
+
+def test_a_search_refuses_what_even_the_error_cannot_save() -> None:
+    sweep = Sweep({**LLAMA_3, "hbm_capacity": 0.97 * NEED}, {}, ["step_time"])
+    found = sweep.optimize("step_time", {"network_efficiency": [0.5, 1]}, engine="numpy")
+    assert found["infeasible_reason"] == 10
+    assert found["near_memory_limit"] == -1

@@ -1,0 +1,123 @@
+"""Serving: caches placed head by head, batches replayed token by token."""
+
+from fleetcube.kernels.quantities import context_traffic, serving
+
+from .check import Pairs, check
+
+
+def _copies(ranks: int, heads: int) -> list[set[int]]:
+    """Heads of keys and values on each tensor rank, as its query heads need them."""
+    queries = 2 * max(ranks, heads)
+    mine = queries // ranks
+    group = queries // heads
+    return [{q // group for q in range(r * mine, (r + 1) * mine)} for r in range(ranks)]
+
+
+@check(
+    "shared_kv_head_ranks",
+    "context_message",
+    by="simulator",
+    source="heads of keys and values placed where grouped query heads read them; Pope et al. 2022, "
+    "arXiv:2211.05102, section 3.3",
+)
+def heads_on_ranks() -> Pairs:
+    """1 to 64 tensor ranks, 1 to 64 heads of keys and values"""
+    for ranks in (1, 2, 4, 8, 16, 64):
+        for heads in (1, 2, 4, 8, 64):
+            held = max(len(own) for own in _copies(ranks, heads))
+            yield heads / serving.shared_kv_head_ranks(ranks, heads), held
+            message = context_traffic.context_message(1024, heads, 128, ranks, 2)
+            yield message, 1024 * held * 128 * 2 * 2
+
+
+@check(
+    "largest_serving_batch",
+    "serving_memory_reason",
+    "copied_attention_serving_weights_memory",
+    "latent_kv_head_ranks",
+    "data_kv_cache_ranks",
+    by="derivation",
+    source="requests admitted one by one to the emptiest GPU until one finds no room",
+)
+def admitted_requests() -> Pairs:
+    """DeepSeek-V3 on 8 H200 in FP8, latent caches whole on each GPU and by request; 4,096 tokens"""
+    cache, layers, attention, weights = 4096 * 70_272, 61, 187e6, 671e9
+    copied = serving.copied_attention_serving_weights_memory(weights, layers, attention, 1, 8)
+    yield copied, sum([layers * attention, (weights - layers * attention) / 8])
+    for apart, held in ((False, weights / 8), (True, copied)):
+        used, admitted = [held] * 8, 0
+        while True:
+            targets = [used.index(min(used))] if apart else range(8)
+            if any(used[k] + cache > 141e9 for k in targets):
+                break
+            for k in targets:
+                used[k] += cache
+            admitted += 1
+        ranks = serving.data_kv_cache_ranks(8) if apart else serving.latent_kv_head_ranks()
+        most = serving.largest_serving_batch(141e9, 0.0, held, cache, ranks)
+        yield most - most % (8 if apart else 1), admitted
+        yield serving.serving_memory_reason(most, most), 0
+        yield serving.serving_memory_reason(most + 1, most), 1
+
+
+@check(
+    "decode_context",
+    "decode_bytes",
+    "decode_flops",
+    "prefill_flops",
+    "decode_step_time",
+    "prefill_time",
+    "request_latency",
+    "time_to_first_token",
+    by="simulator",
+    source="every token of an answer replayed: what is read of each earlier one, and multiplied",
+)
+def replayed_answers() -> Pairs:
+    """8B on 1 to 16 GPUs; prompts of 0 to 131,072 and answers of 1 to 300 tokens"""
+    layers, heads, size, kv, parameters = 32, 32, 128, 8, 8.03e9
+    each = layers * 2 * kv * size * 2
+    bandwidth, peak = 3.35e12, 989e12
+    for ranks in (1, 8, 16):
+        for prompt, output in ((0, 1), (0, 300), (700, 1), (700, 2), (131_072, 90)):
+            share = 1 / min(ranks, kv)
+            begin = max(prompt, 1)
+            operations = begin * 2 * parameters
+            operations += layers * 2 * 2 * heads * size * begin * begin / 2  # half is masked
+            first = max(operations / (ranks * peak), 2 * parameters / ranks / bandwidth)
+            clock = first
+            for token in range(1, output):
+                earlier = prompt + token - 1
+                read = 2 * parameters / ranks + earlier * each * share
+                work = 2 * parameters + 2 * 2 * layers * heads * size * earlier
+                clock += max(read / bandwidth, work / (ranks * peak))
+            context = serving.decode_context(prompt, output)
+            read = serving.decode_bytes(2 * parameters / ranks, 1, context, each, min(ranks, kv))
+            done = serving.decode_flops(parameters, layers, heads, size, 1, context)
+            step = serving.decode_step_time(read, done, ranks, bandwidth, peak)
+            done = serving.prefill_flops(parameters, layers, heads, size, 1, prompt)
+            yield done, operations
+            prefill = serving.prefill_time(2 * parameters / ranks, done, ranks, bandwidth, peak)
+            start = serving.time_to_first_token(prefill)
+            yield start, first
+            yield serving.request_latency(start, output, step), clock
+
+
+@check(
+    "kv_elements_per_layer",
+    "kv_cache_bytes_per_token",
+    "request_kv_cache",
+    by="table",
+    source="Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3 (800 KB a token, up to 1.6 GB for "
+    "2,048); DeepSeek-AI 2025, arXiv:2505.09343, table 1",
+    tolerance=0.05,
+)
+def published_caches() -> Pairs:
+    """OPT-13B, Llama-3.1-405B, Qwen-2.5-72B, DeepSeek-V3"""
+    opt = serving.kv_cache_bytes_per_token(40, serving.kv_elements_per_layer(40, 128), 2)
+    yield opt, 800 * 1024
+    yield serving.request_kv_cache(2000, 48, opt), 1.6e9
+    for layers, elements, printed in ((126, 2048, 516.096e3), (80, 2048, 327.68e3)):
+        ours = serving.kv_elements_per_layer(8, 128)
+        yield ours, elements
+        yield serving.kv_cache_bytes_per_token(layers, ours, 2), printed
+    yield serving.kv_cache_bytes_per_token(61, 576, 2), 70.272e3
