@@ -191,16 +191,19 @@ def _points(
         values = {name: plan.table(case, name) for name in names}
         if "recovery_time" in case.leaves:  # given: with all that it holds
             values["node_provision_time"] = np.zeros(())
-        pool = (
-            case.formulas["whole_cluster_probability"].__alternative__[2] if closed else ("open",)
-        )
-        values["pool"] = np.array(_POOLS[pool[0]])
+        values["pool"] = np.array(_pool(case))
         _fill(plan, case, used, _parameters(values), points)
     points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
     dims = tuple(axis.name for axis in problem.axes if axis.name in used)
     order = [k for k, axis in enumerate(plan.axes) if axis.name not in used]
     order += [[axis.name for axis in plan.axes].index(dim) for dim in dims]
     return plan, dims, {name: array.transpose(order) for name, array in points.items()}
+
+
+def _pool(case: Case) -> float:
+    """The pool of nodes that a case has, as the Monte Carlo knows it, by the formula it chose."""
+    formula: Any = case.formulas.get("whole_cluster_probability")
+    return _POOLS[formula.__alternative__[2][0]] if formula else 0.0
 
 
 def _check_memory(plan: Plan, used: Iterable[str]) -> None:
