@@ -2,9 +2,10 @@
 
 import math
 
-from fleetcube.kernels.quantities import checkpoint, goodput, recovery
+from fleetcube.kernels.quantities import checkpoint, recovery
 
 from .check import Pairs, check
+from .models import computed
 
 
 @check(
@@ -64,5 +65,7 @@ def phases() -> Pairs:
 )
 def budgets() -> Pairs:
     """the printed budget; losses that leave nothing are undefined"""
-    yield goodput.additive_goodput(0.03, 0.0, 0.10, 0.05, 0.05), 0.77
-    yield goodput.additive_goodput(0.5, 0.2, 0.2, 0.1, 0.1), math.nan
+    point = {"goodput_model": "additive", "n_gpus": 8, "recovery_budget": 0.10}
+    point |= {"checkpoint_budget": 0.03, "bubble_budget": 0.05, "maintenance_budget": 0.05}
+    yield computed(point, "goodput")[0], 0.77
+    yield computed(point | {"recovery_budget": 0.9}, "goodput")[0], math.nan

@@ -70,7 +70,9 @@ def _row(law: Law) -> str:
     cells = [
         f"`{law.name}`<br>{_plain(law.formula)}",
         _range(law.doc.range),
-        "<br>".join(f"{check.by}: {_plain(check.source)}; {_plain(check.points)}" for check in checks),
+        "<br>".join(
+            f"{check.by}: {_plain(check.source)}; {_plain(check.points)}" for check in checks
+        ),
         "<br>".join(map(_difference, checks)),
     ]
     return f"| {' | '.join(cells)} |"
