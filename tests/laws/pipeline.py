@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from fleetcube import simulate_schedule
+from fleetcube import InputError, simulate_schedule
 from fleetcube.kernels import pipeline
-from fleetcube.kernels.quantities import activations, pipeline_traffic, step
+from fleetcube.kernels.quantities import activations, feasibility, pipeline_traffic, step
 
 from .check import Pairs, check
 
@@ -209,3 +209,73 @@ def interleaved_sends_waited_for() -> Pairs:
         if layout.get("microbatch_group_size", min(p, m)) == p and (m <= p or m % p == 0):
             for theirs in waited("asynchronous", **layout):
                 yield law(p, m, v), theirs
+
+
+@check(
+    "one_forward_one_backward_blocking_pipeline_sends",
+    "one_forward_one_backward_asynchronous_pipeline_sends",
+    "zero_bubble_blocking_pipeline_sends",
+    "zero_bubble_asynchronous_pipeline_sends",
+    by="simulator",
+    source=PLAYED,
+)
+def bounds_of_sends() -> Pairs:
+    """interleaved and zero bubbles, 2 to 7 stages: no more sends are played than the bound"""
+    t = pipeline_traffic
+    for p, m, v in itertools.product((2, 4, 7), (1, 3, 8, 14), (2, 3)):
+        layout = {"pipeline_parallel": p, "num_microbatches": m - m % max(1, m // p)}
+        m = layout["num_microbatches"]
+        laws = {
+            "blocking": t.one_forward_one_backward_blocking_pipeline_sends(p, m, v),
+            "asynchronous": t.one_forward_one_backward_asynchronous_pipeline_sends(p, m, v),
+        }
+        layout |= {"virtual_stages": v, "pipeline_scheduler": "pytorch"}
+        for sends, law in laws.items():
+            yield max(law, *waited(sends, **layout)), law
+    for p, m, (schedule, v) in itertools.product(STAGES, MICROBATCHES, (("zb_h1", 1), ("zb_v", 2))):
+        laws = {
+            "blocking": t.zero_bubble_blocking_pipeline_sends(p, m, v),
+            "asynchronous": t.zero_bubble_asynchronous_pipeline_sends(p, v),
+        }
+        layout = {"pipeline_parallel": p, "num_microbatches": m, "pipeline_schedule": schedule}
+        for sends, law in laws.items():
+            longer, alone = (
+                simulate_schedule(send_time=send, pipeline_sends=sends, **layout).step_time
+                for send in (0.125 / v, 0.0)
+            )
+            yield max(law, (longer - alone) * 8 * v), law
+
+
+@check(
+    "megatron_interleaving_reason",
+    "pytorch_interleaving_reason",
+    "interleaved_schedule_reason",
+    "megatron_microbatch_group_size",
+    by="simulator",
+    source="megatron/core/pipeline_parallel/schedules.py and "
+    "torch/distributed/pipelining/schedules.py, whose refusals the simulator repeats",
+)
+def what_no_scheduler_runs() -> Pairs:
+    """1 to 7 stages, 1 to 11 micro-batches, 1 or 2 chunks, groups of 1 to 12: feasible if played"""
+    t, f = pipeline_traffic, feasibility
+    for p, m, v in itertools.product((1, 2, 4, 7), (1, 3, 4, 8, 11), (1, 2)):
+        layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
+        default = t.megatron_microbatch_group_size(p)
+        cases = [
+            (
+                {"pipeline_scheduler": "pytorch"},
+                f.pytorch_interleaving_reason(m, t.pytorch_microbatch_group_size(p, m)),
+            ),
+            ({}, f.megatron_interleaving_reason(p, m, default)),
+        ]
+        cases += [
+            ({"microbatch_group_size": n}, f.megatron_interleaving_reason(p, m, n))
+            for n in range(1, 13)
+        ]
+        for more, reason in cases:
+            runs = True
+            try:
+                simulate_schedule(**layout, **more)
+            except InputError:
+                runs = False
+            yield f.interleaved_schedule_reason(p, v, reason) == 0, runs
