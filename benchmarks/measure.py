@@ -43,13 +43,19 @@ def python(*arguments: str, timeout: float = 600.0, **environment: str) -> str:
     return command([sys.executable, *arguments], timeout=timeout, **environment)
 
 
-def command(arguments: Sequence[str], timeout: float = 600.0, **environment: str) -> str:
-    """What a program prints, run at the root; raises RuntimeError with its last line of error."""
+def command(
+    arguments: Sequence[str], timeout: float = 600.0, given: str = "", **environment: str
+) -> str:
+    """What a program prints, run at the root with a text as its input.
+
+    Raises RuntimeError with its last line of error.
+    """
     try:
         done = subprocess.run(
             arguments,
             cwd=ROOT,
             env={**os.environ, **environment},
+            input=given,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -78,14 +84,19 @@ def machine() -> dict[str, str]:
     return found
 
 
-def preamble(machine: Mapping[str, str], command: str, quick: bool) -> str:
+def preamble(machine: Mapping[str, str], command: str, quick: bool, timed: bool = True) -> str:
     """The sentence above the tables."""
     versions = ", ".join(f"{name} {machine[name]}" for name in ("python", *LIBRARIES))
+    head = (
+        f"{'Measured' if timed else 'Written'} by `{command} --write` on {machine['date']}"
+        f"{' (a quick run: sizes and rounds are too small to quote)' if quick else ''}"
+    )
+    if not timed:
+        return f"{head}; {versions}."
     return (
-        f"Measured by `{command} --write` on {machine['date']}"
-        f"{' (a quick run: sizes and rounds are too small to quote)' if quick else ''}: "
-        f"{machine['cpu']}, {machine['cores']} cores; {versions}. Machines are shared: numbers "
-        "are medians of interleaved runs, and ratios are medians of the ratios within a round."
+        f"{head}: {machine['cpu']}, {machine['cores']} cores; {versions}. Machines are shared: "
+        "numbers are medians of interleaved runs, and ratios are medians of the ratios within a "
+        "round."
     )
 
 

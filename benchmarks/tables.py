@@ -12,12 +12,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below."""
+    """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below.
+
+    `failed`: it is not as it must be; nothing is written, and the command ends with status 1.
+    """
 
     title: str
     columns: Mapping[str, str]
     rows: Sequence[Row]
     notes: Sequence[str] = field(default=())
+    failed: bool = False
 
     def cells(self) -> list[list[str]]:
         """Headings, then one list of texts for each row."""

@@ -1,5 +1,6 @@
 """Units at the door: a string such as "400 Gbit/s" becomes a number in SI base units."""
 
+import datetime
 import functools
 import json
 import math
@@ -19,7 +20,7 @@ _SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 
 _POWERS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _UNIT = re.compile(r"[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
 _BASE = {
-    "1": None,
+    "1": "",
     "s": "second",
     "B": "byte",
     "B/s": "byte/second",
@@ -60,8 +61,36 @@ _HINTS = {
 }
 
 
+_SHARES = {"%": 0.01, "percent": 0.01}
+
+
 class UnitError(ValueError):
     """A value whose unit is missing, unknown or of another kind."""
+
+
+def carried(value: Any) -> tuple[Any, str] | None:
+    """Number and unit of what carries one (pint, astropy, unyt); None of anything else."""
+    number = getattr(value, "magnitude", getattr(value, "value", None))
+    unit = getattr(value, "units", getattr(value, "unit", None))
+    dated = isinstance(value, datetime.timedelta | datetime.date)  # pandas gives its own a unit
+    return None if number is None or unit is None or dated else (number, str(unit))
+
+
+def converted(number: float, unit: str, base: str) -> float:
+    """A number of some unit in the base unit, exact in between. Raises UnitError, the rule."""
+    return _times(repr(number), number, Fraction(repr(factor(unit, base))))
+
+
+def factor(unit: str, base: str) -> float:
+    """What one of a unit is in the base unit. Raises UnitError, the rule that is broken."""
+    if base == "1" and unit in _SHARES:
+        return _SHARES[unit]
+    try:
+        return _factor(unit, base)
+    except Exception as error:
+        unknown = type(error).__name__ == "UndefinedUnitError"
+        rule = f"has an unknown unit {unit!r}" if unknown else f"is not in {base}"
+        raise UnitError(rule) from None
 
 
 @functools.cache
@@ -126,15 +155,13 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     if len(unit) > 40 or not _UNIT.fullmatch(unit):
         raise refused(f"has no known unit ({unit[:40]!r})")
     try:
-        factor = _factor(unit, base)
-    except Exception as error:
-        if type(error).__name__ == "UndefinedUnitError":
-            raise refused(f"has an unknown unit {unit!r}") from None
-        raise refused(f"is not in {base}") from None
-    value = number * factor * power
+        scale = factor(unit, base)
+    except UnitError as error:
+        raise refused(str(error)) from None
+    value = number * scale * power
     if math.isinf(value) and "inf" not in digits:
         raise refused("is too large for a floating-point number")
-    return _times(digits, number, Fraction(repr(factor)) * power)
+    return _times(digits, number, Fraction(repr(scale)) * power)
 
 
 def _times(digits: str, number: float, factor: Fraction) -> float:

@@ -20,6 +20,7 @@ SELF_EVIDENT = ("by definition", "stated by the scenario")  # how a line begins 
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
     "Megatron-LM": "megatronlm",
+    "PyTorch pipelining": "pytorchpipelining",
     "NCCL": "nccl",
     "Scaling Distributed Training": "pingdo",
     "mlsysim": "mlsysim",

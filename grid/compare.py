@@ -42,9 +42,10 @@ _PARTS = {
     ),
     "exposed_communication_time": (
         "exposed_layer_communication_time",
-        "pipeline_parallel_time",
+        "exposed_pipeline_parallel_time",
         "exposed_data_parallel_time",
         "offload_time",
+        "contention_time",
     ),
     "exposed_layer_communication_time": (
         "exposed_tensor_parallel_time",

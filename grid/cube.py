@@ -328,7 +328,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
     """Raise ValueError where the attributes of a variable are not as they are written."""
-    said = [attrs.get(key, "") for key in ("units", "long_name", "flag_meanings")]
+    said = [attrs.get(key, "") for key in ("units", "long_name", "convention", "flag_meanings")]
     codes = attrs.get("flag_values", [])
     flags = codes if isinstance(codes, list) else [codes]
     if not all(isinstance(text, str) for text in said) or not all(

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..kernels.derivatives import derivative, is_quantity, quantity
 from ..kernels.docstrings import read
+from ..kernels.graph import load, parameters
 from ..kernels.inputs import INPUTS
 from .axes import Array, Axis
 from .citations import ATTRIBUTE, keys
@@ -33,7 +34,7 @@ def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
 
 
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
-    """Units, meaning, sources and flags of a name, CF style; sources of the formulas in use."""
+    """Units, meaning, sources, flags and conventions of a name, CF style, of formulas in use."""
     if not is_quantity(name):
         row = INPUTS[name]
         return {"units": row.unit, "long_name": row.description}
@@ -48,7 +49,25 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
         found |= flags(doc.flags)
     else:
         found["units"] = doc.unit
+    if said := _conventions(plan, name):
+        found["convention"] = said
     return found
+
+
+def _conventions(plan: Plan, name: str) -> str:
+    """The conventions by which a result is counted: choices of such options on its way."""
+    found: dict[str, None] = {}
+    for case in plan.cases:
+        seen, todo = set(), [name]
+        while todo:
+            formula = case.formulas.get(current := todo.pop())
+            if formula is None or current in seen:
+                continue
+            seen.add(current)
+            todo += parameters(formula)
+            if (made := load().get(current)) and made.option and INPUTS[made.option].convention:
+                found |= {str(key): None for key, own in made.formulas.items() if own is formula}
+    return ", ".join(found)
 
 
 def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]:

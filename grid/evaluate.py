@@ -9,7 +9,7 @@ from .axes import coupled_axis
 from .distributions import is_distribution
 from .errors import InputError
 from .sweep import Sweep
-from .values import check_name, number, unit_of
+from .values import check_name, number, unit_of, without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -65,7 +65,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
     axes: dict[str, Any] = {}
     together: dict[str, dict[str, Any]] = {}
     labels: dict[str, Any] = {}
-    for name, value in inputs.items():
+    for name, value in without_unit("", inputs).items():
         if hasattr(value, "dims") and hasattr(value, "coords"):  # a DataArray
             if not hasattr(value, "ndim") or value.ndim > 1:
                 raise InputError(f"{name} is not a DataArray of one dimension; give one")
@@ -101,7 +101,9 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
 
 
 def in_base_unit(name: str, value: Any) -> Any:
-    """A DataArray whose attribute `units`, where it has one, is honoured."""
+    """A DataArray whose unit, its own array's or the attribute `units`, is honoured."""
+    if (held := without_unit(name, value.data)) is not value.data:
+        return value.copy(data=held)
     base, said = unit_of(check_name(name)), value.attrs.get("units")
     if said is None or str(said) == base:
         return value

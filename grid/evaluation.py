@@ -18,7 +18,7 @@ from .execute import evaluate_block
 from .plan import Plan
 from .scenario import resolve
 from .spec import read_spec
-from .values import check_dtype, check_threads
+from .values import check_dtype, check_threads, without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -32,6 +32,7 @@ class Evaluation:
     def __init__(
         self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
     ) -> None:
+        scenario, axes = without_unit("", scenario), without_unit("", axes)
         self.spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs

@@ -97,6 +97,11 @@ def unused(attrs: Mapping[str, Any]) -> str:
     """
     names = str(attrs["fleetcube_unused"]).split()
     line = f"set, but nothing here depends on it: {', '.join(names)}"
+    if "failure_shape" in names:
+        line += (
+            "; failures of many parts come at random, whatever the shape of each (Drenick "
+            "1960); fleetcube simulate plays what few do"
+        )
     for name in names:
         if name in load() and (by := _lever(name)):
             value = json.loads(attrs["fleetcube_spec"]).get("scenario", {}).get(name)

@@ -136,6 +136,7 @@ def _points(cube: "xarray.Dataset", name: Any) -> Array:
 
 def _given(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     """Dimensions and values of the points asked for, in the base unit."""
+    value = values.without_unit(name, value)
     many = hasattr(value, "__array__") or isinstance(value, Sequence)
     if isinstance(value, str | bytes) or not many:
         return (), np.array(values.number(name, value))

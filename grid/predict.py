@@ -18,7 +18,7 @@ from .scenario import resolve
 from .sweep import Sweep
 
 STEP, ALL_REDUCE = "step_time", "all_reduce_time"
-_IDEAL = ("ideal_compute_time", "tokens_per_step")
+_IDEAL, _COUNTED = ("ideal_compute_time", "tokens_per_step"), {"flops_counting": "parameters"}
 _NO_LIMIT = 1e15  # [B/s], of links that a message does not cross, or that do not slow it down
 
 Question = tuple[tuple[str, ...], Mapping[str, Any]]  # outputs, and the inputs they are wanted at
@@ -29,7 +29,8 @@ class Compared:
     """One measured value and its prediction, in the base unit; NaN stands for what is unknown.
 
     `low` and `high` are the ends of the prediction's interval. Of a step, `ideal_time` is its time
-    [s] with every GPU at its peak, and `tokens_per_gpu` its tokens by the number of GPUs.
+    [s] with every GPU at its peak and 6 N D counted, and `tokens_per_gpu` its tokens by the number
+    of GPUs.
     """
 
     id: str
@@ -62,7 +63,8 @@ def predict(rows: Sequence[Row]) -> tuple[list[Compared], list[LeftOut]]:
             reasons[k] = str(error)
     answers = dict(zip(asking, evaluate(questions), strict=True))
     steps = [k for k in asking if rows[k].of == STEP and not isinstance(answers[k], str)]
-    ideals = dict(zip(steps, evaluate([(_IDEAL, rows[k].inputs) for k in steps]), strict=True))
+    asked = [(_IDEAL, {**rows[k].inputs, **_COUNTED}) for k in steps]
+    ideals = dict(zip(steps, evaluate(asked), strict=True))
     found = []
     for k, answer in answers.items():
         if isinstance(answer, str):

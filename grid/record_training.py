@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..catalog import record
 from ..kernels.inputs import INPUTS
 from . import record_hardware as hardware
 from .errors import shown
@@ -317,10 +318,13 @@ def _nemo(facts: Facts) -> list[Reading]:
 
 
 def _model_flops(inputs: Mapping[str, Any]) -> float:
-    """Operations of a step of a catalog model, matrix by matrix."""
+    """Operations of a step of a catalog model, matrix by matrix, whatever count it states."""
     from .sweep import Sweep
 
-    said = {name: inputs[name] for name in ("model", "sequence_length", "global_batch_size")}
+    said = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
+    stated = ("parameters", "active_parameters", "unmultiplied_parameters", "training_tokens")
+    values = record("model", inputs["model"]).values
+    said |= {k: v for k, v in values.items() if k not in (*stated, *said)}
     counted = Sweep({**said, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
     return float(counted.evaluate("numpy")["model_flops_per_step"])
 

@@ -20,7 +20,8 @@ def scan_values(for_: str, between: Any, problem: Problem) -> Array:
     """The values of the scan."""
     row = INPUTS.get(for_, Input(for_, "1", None, ""))
     if between is not None:
-        if isinstance(between, str) or len(between) != 2:
+        between = values.without_unit(for_, between)
+        if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:
             raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
         first, last = (values.number(for_, end) for end in between)
         if not first < last < math.inf:

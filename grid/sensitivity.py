@@ -19,6 +19,7 @@ from .gradient import check_input, check_output, reached
 from .plan import REASON, Plan, Region
 from .scenario import Problem, choose
 from .selectors import narrow, point_of
+from .values import without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -48,7 +49,7 @@ def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tupl
         if name not in spec["axes"]:
             known = ", ".join(spec["axes"]) or "none"
             raise InputError(f"{name!r} is not an axis; choose from {known}")
-    wanted = {name: value for name, value in at.items() if name not in free}
+    wanted = {n: without_unit(n, value) for n, value in at.items() if n not in free}
     told, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
     axes = {name: make_axis(name, entry) for name, entry in told["axes"].items()}
     for name, axis in axes.items():

@@ -32,11 +32,12 @@ FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 HELD = {"sparing": "none"}  # recovery_time then holds provision_time in full; spares are simulated
 _INPUTS = (
     "failure_shape",
-    "provision_time",
     "spare_nodes",
     "repair_time",
     "corruption_probability",
 )
+
+_POOLS = {"open": 0.0, "closed": 1.0, "closed_idle_safe": 2.0}  # as in the Monte Carlo
 
 _SHARE = "share of the simulated wall time "
 # unit and meaning of what is returned; `NAME_error` is the standard error of NAME
@@ -47,6 +48,7 @@ MEANING = {
     "recovery_overhead": ("1", _SHARE + "that goes into recovering from failures"),
     "failures": ("1", "failures of one job, mean"),
     "spare_shortage": ("1", "share of the failures that found no free spare"),
+    "whole_cluster_probability": ("1", _SHARE + "in which the job does not wait for a repair"),
     "wall_time": ("s", "wall time of the simulated job, mean"),
     "wall_time_p95": ("s", "wall time within which 95 of 100 simulated jobs are done"),
     "work": ("s", "useful time of the simulated job"),
@@ -71,8 +73,8 @@ def simulate(
     """Simulate a job that fails, at a point or over a grid: a Monte Carlo of the failure process.
 
     It judges the closed forms behind `goodput`, and answers what they cannot: failures that are
-    not exponential (failure_shape), spares that run out (spare_nodes, repair_time, provision_time),
-    how late a job may be.
+    not exponential (failure_shape), spares that run out (spare_nodes, repair_time, provision_time,
+    node_pool), how late a job may be.
 
     Args:
         trials: jobs simulated at every point.
@@ -87,13 +89,15 @@ def simulate(
             that is given holds all of the recovery: nothing is added without a spare.
 
     A failure takes the work since the last safe checkpoint, and one node, which comes back after
-    `repair_time`; recovery waits for `provision_time` where no spare is free. `failure_shape` is
-    the Weibull shape of the time between the job's failures, `cluster_mtbf` its mean.
+    `repair_time`; recovery waits for `provision_time` where no spare is free, or for a repair where
+    `node_pool` is closed. All nodes are whole at the start. `failure_shape` is the Weibull shape of
+    the time between the job's failures, `cluster_mtbf` its mean.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
-    add up to 1, failures, spare_shortage, wall_time, their standard errors (`goodput_error`, ...),
-    wall_time_p95, work, and `outcome`, which says where a point was given up and is NaN: a job
-    failed a million times before its end, or an interval of 0 between checkpoints that cost time.
+    add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
+    errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which says where a point was
+    given up and is NaN: nodes failed a million times before its end, or an interval of 0 between
+    checkpoints that cost time.
     Raises InputError (a ValueError) in one line for anything that cannot be used.
 
     Example:
@@ -171,7 +175,10 @@ def _points(
     """The plan, the dimensions, and the parameters of every point, each over all dimensions."""
     problem = _held(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
+    quantities += ["node_provision_time"]
     quantities += [FLUSH] if FLUSH in load() else []
+    closed = _chosen(problem, "node_pool") != {"open"}
+    quantities += ["whole_cluster_probability", "nodes"] if closed else []
     axes = {axis.name for axis in problem.axes}
     plan = Plan(problem, [name for name in quantities if name not in axes] or ["goodput"], "numpy")
     names = [*quantities, *_INPUTS]
@@ -183,7 +190,11 @@ def _points(
     for case in plan.cases:
         values = {name: plan.table(case, name) for name in names}
         if "recovery_time" in case.leaves:  # given: with all that it holds
-            values["provision_time"] = np.zeros(())
+            values["node_provision_time"] = np.zeros(())
+        pool = (
+            case.formulas["whole_cluster_probability"].__alternative__[2] if closed else ("open",)
+        )
+        values["pool"] = np.array(_POOLS[pool[0]])
         _fill(plan, case, used, _parameters(values), points)
     points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
     dims = tuple(axis.name for axis in problem.axes if axis.name in used)
@@ -204,7 +215,7 @@ def _check_memory(plan: Plan, used: Iterable[str]) -> None:
 
 def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
     """The parameters of the Monte Carlo."""
-    recovery = values["recovery_time"] - values["provision_time"]
+    recovery = values["recovery_time"] - values["node_provision_time"]
     parameters = {
         "mtbf": values["cluster_mtbf"],
         "shape": values["failure_shape"],
@@ -212,20 +223,26 @@ def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
         "stall": values["checkpoint_stall_time"],
         "flush": values.get(FLUSH, np.zeros(())),
         "recovery": np.maximum(recovery, 0.0),
-        "provision": values["provision_time"],
+        "provision": values["node_provision_time"],
         "spares": values["spare_nodes"],
         "repair": values["repair_time"],
         "corruption": values["corruption_probability"],
+        "pool": values["pool"],
+        "nodes": values.get("nodes", np.ones(())),
     }
     parameters["work"] = values.get("job_duration", _long_job(**parameters))
     return parameters
 
 
-def _long_job(mtbf: Array, interval: Array, spares: Array, repair: Array, **_: Array) -> Array:
+def _long_job(
+    mtbf: Array, interval: Array, spares: Array, repair: Array, pool: Array, **_: Array
+) -> Array:
     """Useful time of a job whose start and end do not matter, in whole intervals."""
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)
-    longest = np.maximum(np.where(fails, mtbf, interval), np.where(spares > 0, repair, 0.0))
+    longest = np.maximum(
+        np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair, 0.0)
+    )
     work: Array = np.ceil(LONG * longest / interval) * interval
     return work
 
@@ -245,17 +262,26 @@ def _fill(
 
 def _held(problem: Problem) -> Problem:
     """The problem with what the Monte Carlo finds out by itself held at its plainest."""
-    chosen = {problem.options.get("elastic", "off")}
-    for axis in problem.axes:
-        chosen |= set(axis.options.get("elastic", ()))
-    if "shrink" in chosen:
+    if "shrink" in _chosen(problem, "elastic"):
         raise InputError("elastic = 'shrink' cannot be simulated: jobs keep their size; leave it")
+    for name in {"whole_cluster_probability", "cluster_uptime"} & (
+        problem.constants.keys() | {axis.name for axis in problem.axes}
+    ):
+        raise InputError(f"{name} is given, and a simulation finds it; take it out")
     held = {name: choice for name, choice in HELD.items() if name in INPUTS}
     axes = [
         replace(axis, options={k: row for k, row in axis.options.items() if k not in held})
         for axis in problem.axes
     ]
     return replace(problem, options={**problem.options, **held}, axes=tuple(axes))
+
+
+def _chosen(problem: Problem, name: str) -> set[Any]:
+    """Every choice of an option in a problem."""
+    chosen = {problem.options.get(name, INPUTS[name].default)}
+    for axis in problem.axes:
+        chosen |= set(axis.options.get(name, ()))
+    return chosen
 
 
 # Names and meaning

@@ -114,7 +114,12 @@ def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
-    return _heading(name, unit), numbers(cells / factor)
+    return _heading(name, unit) + counted(attrs), numbers(cells / factor)
+
+
+def counted(attrs: Mapping[str, Any]) -> str:
+    """The convention by which a variable is counted, to be printed beside it."""
+    return f" ({attrs['convention']})" if "convention" in attrs else ""
 
 
 def _heading(name: str, unit: str) -> str:

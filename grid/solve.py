@@ -115,7 +115,7 @@ def solve(
         >>> import fleetcube
         >>> found = fleetcube.solve("n_gpus", "cluster_mtbf = 10 h", gpu_mttf="100_000 h")
         >>> int(found["n_gpus"])
-        7200
+        6000
     """
     from .evaluate import scenario_and_axes
 

@@ -1,12 +1,13 @@
 """Check the values of inputs: numbers in SI, strings with a unit, choices of options."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..catalog import KINDS
-from ..catalog.units import UnitError, parse
+from ..catalog.units import UnitError, carried, converted, factor, parse
 from ..kernels import derivatives
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS, Input
@@ -63,8 +64,41 @@ def unit_of(name: str) -> str:
     return derivatives.unit_of(name)
 
 
+def without_unit(name: Any, entry: Any) -> Any:
+    """An entry of a spec whose numbers, wherever they carry a unit, are plain in the base unit.
+
+    A quantity of pint, astropy or unyt, alone, of an array, or inside lists and tables.
+    """
+    if entry is None or isinstance(entry, int | float | str):
+        return entry
+    if isinstance(entry, Mapping):
+        known = known_names()
+        return {
+            key: without_unit(key if key in known else name, part) for key, part in entry.items()
+        }
+    if isinstance(entry, list | tuple):
+        return [without_unit(name, part) for part in entry]
+    found = carried(entry)
+    if found is None or name not in known_names():
+        return entry
+    if name in KINDS or is_option(name):
+        raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
+    magnitude, unit = np.asanyarray(found[0]), found[1]
+    base = unit_of(name)
+    remedy = "give a plain number" if base == "1" else f"give it in {base}"
+    if magnitude.dtype.kind not in "iuf":
+        raise InputError(f"{name} = {shown(entry)} is no plain number of {unit}; give one")
+    try:
+        if magnitude.ndim:
+            return magnitude * factor(unit, base)
+        return converted(magnitude.item(), unit, base)
+    except UnitError as error:
+        raise InputError(f"{name} = {shown(entry)} {error}; {remedy}") from None
+
+
 def number(name: str, value: Any) -> float:
     """The value in the base unit, checked against the bounds of the input."""
+    value = without_unit(name, value)
     if isinstance(value, str):
         try:
             result = parse(value, unit_of(name), name, _example(name))

@@ -231,20 +231,28 @@ def effective_training_time_ratio(
     return kept * useful_share(interval, write_time)
 
 
-def rollback_time(interval: Any, write_time: Any, corruption_probability: Any) -> Any:
-    """Expected work lost because the latest checkpoints cannot be read.
+def rollback_time(interval: Any, write_time: Any, mtbf: Any, corruption_probability: Any) -> Any:
+    """Recovery time that would cost as much as checkpoints that cannot be read.
 
-    q / (1 - q) (tau + d): each unreadable one costs one more segment; 0 for an endless interval
+    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: q / (1 - q) (tau + d) for an infinite M;
+    0 for an endless interval
+
+    A failure loses G of the N segments written since the last that was read, both geometric: of
+    N, the share (1 - q) / (1 - q e^-z) is kept.
 
     Parameters:
         interval [s]: useful time tau between two checkpoints
         write_time [s]: time d for which one checkpoint stops training
-        corruption_probability [1]: chance q that a checkpoint cannot be read
+        mtbf [s]: mean time M between failures
+        corruption_probability [1]: chance q that a checkpoint cannot be read for the first time
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Source: mean of the geometric distribution (Feller 1968, An Introduction to Probability Theory)
+    Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     Example:
-        >>> float(rollback_time(540.0, 60.0, 0.5))
+        >>> float(rollback_time(540.0, 60.0, float("inf"), 0.5))
         600.0
     """
+    fails = mtbf < np.inf
     segment = where(interval == np.inf, 0.0, interval + write_time)
-    return corruption_probability / (1 - corruption_probability) * segment
+    odds = corruption_probability / (1 - corruption_probability)
+    mean = where(fails, mtbf, 1.0)
+    return where(fails, mean * np.log1p(-odds * np.expm1(-segment / mean)), odds * segment)

@@ -97,6 +97,7 @@ def tree_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
+    Range: as stated, not pipelined: an upper bound for long messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (reduce, then broadcast, on a tree)
     Example:
         >>> float(tree_all_reduce_time(1e9, 8, 0.0, 1e9))
@@ -118,6 +119,8 @@ def double_binary_tree_all_reduce_time(
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
+    Range: messages short or long against n a B; between them, a bound from below: pieces have to
+        fill the trees. Three ranks: a bound from above, 1.5 M / B is enough
     Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 4
     Example:
         >>> float(double_binary_tree_all_reduce_time(1e9, 2, 0.0, 1e9))
@@ -143,6 +146,7 @@ def recursive_halving_doubling_all_reduce_time(
         latency [s]: fixed cost of one message
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
+    Range: powers of two; between them a bound from below: other numbers of ranks need more messages
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5 (Rabenseifner's algorithm)
     Example:
         >>> float(recursive_halving_doubling_all_reduce_time(8e9, 8, 1.0, 1e9))
@@ -162,6 +166,7 @@ def switch_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwid
         latency [s]: fixed cost of the way up, or down
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
+    Range: buffers of many pieces, which stream through the switch; a bound from below for one piece
     Source: Graham et al. 2016 (SHARP), COMHPC
     Example:
         >>> float(switch_all_reduce_time(1e9, 512, 0.25, 1e9))
@@ -182,6 +187,8 @@ def nvls_all_reduce_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
+    Range: buffers of many pieces, so that sums and copies go on at once; a bound from below for one
+        piece
     Source: NCCL 2.30 src/transport/nvls.cc; Klenk et al. 2020, ISCA, section III
     Example:
         >>> float(nvls_all_reduce_time(8e9, 8, 0.0, 1e9))
@@ -213,6 +220,8 @@ def in_network_all_reduce_time(
         inter_latency [s]: fixed cost of one hop between nodes
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
+    Range: nodes that hold equally many ranks; between whole numbers of nodes, a continuous
+        relaxation
     Source: NCCL 2.30 src/graph/tuning.cc (NVLS with CollNet); Graham et al. 2016 (SHARP), COMHPC
     Example:
         >>> float(in_network_all_reduce_time(8e9, 4, 8, 0.0, 1e9, 0.0, 1e9))
@@ -239,6 +248,8 @@ def fitted_all_reduce_time(
         bandwidth [B/s]: bus bandwidth of large messages
         sqrt_coefficient [s/B^0.5]: coefficient g of the square root
     Returns: [s] time of the collective
+    Range: sizes and ranks of the curves that its coefficients were fitted to; elsewhere an
+        extrapolation
     Source: nccl-tests, doc/PERFORMANCE.md (bus bandwidth); the square root is ours, it brings the
         median error on published all-reduce curves from 8-18 % to 3-6 %
     Example:
@@ -260,6 +271,8 @@ def ring_tree_crossover_bytes(ranks: Any, latency: Any, bandwidth: Any) -> Any:
         latency [s]: fixed cost of one hop
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [B] size at which both take the same time
+    Range: from two ranks on; where two trees have their bound for three ranks, the ring is always
+        as fast
     Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
     Example:
         >>> round(float(ring_tree_crossover_bytes(8, 5e-6, 50e9)))
@@ -326,6 +339,8 @@ def hierarchical_all_reduce_time(
         inter_latency [s]: fixed cost of one hop between nodes
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
+    Range: nodes that hold equally many ranks; between whole numbers of nodes, a continuous
+        relaxation
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (hierarchical all-reduce)
     Example:
         >>> hierarchical_all_reduce_time(8e9, 1, 8, 0.0, 1e9, 0.0, 1e9)
@@ -405,6 +420,8 @@ def two_level_all_to_all_time(
         intra_bandwidth [B/s]: rate of one rank inside a node
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
+    Range: nodes that hold equally many ranks; between whole numbers of nodes, a continuous
+        relaxation
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     Example:
         >>> float(two_level_all_to_all_time(16e9, 16, 8, 0.0, 1e9, 1e9))
@@ -447,6 +464,7 @@ def pipelined_broadcast_time(message_bytes: Any, ranks: Any, latency: Any, bandw
         latency [s]: fixed cost of one message
         bandwidth [B/s]: rate of one rank in one direction
     Returns: [s] time of the collective
+    Range: a number of pieces that need not be whole: at most 3.1 % below the best whole one
     Source: Sanders, Speck & Traeff 2009, Parallel Computing 35(12), section 2 (linear pipeline)
     Example:
         >>> float(pipelined_broadcast_time(1e9, 64, 0.0, 1e9))

@@ -14,6 +14,7 @@ class Input:
     `kind` is "real", "count" (whole in reality, continuous in the formulas) or "option" (one of
     `choices`). `default` is None where the value must be given or come from a label. An option
     that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
+    A `convention` is a way to report: results that depend on one say which.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Input:
     choices: tuple[Any, ...] = ()
     implied: Any = None
     implied_by: tuple[str, ...] = ()
+    convention: bool = False
 
 
 def _real(
@@ -65,6 +67,7 @@ def _option(
     *,
     implied: Any = None,
     implied_by: tuple[str, ...] = (),
+    convention: bool = False,
 ) -> Input:
     return Input(
         name,
@@ -75,12 +78,17 @@ def _option(
         choices=choices,
         implied=implied,
         implied_by=implied_by,
+        convention=convention,
     )
 
 
 def _budget(name: str, default: float, loss: str) -> Input:
     description = f"share of wall time lost to {loss} (goodput_model = additive)"
     return _real(name, "1", default, description, positive=False, high=1.0)
+
+
+def _overlap(name: str, description: str) -> Input:
+    return _real(name, "1", 0.0, description, positive=False, high=1.0)
 
 
 def _mttf(name: str, default: float, component: str) -> Input:
@@ -112,7 +120,7 @@ _ROWS: list[str | Input] = [
     _real("intra_node_latency", "s", 0.5e-6, "one hop inside a node", positive=False),
     _real("inter_node_bandwidth", "B/s", None, "per GPU and direction, between nodes"),
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
-    _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of the fabric"),
+    _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches"),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
     _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
     "Power and money",
@@ -136,6 +144,22 @@ _ROWS: list[str | Input] = [
     _count("hidden_size", None, "width of the residual stream"),
     _option("gated_ffn", False, (False, True), "feed-forward layers with a gate: three matrices"),
     _count("vocab_size", 51200, "tokens of the vocabulary"),
+    _real(
+        "attention_window",
+        "1",
+        math.inf,
+        "tokens that a query of a windowed layer sees, its own counted (infinite: all before it)",
+        low=1.0,
+        may_be_infinite=True,
+    ),
+    _option(
+        "sliding_window",
+        False,
+        (False, True),
+        "attention that sees a window (attention_window) in some layers or all",
+        implied=True,
+        implied_by=("attention_window",),
+    ),
     _option(
         "mixture_of_experts",
         False,
@@ -159,7 +183,20 @@ _ROWS: list[str | Input] = [
         2,
         "size of a gradient on the wire (4 where they are added in FP32)",
     ),
-    _option("precision", "bf16", ("bf16", "fp16", "fp8", "fp4"), "number format: chooses the peak"),
+    _option(
+        "precision",
+        "bf16",
+        ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
+        "recipe of number formats: layers' matrices are in few bits, attention and logits in 16",
+    ),
+    _real(
+        "sixteen_bit_layers_share",
+        "1",
+        0.15,
+        "share of the layers' products that stays in 16 bits (precision = nvfp4)",
+        positive=False,
+        high=1.0,
+    ),
     "Layout",
     _count("tensor_parallel", 1, "GPUs that share each layer"),
     _count("pipeline_parallel", 1, "pipeline stages"),
@@ -176,13 +213,44 @@ _ROWS: list[str | Input] = [
     _option(
         "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
     ),
-    _option("recompute", "selective", ("none", "selective", "full"), "activations computed twice"),
+    _option(
+        "recompute",
+        "selective",
+        ("none", "selective", "core_attention", "full"),
+        "activations computed twice: attention's scores (none under flash attention), its forward "
+        "kernel, or whole layers",
+    ),
     _option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     _option(
         "pipeline_schedule",
         "1f1b",
         ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
         "order of the micro-batches (1f1b is interleaved where stages hold several chunks)",
+    ),
+    _option(
+        "distribute_saved_activations",
+        False,
+        (False, True),
+        "tensor ranks share the layer inputs that full recompute keeps",
+    ),
+    _option(
+        "pipeline_scheduler",
+        "megatron",
+        ("megatron", "pytorch"),
+        "whose rules say which interleaved schedules run, and in which groups",
+    ),
+    _option(
+        "pipeline_flush",
+        True,
+        (True, False),
+        "stages wait for each other between steps (zb_v can do without)",
+    ),
+    _option(
+        "pipeline_sends",
+        "auto",
+        ("auto", "blocking", "asynchronous"),
+        "whether stages compute while they send (auto: where they hold several pieces of the "
+        "model, as Megatron-Core by default)",
     ),
     _option("scatter_gather", False, (False, True), "stages send a part per tensor rank"),
     _option(
@@ -198,7 +266,7 @@ _ROWS: list[str | Input] = [
             "in_network",
             "fitted",
         ),
-        "algorithm of every all-reduce",
+        "algorithm of every all-reduce, and of its halves",
     ),
     _real(
         "sqrt_coefficient",
@@ -215,37 +283,22 @@ _ROWS: list[str | Input] = [
         may_be_infinite=True,
     ),
     _real("gradient_compression", "1", 1.0, "bytes of the gradients over bytes sent"),
-    _real(
-        "data_parallel_overlap",
-        "1",
-        0.0,
-        "share of its window that hides gradient traffic",
-        positive=False,
-        high=1.0,
-    ),
-    _real(
-        "tensor_parallel_overlap",
-        "1",
-        0.0,
-        "share of compute that hides tensor traffic",
-        positive=False,
-        high=1.0,
-    ),
-    _real(
-        "context_parallel_overlap",
-        "1",
-        0.0,
-        "share of compute that hides context traffic",
-        positive=False,
-        high=1.0,
-    ),
-    _real(
-        "expert_parallel_overlap",
-        "1",
-        0.0,
-        "share of compute that hides expert traffic",
-        positive=False,
-        high=1.0,
+    _overlap("data_parallel_overlap", "share of its window that hides gradient traffic"),
+    _overlap("tensor_parallel_overlap", "share of compute that hides tensor traffic"),
+    _overlap("context_parallel_overlap", "share of compute that hides context traffic"),
+    _overlap("expert_parallel_overlap", "share of compute that hides expert traffic"),
+    _option(
+        "link_sharing",
+        False,
+        (False, True),
+        "traffic hidden behind compute goes through a link one kind after the other",
+        implied=True,
+        implied_by=(
+            "data_parallel_overlap",
+            "tensor_parallel_overlap",
+            "context_parallel_overlap",
+            "expert_parallel_overlap",
+        ),
     ),
     _option("fsdp_prefetch", False, (False, True), "gather ZeRO-3 weights ahead in both passes"),
     _option("offload", "none", ("none", "cpu", "nvme"), "where optimizer states live, if not here"),
@@ -264,10 +317,11 @@ _ROWS: list[str | Input] = [
     _option("compute_model", "mfu", ("mfu", "roofline"), "how compute time is predicted"),
     _option(
         "flops_counting",
-        "parameters",
+        "transformer_causal",
         ("parameters", "transformer", "transformer_causal"),
-        "operations of a step: 6 N D, or matrix by matrix with attention (whole, or without what a "
-        "causal mask hides) and logits",
+        "convention of mfu and other reports, never of times: 6 N D, or matrix by matrix with "
+        "attention (whole, or without what a causal mask hides) and logits",
+        convention=True,
     ),
     _real(
         "flops_efficiency",
@@ -351,7 +405,7 @@ _ROWS: list[str | Input] = [
     _mttf("host_mttf", math.inf, "host (CPU, board, memory)"),
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
-    _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures"),
+    _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures (not goodput)"),
     _option(
         "failure_distribution",
         "exponential",
@@ -393,8 +447,15 @@ _ROWS: list[str | Input] = [
         "repair_time",
         "s",
         24 * HOUR,
-        "until a failed node is whole again (spares, elastic)",
+        "until a failed node is whole again (spares, elastic, node_pool)",
         positive=False,
+    ),
+    _option(
+        "node_pool",
+        "open",
+        ("open", "closed", "closed_idle_safe"),
+        "where nodes come from when the spares are used up: from outside, after provision_time, or "
+        "nowhere, and the job waits for a repair (idle nodes fail too, or do not)",
     ),
     _option("elastic", "off", ("off", "shrink"), "go on with fewer replicas until repair"),
     _real("detection_time", "s", 30, "failure until it is noticed", positive=False),
@@ -478,6 +539,20 @@ _ROWS: list[str | Input] = [
     _count("prompt_tokens", 1024, "tokens of one prompt", low=0),
     _count("output_tokens", 256, "tokens of one answer"),
     _real("kv_bytes_per_element", "B", 2, "size of a key or value in the cache"),
+    _option(
+        "latent_attention",
+        False,
+        (False, True),
+        "all heads read one latent vector of a token, which tensor ranks cannot share out",
+        implied=True,
+        implied_by=("kv_elements_per_layer",),
+    ),
+    _option(
+        "data_parallel_attention",
+        False,
+        (False, True),
+        "each GPU of a replica holds all attention weights, and serves requests of its own",
+    ),
     _real("request_rate", "1/s", 1.0, "requests of all users"),
 ]
 

@@ -48,7 +48,8 @@ def gemm_time(
     rows: Any,
     columns: Any,
     depth: Any,
-    element_bytes: Any,
+    operand_bytes: Any,
+    result_bytes: Any,
     peak_flops: Any,
     largest: Any,
     half_size: Any,
@@ -56,13 +57,14 @@ def gemm_time(
 ) -> Any:
     """Time of one matrix product: its operations or its operands, whichever takes longer.
 
-    max(2 m n k / (share P), (m k + k n + m n) e / BW)
+    max(2 m n k / (share P), ((m k + k n) e + m n r) / BW)
 
     Parameters:
         rows [1]: rows m of the result
         columns [1]: columns n of the result
         depth [1]: length k of the sums
-        element_bytes [B]: size of an element
+        operand_bytes [B]: size e of an element that is multiplied
+        result_bytes [B]: size r of an element of the result
         peak_flops [FLOP/s]: peak of the GPU
         largest [1]: share of peak that a large product reaches
         half_size [1]: side at which half of that rate is lost
@@ -70,10 +72,10 @@ def gemm_time(
     Returns: [s] time
     Source: Williams et al. 2009, CACM 52(4)
     Example:
-        >>> float(gemm_time(1024, 1024, 1024, 2, 2.0**31, 1.0, 0.0, 1e15))
+        >>> float(gemm_time(1024, 1024, 1024, 2, 2, 2.0**31, 1.0, 0.0, 1e15))
         1.0
     """
-    moved = (rows * depth + depth * columns + rows * columns) * element_bytes
+    moved = (rows * depth + depth * columns) * operand_bytes + rows * columns * result_bytes
     share = gemm_rate_share(rows, columns, depth, largest, half_size)
     compute = gemm_flops(rows, columns, depth) / (share * peak_flops)
     return np.maximum(compute, moved / memory_bandwidth)

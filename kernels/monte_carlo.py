@@ -11,7 +11,9 @@ is safe `flush` after its stall (flushes may overlap), and cannot be read with p
 `corruption`, found out when it is read for the first time; one that was read stays readable.
 
 A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
-(Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer.
+(Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
+`pool` CLOSED or IDLE_SAFE it begins only when `nodes` of all are whole; where CLOSED, spares and
+nodes that wait for others fail at the same rate as the job's, at random.
 
 Self-contained, so that numba's cache, which looks at this file only, cannot be stale.
 """
@@ -38,8 +40,11 @@ PARAMETERS = (
     "repair",
     "corruption",
     "fails_in_recovery",  # 1, or 0: the time to the next failure starts after recovery
+    "pool",  # OPEN, CLOSED or IDLE_SAFE
+    "nodes",
 )
-LOSSES = ("rework", "recovery", "failures", "shortages")  # of one trial
+OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
+LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
 STATISTICS = (
     "goodput",
     "goodput_error",
@@ -53,6 +58,8 @@ STATISTICS = (
     "failures_error",
     "spare_shortage",
     "spare_shortage_error",
+    "whole_cluster_probability",
+    "whole_cluster_probability_error",
     "wall_time",
     "wall_time_error",
     "wall_time_p95",
@@ -125,6 +132,28 @@ def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any) -> Any:
 
 
 @_compiled
+def _lose_idle(
+    state: Any, times: Any, lost: int, start: Any, end: Any, idle: Any, pace: Any, repair: Any
+) -> int:
+    """Failures of idle nodes, of which there are `idle` less those away; how many are lost then."""
+    rate = idle * pace
+    if rate == 0:
+        return lost
+    clock = start - math.log(uniform(state)) / rate
+    while clock < end and lost < MOST_FAILURES:
+        away = 0
+        while (
+            away < min(lost, len(times)) and times[(lost - 1 - away) % len(times)] > clock - repair
+        ):
+            away += 1
+        if uniform(state) * idle < idle - away:
+            times[lost % len(times)] = clock
+            lost += 1
+        clock -= math.log(uniform(state)) / rate
+    return lost
+
+
+@_compiled
 def _checkpoints(point: Any) -> Any:
     """Checkpoints that the job writes, the one at its end included; 0 where they are free."""
     interval, stall, work = point[2], point[3], point[5]
@@ -139,13 +168,23 @@ def _checkpoints(point: Any) -> Any:
 
 
 @_compiled
+def _room(point: Any) -> int:
+    """Times of lost nodes to keep: of all nodes, or of as many as decide whether one is free."""
+    spares = min(math.floor(point[8]), float(MOST_FAILURES))
+    if point[12] == CLOSED:
+        spares = min(spares + max(math.floor(point[13]), 1.0), float(MOST_FAILURES))
+    return int(spares) + (1 if point[12] == IDLE_SAFE else 0)
+
+
+@_compiled
 def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     """One job from start to end, its losses into `losses`; False where it fails too often.
 
-    `lost_nodes` is room for the times at which the last nodes were lost, one for each spare.
+    `lost_nodes` is room for the times at which the last nodes were lost: see `_room`.
     """
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
+    pool, nodes = point[12], max(math.floor(point[13]), 1.0)
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
 
     # Work is safe in steps: an interval and its checkpoint, or 1 s where every instant is one.
@@ -161,9 +200,12 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
         if checkpoints > 0:
             rest += stall
 
-    room = min(math.floor(spares), float(len(lost_nodes)))
-    now = rework = recovering = safe = 0.0
-    failures = shortages = 0
+    room = min(_room(point), len(lost_nodes))
+    times = lost_nodes[:room]
+    spare = int(min(math.floor(spares), room))
+    pace = 1 / (nodes * mtbf) if pool == CLOSED else 0.0
+    now = rework = recovering = waiting = safe = seen = 0.0
+    failures = shortages = lost = 0
     life = _time_to_failure(state, mtbf, shape, log_scale)
     while life < (steps - safe) * step + rest:
         gained = max(life - flush, 0.0) / step
@@ -177,18 +219,30 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
         rework += max(life - gained * step, 0.0)
         now += life
         while True:  # until no failure strikes the recovery itself
-            short = room < 1
-            if not short:
-                slot = int(failures % room)
-                short = failures >= room and now - lost_nodes[slot] < repair
-                lost_nodes[slot] = now
+            lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
+            short = lost >= spare and (spare == 0 or now - times[(lost - spare) % room] < repair)
+            if room > 0:
+                times[lost % room] = now
+            lost += 1
             failures += 1
-            if failures >= MOST_FAILURES:
+            if lost >= MOST_FAILURES:
                 return False
             needed = recovery
             if short:
                 shortages += 1
                 needed += provision
+            if pool != OPEN and lost > spare:
+                failed = now
+                whole = times[(lost - 1 - spare) % room] + repair
+                while now < whole:
+                    lost = _lose_idle(state, times, lost, now, whole, nodes + spare, pace, repair)
+                    if lost >= MOST_FAILURES:
+                        return False
+                    now = whole
+                    whole = times[(lost - 1 - spare) % room] + repair
+                waiting += now - failed
+                recovering += now - failed
+            seen = now
             life = _time_to_failure(state, mtbf, shape, log_scale)
             if fails_in_recovery == 0:
                 break
@@ -203,6 +257,7 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     losses[1] = recovering
     losses[2] = failures
     losses[3] = shortages
+    losses[4] = waiting
     return True
 
 
@@ -210,15 +265,18 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
 def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any) -> None:
     """Trials `first` to `last` of all, counted through; trial t of a point has its own stream."""
     trials = losses.shape[1]
-    most = points[first // trials : (last - 1) // trials + 1, 8].max()
-    lost_nodes = np.empty(int(min(most, float(MOST_FAILURES))))
+    most = 0
+    for row in range(first // trials, (last - 1) // trials + 1):
+        most = max(most, _room(points[row]))
+    lost_nodes = np.empty(most)
     state = np.empty(4, np.uint64)
     for index in range(first, last):
         row, number = index // trials, index % trials
         if verdicts[row] != DONE:
             continue
         key = np.uint64(seed)
-        for word in points[row].view(np.uint64):
+        read = 12 if points[row, 12] == OPEN else points.shape[1]  # what the job depends on
+        for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
         if not trial(points[row], state, lost_nodes, losses[row, number]):
@@ -260,8 +318,9 @@ def _summarise(point: Any, losses: Any, found: Any) -> None:
     found[6], found[7] = _ratio(recovery, wall)
     found[8], found[9] = _ratio(failures, one)
     found[10], found[11] = _ratio(shortages, failures)
-    found[12], found[13] = _ratio(wall, one)
-    found[14] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
+    found[12], found[13] = _ratio(wall - losses[:, 4], wall)
+    found[14], found[15] = _ratio(wall, one)
+    found[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
 
 
 @_compiled

@@ -2,39 +2,64 @@
 
 from typing import Any
 
+import numpy as np
+
 
 def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
     """Idle time over useful time of a GPipe, 1F1B or interleaved schedule.
 
-    (p - 1) / (v m)
+    ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
     Parameters:
         pipeline_parallel [1]: stages p
         num_microbatches [1]: micro-batches m of one step
         virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over ideal time
-    Source: Narayanan et al. 2021 (SC21), section 2.2; Huang et al. 2019
+    Range: interleaved groups of p micro-batches or more, the last one too, or fewer micro-batches
+        than stages; a bound from below elsewhere
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Huang et al. 2019; m < p by playing the
+        schedule out
     Example:
-        >>> bubble_ratio(4, 12, 1)
+        >>> float(bubble_ratio(4, 12, 1))
         0.25
     """
-    return (pipeline_parallel - 1) / (virtual_stages * num_microbatches)
+    return _idle_slots(pipeline_parallel, num_microbatches, virtual_stages) / (
+        virtual_stages * num_microbatches
+    )
 
 
 def bubble_fraction(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
     """Idle time over total time of a GPipe, 1F1B or interleaved schedule.
 
-    (p - 1) / (v m + p - 1)
+    i / (v m + i), i = (v - 1) max(0, p - m) + p - 1
 
     Parameters:
         pipeline_parallel [1]: stages p
         num_microbatches [1]: micro-batches m of one step
         virtual_stages [1]: model chunks v on each stage
     Returns: [1] bubble time over the time of the pipeline
+    Range: as of bubble_ratio
     Source: Huang et al. 2019 (GPipe), section 2.3; Narayanan et al. 2021 (SC21), section 2.2
     Example:
-        >>> bubble_fraction(16, 1, 1)
+        >>> float(bubble_fraction(16, 1, 1))
         0.9375
     """
-    bubbles = pipeline_parallel - 1
-    return bubbles / (virtual_stages * num_microbatches + bubbles)
+    idle = _idle_slots(pipeline_parallel, num_microbatches, virtual_stages)
+    return idle / (virtual_stages * num_microbatches + idle)
+
+
+def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:
+    """Passes of one chunk, forward and backward, for which a stage waits.
+
+    (v - 1) max(0, p - m) + p - 1: with m < p, each chunk but the last waits for p - m more
+
+    Parameters:
+        pipeline_parallel [1]: stages p
+        num_microbatches [1]: micro-batches m of one step
+        virtual_stages [1]: model chunks v on each stage
+    Returns: [1] passes
+    Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
+    """
+    before = pipeline_parallel - 1
+    missing = np.maximum(0.0, np.minimum(pipeline_parallel - num_microbatches, before))
+    return (virtual_stages - 1) * missing + before

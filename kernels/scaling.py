@@ -70,6 +70,7 @@ def usl_peak(contention: Any, coherency: Any) -> Any:
         contention [1]: share sigma of the work that is done one by one
         coherency [1]: cost kappa of each pair of workers
     Returns: [1] workers at the peak
+    Range: below 1, a second worker already lowers throughput; 0 from sigma = 1 on
     Source: Gunther 2007, Guerrilla Capacity Planning, Springer (dC/dn = 0)
     Example:
         >>> round(float(usl_peak(0.001, 0.00001)), 4)
@@ -107,6 +108,7 @@ def sync_wall(
         recovery_time [s]: time R from a failure until training goes on
         gpu_time_per_failure [s]: mean time between failures times GPUs, K (infinite: no failures)
     Returns: [1] GPUs
+    Range: 1 to 10^12; 1 where every GPU more costs time, infinite where none does
     Source: Daly 2006, FGCS 22(3), eq. 13 at the interval of eq. 20, minimised over the cluster
     Example:
         >>> round(float(sync_wall(1e4, 1.0, 1e-4, 0.0, 0.0, float("inf"))))

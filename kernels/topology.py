@@ -17,6 +17,7 @@ def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
         stride [1]: GPUs between neighbours of the group (product of the inner group sizes)
         ranks [1]: size of the group
     Returns: [1] ranks of the group on one node
+    Range: strides that divide the node; else the mean over nodes
     Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
     Example:
         >>> float(group_ranks_per_node(8, 2, 64)), float(group_ranks_per_node(8, 8, 64))
@@ -36,6 +37,8 @@ def flat_bandwidth(ranks: Any, ranks_per_node: Any, intra_bandwidth: Any, rail: 
         intra_bandwidth [B/s]: rate of one rank inside a node
         rail [B/s]: rate of one rank's rail between nodes
     Returns: [B/s] bandwidth per rank
+    Range: nodes that hold equally many ranks; else a bound from above: the node with the fewest
+        ranks has fewer rails
     Source: NCCL channels over several NICs; measured 487 GB/s over 50 GB/s NICs on 16 H100 (AWS p5)
     Example:
         >>> float(flat_bandwidth(16, 8, 450e9, 50e9))
@@ -62,3 +65,43 @@ def flat_latency(ranks: Any, ranks_per_node: Any, intra_latency: Any, inter_late
         5e-07
     """
     return where(ranks_per_node >= ranks, intra_latency, inter_latency)
+
+
+def rail_under_switches(span: Any, gpus_per_switch: Any, rail: Any, oversubscription: Any) -> Any:
+    """Bandwidth of one rank's rail: traffic pays for oversubscription where it leaves the leaf.
+
+    B_rail x oversubscription under one leaf switch, else B_rail
+
+    Parameters:
+        span [1]: GPUs that a group stretches over, the groups inside it included
+        gpus_per_switch [1]: GPUs behind one leaf switch
+        rail [B/s]: rate of one rail that leaves the leaf switch
+        oversubscription [1]: downlink over uplink bandwidth of the leaf switch
+    Returns: [B/s] bandwidth per rail
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    Example:
+        >>> float(rail_under_switches(32, 32, 12.5, 4)), float(rail_under_switches(64, 32, 12.5, 4))
+        (50.0, 12.5)
+    """
+    return where(span <= gpus_per_switch, rail * oversubscription, rail)
+
+
+def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) -> Any:
+    """Time in which traffic of many equal operations keeps a link busy.
+
+    T min(1, M / (B t)); 0 where one operation takes no time
+
+    Parameters:
+        traffic_time [s]: time T of all operations
+        one_time [s]: time t of one, latency included
+        one_bytes [B]: bytes M of one that go through the link
+        bandwidth [B/s]: rate of the link
+    Returns: [s] time of bytes alone
+    Source: Hockney 1994, Parallel Computing 20(3), eq. 1 (latency occupies no link)
+    Example:
+        >>> float(busy_time(30.0, 3.0, 2e9, 1e9))
+        20.0
+    """
+    takes = one_time > 0
+    share = one_bytes / bandwidth / where(takes, one_time, 1.0)
+    return traffic_time * np.minimum(1.0, where(takes, share, 0.0))

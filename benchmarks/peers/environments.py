@@ -23,7 +23,8 @@ def ready(name: str, requirements: Sequence[str]) -> Path:
     return interpreter
 
 
-def script(interpreter: Path, name: str, *arguments: str) -> str:
-    """The last line that a peer's script prints."""
+def script(interpreter: Path, name: str, *arguments: str, given: str = "") -> str:
+    """The last line that a peer's script prints, a text being its input."""
     path = Path(__file__).with_name(name)
-    return command([str(interpreter), str(path), *arguments]).strip().splitlines()[-1]
+    printed = command([str(interpreter), str(path), *arguments], given=given)
+    return printed.strip().splitlines()[-1]

@@ -6,6 +6,7 @@ Where an option chooses between formulas, the alternatives stand under one quant
 
 MODULES = (
     "model",
+    "precision",
     "compute",
     "layer",
     "feed_forward",
@@ -17,10 +18,12 @@ MODULES = (
     "expert_traffic",
     "data_traffic",
     "gradient_all_reduce",
+    "gradient_halves",
     "activations",
     "working_memory",
     "memory",
     "offload",
+    "link_sharing",
     "step",
     "reliability",
     "checkpoint",

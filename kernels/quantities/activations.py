@@ -163,7 +163,7 @@ def kept_activation_memory_per_layer(
     return microbatch_tokens * (kept + score_activations_per_token)
 
 
-@alternative("activation_memory_per_layer", recompute="selective")
+@alternative("activation_memory_per_layer", recompute=("selective", "core_attention"))
 def selective_activation_memory_per_layer(
     microbatch_tokens: Any,
     residual_activations_per_token: Any,
@@ -181,17 +181,43 @@ def selective_activation_memory_per_layer(
     return microbatch_tokens * (residual_activations_per_token + matrix_activations_per_token)
 
 
+@alternative("layer_input_bytes", distribute_saved_activations=False)
+def whole_layer_input_bytes(activation_message: Any, residual_ranks: Any) -> Any:
+    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+
+    T h e; shared by tensor ranks with sequence parallelism
+
+    Parameters: activation_message [B], residual_ranks [1]
+    Returns: [B] input of one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h) and section 4.2.2
+    """
+    return activation_message / residual_ranks
+
+
+@alternative("layer_input_bytes", distribute_saved_activations=True)
+def distributed_layer_input_bytes(activation_message: Any, tensor_parallel: Any) -> Any:
+    """Bytes of a layer's input of one micro-batch, as one GPU keeps it.
+
+    T h e / t: each tensor rank keeps its part of what all of them hold
+
+    Parameters: activation_message [B], tensor_parallel [1]
+    Returns: [B] input of one layer
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return activation_message / tensor_parallel
+
+
 @alternative("activation_memory_per_layer", recompute="full")
-def full_activation_memory_per_layer(pipeline_message: Any) -> Any:
+def full_activation_memory_per_layer(layer_input_bytes: Any) -> Any:
     """Memory of one layer's activations of one micro-batch: its input alone.
 
     2 T h; shared by tensor ranks with sequence parallelism
 
-    Parameters: pipeline_message [B]
+    Parameters: layer_input_bytes [B]
     Returns: [B] activations of one layer
     Source: Korthikanti et al. 2022, arXiv:2205.05198, table 2 (2 s b h)
     """
-    return 1.0 * pipeline_message
+    return 1.0 * layer_input_bytes
 
 
 @alternative("microbatches_in_flight", pipeline_schedule="gpipe")
@@ -209,18 +235,24 @@ def gpipe_microbatches_in_flight(num_microbatches: Any) -> Any:
 
 @alternative("microbatches_in_flight", pipeline_schedule=("1f1b", "interleaved"))
 def one_forward_one_backward_microbatches_in_flight(
-    pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    virtual_stages: Any,
+    microbatch_group_size: Any,
 ) -> Any:
     """Micro-batches whose activations the first stage holds at once, in those of a whole stage.
 
-    min(m, p); min(m, p (1 + (p - 1) / (p v))) with v > 1 chunks on a stage
+    min(m, p); min(m, ((v - 1) N + 2 (p - 1) + 1) / v) with v > 1 chunks on a stage
 
-    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1]
+    Parameters: pipeline_parallel [1], num_microbatches [1], virtual_stages [1],
+        microbatch_group_size [1]
     Returns: [1] micro-batches
-    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3 (N =
+        p); Megatron-LM, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
     """
-    several = where(virtual_stages > 1, (pipeline_parallel - 1) / virtual_stages, 0.0)
-    return np.minimum(num_microbatches, pipeline_parallel + several)
+    chunks = (virtual_stages - 1) * microbatch_group_size + 2 * pipeline_parallel - 1
+    held = where(virtual_stages > 1, chunks / virtual_stages, pipeline_parallel)
+    return np.minimum(num_microbatches, held)
 
 
 @alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))

@@ -209,6 +209,8 @@ def young_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
 
     Parameters: checkpoint_stall_time [s], cluster_mtbf [s]
     Returns: [s] interval
+    Range: d well below M: goodput is 0.0001 of itself below the exact interval's at d = M / 200,
+        0.02 at M / 3, 0.29 at 2 M
     Source: Young 1974, CACM 17(9)
     """
     return young(checkpoint_stall_time, cluster_mtbf)
@@ -221,6 +223,8 @@ def daly_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
 
     Parameters: checkpoint_stall_time [s], cluster_mtbf [s]
     Returns: [s] interval
+    Range: all d: goodput is at most 0.002 of itself below the exact interval's, at d = 2 M, where
+        the interval jumps by an eighth
     Source: Daly 2006, FGCS 22(3), eq. 37
     """
     return daly(checkpoint_stall_time, cluster_mtbf)
@@ -233,6 +237,7 @@ def exact_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
 
     Parameters: checkpoint_stall_time [s], cluster_mtbf [s]
     Returns: [s] interval
+    Range: failures at random, checkpoints that can all be read; recovery and flush change nothing
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
     """
     return exact(checkpoint_stall_time, cluster_mtbf)
@@ -299,6 +304,7 @@ def checkpoints_written(
 
     Parameters: job_duration [s], checkpoint_interval [s], checkpoint_stall_time [s]
     Returns: [1] number of checkpoints
+    Range: those of lost work, written twice, are not counted
     Source: by definition of the segment (Daly 2006, section 2)
     """
     return job_duration / (checkpoint_interval + checkpoint_stall_time)

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from ..topology import rail_under_switches
+
 
 def rail_bandwidth(
     inter_node_bandwidth: Any, oversubscription: Any, network_efficiency: Any
 ) -> Any:
-    """Bandwidth between nodes that one GPU can count on, per direction.
+    """Bandwidth per direction that one GPU can count on for traffic that leaves its leaf switch.
 
     efficiency x B / oversubscription
 
@@ -15,6 +17,116 @@ def rail_bandwidth(
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
     return network_efficiency * inter_node_bandwidth / oversubscription
+
+
+def tensor_rail_bandwidth(
+    tensor_parallel: Any, gpus_per_switch: Any, rail_bandwidth: Any, oversubscription: Any
+) -> Any:
+    """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
+
+    that without oversubscription where a group (t GPUs) is under one leaf switch
+
+    Parameters: tensor_parallel [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(tensor_parallel, gpus_per_switch, rail_bandwidth, oversubscription)
+
+
+def context_rail_bandwidth(
+    tensor_parallel: Any,
+    context_parallel: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for context-parallel traffic, per direction.
+
+    that without oversubscription where a group (t c GPUs) is under one leaf switch
+
+    Parameters: tensor_parallel [1], context_parallel [1], gpus_per_switch [1],
+        rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(
+        tensor_parallel * context_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+    )
+
+
+def expert_rail_bandwidth(
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
+
+    that without oversubscription where a group (t c e GPUs) is under one leaf switch
+
+    Parameters: tensor_parallel [1], context_parallel [1], expert_parallel [1], gpus_per_switch [1],
+        rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(
+        tensor_parallel * context_parallel * expert_parallel,
+        gpus_per_switch,
+        rail_bandwidth,
+        oversubscription,
+    )
+
+
+def data_rail_bandwidth(
+    tensor_parallel: Any,
+    gradient_ranks: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for data-parallel traffic, per direction.
+
+    that without oversubscription where a group (t c d GPUs) is under one leaf switch
+
+    Parameters: tensor_parallel [1], gradient_ranks [1], gpus_per_switch [1], rail_bandwidth [B/s],
+        oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(
+        tensor_parallel * gradient_ranks, gpus_per_switch, rail_bandwidth, oversubscription
+    )
+
+
+def pipeline_rail_bandwidth(
+    n_gpus: Any, gpus_per_switch: Any, rail_bandwidth: Any, oversubscription: Any
+) -> Any:
+    """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
+
+    that without oversubscription where a group (the whole job GPUs) is under one leaf switch
+
+    Parameters: n_gpus [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(n_gpus, gpus_per_switch, rail_bandwidth, oversubscription)
 
 
 def communication_time(
@@ -59,18 +171,19 @@ def exposed_layer_communication_time(
 
 def exposed_communication_time(
     exposed_layer_communication_time: Any,
-    pipeline_parallel_time: Any,
+    exposed_pipeline_parallel_time: Any,
     exposed_data_parallel_time: Any,
     offload_time: Any,
+    contention_time: Any,
 ) -> Any:
     """Communication of one step that computing does not hide.
 
-    exposed in layers + pipeline + exposed data + offload
+    exposed in layers + exposed pipeline + exposed data + offload + contention
 
-    Parameters: exposed_layer_communication_time [s], pipeline_parallel_time [s],
-        exposed_data_parallel_time [s], offload_time [s]
+    Parameters: exposed_layer_communication_time [s], exposed_pipeline_parallel_time [s],
+        exposed_data_parallel_time [s], offload_time [s], contention_time [s]
     Returns: [s] exposed communication of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
-    exposed = exposed_layer_communication_time + pipeline_parallel_time
-    return exposed + exposed_data_parallel_time + offload_time
+    exposed = exposed_layer_communication_time + exposed_pipeline_parallel_time
+    return exposed + exposed_data_parallel_time + offload_time + contention_time

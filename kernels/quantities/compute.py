@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..alternatives import alternative
 from ..roofline import roofline_flops
 
@@ -21,45 +23,201 @@ def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
     return global_batch_size * sequence_length
 
 
-@alternative("active_matrix_parameters", mixture_of_experts=False)
-def dense_active_matrix_parameters(
-    layers: Any, attention_parameters_per_layer: Any, ffn_parameters: Any
+def active_matrix_parameters(
+    active_parameters: Any, unmultiplied_parameters: Any, vocab_size: Any, hidden_size: Any
 ) -> Any:
     """Weights of the layers' matrices that each token is multiplied with.
 
-    l x attention + feed-forward
+    N_active - those in no product - V h of the logits; not below 0
 
-    Parameters: layers [1], attention_parameters_per_layer [1], ffn_parameters [1]
+    Parameters: active_parameters [1], unmultiplied_parameters [1], vocab_size [1], hidden_size [1]
     Returns: [1] parameters
-    Source: Narayanan et al. 2021 (SC21), eq. 2 (12 l h^2)
+    Source: Narayanan et al. 2021 (SC21), eq. 2 and appendix (12 l h^2 for a GPT)
     """
-    return layers * attention_parameters_per_layer + ffn_parameters
+    multiplied = active_parameters - unmultiplied_parameters
+    return np.maximum(multiplied - vocab_size * hidden_size, 0.0)
 
 
-@alternative("active_matrix_parameters", mixture_of_experts=True)
-def expert_active_matrix_parameters(
-    layers: Any, attention_parameters_per_layer: Any, ffn_parameters: Any, skipped_parameters: Any
+def layer_matrix_flops_per_token(active_matrix_parameters: Any) -> Any:
+    """Operations of one token in the layers' matrices, forward and backward, nothing repeated.
+
+    6 N_matrices: a multiply-add for each weight, forward and twice backward
+
+    Parameters: active_matrix_parameters [1]
+    Returns: [FLOP] operations of one token
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    return 6 * active_matrix_parameters
+
+
+def logits_flops_per_token(vocab_size: Any, hidden_size: Any) -> Any:
+    """Operations of one token in the product that yields the logits, forward and backward.
+
+    6 V h
+
+    Parameters: vocab_size [1], hidden_size [1]
+    Returns: [FLOP] operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
+    """
+    return 6 * vocab_size * hidden_size
+
+
+@alternative("attention_span", sliding_window=False)
+def full_attention_span(sequence_length: Any) -> Any:
+    """Keys in front of each query, the mask not counted.
+
+    s
+
+    Parameters: sequence_length [1]
+    Returns: [1] keys of one query
+    Source: Narayanan et al. 2021 (SC21), appendix (every query with every key)
+    """
+    return 1.0 * sequence_length
+
+
+@alternative("attention_span", sliding_window=True)
+def windowed_attention_span(
+    sequence_length: Any, attention_window: Any, windowed_layers: Any, layers: Any
 ) -> Any:
-    """Weights of the layers' matrices that each token is multiplied with.
+    """Keys in front of each query, the mask not counted: in some layers those of a window.
 
-    l x attention + feed-forward - N_skipped
+    s - l_w / l (s - min(w, s)), the mean over layers
 
-    Parameters: layers [1], attention_parameters_per_layer [1], ffn_parameters [1],
-        skipped_parameters [1]
-    Returns: [1] parameters
-    Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1
+    Parameters: sequence_length [1], attention_window [1], windowed_layers [1], layers [1]
+    Returns: [1] keys of one query
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
-    return layers * attention_parameters_per_layer + ffn_parameters - skipped_parameters
+    width = np.minimum(attention_window, sequence_length)
+    share = np.minimum(windowed_layers / layers, 1.0)
+    return sequence_length - share * (sequence_length - width)
+
+
+@alternative("causal_attention_span", sliding_window=False)
+def full_causal_attention_span(sequence_length: Any) -> Any:
+    """Keys that each query sees under a causal mask, the mean over a sequence.
+
+    s / 2
+
+    Parameters: sequence_length [1]
+    Returns: [1] keys of one query
+    Range: half a key short of (s + 1) / 2, which counts the query's own in full
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
+    """
+    return sequence_length / 2
+
+
+@alternative("causal_attention_span", sliding_window=True)
+def windowed_causal_attention_span(
+    sequence_length: Any, attention_window: Any, windowed_layers: Any, layers: Any
+) -> Any:
+    """Keys that each query sees under a causal mask, in some layers only those of a window.
+
+    s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w no longer than s; the mean over sequence and
+    layers: the first w queries of a sequence have fewer keys than the window
+
+    Parameters: sequence_length [1], attention_window [1], windowed_layers [1], layers [1]
+    Returns: [1] keys of one query
+    Range: short of the exact w - w (w - 1) / (2 s) by w / (2 s), at most half a key
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2; mean over the triangle and
+        the band under the mask
+    """
+    width = np.minimum(attention_window, sequence_length)
+    share = np.minimum(windowed_layers / layers, 1.0)
+    seen = width * (1 - width / (2 * sequence_length))
+    return sequence_length / 2 - share * (sequence_length / 2 - seen)
+
+
+def windowed_layers(layers: Any) -> Any:
+    """Layers whose attention sees a window alone: all, unless the model alternates.
+
+    l_w = l
+
+    Parameters: layers [1]
+    Returns: [1] layers
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    return 1.0 * layers
+
+
+@alternative("kernel_attention_span", attention_kernel="standard")
+def standard_kernel_attention_span(sequence_length: Any) -> Any:
+    """Keys that the kernel multiplies each query with: all, masked afterwards, window or not.
+
+    s
+
+    Parameters: sequence_length [1]
+    Returns: [1] keys of one query
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
+    """
+    return 1.0 * sequence_length
+
+
+@alternative("kernel_attention_span", attention_kernel="flash")
+def flash_kernel_attention_span(causal_attention_span: Any) -> Any:
+    """Keys that the kernel multiplies each query with: masked blocks are skipped.
+
+    those that a causal mask and windows leave
+
+    Parameters: causal_attention_span [1]
+    Returns: [1] keys of one query
+    Range: for sequences and windows of many blocks; blocks on the mask's edge are done whole
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
+    """
+    return 1.0 * causal_attention_span
+
+
+def attention_flops_per_token(
+    layers: Any, kernel_attention_span: Any, attention_heads: Any, head_size: Any
+) -> Any:
+    """Operations of one token in attention's products as the kernel does them, nothing repeated.
+
+    12 l x keys x a (h / a): two products forward, four backward
+
+    Parameters: layers [1], kernel_attention_span [1], attention_heads [1], head_size [1]
+    Returns: [FLOP] operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix (12 B s^2 h in a layer); Dao 2023
+        (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of them under a causal mask)
+    """
+    return 12 * layers * kernel_attention_span * attention_heads * head_size
+
+
+def kernel_flops_per_token(
+    layer_matrix_flops_per_token: Any, attention_flops_per_token: Any, logits_flops_per_token: Any
+) -> Any:
+    """Operations that kernels do for one token, forward and backward, nothing computed twice.
+
+    matrices + attention + logits
+
+    Parameters: layer_matrix_flops_per_token [FLOP], attention_flops_per_token [FLOP],
+        logits_flops_per_token [FLOP]
+    Returns: [FLOP] operations of one token
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return layer_matrix_flops_per_token + attention_flops_per_token + logits_flops_per_token
+
+
+def kernel_flops_per_step(kernel_flops_per_token: Any, tokens_per_step: Any) -> Any:
+    """Operations that kernels do in one step, forward and backward, nothing computed twice.
+
+    operations of a token x B s
+
+    Parameters: kernel_flops_per_token [FLOP], tokens_per_step [1]
+    Returns: [FLOP] operations of one step
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return kernel_flops_per_token * tokens_per_step
 
 
 @alternative("model_flops_per_token", flops_counting="parameters")
 def parameters_model_flops_per_token(active_parameters: Any) -> Any:
-    """Operations that one token needs, forward and backward, nothing recomputed: the estimate.
+    """Operations that one token needs, as reports count them: six for each parameter.
 
     6 N_active
 
     Parameters: active_parameters [1]
     Returns: [FLOP] model operations of one token
+    Range: counts look-ups and leaves attention out; exceeds what kernels do where 6 x parameters
+        in no product are more than attention's operations
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     return 6 * active_parameters
@@ -67,58 +225,59 @@ def parameters_model_flops_per_token(active_parameters: Any) -> Any:
 
 @alternative("model_flops_per_token", flops_counting="transformer")
 def transformer_model_flops_per_token(
-    active_matrix_parameters: Any,
+    layer_matrix_flops_per_token: Any,
+    logits_flops_per_token: Any,
     layers: Any,
-    sequence_length: Any,
+    attention_span: Any,
     attention_heads: Any,
     head_size: Any,
-    vocab_size: Any,
-    hidden_size: Any,
 ) -> Any:
-    """Operations that one token needs, forward and backward, nothing recomputed: by matrix.
+    """Operations that one token needs, as reports count them: matrices and the whole of attention.
 
-    6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h) + V / (12 l h)) for a GPT
+    6 N_matrices + 12 l s a (h / a) + 6 V h; 72 l h^2 (1 + s / (6 h) + V / (12 l h)) for a GPT;
+    windows shorten s
 
-    Parameters: active_matrix_parameters [1], layers [1], sequence_length [1], attention_heads [1],
-        head_size [1], vocab_size [1], hidden_size [1]
+    Parameters: layer_matrix_flops_per_token [FLOP], logits_flops_per_token [FLOP], layers [1],
+        attention_span [1], attention_heads [1], head_size [1]
     Returns: [FLOP] model operations of one token
-    Source: Narayanan et al. 2021 (SC21), appendix; Korthikanti et al. 2022, arXiv:2205.05198, eq. 7
+    Range: counts twice the attention that a kernel does which skips what a causal mask hides
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Narayanan et al. 2021
+        (SC21), appendix; Korthikanti et al. 2022, arXiv:2205.05198, eq. 7
     """
-    scores = 12 * layers * sequence_length * attention_heads * head_size
-    return 6 * active_matrix_parameters + scores + 6 * vocab_size * hidden_size
+    scores = 12 * layers * attention_span * attention_heads * head_size
+    return layer_matrix_flops_per_token + scores + logits_flops_per_token
 
 
 @alternative("model_flops_per_token", flops_counting="transformer_causal")
 def causal_model_flops_per_token(
-    active_matrix_parameters: Any,
+    layer_matrix_flops_per_token: Any,
+    logits_flops_per_token: Any,
     layers: Any,
-    sequence_length: Any,
+    causal_attention_span: Any,
     attention_heads: Any,
     head_size: Any,
-    vocab_size: Any,
-    hidden_size: Any,
 ) -> Any:
-    """Operations that one token needs, forward and backward, nothing recomputed or masked.
+    """Operations that one token needs, as reports count them: nothing that a causal mask hides.
 
-    6 N_matrices + 6 l s a (h / a) + 6 V h: a causal mask leaves half of the scores
+    6 N_matrices + 6 l s a (h / a) + 6 V h; windows shorten s
 
-    Parameters: active_matrix_parameters [1], layers [1], sequence_length [1], attention_heads [1],
-        head_size [1], vocab_size [1], hidden_size [1]
+    Parameters: layer_matrix_flops_per_token [FLOP], logits_flops_per_token [FLOP], layers [1],
+        causal_attention_span [1], attention_heads [1], head_size [1]
     Returns: [FLOP] model operations of one token
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
     """
-    scores = 6 * layers * sequence_length * attention_heads * head_size
-    return 6 * active_matrix_parameters + scores + 6 * vocab_size * hidden_size
+    scores = 12 * layers * causal_attention_span * attention_heads * head_size
+    return layer_matrix_flops_per_token + scores + logits_flops_per_token
 
 
 def model_flops_per_step(model_flops_per_token: Any, tokens_per_step: Any) -> Any:
-    """Operations that one step needs, forward and backward, nothing recomputed.
+    """Operations that one step needs, as reports count them (flops_counting).
 
-    operations of a token x B s; 6 N_active D by default
+    operations of a token x B s
 
     Parameters: model_flops_per_token [FLOP], tokens_per_step [1]
     Returns: [FLOP] model operations of one step
-    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     Example:
         >>> model_flops_per_step(6e12, 6.67e6) / 1e18
         40.02
@@ -126,142 +285,133 @@ def model_flops_per_step(model_flops_per_token: Any, tokens_per_step: Any) -> An
     return model_flops_per_token * tokens_per_step
 
 
-@alternative("layer_flops_share", flops_counting="parameters")
-def parameters_layer_flops_share() -> Any:
-    """Share of the model's operations that is in its layers: taken as all of them.
+@alternative("matrix_recompute_passes", recompute=("none", "selective", "core_attention"))
+def no_matrix_recompute_passes() -> Any:
+    """Forward passes of a layer's matrices that its backward pass repeats.
+
+    0
+
+    Parameters: none
+    Returns: [1] passes
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 0.0
+
+
+@alternative("matrix_recompute_passes", recompute="full")
+def full_matrix_recompute_passes() -> Any:
+    """Forward passes of a layer's matrices that its backward pass repeats.
 
     1
 
     Parameters: none
-    Returns: [1] share
-    Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P operations with recompute)
+    Returns: [1] passes
+    Source: Chen et al. 2016, arXiv:1604.06174, section 3
     """
     return 1.0
 
 
-@alternative("layer_flops_share", flops_counting=("transformer", "transformer_causal"))
-def transformer_layer_flops_share(
-    model_flops_per_token: Any, vocab_size: Any, hidden_size: Any
-) -> Any:
-    """Share of the model's operations that is in its layers: all but the logits.
-
-    1 - 6 V h / operations of a token
-
-    Parameters: model_flops_per_token [FLOP], vocab_size [1], hidden_size [1]
-    Returns: [1] share
-    Source: Narayanan et al. 2021 (SC21), eq. 3 (V / (16 l h): logits are not computed again)
-    """
-    return 1 - 6 * vocab_size * hidden_size / model_flops_per_token
-
-
-@alternative("recompute_flops_factor", recompute="none")
-def no_recompute_flops_factor() -> Any:
-    """Hardware over model operations when every activation is kept.
+@alternative("score_recompute_passes", attention_kernel="standard")
+def standard_score_recompute_passes() -> Any:
+    """Forward passes of attention repeated where its scores are not kept.
 
     1
 
     Parameters: none
-    Returns: [1] hardware over model operations
+    Returns: [1] passes
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
     """
     return 1.0
 
 
-@alternative("recompute_flops_factor", recompute="selective")
-def selective_recompute_flops_factor(
-    layers: Any,
-    attention_heads: Any,
-    head_size: Any,
-    sequence_length: Any,
-    model_flops_per_token: Any,
+@alternative("score_recompute_passes", attention_kernel="flash")
+def flash_score_recompute_passes() -> Any:
+    """Forward passes of attention repeated where its scores are not kept: they never are.
+
+    0: the backward kernel computes them again in any case, which attention_backward_ratio counts
+
+    Parameters: none
+    Returns: [1] passes
+    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
+    """
+    return 0.0
+
+
+@alternative("attention_recompute_passes", recompute="none")
+def no_attention_recompute_passes() -> Any:
+    """Forward passes of attention that a layer's backward pass repeats.
+
+    0
+
+    Parameters: none
+    Returns: [1] passes
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    """
+    return 0.0
+
+
+@alternative("attention_recompute_passes", recompute="selective")
+def selective_attention_recompute_passes(score_recompute_passes: Any) -> Any:
+    """Forward passes of attention that a layer's backward pass repeats: where it has scores.
+
+    1 where scores would be kept; 0 under flash attention, which keeps none
+
+    Parameters: score_recompute_passes [1]
+    Returns: [1] passes
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Dao et al. 2022 (FlashAttention),
+        arXiv:2205.14135, section 3.1
+    """
+    return 1.0 * score_recompute_passes
+
+
+@alternative("attention_recompute_passes", recompute=("core_attention", "full"))
+def whole_attention_recompute_passes() -> Any:
+    """Forward passes of attention that a layer's backward pass repeats: the forward kernel.
+
+    1
+
+    Parameters: none
+    Returns: [1] passes
+    Source: Megatron-LM, megatron/core/transformer/attention.py (core attention is checkpointed)
+    """
+    return 1.0
+
+
+def recompute_flops_factor(
+    layer_matrix_flops_per_token: Any,
+    matrix_recompute_passes: Any,
+    attention_flops_per_token: Any,
+    attention_recompute_passes: Any,
+    attention_backward_ratio: Any,
+    kernel_flops_per_token: Any,
 ) -> Any:
-    """Hardware over model operations when the attention matrices are computed twice.
+    """Operations done over those done once: what backward passes compute again counts.
 
-    1 + 4 l s a (h / a) / operations of a token: one more forward pass of the two products (the
-    published HFUs of Korthikanti et al. 2022 count 12)
+    1 + (passes x matrices + (passes + r - 2) x attention) / (3 x operations of a token); a flash
+    kernel's backward pass computes scores again (r = 2.5), whatever is kept
 
-    Parameters: layers [1], attention_heads [1], head_size [1], sequence_length [1],
-        model_flops_per_token [FLOP]
-    Returns: [1] hardware over model operations
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5 (what is recomputed); Narayanan et
-        al. 2021, appendix (4 B s^2 h operations of the two products in a layer's forward pass)
+    Parameters: layer_matrix_flops_per_token [FLOP], matrix_recompute_passes [1],
+        attention_flops_per_token [FLOP], attention_recompute_passes [1],
+        attention_backward_ratio [1], kernel_flops_per_token [FLOP]
+    Returns: [1] operations over operations
+    Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2); Korthikanti et al. 2022,
+        arXiv:2205.05198, section 5; Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1
     """
-    attention = 4 * layers * sequence_length * (attention_heads * head_size)
-    return 1 + attention / model_flops_per_token
-
-
-@alternative("recompute_flops_factor", recompute="full")
-def full_recompute_flops_factor(layer_flops_share: Any) -> Any:
-    """Hardware over model operations when each layer's forward pass is computed twice.
-
-    1 + layers' share / 3; 4/3 where that is all
-
-    Parameters: layer_flops_share [1]
-    Returns: [1] hardware over model operations
-    Source: Narayanan et al. 2021 (SC21), eq. 3 (96 against 72 B s l h^2)
-    """
-    return 1 + layer_flops_share / 3
-
-
-@alternative("peak_flops", precision="bf16")
-def bf16_peak_flops(peak_flops_bf16: Any) -> Any:
-    """Dense peak of one GPU in the format of the run.
-
-    peak_flops_bf16
-
-    Parameters: peak_flops_bf16 [FLOP/s]
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops_bf16
-
-
-@alternative("peak_flops", precision="fp16")
-def fp16_peak_flops(peak_flops_fp16: Any) -> Any:
-    """Dense peak of one GPU in the format of the run.
-
-    peak_flops_fp16
-
-    Parameters: peak_flops_fp16 [FLOP/s]
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops_fp16
-
-
-@alternative("peak_flops", precision="fp8")
-def fp8_peak_flops(peak_flops_fp8: Any) -> Any:
-    """Dense peak of one GPU in the format of the run.
-
-    peak_flops_fp8
-
-    Parameters: peak_flops_fp8 [FLOP/s]
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops_fp8
-
-
-@alternative("peak_flops", precision="fp4")
-def fp4_peak_flops(peak_flops_fp4: Any) -> Any:
-    """Dense peak of one GPU in the format of the run.
-
-    peak_flops_fp4
-
-    Parameters: peak_flops_fp4 [FLOP/s]
-    Returns: [FLOP/s] peak
-    Source: stated by the scenario
-    """
-    return 1.0 * peak_flops_fp4
+    attention = attention_recompute_passes + attention_backward_ratio - 2
+    again = matrix_recompute_passes * layer_matrix_flops_per_token
+    again = again + attention * attention_flops_per_token
+    return 1 + again / (3 * kernel_flops_per_token)
 
 
 def ideal_compute_time(model_flops_per_step: Any, n_gpus: Any, peak_flops: Any) -> Any:
-    """Time of one step if every GPU ran at its peak.
+    """Time of one step if every GPU did the counted operations at its peak.
 
     F / (n P)
 
     Parameters: model_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s]
     Returns: [s] ideal time of one step
+    Range: longer than the least time of a step where the convention counts more operations than
+        kernels do
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B (the 100 % of MFU)
     """
     return model_flops_per_step / (n_gpus * peak_flops)
@@ -269,17 +419,23 @@ def ideal_compute_time(model_flops_per_step: Any, n_gpus: Any, peak_flops: Any) 
 
 @alternative("compute_time", compute_model="mfu")
 def mfu_compute_time(
-    ideal_compute_time: Any, recompute_flops_factor: Any, flops_efficiency: Any
+    kernel_flops_per_step: Any,
+    recompute_flops_factor: Any,
+    n_gpus: Any,
+    kernel_peak_flops: Any,
+    flops_efficiency: Any,
 ) -> Any:
     """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
 
-    F / (n P) x (hardware / model operations) / efficiency
+    operations done / (n P x efficiency), P that of the kernels
 
-    Parameters: ideal_compute_time [s], recompute_flops_factor [1], flops_efficiency [1]
+    Parameters: kernel_flops_per_step [FLOP], recompute_flops_factor [1], n_gpus [1],
+        kernel_peak_flops [FLOP/s], flops_efficiency [1]
     Returns: [s] compute time of one step
     Source: Narayanan et al. 2021 (SC21), section 5.1 (8 T P / (n X), written per step)
     """
-    return ideal_compute_time * recompute_flops_factor / flops_efficiency
+    done = kernel_flops_per_step * recompute_flops_factor
+    return done / (n_gpus * kernel_peak_flops * flops_efficiency)
 
 
 @alternative("compute_time", compute_model="roofline")

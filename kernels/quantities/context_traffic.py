@@ -19,14 +19,14 @@ def context_message(
 ) -> Any:
     """Bytes of one rank's keys and values of one layer and micro-batch.
 
-    2 (s / c) b a_kv (h / a) e / t
+    2 (s / c) b (h / a) max(a_kv / t, 1) e: beyond the heads, tensor ranks hold copies
 
     Parameters: microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
         bytes_per_element [B]
     Returns: [B] message
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
-    width = kv_heads * head_size / tensor_parallel
+    width = np.maximum(kv_heads / tensor_parallel, 1.0) * head_size
     return 2 * microbatch_tokens * width * bytes_per_element
 
 
@@ -49,7 +49,7 @@ def context_send_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    context_rail_bandwidth: Any,
 ) -> Any:
     """Time to pass keys and values to the next rank; the slowest hop of the ring sets the pace.
 
@@ -57,13 +57,13 @@ def context_send_time(
 
     Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
         intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        rail_bandwidth [B/s]
+        context_rail_bandwidth [B/s]
     Returns: [s] time of one exchange
     Source: Hockney 1994; Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
     inside = context_ranks_per_node >= context_parallel
     latency = where(inside, intra_node_latency, inter_node_latency)
-    bandwidth = where(inside, intra_node_bandwidth, rail_bandwidth)
+    bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
     return point_to_point_time(context_message, latency, bandwidth)
 
 
@@ -81,7 +81,7 @@ def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
     return 3 * (context_parallel - 1)
 
 
-@alternative("context_exchanges_per_layer", recompute="full")
+@alternative("context_exchanges_per_layer", recompute=("core_attention", "full"))
 def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
     """Exchanges of each layer and micro-batch: twice round forward, twice as much backward.
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
-from ..collectives import all_gather_time, reduce_scatter_time, ring_tree_crossover_bytes
+from ..collectives import ring_tree_crossover_bytes
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
@@ -39,19 +39,19 @@ def data_parallel_bandwidth(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Bandwidth of one rank of a data-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
     Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
-        rail_bandwidth [B/s]
+        data_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
-        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
     )
 
 
@@ -161,20 +161,104 @@ def gradient_message(
     return reduced_parameters * gradient_bytes_per_element / gradient_compression
 
 
-def weight_message(reduced_parameters: Any, bytes_per_element: Any) -> Any:
+def weight_message(reduced_parameters: Any, weight_bytes_on_wire: Any) -> Any:
     """Bytes of the weights that one rank's data-parallel group gathers.
 
     N / (t p) x bytes
 
-    Parameters: reduced_parameters [1], bytes_per_element [B]
+    Parameters: reduced_parameters [1], weight_bytes_on_wire [B]
     Returns: [B] message
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 7
     """
-    return reduced_parameters * bytes_per_element
+    return reduced_parameters * weight_bytes_on_wire
 
 
-def gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
-    """Pieces in which gradients are sent.
+@alternative("exchanged_message", zero_stage=0)
+def reduced_exchanged_message(gradient_message: Any) -> Any:
+    """Bytes that go through a data-parallel group once a step, each half of an all-reduce counted.
+
+    2 M: gradients there and back
+
+    Parameters: gradient_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
+    """
+    return 2 * gradient_message
+
+
+@alternative("exchanged_message", zero_stage=(1, 2, 3))
+def sharded_exchanged_message(gradient_message: Any, weight_message: Any) -> Any:
+    """Bytes that go through a data-parallel group once a step, each half of an all-reduce counted.
+
+    gradients there, weights back
+
+    Parameters: gradient_message [B], weight_message [B]
+    Returns: [B] bytes
+    Range: ZeRO-1, or one micro-batch; ZeRO-2 and 3 exchange at every one: a lower bound
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
+    """
+    return gradient_message + weight_message
+
+
+@alternative("data_parallel_bytes", zero_stage=(0, 1))
+def whole_step_data_parallel_bytes(exchanged_message: Any) -> Any:
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    2 M, or gradients there and weights back
+
+    Parameters: exchanged_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return 1.0 * exchanged_message
+
+
+@alternative("data_parallel_bytes", zero_stage=2)
+def sharded_gradient_data_parallel_bytes(
+    num_microbatches: Any, gradient_message: Any, weight_message: Any
+) -> Any:
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    m M_gradients + M_weights
+
+    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return num_microbatches * gradient_message + weight_message
+
+
+@alternative("data_parallel_bytes", zero_stage=3)
+def sharded_weight_data_parallel_bytes(
+    num_microbatches: Any, gradient_message: Any, weight_message: Any
+) -> Any:
+    """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
+
+    m (M_gradients + 2 M_weights)
+
+    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
+    Returns: [B] bytes
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
+    """
+    return num_microbatches * (gradient_message + 2 * weight_message)
+
+
+def fsdp_units(layers: Any, pipeline_parallel: Any) -> Any:
+    """Units whose weights ZeRO-3 gathers at a time, on one stage: layers, unless stated.
+
+    l / p
+
+    Parameters: layers [1], pipeline_parallel [1]
+    Returns: [1] units
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1 (units; one for each
+        transformer block in section 5)
+    """
+    return layers / pipeline_parallel
+
+
+@alternative("gradient_buckets", zero_stage=(0, 1, 2))
+def whole_gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
+    """Pieces in which gradients are sent, and sharded weights gathered.
 
     max(1, ceil(M / bucket))
 
@@ -182,10 +266,24 @@ def gradient_buckets(gradient_message: Any, bucket_bytes: Any) -> Any:
     Returns: [1] buckets
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
     Example:
-        >>> float(gradient_buckets(700e6, 25e6)), float(gradient_buckets(700e6, float("inf")))
+        >>> float(whole_gradient_buckets(7e8, 25e6)), float(whole_gradient_buckets(7e8, np.inf))
         (28.0, 1.0)
     """
     return np.maximum(1.0, np.ceil(gradient_message / bucket_bytes))
+
+
+@alternative("gradient_buckets", zero_stage=3)
+def unit_gradient_buckets(gradient_message: Any, bucket_bytes: Any, fsdp_units: Any) -> Any:
+    """Pieces in which gradients are sent, and sharded weights gathered: each unit in its own.
+
+    U max(1, ceil(M / (U bucket)))
+
+    Parameters: gradient_message [B], bucket_bytes [B], fsdp_units [1]
+    Returns: [1] buckets
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.1
+    """
+    unit = gradient_message / fsdp_units
+    return fsdp_units * np.maximum(1.0, np.ceil(unit / bucket_bytes))
 
 
 def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
@@ -198,6 +296,18 @@ def bucket_message(gradient_message: Any, gradient_buckets: Any) -> Any:
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.2
     """
     return gradient_message / gradient_buckets
+
+
+def gathered_message(weight_message: Any, gradient_buckets: Any) -> Any:
+    """Bytes of the weights gathered at a time.
+
+    M / buckets
+
+    Parameters: weight_message [B], gradient_buckets [1]
+    Returns: [B] message
+    Source: Megatron-LM, --overlap-param-gather (weights in the buckets of their gradients)
+    """
+    return weight_message / gradient_buckets
 
 
 def ring_tree_crossover(
@@ -214,62 +324,34 @@ def ring_tree_crossover(
     return ring_tree_crossover_bytes(gradient_ranks, data_parallel_latency, data_parallel_bandwidth)
 
 
-def gradient_reduce_scatter_time(
-    gradient_buckets: Any,
-    bucket_message: Any,
-    gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
-) -> Any:
-    """Time to reduce the gradients and leave each data-parallel rank its share.
-
-    buckets x (n - 1) (a + M / (n B))
-
-    Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s]
-    Returns: [s] time of the reduce-scatters of all buckets
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7; Li et al. 2020 (PyTorch DDP), VLDB 13(12),
-        section 3.2.2 (buckets)
-    """
-    return gradient_buckets * reduce_scatter_time(
-        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
-    )
-
-
-def weight_all_gather_time(
-    weight_message: Any,
-    gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
-) -> Any:
-    """Time to gather the weights from the data-parallel ranks that hold them.
-
-    (n - 1) (a + M / (n B))
-
-    Parameters: weight_message [B], gradient_ranks [1], data_parallel_latency [s],
-        data_parallel_bandwidth [B/s]
-    Returns: [s] time of one all-gather
-    Source: Rajbhandari et al. 2020 (ZeRO), section 7
-    """
-    return all_gather_time(
-        weight_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
-    )
-
-
-@alternative("data_parallel_time", zero_stage=(0, 1))
+@alternative("data_parallel_time", zero_stage=0)
 def replicated_data_parallel_time(
     gradient_buckets: Any, data_parallel_all_reduce_time: Any, gradient_slowdown: Any
 ) -> Any:
-    """Time of one step's gradient traffic: all-reduces, or their two halves around the update.
+    """Time of one step's gradient traffic: all-reduces.
 
-    buckets x t x slowdown by experts, once per step whatever the number of micro-batches; the
-    weights that ZeRO-1 gathers count as the second half, as long as the gradients
+    buckets x t x slowdown by experts, once per step whatever the number of micro-batches
 
     Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s], gradient_slowdown [1]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
     return gradient_buckets * data_parallel_all_reduce_time * gradient_slowdown
+
+
+@alternative("data_parallel_time", zero_stage=1)
+def sharded_optimizer_data_parallel_time(
+    gradient_reduce_scatter_time: Any, weight_all_gather_time: Any, gradient_slowdown: Any
+) -> Any:
+    """Time of one step's traffic around a sharded update: gradients before it, weights after it.
+
+    (reduce-scatter + all-gather) x slowdown by experts, each with the bytes of what it moves
+
+    Parameters: gradient_reduce_scatter_time [s], weight_all_gather_time [s], gradient_slowdown [1]
+    Returns: [s] data-parallel traffic of one step
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
+    """
+    return (gradient_reduce_scatter_time + weight_all_gather_time) * gradient_slowdown
 
 
 @alternative("data_parallel_time", zero_stage=2)
@@ -312,15 +394,80 @@ def sharded_weight_data_parallel_time(
     return num_microbatches * traffic * gradient_slowdown
 
 
-def exposed_data_parallel_time(
+@alternative("exposed_data_parallel_time", zero_stage=0)
+def replicated_exposed_data_parallel_time(
     data_parallel_time: Any, data_parallel_overlap: Any, gradient_window: Any
 ) -> Any:
     """Time that a step waits for data-parallel traffic.
 
-    max(0, traffic - overlap x window)
+    max(0, traffic - overlap x backward window)
 
     Parameters: data_parallel_time [s], data_parallel_overlap [1], gradient_window [s]
     Returns: [s] exposed traffic of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
     """
     return np.maximum(0.0, data_parallel_time - data_parallel_overlap * gradient_window)
+
+
+@alternative("exposed_data_parallel_time", zero_stage=(1, 2))
+def sharded_exposed_data_parallel_time(
+    data_parallel_time: Any,
+    weight_all_gather_time: Any,
+    gradient_slowdown: Any,
+    data_parallel_overlap: Any,
+    gradient_window: Any,
+    weight_window: Any,
+) -> Any:
+    """Time that a step waits for data-parallel traffic: gradients backward, weights forward.
+
+    max(0, reduce-scatters - overlap x backward window)
+    + max(0, all-gather - overlap x forward window)
+
+    Parameters: data_parallel_time [s], weight_all_gather_time [s], gradient_slowdown [1],
+        data_parallel_overlap [1], gradient_window [s], weight_window [s]
+    Returns: [s] exposed traffic of one step
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; Megatron-LM,
+        --overlap-grad-reduce and --overlap-param-gather
+    """
+    gather = weight_all_gather_time * gradient_slowdown
+    before = data_parallel_time - gather - data_parallel_overlap * gradient_window
+    after = gather - data_parallel_overlap * weight_window
+    return np.maximum(0.0, before) + np.maximum(0.0, after)
+
+
+@alternative("exposed_data_parallel_time", zero_stage=3)
+def unit_exposed_data_parallel_time(
+    num_microbatches: Any,
+    fsdp_units: Any,
+    weight_all_gather_time: Any,
+    gradient_reduce_scatter_time: Any,
+    gradient_slowdown: Any,
+    data_parallel_overlap: Any,
+    fsdp_forward_window: Any,
+    fsdp_backward_window: Any,
+) -> Any:
+    """Time that a step waits for data-parallel traffic, unit by unit, one gathered ahead.
+
+    m (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R): gathers A and
+    reduce-scatters R of each of U units beside its passes f and b. The first gather and the last
+    reduce-scatter have nothing beside them; backward, all passes but the first and the last
+    stand beside both a gather and a reduce-scatter
+
+    Parameters: num_microbatches [1], fsdp_units [1], weight_all_gather_time [s],
+        gradient_reduce_scatter_time [s], gradient_slowdown [1], data_parallel_overlap [1],
+        fsdp_forward_window [s], fsdp_backward_window [s]
+    Returns: [s] exposed traffic of one step
+    Range: units alike; those of a model with a large embedding wait longer for it
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
+    """
+    passes = num_microbatches * fsdp_units
+    gather = weight_all_gather_time * gradient_slowdown / fsdp_units
+    scatter = gradient_reduce_scatter_time * gradient_slowdown / fsdp_units
+    forward = data_parallel_overlap * fsdp_forward_window / passes
+    backward = data_parallel_overlap * fsdp_backward_window / passes
+    ends = np.minimum(fsdp_units, 1.0) * (gather + scatter)
+    early = fsdp_units * np.maximum(0.0, gather - forward)
+    edges = np.maximum(0.0, gather - backward) + np.maximum(0.0, scatter - backward)
+    late = np.maximum(0.0, np.minimum(fsdp_units - 1, 1.0)) * edges
+    both = np.maximum(0.0, fsdp_units - 2) * np.maximum(0.0, gather + scatter - backward)
+    return num_microbatches * (ends + early + late + both)

@@ -10,16 +10,20 @@ from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
-def expert_message(pipeline_message: Any, experts_per_token: Any) -> Any:
-    """Bytes that one rank sends to experts for one layer and micro-batch.
+def expert_message(
+    activation_message: Any, residual_ranks: Any, experts_per_token: Any, expert_bytes_share: Any
+) -> Any:
+    """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
-    (s / c) b h k e, shared over tensor ranks with sequence parallelism
+    (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
+    quantised
 
-    Parameters: pipeline_message [B], experts_per_token [1]
+    Parameters: activation_message [B], residual_ranks [1], experts_per_token [1],
+        expert_bytes_share [1]
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    return pipeline_message * experts_per_token
+    return activation_message / residual_ranks * experts_per_token * expert_bytes_share
 
 
 def expert_ranks_per_node(
@@ -43,7 +47,7 @@ def expert_all_to_all_time(
     intra_node_latency: Any,
     inter_node_latency: Any,
     intra_node_bandwidth: Any,
-    rail_bandwidth: Any,
+    expert_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-to-all in an expert-parallel group.
 
@@ -51,7 +55,7 @@ def expert_all_to_all_time(
 
     Parameters: expert_message [B], expert_parallel [1], expert_ranks_per_node [1],
         intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
-        rail_bandwidth [B/s]
+        expert_rail_bandwidth [B/s]
     Returns: [s] time of one all-to-all
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
@@ -63,7 +67,7 @@ def expert_all_to_all_time(
             expert_parallel, expert_ranks_per_node, intra_node_latency, inter_node_latency
         ),
         intra_node_bandwidth,
-        rail_bandwidth,
+        expert_rail_bandwidth,
     )
 
 
@@ -105,19 +109,22 @@ def expert_gradient_bandwidth(
     expert_gradient_ranks: Any,
     expert_gradient_ranks_per_node: Any,
     intra_node_bandwidth: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Bandwidth of one rank of a group that adds up the gradients of routed experts.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
     Parameters: expert_gradient_ranks [1], expert_gradient_ranks_per_node [1],
-        intra_node_bandwidth [B/s], rail_bandwidth [B/s]
+        intra_node_bandwidth [B/s], data_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
-        expert_gradient_ranks, expert_gradient_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+        expert_gradient_ranks,
+        expert_gradient_ranks_per_node,
+        intra_node_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -144,7 +151,7 @@ def reduced_expert_parameters(
     return held * share
 
 
-@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective"))
+@alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
 def kept_expert_all_to_alls_per_layer() -> Any:
     """All-to-alls of each expert layer and micro-batch: there and back, forward and backward.
 

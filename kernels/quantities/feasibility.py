@@ -8,6 +8,92 @@ from ..alternatives import alternative
 from ..ops import where
 
 
+@alternative("interleaving_reason", pipeline_scheduler="megatron")
+def megatron_interleaving_reason(
+    pipeline_parallel: Any, num_microbatches: Any, microbatch_group_size: Any
+) -> Any:
+    """Why a scheduler cannot run an interleaved pipeline; 0 where it can.
+
+    m >= p; N whole, from p to m; m mod N = 0 or at least p
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], microbatch_group_size [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py
+        (forward_backward_pipelining_with_interleaving)
+    """
+    rest = num_microbatches - microbatch_group_size * np.floor(
+        num_microbatches / microbatch_group_size
+    )
+    fits = _whole(microbatch_group_size) & (microbatch_group_size >= pipeline_parallel)
+    fits = fits & (microbatch_group_size <= num_microbatches)
+    fits = fits & ((rest == 0) | (rest >= pipeline_parallel))
+    reason = where(fits, 0.0, 13.0)
+    return where(num_microbatches < pipeline_parallel, 12.0, reason)
+
+
+@alternative("interleaving_reason", pipeline_scheduler="pytorch")
+def pytorch_interleaving_reason(num_microbatches: Any, microbatch_group_size: Any) -> Any:
+    """Why a scheduler cannot run an interleaved pipeline; 0 where it can.
+
+    N = m / max(1, floor(m / p)) whole
+
+    Parameters: num_microbatches [1], microbatch_group_size [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+    Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
+    """
+    fits = _whole(microbatch_group_size) & _whole(num_microbatches / microbatch_group_size)
+    return where(fits, 0.0, 13.0)
+
+
+@alternative("schedule_reason", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
+def free_schedule_reason() -> Any:
+    """Why a pipeline's schedule cannot be run; 0 where it can.
+
+    0: these run any number of micro-batches
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
+    """
+    return 0.0
+
+
+@alternative("schedule_reason", pipeline_schedule=("1f1b", "interleaved"))
+def interleaved_schedule_reason(
+    pipeline_parallel: Any, stage_chunks: Any, interleaving_reason: Any
+) -> Any:
+    """Why a pipeline's schedule cannot be run; 0 where it can.
+
+    0 with one chunk on a stage; with several, p > 1 and the scheduler's reason
+
+    Parameters: pipeline_parallel [1], stage_chunks [1], interleaving_reason [flag]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    reason = where(pipeline_parallel > 1, interleaving_reason, 14.0)
+    return where(stage_chunks > 1, reason, 0.0)
+
+
 def layout_reason(
     n_gpus: Any,
     tensor_parallel: Any,
@@ -19,6 +105,7 @@ def layout_reason(
     layers: Any,
     attention_heads: Any,
     sequence_length: Any,
+    schedule_reason: Any,
 ) -> Any:
     """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
 
@@ -28,19 +115,20 @@ def layout_reason(
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
         stage_chunks [1], global_batch_size [1], micro_batch_size [1], layers [1],
-        attention_heads [1], sequence_length [1]
+        attention_heads [1], sequence_length [1], schedule_reason [flag]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
     Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3); uneven end
         stages as in Llama 3 (arXiv:2407.21783, section 3.3.2: 126 layers on 16 stages)
     """
     group = tensor_parallel * pipeline_parallel * context_parallel
     replicas = n_gpus / group
     slices = replicas * micro_batch_size
-    reason = where(_whole(sequence_length / context_parallel), 0.0, 8.0)
+    reason = where(_whole(sequence_length / context_parallel), schedule_reason, 8.0)
     reason = where(_whole(attention_heads / tensor_parallel), reason, 7.0)
     chunks = pipeline_parallel * stage_chunks
     divides = _whole(layers / chunks) | _whole((layers + 2) / chunks)
@@ -69,7 +157,8 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     alone = where(expert_parallel > 1, 9.0, 0.0)
@@ -95,7 +184,8 @@ def routed_expert_layout_reason(
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
@@ -115,7 +205,8 @@ def capacity_reason(expert_layout_reason: Any, memory_per_gpu: Any, hbm_capacity
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
     Source: by definition
     """
     full = where(memory_per_gpu > hbm_capacity, 10.0, 0.0)
@@ -135,7 +226,8 @@ def sync_infeasible_reason(capacity_reason: Any) -> Any:
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
     Source: by definition
     """
     return 1.0 * capacity_reason
@@ -154,7 +246,8 @@ def flushed_infeasible_reason(
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, 0.0)

@@ -12,6 +12,7 @@ def dense_ffn_time(
     ffn_hidden_size: Any,
     ffn_matrices: Any,
     tensor_parallel: Any,
+    operand_bytes_per_element: Any,
     bytes_per_element: Any,
     peak_flops: Any,
     gemm_efficiency: Any,
@@ -23,8 +24,8 @@ def dense_ffn_time(
     GEMM(T, (1 or 2) f / t, h) + GEMM(T, h, f / t)
 
     Parameters: microbatch_tokens [1], hidden_size [1], ffn_hidden_size [1], ffn_matrices [1],
-        tensor_parallel [1], bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1],
-        gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3; Shazeer 2020 (gates)
     """
@@ -34,6 +35,7 @@ def dense_ffn_time(
         microbatch_tokens,
         wide,
         hidden_size,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
@@ -44,6 +46,7 @@ def dense_ffn_time(
         microbatch_tokens,
         hidden_size,
         width,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
@@ -75,6 +78,7 @@ def routed_ffn_time(
     expert_ffn_hidden_size: Any,
     ffn_matrices: Any,
     tensor_parallel: Any,
+    operand_bytes_per_element: Any,
     bytes_per_element: Any,
     peak_flops: Any,
     gemm_efficiency: Any,
@@ -86,8 +90,9 @@ def routed_ffn_time(
     E / e x (GEMM(T_e, (1 or 2) f_e / t, h) + GEMM(T_e, h, f_e / t))
 
     Parameters: tokens_per_expert [1], experts [1], expert_parallel [1], hidden_size [1],
-        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1],
+        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
+        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
@@ -97,6 +102,7 @@ def routed_ffn_time(
         expert_ffn_hidden_size,
         ffn_matrices,
         tensor_parallel,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
@@ -113,6 +119,7 @@ def shared_ffn_time(
     expert_ffn_hidden_size: Any,
     ffn_matrices: Any,
     tensor_parallel: Any,
+    operand_bytes_per_element: Any,
     bytes_per_element: Any,
     peak_flops: Any,
     gemm_efficiency: Any,
@@ -124,8 +131,9 @@ def shared_ffn_time(
     E_shared x (GEMM(T, (1 or 2) f_e / t, h) + GEMM(T, h, f_e / t))
 
     Parameters: microbatch_tokens [1], shared_experts [1], hidden_size [1],
-        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1],
+        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
+        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
@@ -135,6 +143,7 @@ def shared_ffn_time(
         expert_ffn_hidden_size,
         ffn_matrices,
         tensor_parallel,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,

@@ -90,15 +90,15 @@ def hierarchical_data_parallel_all_reduce_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-reduce in a data-parallel group: in each node, then between nodes.
 
     2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters: bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], rail_bandwidth [B/s]
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        data_rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -109,7 +109,7 @@ def hierarchical_data_parallel_all_reduce_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -168,15 +168,15 @@ def in_network_data_parallel_all_reduce_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-reduce in a data-parallel group: the switches add up.
 
     2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e)
 
-    Parameters: bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], rail_bandwidth [B/s]
+    Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        data_rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
     """
@@ -187,7 +187,7 @@ def in_network_data_parallel_all_reduce_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -244,14 +244,14 @@ def ring_data_parallel_between_nodes_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce between nodes: a ring per rail, of a share of the buffer.
 
     2 (k - 1) (a_e + M / (g k B_e))
 
     Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
-        inter_node_latency [s], rail_bandwidth [B/s]
+        inter_node_latency [s], data_rail_bandwidth [B/s]
     Returns: [s] time between nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -259,7 +259,7 @@ def ring_data_parallel_between_nodes_time(
         bucket_message / data_parallel_ranks_per_node,
         gradient_ranks / data_parallel_ranks_per_node,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 
@@ -269,14 +269,14 @@ def switch_data_parallel_between_nodes_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    data_rail_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce between nodes: added up by the fabric, per rail.
 
     2 a_e + M / (g B_e); nothing in one node
 
     Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
-        inter_node_latency [s], rail_bandwidth [B/s]
+        inter_node_latency [s], data_rail_bandwidth [B/s]
     Returns: [s] time between nodes
     Source: Graham et al. 2016 (SHARP), COMHPC
     """
@@ -284,7 +284,7 @@ def switch_data_parallel_between_nodes_time(
         bucket_message / data_parallel_ranks_per_node,
         gradient_ranks / data_parallel_ranks_per_node,
         inter_node_latency,
-        rail_bandwidth,
+        data_rail_bandwidth,
     )
 
 

@@ -37,6 +37,7 @@ def attention_projection_time(
     attention_heads: Any,
     head_size: Any,
     tensor_parallel: Any,
+    operand_bytes_per_element: Any,
     bytes_per_element: Any,
     peak_flops: Any,
     gemm_efficiency: Any,
@@ -49,8 +50,9 @@ def attention_projection_time(
     - W_o
 
     Parameters: microbatch_tokens [1], hidden_size [1], attention_parameters_per_layer [1],
-        attention_heads [1], head_size [1], tensor_parallel [1], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        attention_heads [1], head_size [1], tensor_parallel [1],
+        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
+        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -60,6 +62,7 @@ def attention_projection_time(
         microbatch_tokens,
         inputs,
         hidden_size,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
@@ -70,6 +73,7 @@ def attention_projection_time(
         microbatch_tokens,
         hidden_size,
         output,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
@@ -81,28 +85,28 @@ def attention_projection_time(
 
 def attention_score_flops(
     microbatch_tokens: Any,
-    sequence_length: Any,
+    kernel_attention_span: Any,
     attention_heads: Any,
     head_size: Any,
     tensor_parallel: Any,
 ) -> Any:
-    """Operations of a layer's two attention products, every query with every key.
+    """Operations of a layer's two attention products as the kernel does them, the mean over layers.
 
-    4 T s a (h / a) / t
+    4 T x keys x a (h / a) / t
 
-    Parameters: microbatch_tokens [1], sequence_length [1], attention_heads [1], head_size [1],
-        tensor_parallel [1]
+    Parameters: microbatch_tokens [1], kernel_attention_span [1], attention_heads [1],
+        head_size [1], tensor_parallel [1]
     Returns: [FLOP] operations of one forward pass
     Source: Narayanan et al. 2021 (SC21), appendix (4 B s^2 h)
     """
     width = attention_heads * head_size / tensor_parallel
-    return 4 * microbatch_tokens * sequence_length * width
+    return 4 * microbatch_tokens * kernel_attention_span * width
 
 
 @alternative("attention_core_time", attention_kernel="standard")
 def standard_attention_core_time(
     attention_score_flops: Any,
-    peak_flops: Any,
+    attention_peak_flops: Any,
     attention_efficiency: Any,
     microbatch_tokens: Any,
     sequence_length: Any,
@@ -115,30 +119,32 @@ def standard_attention_core_time(
 
     4 T s a d / (t share P) + 4 e T s a / (t BW): written, read and written by softmax, read
 
-    Parameters: attention_score_flops [FLOP], peak_flops [FLOP/s], attention_efficiency [1],
-        microbatch_tokens [1], sequence_length [1], attention_heads [1], tensor_parallel [1],
-        bytes_per_element [B], reached_hbm_bandwidth [B/s]
+    Parameters: attention_score_flops [FLOP], attention_peak_flops [FLOP/s],
+        attention_efficiency [1], microbatch_tokens [1], sequence_length [1],
+        attention_heads [1], tensor_parallel [1], bytes_per_element [B],
+        reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
     """
     scores = microbatch_tokens * sequence_length * attention_heads / tensor_parallel
-    compute = attention_score_flops / (attention_efficiency * peak_flops)
+    compute = attention_score_flops / (attention_efficiency * attention_peak_flops)
     return compute + 4 * bytes_per_element * scores / reached_hbm_bandwidth
 
 
 @alternative("attention_core_time", attention_kernel="flash")
 def flash_attention_core_time(
-    attention_score_flops: Any, peak_flops: Any, attention_efficiency: Any
+    attention_score_flops: Any, attention_peak_flops: Any, attention_efficiency: Any
 ) -> Any:
     """Time of a layer's attention products and softmax in one kernel that skips masked blocks.
 
-    half of 4 T s a d / (t share P): a causal mask leaves half of the scores
+    4 T x keys x a d / (t share P): a causal mask leaves half of the scores, windows fewer
 
-    Parameters: attention_score_flops [FLOP], peak_flops [FLOP/s], attention_efficiency [1]
+    Parameters: attention_score_flops [FLOP], attention_peak_flops [FLOP/s],
+        attention_efficiency [1]
     Returns: [s] time of one forward pass
     Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 3.1
     """
-    return attention_score_flops / 2 / (attention_efficiency * peak_flops)
+    return attention_score_flops / (attention_efficiency * attention_peak_flops)
 
 
 @alternative("attention_backward_ratio", attention_kernel="standard")
@@ -232,69 +238,24 @@ def layer_matrix_time(attention_projection_time: Any, ffn_time: Any, elementwise
     return attention_projection_time + ffn_time + elementwise_time
 
 
-@alternative("layer_recompute_time", recompute="none")
-def no_layer_recompute_time() -> Any:
-    """Time of what a layer's backward pass computes again.
+def layer_recompute_time(
+    matrix_recompute_passes: Any,
+    layer_matrix_time: Any,
+    attention_recompute_passes: Any,
+    attention_core_time: Any,
+) -> Any:
+    """Time of what a layer's backward pass computes again, but for what its kernels repeat.
 
-    0
+    passes x matrices + passes x attention
 
-    Parameters: none
+    Parameters: matrix_recompute_passes [1], layer_matrix_time [s], attention_recompute_passes [1],
+        attention_core_time [s]
     Returns: [s] time for one micro-batch
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5; Chen et al. 2016,
+        arXiv:1604.06174, section 3
     """
-    return 0.0
-
-
-@alternative("score_recompute_time", attention_kernel="standard")
-def standard_score_recompute_time(attention_core_time: Any) -> Any:
-    """Time to compute a layer's attention scores again, where they are not kept.
-
-    attention
-
-    Parameters: attention_core_time [s]
-    Returns: [s] time for one micro-batch
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
-    """
-    return 1.0 * attention_core_time
-
-
-@alternative("score_recompute_time", attention_kernel="flash")
-def flash_score_recompute_time() -> Any:
-    """Time to compute a layer's attention scores again: its backward pass already counts it.
-
-    0
-
-    Parameters: none
-    Returns: [s] time for one micro-batch
-    Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, section 3.1
-    """
-    return 0.0
-
-
-@alternative("layer_recompute_time", recompute="selective")
-def selective_layer_recompute_time(score_recompute_time: Any) -> Any:
-    """Time of what a layer's backward pass computes again: the attention scores.
-
-    scores
-
-    Parameters: score_recompute_time [s]
-    Returns: [s] time for one micro-batch
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 5
-    """
-    return 1.0 * score_recompute_time
-
-
-@alternative("layer_recompute_time", recompute="full")
-def full_layer_recompute_time(layer_matrix_time: Any, attention_core_time: Any) -> Any:
-    """Time of what a layer's backward pass computes again: the whole forward pass.
-
-    forward
-
-    Parameters: layer_matrix_time [s], attention_core_time [s]
-    Returns: [s] time for one micro-batch
-    Source: Chen et al. 2016, arXiv:1604.06174, section 3
-    """
-    return layer_matrix_time + attention_core_time
+    matrices = matrix_recompute_passes * layer_matrix_time
+    return matrices + attention_recompute_passes * attention_core_time
 
 
 def layer_time(
@@ -325,7 +286,7 @@ def logits_time(
     vocab_size: Any,
     tensor_parallel: Any,
     bytes_per_element: Any,
-    peak_flops: Any,
+    logits_peak_flops: Any,
     gemm_efficiency: Any,
     gemm_half_size: Any,
     reached_hbm_bandwidth: Any,
@@ -336,7 +297,7 @@ def logits_time(
     their gradients added; FP32 logits are written, read by the loss and their gradient written
 
     Parameters: microbatch_tokens [1], hidden_size [1], vocab_size [1], tensor_parallel [1],
-        bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
+        bytes_per_element [B], logits_peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
         reached_hbm_bandwidth [B/s]
     Returns: [s] time for one micro-batch
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V operations); Shoeybi et al. 2019,
@@ -348,7 +309,8 @@ def logits_time(
         shard,
         hidden_size,
         bytes_per_element,
-        peak_flops,
+        bytes_per_element,
+        logits_peak_flops,
         gemm_efficiency,
         gemm_half_size,
         reached_hbm_bandwidth,

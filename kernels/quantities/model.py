@@ -211,55 +211,95 @@ def expert_ffn_parameters(
     return dense_layers * ffn_parameters_per_layer + routed_parameters + expert_layers * beside
 
 
-@alternative("parameters", gated_ffn=False)
-def gpt_parameters(
+@alternative("embedding_tables", gated_ffn=False)
+def tied_embedding_tables() -> Any:
+    """Tables of embeddings: one that also yields the logits, where the model does not state it.
+
+    1
+
+    Parameters: none
+    Returns: [1] tables
+    Source: Press & Wolf 2017, arXiv:1608.05859, section 2; Narayanan et al. 2021 (SC21), eq. 2
+    """
+    return 1.0
+
+
+@alternative("embedding_tables", gated_ffn=True)
+def untied_embedding_tables() -> Any:
+    """Tables of embeddings: one for tokens, one for logits, where the model does not state it.
+
+    2
+
+    Parameters: none
+    Returns: [1] tables
+    Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    """
+    return 2.0
+
+
+@alternative("unmultiplied_parameters", gated_ffn=False)
+def gpt_unmultiplied_parameters(
     layers: Any,
     hidden_size: Any,
-    attention_parameters_per_layer: Any,
-    ffn_parameters: Any,
     ffn_hidden_size: Any,
     attention_heads: Any,
     kv_heads: Any,
     head_size: Any,
+    embedding_tables: Any,
     vocab_size: Any,
     sequence_length: Any,
 ) -> Any:
-    """Parameters of the model, where the scenario does not state them: a GPT's.
+    """Parameters in no matrix product: biases, norms, what is looked up.
 
-    l (attention + 8 h^2 + 13 h) + (V + s) h: weights, biases and norms of the layers, tied
-    embeddings, learned positions; 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)) where f = 4 h
+    13 l h (where f = 4 h) + (tables - 1) V h + s h: biases and norms of the layers, an embedding
+    that does not yield logits, learned positions
 
-    Parameters: layers [1], hidden_size [1], attention_parameters_per_layer [1], ffn_parameters [1],
-        ffn_hidden_size [1], attention_heads [1], kv_heads [1], head_size [1], vocab_size [1],
-        sequence_length [1]
+    Parameters: layers [1], hidden_size [1], ffn_hidden_size [1], attention_heads [1], kv_heads [1],
+        head_size [1], embedding_tables [1], vocab_size [1], sequence_length [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     """
     biases = head_size * (attention_heads + 2 * kv_heads) + ffn_hidden_size + 2 * hidden_size
     norms = 4 * hidden_size
-    small = layers * (attention_parameters_per_layer + biases + norms)
-    return small + ffn_parameters + (vocab_size + sequence_length) * hidden_size
+    looked_up = ((embedding_tables - 1) * vocab_size + sequence_length) * hidden_size
+    return layers * (biases + norms) + looked_up
 
 
-@alternative("parameters", gated_ffn=True)
-def llama_parameters(
+@alternative("unmultiplied_parameters", gated_ffn=True)
+def llama_unmultiplied_parameters(
+    layers: Any, hidden_size: Any, embedding_tables: Any, vocab_size: Any
+) -> Any:
+    """Parameters in no matrix product: norms, what is looked up.
+
+    (2 l + 1) h + (tables - 1) V h: no biases, no positions
+
+    Parameters: layers [1], hidden_size [1], embedding_tables [1], vocab_size [1]
+    Returns: [1] parameters
+    Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    """
+    return (2 * layers + 1 + (embedding_tables - 1) * vocab_size) * hidden_size
+
+
+def parameters(
     layers: Any,
     hidden_size: Any,
     attention_parameters_per_layer: Any,
     ffn_parameters: Any,
     vocab_size: Any,
+    unmultiplied_parameters: Any,
 ) -> Any:
-    """Parameters of the model, where the scenario does not state them: a Llama's.
+    """Parameters of the model, where the scenario does not state them.
 
-    l (attention + 2 h) + feed-forward + (2 V + 1) h: no biases, two embeddings, no positions
+    l x attention + feed-forward + V h + those in no product; 12 l h^2 (1 + 13 / (12 h) + (V + s) /
+    (12 l h)) for a GPT
 
     Parameters: layers [1], hidden_size [1], attention_parameters_per_layer [1], ffn_parameters [1],
-        vocab_size [1]
+        vocab_size [1], unmultiplied_parameters [1]
     Returns: [1] parameters
-    Source: Touvron et al. 2023, arXiv:2302.13971, section 2.2
+    Source: Narayanan et al. 2021 (SC21), eq. 2; Touvron et al. 2023, arXiv:2302.13971, section 2.2
     """
-    inside = layers * (attention_parameters_per_layer + 2 * hidden_size)
-    return inside + ffn_parameters + (2 * vocab_size + 1) * hidden_size
+    matrices = layers * attention_parameters_per_layer + ffn_parameters
+    return matrices + vocab_size * hidden_size + unmultiplied_parameters
 
 
 @alternative("active_parameters", mixture_of_experts=False)

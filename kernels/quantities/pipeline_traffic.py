@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..alternatives import alternative
 from ..collectives import all_gather_time, point_to_point_time
 from ..ops import where
@@ -45,6 +47,33 @@ def folded_stage_chunks() -> Any:
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """
     return 2.0
+
+
+@alternative("microbatch_group_size", pipeline_scheduler="megatron")
+def megatron_microbatch_group_size(pipeline_parallel: Any) -> Any:
+    """Micro-batches that an interleaved schedule runs through one chunk after the other.
+
+    p
+
+    Parameters: pipeline_parallel [1]
+    Returns: [1] micro-batches
+    Source: Megatron-LM, megatron/core/model_parallel_config.py
+        (microbatch_group_size_per_vp_stage); Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0 * pipeline_parallel
+
+
+@alternative("microbatch_group_size", pipeline_scheduler="pytorch")
+def pytorch_microbatch_group_size(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Micro-batches that an interleaved schedule runs through one chunk after the other.
+
+    m / max(1, floor(m / p))
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [1] micro-batches
+    Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
+    """
+    return num_microbatches / np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
 
 
 @alternative("pipeline_message", scatter_gather=False)
@@ -137,7 +166,7 @@ def pipeline_send_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    pipeline_rail_bandwidth: Any,
 ) -> Any:
     """Time to send one activation or gradient to the next stage; each rank has its own rail.
 
@@ -145,13 +174,13 @@ def pipeline_send_time(
 
     Parameters: pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
         intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        rail_bandwidth [B/s]
+        pipeline_rail_bandwidth [B/s]
     Returns: [s] time of one send
     Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
     """
     inside = pipeline_ranks_per_node >= pipeline_parallel
     latency = where(inside, intra_node_latency, inter_node_latency)
-    bandwidth = where(inside, intra_node_bandwidth, rail_bandwidth)
+    bandwidth = where(inside, intra_node_bandwidth, pipeline_rail_bandwidth)
     return point_to_point_time(pipeline_message, latency, bandwidth)
 
 
@@ -173,3 +202,167 @@ def pipeline_parallel_time(
     """
     sends = where(pipeline_parallel > 1, 2 * stage_chunks * num_microbatches, 0.0)
     return sends * (pipeline_send_time + pipeline_gather_time)
+
+
+@alternative("blocking_pipeline_sends", pipeline_schedule="gpipe")
+def gpipe_blocking_pipeline_sends(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+
+    2 (m + p - 2)
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [1] sends
+    Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
+    """
+    return where(pipeline_parallel > 1, 2 * (num_microbatches + pipeline_parallel - 2), 0.0)
+
+
+@alternative("blocking_pipeline_sends", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_blocking_pipeline_sends(
+    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
+) -> Any:
+    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+
+    2 (m + p - 2) - min(1, m - 1), and m + 1 for two stages, each of which sends one way; with v > 1
+    chunks, 2 (v m + i - 1), i = (v - 1) max(0, p - m) + p - 1
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
+    Returns: [1] sends
+    Range: exact for v = 1 and for m = 1; with v > 1 a bound from above: the bubble hides some
+    Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py (send_forward_recv_backward
+        waits for both); by playing the schedule out
+    """
+    ends = np.maximum(0.0, np.minimum(1.0, num_microbatches - 1))
+    alone = 2 * (num_microbatches + pipeline_parallel - 2) - ends
+    alone = where(pipeline_parallel > 2, alone, num_microbatches + 1)
+    missing = np.maximum(0.0, pipeline_parallel - num_microbatches)
+    waits = (stage_chunks - 1) * missing + pipeline_parallel - 2
+    sends = where(stage_chunks > 1, 2 * (stage_chunks * num_microbatches + waits), alone)
+    return where(pipeline_parallel > 1, sends, 0.0)
+
+
+@alternative("blocking_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v"))
+def zero_bubble_blocking_pipeline_sends(
+    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
+) -> Any:
+    """Sends of one step that it waits for in turn, where stages that send do nothing else.
+
+    2 v (m + p - 2), v pieces on each stage
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
+    Returns: [1] sends
+    Range: a bound from above: weight gradients hide some
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2; by playing the schedules out
+    """
+    sends = 2 * stage_chunks * (num_microbatches + pipeline_parallel - 2)
+    return where(pipeline_parallel > 1, sends, 0.0)
+
+
+@alternative("asynchronous_pipeline_sends", pipeline_schedule="gpipe")
+def gpipe_asynchronous_pipeline_sends(pipeline_parallel: Any) -> Any:
+    """Sends of one step that it waits for in turn, where stages compute while they send.
+
+    2 (p - 1): of the first micro-batch on its way down, of the last on its way up
+
+    Parameters: pipeline_parallel [1]
+    Returns: [1] sends
+    Range: sends shorter than a pass; the link is the limit beyond
+    Source: Huang et al. 2019 (GPipe), section 2.3; by playing the schedule out
+    """
+    return 2.0 * (pipeline_parallel - 1)
+
+
+@alternative("asynchronous_pipeline_sends", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_asynchronous_pipeline_sends(
+    pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
+) -> Any:
+    """Sends of one step that it waits for in turn, where stages compute while they send.
+
+    2 (p - 1) (q + 1) + 2 max(0, r - 1), m - 1 = q p + r: a stage's next pass needs what it has just
+    sent to come back; with v > 1 chunks 2 (v p - 1), of one micro-batch through all of them: the
+    others have a pass of slack
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
+    Returns: [1] sends
+    Range: sends shorter than a chunk's passes; with v > 1 exact for groups of p micro-batches, and
+        a bound from above for larger ones, whose chunks follow each other with more slack
+    Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedule out
+    """
+    depth = pipeline_parallel - 1
+    rounds = np.floor((num_microbatches - 1) / pipeline_parallel)
+    rest = num_microbatches - 2 - rounds * pipeline_parallel
+    alone = 2 * depth * (rounds + 1) + 2 * np.maximum(0.0, rest)
+    several = 2 * (stage_chunks * pipeline_parallel - 1)
+    sends = where(stage_chunks > 1, several, alone)
+    return where(pipeline_parallel > 1, sends, 0.0)
+
+
+@alternative("asynchronous_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v"))
+def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel: Any, stage_chunks: Any) -> Any:
+    """Sends of one step that it waits for in turn, where stages compute while they send.
+
+    (2 + 2 v) (p - 1), v pieces on each stage
+
+    Parameters: pipeline_parallel [1], stage_chunks [1]
+    Returns: [1] sends
+    Range: sends shorter than a weight gradient; a bound from above
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 2 and 6; by playing the
+        schedules out
+    """
+    return (2 + 2 * stage_chunks) * (pipeline_parallel - 1)
+
+
+@alternative("awaited_pipeline_sends", pipeline_sends="auto")
+def usual_awaited_pipeline_sends(
+    stage_chunks: Any, blocking_pipeline_sends: Any, asynchronous_pipeline_sends: Any
+) -> Any:
+    """Sends between pipeline stages that a step waits for, one after the other.
+
+    blocking where stages hold one piece of the model, asynchronous where they hold several
+
+    Parameters: stage_chunks [1], blocking_pipeline_sends [1], asynchronous_pipeline_sends [1]
+    Returns: [1] sends
+    Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without
+        interleaving)
+    """
+    return where(stage_chunks > 1, asynchronous_pipeline_sends, blocking_pipeline_sends)
+
+
+@alternative("awaited_pipeline_sends", pipeline_sends="blocking")
+def blocked_awaited_pipeline_sends(blocking_pipeline_sends: Any) -> Any:
+    """Sends between pipeline stages that a step waits for, one after the other.
+
+    those of stages that send and do nothing else
+
+    Parameters: blocking_pipeline_sends [1]
+    Returns: [1] sends
+    Source: stated by the scenario
+    """
+    return 1.0 * blocking_pipeline_sends
+
+
+@alternative("awaited_pipeline_sends", pipeline_sends="asynchronous")
+def overlapped_awaited_pipeline_sends(asynchronous_pipeline_sends: Any) -> Any:
+    """Sends between pipeline stages that a step waits for, one after the other.
+
+    those of stages that compute while they send
+
+    Parameters: asynchronous_pipeline_sends [1]
+    Returns: [1] sends
+    Source: stated by the scenario
+    """
+    return 1.0 * asynchronous_pipeline_sends
+
+
+def exposed_pipeline_parallel_time(
+    awaited_pipeline_sends: Any, pipeline_send_time: Any, pipeline_gather_time: Any
+) -> Any:
+    """Time of one step that waits for sends between stages, those in the bubble counted.
+
+    sends waited for x (a + M / B + gather)
+
+    Parameters: awaited_pipeline_sends [1], pipeline_send_time [s], pipeline_gather_time [s]
+    Returns: [s] exposed pipeline traffic of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    return awaited_pipeline_sends * (pipeline_send_time + pipeline_gather_time)

@@ -6,17 +6,43 @@ from ..alternatives import alternative
 from ..checkpoint import rollback_time as rolled_back
 
 
+@alternative("node_provision_time", node_pool="open")
+def open_node_provision_time(provision_time: Any) -> Any:
+    """Time that it takes to get a healthy node from outside.
+
+    as given
+
+    Parameters: provision_time [s]
+    Returns: [s] wait for a node
+    Source: stated by the scenario
+    """
+    return 1.0 * provision_time
+
+
+@alternative("node_provision_time", node_pool=("closed", "closed_idle_safe"))
+def closed_node_provision_time() -> Any:
+    """Time that it takes to get a healthy node from outside.
+
+    0: none comes from there; cluster_uptime counts the wait for a repair
+
+    Parameters: none
+    Returns: [s] wait for a node
+    Source: by definition
+    """
+    return 0.0
+
+
 @alternative("effective_provision_time", elastic="off")
-def rigid_effective_provision_time(provision_time: Any, spare_availability: Any) -> Any:
+def rigid_effective_provision_time(node_provision_time: Any, spare_availability: Any) -> Any:
     """Time that the job waits for a healthy node after a failure, on average.
 
     provision time x (1 - P(a hot spare is at hand))
 
-    Parameters: provision_time [s], spare_availability [1]
+    Parameters: node_provision_time [s], spare_availability [1]
     Returns: [s] wait for a node
     Source: by definition; the law of total expectation, a spare being there at once
     """
-    return provision_time * (1 - spare_availability)
+    return node_provision_time * (1 - spare_availability)
 
 
 @alternative("effective_provision_time", elastic="shrink")
@@ -72,6 +98,7 @@ def recovery_time(
     Parameters: detection_time [s], drain_time [s], effective_provision_time [s],
         checkpoint_restore_time [s], reinit_time [s]
     Returns: [s] recovery time, without the rework
+    Range: a failure during recovery, which then starts again, is counted by goodput, not here
     Source: phases as in Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 4
     """
     waits = detection_time + drain_time + effective_provision_time
@@ -80,7 +107,7 @@ def recovery_time(
 
 @alternative("rollback_time", checkpoint_corruption=False)
 def no_rollback_time() -> Any:
-    """Work lost at a failure because the latest checkpoints cannot be read, on average.
+    """Work lost at a failure because the latest checkpoints cannot be read.
 
     0
 
@@ -93,17 +120,26 @@ def no_rollback_time() -> Any:
 
 @alternative("rollback_time", checkpoint_corruption=True)
 def corruption_rollback_time(
-    checkpoint_interval: Any, checkpoint_stall_time: Any, corruption_probability: Any
+    checkpoint_interval: Any,
+    checkpoint_stall_time: Any,
+    cluster_mtbf: Any,
+    corruption_probability: Any,
 ) -> Any:
-    """Work lost at a failure because the latest checkpoints cannot be read, on average.
+    """Work lost at a failure because the latest checkpoints cannot be read.
 
-    q / (1 - q) (tau + d)
+    M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
+    q / (1 - q) (tau + d) where failures are rare
 
-    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], corruption_probability [1]
+    Parameters: checkpoint_interval [s], checkpoint_stall_time [s], cluster_mtbf [s],
+        corruption_probability [1]
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Source: mean of the geometric distribution (Feller 1968, An Introduction to Probability Theory)
+    Range: a checkpoint that was read once stays readable, and all are kept; the intervals of the
+        policies are those without corruption
+    Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     """
-    return rolled_back(checkpoint_interval, checkpoint_stall_time, corruption_probability)
+    return rolled_back(
+        checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
+    )
 
 
 @alternative("unsafe_time", checkpoint_mode="sync")
@@ -126,7 +162,9 @@ def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
     F: a failure during the flush, a share F/tau of them, falls back by one interval tau
 
     Parameters: checkpoint_flush_time [s]
-    Returns: [s] time lost beyond the rework since the last checkpoint, for intervals of at least F
+    Returns: [s] time lost beyond the rework since the last checkpoint
+    Range: flushes follow each other, which takes intervals of at least F; below,
+        interval_below_flush_time
     Source: by definition; the last safe snapshot has a mean age of tau/2 + F
     """
     return 1.0 * checkpoint_flush_time

@@ -8,7 +8,7 @@ from ..alternatives import alternative
 from ..reliability import failure_probability as probability_of_failure
 from ..reliability import interruptions_per_failure, mean_time, power_law_mtbf
 from ..reliability import weibull_failure_probability as weibull
-from ..statistics import poisson_below, poisson_excess
+from ..statistics import erlang_carried, poisson_at_most, poisson_below, poisson_excess
 
 
 def nodes(n_gpus: Any, gpus_per_node: Any) -> Any:
@@ -30,6 +30,8 @@ def switches(n_gpus: Any, gpus_per_switch: Any) -> Any:
 
     Parameters: n_gpus [1], gpus_per_switch [1]
     Returns: [1] leaf switches
+    Range: jobs that fill their switches; a smaller one hangs on a whole switch, and fails more
+        often than counted
     Source: by definition
     """
     return n_gpus / gpus_per_switch
@@ -101,6 +103,7 @@ def component_cluster_mtbf(
     node_failure_rate: Any,
     correlated_failure_fraction: Any,
     failure_domain_nodes: Any,
+    nodes: Any,
     switches: Any,
     switch_mttf: Any,
 ) -> Any:
@@ -108,17 +111,20 @@ def component_cluster_mtbf(
 
     M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch)
 
-    A share f of the node failures comes k nodes at a time, which is one interruption.
+    A share f of the node failures comes k nodes at a time, or all nodes of a job that has fewer,
+    which is one interruption.
 
     Parameters: node_failure_rate [1/s], correlated_failure_fraction [1], failure_domain_nodes [1],
-        switches [1], switch_mttf [s]
+        nodes [1], switches [1], switch_mttf [s]
     Returns: [s] mean time between failures of the cluster; infinite where nothing fails
+    Range: a fleet past its first failures (goodput says by how much a new one differs)
     Source: Fleet Foundations eq. 1; beta-factor of common-cause failures (Fleming 1975)
     Example:
-        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0.0, 4, 32, float("inf"))), 1)
+        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0.0, 4, 128, 32, float("inf"))), 1)
         33.5
     """
-    together = interruptions_per_failure(correlated_failure_fraction, failure_domain_nodes)
+    hit = np.minimum(failure_domain_nodes, np.maximum(nodes, 1.0))
+    together = interruptions_per_failure(correlated_failure_fraction, hit)
     return mean_time(node_failure_rate * together + switches / switch_mttf)
 
 
@@ -132,6 +138,7 @@ def empirical_cluster_mtbf(
 
     Parameters: reference_mtbf [s], reference_gpus [1], n_gpus [1], mtbf_exponent [1]
     Returns: [s] mean time between failures of the cluster
+    Range: sizes near those measured; failures as in goodput
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
         measured at 1,024 GPUs, where 1/n from the rate per node says 28.8 h)
     """
@@ -198,7 +205,9 @@ def weibull_failure_probability(job_duration: Any, cluster_mtbf: Any, failure_sh
 
     Parameters: job_duration [s], cluster_mtbf [s], failure_shape [1]
     Returns: [1] probability
-    Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN
+    Range: shapes from 0.01 on; the time from one failure of the whole job to the next is Weibull.
+        Of many parts it is exponential after all (Drenick 1960), and goodput is computed so
+    Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN; Drenick 1960
     """
     return weibull(job_duration, cluster_mtbf, failure_shape)
 
@@ -224,10 +233,90 @@ def hot_spare_availability(spare_nodes: Any, repair_time: Any, node_failure_rate
     failure rate as their mean, whatever the distribution of repair times
 
     Parameters: spare_nodes [1], repair_time [s], node_failure_rate [1/s]
-    Returns: [1] probability; within 0.013 for one spare, 0.0035 for two, 0.0013 from five on
+    Returns: [1] probability
+    Range: nodes fail one by one; the spares themselves do not fail while they are idle. With
+        node_pool = closed nothing is computed from it: whole_cluster_probability says how long
+        the job waits
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """
     return poisson_below(spare_nodes, repair_time * node_failure_rate)
+
+
+@alternative("whole_cluster_probability", node_pool="open")
+def open_whole_cluster_probability() -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    1: nodes come from outside, and provision_time is the wait for one
+
+    Parameters: none
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("whole_cluster_probability", node_pool="closed")
+def closed_whole_cluster_probability(
+    spare_nodes: Any, repair_time: Any, node_failure_rate: Any, nodes: Any
+) -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    P(N <= S), N nodes in repair, nearly Poisson of mean (n + S) r / (1 + r), r = repair time over a
+    node's lifetime: spares, and nodes that wait for others, fail as those at work do
+
+    Parameters: spare_nodes [1], repair_time [s], node_failure_rate [1/s], nodes [1]
+    Returns: [1] share of the wall time
+    Range: any repair and life times; nodes in repair are binomial, and the share is within 0.19 r
+        of theirs. Nodes fail one by one: in groups of k (correlated_failure_fraction) the share is
+        larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair
+    Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
+    """
+    ratio = repair_time * node_failure_rate / nodes
+    return poisson_at_most(spare_nodes, (nodes + spare_nodes) * ratio / (1 + ratio))
+
+
+@alternative("whole_cluster_probability", node_pool="closed_idle_safe")
+def closed_idle_safe_whole_cluster_probability(
+    spare_nodes: Any, repair_time: Any, node_failure_rate: Any
+) -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    1 - B(S + 1, rho), Erlang's loss, rho = repair time x failure rate of the job's nodes: spares,
+    and nodes that wait for others, do not fail
+
+    Parameters: spare_nodes [1], repair_time [s], node_failure_rate [1/s]
+    Returns: [1] share of the wall time
+    Range: any repair and life times; nodes fail one by one
+    Source: Erlang 1917, Elektroteknikeren 13, and Sevastyanov 1957, Theory Probab. Appl. 2(1) (any
+        distribution of repair times): S + 1 losses in repair stop the arrivals
+    """
+    return erlang_carried(spare_nodes + 1, repair_time * node_failure_rate)
+
+
+@alternative("cluster_uptime", elastic="off")
+def rigid_cluster_uptime(whole_cluster_probability: Any) -> Any:
+    """Share of the time in which the job does not wait for a node in repair.
+
+    that in which the cluster is whole
+
+    Parameters: whole_cluster_probability [1]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0 * whole_cluster_probability
+
+
+@alternative("cluster_uptime", elastic="shrink")
+def elastic_cluster_uptime() -> Any:
+    """Share of the time in which the job does not wait for a node in repair.
+
+    1: it goes on with fewer replicas, which elastic_capacity counts
+
+    Parameters: none
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0
 
 
 @alternative("missing_nodes", sparing="none")
@@ -238,6 +327,7 @@ def unspared_missing_nodes(repair_time: Any, node_failure_rate: Any) -> Any:
 
     Parameters: repair_time [s], node_failure_rate [1/s]
     Returns: [1] nodes in repair
+    Range: repair much shorter than a node's lifetime L: n / (1 + L / repair time) at most
     Source: Little's law (Little 1961, Operations Research 9(3))
     """
     return repair_time * node_failure_rate
@@ -285,7 +375,8 @@ def shrinking_elastic_capacity(
     Parameters: missing_nodes [1], gpus_per_node [1], tensor_parallel [1], pipeline_parallel [1],
         context_parallel [1], data_parallel [1]
     Returns: [1] running replicas over all
-    Source: by definition; two missing nodes of one replica are counted as two replicas
+    Range: few missing nodes: two of one replica are counted as two replicas, a bound from below
+    Source: by definition
     """
     replica_gpus = tensor_parallel * pipeline_parallel * context_parallel
     lost = missing_nodes * np.maximum(gpus_per_node / replica_gpus, 1.0)

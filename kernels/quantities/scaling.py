@@ -166,12 +166,12 @@ def gradient_bytes_sent(gradient_message: Any, gradient_ranks: Any) -> Any:
     return 2 * (gradient_ranks - 1) / gradient_ranks * gradient_message
 
 
-def network_intensity(model_flops_per_step: Any, n_gpus: Any, gradient_bytes_sent: Any) -> Any:
+def network_intensity(kernel_flops_per_step: Any, n_gpus: Any, gradient_bytes_sent: Any) -> Any:
     """Model operations of each GPU per byte that it sends to exchange gradients.
 
     F / n / bytes; infinite where nothing is sent
 
-    Parameters: model_flops_per_step [FLOP], n_gpus [1], gradient_bytes_sent [B]
+    Parameters: kernel_flops_per_step [FLOP], n_gpus [1], gradient_bytes_sent [B]
     Returns: [FLOP/B] intensity
     Source: Williams et al. 2009, CACM 52(4), with network bytes; Fleet Foundations, the
         single-accelerator roofline (the roofline of the fleet)
@@ -179,7 +179,7 @@ def network_intensity(model_flops_per_step: Any, n_gpus: Any, gradient_bytes_sen
     sends = gradient_bytes_sent > 0
     sent = where(sends, gradient_bytes_sent, 1.0)
     quiet = where(gradient_bytes_sent == 0, np.inf, np.nan)
-    return where(sends, model_flops_per_step / n_gpus / sent, quiet)
+    return where(sends, kernel_flops_per_step / n_gpus / sent, quiet)
 
 
 def network_attainable_flops(
@@ -207,7 +207,7 @@ def network_attainable_flops(
 def iron_law_time(
     gradient_bytes_sent: Any,
     data_parallel_bandwidth: Any,
-    model_flops_per_step: Any,
+    kernel_flops_per_step: Any,
     n_gpus: Any,
     peak_flops: Any,
     flops_efficiency: Any,
@@ -220,17 +220,50 @@ def iron_law_time(
     recomputation, bubbles or other traffic
 
     Parameters: gradient_bytes_sent [B], data_parallel_bandwidth [B/s],
-        model_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s], flops_efficiency [1],
+        kernel_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s], flops_efficiency [1],
         gradient_ranks [1], data_parallel_latency [s]
     Returns: [s] time of one step
     Source: Fleet Foundations, foundations recap (the iron law); latency of a ring: Patarasuk & Yuan
         2009, JPDC 69(2)
     """
-    work = model_flops_per_step / n_gpus
+    work = kernel_flops_per_step / n_gpus
     latency = 2 * (gradient_ranks - 1) * data_parallel_latency
     return data_work_and_latency(
         gradient_bytes_sent, data_parallel_bandwidth, work, peak_flops, flops_efficiency, latency
     )
+
+
+def fixed_step_time(
+    bubble_time: Any,
+    serial_time_per_step: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    stage_chunks: Any,
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+    pipeline_parallel_time: Any,
+    exposed_pipeline_parallel_time: Any,
+) -> Any:
+    """Part of a step that more GPUs do not shorten, the global batch fixed; gradients aside.
+
+    bubble + serial + sends waited for beyond those of every micro-batch (v = 1: with v > 1 chunks
+    they hide the others); with m < p also (1 - 1 / v) x work, as bubbles grow by that
+
+    Parameters: bubble_time [s], serial_time_per_step [s], pipeline_parallel [1],
+        num_microbatches [1], stage_chunks [1], compute_time [s], straggler_time [s],
+        exposed_layer_communication_time [s], pipeline_parallel_time [s],
+        exposed_pipeline_parallel_time [s]
+    Returns: [s] time of one step
+    Range: GPipe, 1F1B and interleaved schedules on the present side of m = p; with zero bubbles,
+        enough micro-batches for them: 2 p - 1; sends as pipeline_sends = auto
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    work = compute_time + straggler_time + exposed_layer_communication_time
+    grows = where(num_microbatches < pipeline_parallel, (1 - 1 / stage_chunks) * work, 0.0)
+    shared = where(stage_chunks > 1, 0.0, pipeline_parallel_time)
+    sends = np.maximum(0.0, exposed_pipeline_parallel_time - shared)
+    return bubble_time + grows + sends + serial_time_per_step
 
 
 def sync_wall_gpus(
@@ -239,10 +272,9 @@ def sync_wall_gpus(
     pipeline_parallel: Any,
     context_parallel: Any,
     step_time: Any,
-    bubble_time: Any,
+    fixed_step_time: Any,
     exposed_data_parallel_time: Any,
-    serial_time_per_step: Any,
-    gradient_message: Any,
+    exchanged_message: Any,
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
     checkpoint_stall_time: Any,
@@ -252,27 +284,27 @@ def sync_wall_gpus(
     """Size of the cluster beyond which more GPUs make the run longer, the global batch fixed.
 
     n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of k = n / (t p)
-    ranks, once a step and not hidden, take 2 (k - 1) a + 2 (1 - 1 / k) M / B; bubbles and serial
-    time stay; all else shrinks with n. Checkpoints at the exact optimum, failures in proportion to
-    GPUs. Layout, link and stall are those of the present point. At least one replica; infinite
-    where nothing ends the gain
+    ranks, once a step and not hidden, take 2 (k - 1) a + (1 - 1 / k) M / B, M both ways; bubbles
+    and serial time stay (fixed_step_time); all else shrinks with n. Checkpoints at the exact
+    optimum, failures in proportion to GPUs. Layout, link and stall are those of the present point.
+    At least one replica; infinite where nothing ends the gain
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
-        step_time [s], bubble_time [s], exposed_data_parallel_time [s], serial_time_per_step [s],
-        gradient_message [B], data_parallel_latency [s], data_parallel_bandwidth [B/s],
+        step_time [s], fixed_step_time [s], exposed_data_parallel_time [s], exchanged_message [B],
+        data_parallel_latency [s], data_parallel_bandwidth [B/s],
         checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s]
     Returns: [1] GPUs
+    Range: a wall on the present point's side of m = p where stages hold several chunks
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """
     shard = tensor_parallel * pipeline_parallel
-    stays = bubble_time + serial_time_per_step
-    shared = n_gpus * (step_time - stays - exposed_data_parallel_time)
-    volume = 2 * gradient_message / data_parallel_bandwidth
+    shared = n_gpus * (step_time - fixed_step_time - exposed_data_parallel_time)
+    volume = exchanged_message / data_parallel_bandwidth
     hops = 2 * data_parallel_latency
     wall = sync_wall(
         shared - volume * shard,
-        stays + volume - hops,
+        fixed_step_time + volume - hops,
         hops / shard,
         checkpoint_stall_time,
         recovery_time,

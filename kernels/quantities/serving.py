@@ -27,44 +27,93 @@ def weights_bytes(parameters: Any, bytes_per_element: Any) -> Any:
     return parameters * bytes_per_element
 
 
-@alternative("decode_weights_bytes", mixture_of_experts=False)
-def dense_decode_weights_bytes(weights_bytes: Any) -> Any:
-    """Bytes of weights that one decode step reads: all of them, once for the whole batch.
+@alternative("serving_weights_memory", data_parallel_attention=False)
+def divided_serving_weights_memory(weights_bytes: Any, tensor_parallel: Any) -> Any:
+    """Memory of one GPU's weights while it serves.
 
-    N e
+    N e / t
 
-    Parameters: weights_bytes [B]
-    Returns: [B] weights read
+    Parameters: weights_bytes [B], tensor_parallel [1]
+    Returns: [B] weights
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.1
+    """
+    return weights_bytes / tensor_parallel
+
+
+@alternative("serving_weights_memory", data_parallel_attention=True)
+def copied_attention_serving_weights_memory(
+    weights_bytes: Any,
+    layers: Any,
+    attention_parameters_per_layer: Any,
+    bytes_per_element: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Memory of one GPU's weights while it serves: all of attention, a part of the rest.
+
+    (N - l A) e / t + l A e
+
+    Parameters: weights_bytes [B], layers [1], attention_parameters_per_layer [1],
+        bytes_per_element [B], tensor_parallel [1]
+    Returns: [B] weights
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
+        are shared out)
+    """
+    copied = layers * attention_parameters_per_layer * bytes_per_element
+    return (weights_bytes - copied) / tensor_parallel + copied
+
+
+@alternative("unvisited_weights_memory", mixture_of_experts=False)
+def no_unvisited_weights_memory() -> Any:
+    """Memory of one GPU's weights that a decode step does not read.
+
+    0: a dense model reads all weights, once for the whole batch
+
+    Parameters: none
+    Returns: [B] weights
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     """
-    return 1.0 * weights_bytes
+    return 0.0
 
 
-@alternative("decode_weights_bytes", mixture_of_experts=True)
-def expert_decode_weights_bytes(
-    parameters: Any,
+@alternative("unvisited_weights_memory", mixture_of_experts=True)
+def expert_unvisited_weights_memory(
     expert_layers: Any,
     experts: Any,
     experts_per_token: Any,
     expert_parameters: Any,
     serving_batch_size: Any,
     bytes_per_element: Any,
+    tensor_parallel: Any,
 ) -> Any:
-    """Bytes of weights that one decode step reads: all but the experts that nobody visits.
+    """Memory of one GPU's weights that a decode step does not read: experts that nobody visits.
 
-    (N - l_e E (1 - k/E)^b x parameters of an expert) e: tokens choose experts evenly and apart; the
-    active parameters for a batch of one
+    l_e E (1 - k/E)^b x parameters of an expert x e / t: tokens choose experts evenly and apart
 
-    Parameters: parameters [1], expert_layers [1], experts [1], experts_per_token [1],
-        expert_parameters [1], serving_batch_size [1], bytes_per_element [B]
-    Returns: [B] weights read
+    Parameters: expert_layers [1], experts [1], experts_per_token [1], expert_parameters [1],
+        serving_batch_size [1], bytes_per_element [B], tensor_parallel [1]
+    Returns: [B] weights
+    Range: the mean over GPUs; where routing is uneven, the GPU whose experts are visited most
+        reads more
     Source: Jiang et al. 2024 (Mixtral), arXiv:2401.04088, section 2.1 (k of E experts a token);
         chance that none of b tokens visits one
     """
     some_left = experts_per_token < experts
     share = where(some_left, experts_per_token / experts, 0.5)
     idle = where(some_left, np.exp(serving_batch_size * np.log1p(-share)), 0.0)
-    return (parameters - expert_layers * experts * idle * expert_parameters) * bytes_per_element
+    unvisited = expert_layers * experts * idle * expert_parameters
+    return unvisited * bytes_per_element / tensor_parallel
+
+
+def decode_weights_bytes(serving_weights_memory: Any, unvisited_weights_memory: Any) -> Any:
+    """Bytes of weights that one decode step reads on each GPU.
+
+    weights - those of experts that nobody visits
+
+    Parameters: serving_weights_memory [B], unvisited_weights_memory [B]
+    Returns: [B] weights read
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    """
+    return serving_weights_memory - unvisited_weights_memory
 
 
 def kv_elements_per_layer(kv_heads: Any, head_size: Any) -> Any:
@@ -124,70 +173,184 @@ def kv_cache_memory(serving_batch_size: Any, request_kv_cache: Any) -> Any:
     return serving_batch_size * request_kv_cache
 
 
+@alternative("kv_head_ranks", latent_attention=False)
+def shared_kv_head_ranks(tensor_parallel: Any, kv_heads: Any) -> Any:
+    """Tensor ranks that share the keys and values of a token out.
+
+    min(t, a_kv): beyond its heads, a cache is copied
+
+    Parameters: tensor_parallel [1], kv_heads [1]
+    Returns: [1] ranks
+    Range: whole heads on each rank: a_kv / t or t / a_kv is whole
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
+        every chip)
+    Example:
+        >>> int(shared_kv_head_ranks(16, 8))
+        8
+    """
+    return np.minimum(tensor_parallel, kv_heads)
+
+
+@alternative("kv_head_ranks", latent_attention=True)
+def latent_kv_head_ranks() -> Any:
+    """Tensor ranks that share the keys and values of a token out.
+
+    1: all heads read the one latent vector of a token, so every rank keeps it
+
+    Parameters: none
+    Returns: [1] ranks
+    Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1
+    """
+    return 1.0
+
+
+@alternative("kv_cache_ranks", data_parallel_attention=False)
+def tensor_kv_cache_ranks(kv_head_ranks: Any) -> Any:
+    """GPUs of a replica that share the cache of its batch out.
+
+    as many as share a token's keys and values
+
+    Parameters: kv_head_ranks [1]
+    Returns: [1] GPUs
+    Source: Pope et al. 2022, arXiv:2211.05102, section 3.3
+    """
+    return 1.0 * kv_head_ranks
+
+
+@alternative("kv_cache_ranks", data_parallel_attention=True)
+def data_kv_cache_ranks(tensor_parallel: Any) -> Any:
+    """GPUs of a replica that share the cache of its batch out.
+
+    t: each keeps the caches of its own requests
+
+    Parameters: tensor_parallel [1]
+    Returns: [1] GPUs
+    Range: b / t whole; else the GPU with one request more needs its cache too
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel)
+    """
+    return 1.0 * tensor_parallel
+
+
 def largest_serving_batch(
-    tensor_parallel: Any,
     hbm_capacity: Any,
     reserved_memory: Any,
-    weights_bytes: Any,
+    serving_weights_memory: Any,
     request_kv_cache: Any,
+    kv_cache_ranks: Any,
 ) -> Any:
     """Requests that a replica has room for beside the weights; 0 where those do not fit.
 
-    floor((t (capacity - reserved) - weights) / cache of one request)
+    floor((capacity - reserved - weights of a GPU) x cache ranks / cache of one request)
 
-    Parameters: tensor_parallel [1], hbm_capacity [B], reserved_memory [B], weights_bytes [B],
-        request_kv_cache [B]
+    Parameters: hbm_capacity [B], reserved_memory [B], serving_weights_memory [B],
+        request_kv_cache [B], kv_cache_ranks [1]
     Returns: [1] requests at once
+    Range: activations and buffers are `reserved_memory`; every request takes the room of its end
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 1 (weights, cache, the rest)
     """
-    room = tensor_parallel * (hbm_capacity - reserved_memory) - weights_bytes
-    return np.floor(np.maximum(room, 0.0) / request_kv_cache)
+    room = np.maximum(hbm_capacity - reserved_memory - serving_weights_memory, 0.0)
+    return np.floor(room * kv_cache_ranks / request_kv_cache)
+
+
+def serving_memory_reason(serving_batch_size: Any, largest_serving_batch: Any) -> Any:
+    """Why a replica has no room for its batch; 0 where it has.
+
+    b <= largest batch; NaN where either is undefined
+
+    Parameters: serving_batch_size [1], largest_serving_batch [1]
+    Returns: [flag] reason
+    Flags: 0 fits, 1 batch_too_large, 2 no_request_fits
+    Source: by definition
+    """
+    over = where(largest_serving_batch < 1, 2.0, 1.0)
+    known = serving_batch_size + largest_serving_batch
+    reason = where(serving_batch_size > largest_serving_batch, over, 0.0)
+    return where(known == known, reason, np.nan)
+
+
+def decode_context(prompt_tokens: Any, output_tokens: Any) -> Any:
+    """Tokens whose keys and values the mean decode step reads of a sequence.
+
+    prompt + max(output - 2, 0) / 2: the prefill gives the first token, output - 1 steps the
+    others, and each step finds one token more
+
+    Parameters: prompt_tokens [1], output_tokens [1]
+    Returns: [1] tokens
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    Example:
+        >>> float(decode_context(100, 4))
+        101.0
+    """
+    return prompt_tokens + np.maximum(output_tokens - 2, 0.0) / 2
 
 
 def decode_bytes(
     decode_weights_bytes: Any,
     serving_batch_size: Any,
-    prompt_tokens: Any,
-    output_tokens: Any,
+    decode_context: Any,
     kv_cache_bytes_per_token: Any,
+    kv_cache_ranks: Any,
 ) -> Any:
-    """Bytes that the mean decode step reads: weights, and the keys and values so far.
+    """Bytes that the mean decode step reads on each GPU: weights, and the keys and values so far.
 
-    weights + b (prompt + (output - 1) / 2) x bytes per token
+    weights + b x context x bytes per token / cache ranks
 
-    Parameters: decode_weights_bytes [B], serving_batch_size [1], prompt_tokens [1],
-        output_tokens [1], kv_cache_bytes_per_token [B]
-    Returns: [B] bytes of one step of one replica
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    Parameters: decode_weights_bytes [B], serving_batch_size [1], decode_context [1],
+        kv_cache_bytes_per_token [B], kv_cache_ranks [1]
+    Returns: [B] bytes of one step on one GPU
+    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3
     """
-    context = prompt_tokens + (output_tokens - 1) / 2
-    return decode_weights_bytes + serving_batch_size * context * kv_cache_bytes_per_token
+    kept = serving_batch_size * decode_context * kv_cache_bytes_per_token
+    return decode_weights_bytes + kept / kv_cache_ranks
+
+
+def decode_flops(
+    active_parameters: Any,
+    layers: Any,
+    attention_heads: Any,
+    head_size: Any,
+    serving_batch_size: Any,
+    decode_context: Any,
+) -> Any:
+    """Operations of the mean decode step of a replica: weights, and attention to what came before.
+
+    b (2 N_active + 4 l a (h / a) context)
+
+    Parameters: active_parameters [1], layers [1], attention_heads [1], head_size [1],
+        serving_batch_size [1], decode_context [1]
+    Returns: [FLOP] operations
+    Range: least operations; attention to latent vectors as they are stored takes up to four times
+        the second part
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
+        arXiv:2211.05102, section 2
+    """
+    attention = 4 * layers * attention_heads * head_size * decode_context
+    return serving_batch_size * (2 * active_parameters + attention)
 
 
 def decode_step_time(
     decode_bytes: Any,
-    active_parameters: Any,
-    serving_batch_size: Any,
+    decode_flops: Any,
     tensor_parallel: Any,
     hbm_bandwidth: Any,
     peak_flops: Any,
 ) -> Any:
     """Time in which a replica adds one token to each sequence of its batch.
 
-    max(bytes / (t BW), 2 N_active b / (t P))
+    max(bytes of a GPU / BW, operations / (t P))
 
-    Parameters: decode_bytes [B], active_parameters [1], serving_batch_size [1],
-        tensor_parallel [1], hbm_bandwidth [B/s], peak_flops [FLOP/s]
+    Parameters: decode_bytes [B], decode_flops [FLOP], tensor_parallel [1], hbm_bandwidth [B/s],
+        peak_flops [FLOP/s]
     Returns: [s] least time of one decode step
+    Range: a lower bound: no traffic between GPUs; `serving_memory_reason` says whether the batch
+        has room
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
         (decoding); Pope et al. 2022, arXiv:2211.05102, section 2
     Example:
-        >>> round(1 / float(decode_step_time(16.06e9, 8.03e9, 1, 1, 3.35e12, 989e12)), 1)
+        >>> round(1 / float(decode_step_time(16.06e9, 16.06e9, 1, 3.35e12, 989e12)), 1)
         208.6
     """
-    memory = decode_bytes / (tensor_parallel * hbm_bandwidth)
-    compute = 2 * active_parameters * serving_batch_size / (tensor_parallel * peak_flops)
-    return np.maximum(memory, compute)
+    return np.maximum(decode_bytes / hbm_bandwidth, decode_flops / (tensor_parallel * peak_flops))
 
 
 def decode_tokens_per_second(serving_batch_size: Any, decode_step_time: Any) -> Any:
@@ -202,28 +365,50 @@ def decode_tokens_per_second(serving_batch_size: Any, decode_step_time: Any) -> 
     return serving_batch_size / decode_step_time
 
 
-def prefill_time(
-    weights_bytes: Any,
+def prefill_flops(
     active_parameters: Any,
+    layers: Any,
+    attention_heads: Any,
+    head_size: Any,
     serving_batch_size: Any,
     prompt_tokens: Any,
+) -> Any:
+    """Operations that read the prompts of a batch: weights, and causal attention.
+
+    b s (2 N_active + 2 l a (h / a) s), with s = max(prompt, 1): something marks the beginning
+
+    Parameters: active_parameters [1], layers [1], attention_heads [1], head_size [1],
+        serving_batch_size [1], prompt_tokens [1]
+    Returns: [FLOP] operations
+    Range: nothing of a prompt is cached from earlier requests
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
+        (FlashAttention-2), arXiv:2307.08691, section 4 (a causal mask halves attention)
+    """
+    positions = np.maximum(prompt_tokens, 1.0)
+    attention = 2 * layers * attention_heads * head_size * positions
+    return serving_batch_size * positions * (2 * active_parameters + attention)
+
+
+def prefill_time(
+    serving_weights_memory: Any,
+    prefill_flops: Any,
     tensor_parallel: Any,
     hbm_bandwidth: Any,
     peak_flops: Any,
 ) -> Any:
-    """Time in which a replica reads the prompts of a batch; nothing without a prompt.
+    """Time in which a replica reads the prompts of a batch.
 
-    max(2 N_active b prompt / (t P), weights / (t BW)): attention is not counted
+    max(operations / (t P), weights of a GPU / BW)
 
-    Parameters: weights_bytes [B], active_parameters [1], serving_batch_size [1],
-        prompt_tokens [1], tensor_parallel [1], hbm_bandwidth [B/s], peak_flops [FLOP/s]
+    Parameters: serving_weights_memory [B], prefill_flops [FLOP], tensor_parallel [1],
+        hbm_bandwidth [B/s], peak_flops [FLOP/s]
     Returns: [s] least time of one prefill
+    Range: a lower bound: no traffic between GPUs. Too long only for a few prompt tokens that do
+        not visit every expert
     Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4)
     """
-    tokens = serving_batch_size * prompt_tokens
-    compute = 2 * active_parameters * tokens / (tensor_parallel * peak_flops)
-    memory = weights_bytes / (tensor_parallel * hbm_bandwidth)
-    return where(prompt_tokens > 0, np.maximum(compute, memory), 0.0 * compute)
+    compute = prefill_flops / (tensor_parallel * peak_flops)
+    return np.maximum(compute, serving_weights_memory / hbm_bandwidth)
 
 
 def time_to_first_token(prefill_time: Any) -> Any:
@@ -241,13 +426,17 @@ def time_to_first_token(prefill_time: Any) -> Any:
 def request_latency(time_to_first_token: Any, output_tokens: Any, decode_step_time: Any) -> Any:
     """Time from a request to the end of its answer.
 
-    first token + output tokens x decode step
+    first token + (output tokens - 1) x decode step
 
     Parameters: time_to_first_token [s], output_tokens [1], decode_step_time [s]
     Returns: [s] latency of one request
+    Range: exact where all steps are bound by memory, or all by operations; else a lower bound
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
+    Example:
+        >>> request_latency(0.5, 1, 0.1)
+        0.5
     """
-    return time_to_first_token + output_tokens * decode_step_time
+    return time_to_first_token + (output_tokens - 1) * decode_step_time
 
 
 def concurrent_requests(request_rate: Any, request_latency: Any) -> Any:
@@ -265,16 +454,19 @@ def concurrent_requests(request_rate: Any, request_latency: Any) -> Any:
     return request_rate * request_latency
 
 
-def serving_replicas(concurrent_requests: Any, serving_batch_size: Any) -> Any:
+def serving_replicas(
+    concurrent_requests: Any, serving_batch_size: Any, serving_memory_reason: Any
+) -> Any:
     """Replicas that the requests keep busy, if every batch is full.
 
-    L / b
+    L / b; infinite where a replica has no room for its batch
 
-    Parameters: concurrent_requests [1], serving_batch_size [1]
+    Parameters: concurrent_requests [1], serving_batch_size [1], serving_memory_reason [flag]
     Returns: [1] replicas, not rounded
+    Range: `serving_memory_reason` = 0
     Source: Little 1961, Operations Research 9(3); Fleet Foundations, foundations recap
     """
-    return concurrent_requests / serving_batch_size
+    return where(serving_memory_reason > 0, np.inf, concurrent_requests / serving_batch_size)
 
 
 def serving_gpus(serving_replicas: Any, tensor_parallel: Any) -> Any:
@@ -295,15 +487,19 @@ def serving_cost_per_million_tokens(
     request_latency: Any,
     serving_batch_size: Any,
     output_tokens: Any,
+    serving_memory_reason: Any,
 ) -> Any:
     """Price of a million generated tokens on rented GPUs that are never idle.
 
-    t x price x latency / (b x output) x 10^6: a batch holds its replica from prompt to answer
+    t x price x latency / (b x output) x 10^6: a batch holds its replica from prompt to answer;
+    infinite where a replica has no room for its batch
 
     Parameters: tensor_parallel [1], gpu_hour_price [USD/h], request_latency [s],
-        serving_batch_size [1], output_tokens [1]
+        serving_batch_size [1], output_tokens [1], serving_memory_reason [flag]
     Returns: [USD] price of 10^6 output tokens
+    Range: `serving_memory_reason` = 0
     Source: by definition
     """
     replica_hours = tensor_parallel * request_latency / 3600
-    return replica_hours * gpu_hour_price / (serving_batch_size * output_tokens) * 1e6
+    price = replica_hours * gpu_hour_price / (serving_batch_size * output_tokens) * 1e6
+    return where(serving_memory_reason > 0, np.inf, price)

@@ -44,43 +44,91 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
 def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any) -> Any:
     """Pipeline idle time over useful time.
 
-    (p - 1) / (v m)
+    ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
 
     Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] bubble over ideal time
-    Source: Narayanan et al. 2021 (SC21), section 2.2
+    Range: what a scheduler runs (PyTorch m < p, too); a bound from below at the points with the
+        reason microbatch_group_does_not_fit
+    Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
     return idle_over_ideal(pipeline_parallel, num_microbatches, stage_chunks)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
-def zb_h1_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any) -> Any:
-    """Pipeline idle time over useful time: weight gradients fill two thirds of 1F1B's.
+def zb_h1_bubble_ratio(
+    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Pipeline idle time over useful time: weight gradients fill a part of 1F1B's.
 
-    (p - 1) / (3 m), forward and both parts of backward taking equal times; (2 p - 1 - m) / (3 m)
-    for m < p, too few weight gradients to fill with
+    ((p - 1) (F + B) - (min(m, p) - 1) W) / (m (F + B + W)), F = W = 1, B = 1 + what is computed
+    again = 3 f - 2; (p - 1) / (3 m) from m = p on, (p - 1) / (2 m) with full recompute
 
-    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
     Returns: [1] bubble over ideal time
-    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p by playing the
-        schedule out
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2.3; m < p and recompute by
+        playing the schedule out
     """
-    idle = np.maximum(pipeline_parallel - 1, 2 * pipeline_parallel - 1 - num_microbatches)
-    return idle / (3 * num_microbatches)
+    passes = 3 * recompute_flops_factor
+    filled = np.minimum(num_microbatches, pipeline_parallel) - 1
+    return ((pipeline_parallel - 1) * (passes - 1) - filled) / (num_microbatches * passes)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_v")
-def zb_v_bubble_ratio() -> Any:
-    """Pipeline idle time over useful time: none, where the three passes take equal times.
+def zb_v_bubble_ratio(
+    folded_idle_passes: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Pipeline idle time over useful time: two pieces on each stage, weight gradients between.
 
-    0, from m = p micro-batches on and where stages need not wait for each other between steps;
-    (p - 1) / (6 m) where they do
+    idle / (2 m (F + B + W)), in forward passes of a piece; F + B + W = 3 f
 
-    Parameters: none
+    Parameters: folded_idle_passes [1], num_microbatches [1], recompute_flops_factor [1]
     Returns: [1] bubble over ideal time
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
     """
-    return 0.0
+    return folded_idle_passes / (6 * num_microbatches * recompute_flops_factor)
+
+
+@alternative("folded_idle_passes", pipeline_flush=True)
+def flushed_folded_idle_passes(
+    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Idle time of a folded pipeline's step, in forward passes of a piece; stages end together.
+
+    max((p - 1) B, (p - 1) (F + B + W) - 2 (m - 1) W, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)),
+    F = W = 1, B = 3 f - 2: from m = p on p - 1, with full recompute 2 (p - 1)
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
+    Returns: [1] passes
+    Range: exact for f = 1 and f = 4/3; between them up to two passes more
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; by playing the authors'
+        schedule out
+    """
+    before, passes = pipeline_parallel - 1, 3 * recompute_flops_factor
+    more = 2 * (num_microbatches - 1)
+    idle = np.maximum(before * (passes - 2), before * passes - more)
+    return np.maximum(idle, 2 * before * (passes - 1) - 1 - 2 * more)
+
+
+@alternative("folded_idle_passes", pipeline_flush=False)
+def bypassed_folded_idle_passes(
+    pipeline_parallel: Any, num_microbatches: Any, recompute_flops_factor: Any
+) -> Any:
+    """Idle time of a folded pipeline's step, in forward passes of a piece; steps overlap.
+
+    max(0, (2 p - 3) (B - F), 2 p - 1 - m, 2 (p - 1) (F + B) - W - 2 (m - 1) (F + W)), F = W = 1,
+    B = 3 f - 2: none from m = 2 p - 1 on, with full recompute 2 p - 3 from m = p on
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], recompute_flops_factor [1]
+    Returns: [1] passes
+    Range: exact for f = 1 and f = 4/3; between them within two passes
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, sections 4 and 6; by playing the
+        authors' schedule out
+    """
+    before, passes = pipeline_parallel - 1, 3 * recompute_flops_factor
+    idle = np.maximum(0.0, (2 * pipeline_parallel - 3) * (passes - 3))
+    idle = np.maximum(idle, 2 * pipeline_parallel - 1 - num_microbatches)
+    return np.maximum(idle, 2 * before * (passes - 1) - 1 - 4 * (num_microbatches - 1))
 
 
 def bubble_fraction(bubble_ratio: Any) -> Any:
@@ -230,27 +278,48 @@ def tokens_per_second(tokens_per_step: Any, step_time: Any) -> Any:
 
 
 def mfu(ideal_compute_time: Any, step_time: Any) -> Any:
-    """Model FLOPs utilisation.
+    """Model FLOPs utilisation, by the operations that flops_counting counts.
 
     F / (n P t)
 
     Parameters: ideal_compute_time [s], step_time [s]
     Returns: [1] share of peak that does model operations
+    Range: at most hfu with flops_counting = transformer_causal; the other conventions count
+        operations that kernels may not do (masked attention, look-ups), and may exceed it
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
     """
     return ideal_compute_time / step_time
 
 
-def hfu(ideal_compute_time: Any, recompute_flops_factor: Any, step_time: Any) -> Any:
-    """Hardware FLOPs utilisation: what is computed again counts.
+def hfu(
+    kernel_flops_per_step: Any,
+    recompute_flops_factor: Any,
+    n_gpus: Any,
+    peak_flops: Any,
+    step_time: Any,
+) -> Any:
+    """Hardware FLOPs utilisation: what kernels do, and do again, counts; nothing else does.
 
-    F (hardware / model operations) / (n P t)
+    operations done / (n P t)
 
-    Parameters: ideal_compute_time [s], recompute_flops_factor [1], step_time [s]
-    Returns: [1] share of peak that does operations
+    Parameters: kernel_flops_per_step [FLOP], recompute_flops_factor [1], n_gpus [1],
+        peak_flops [FLOP/s], step_time [s]
+    Returns: [1] share of peak that does operations; at most 1
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 6.3
     """
-    return ideal_compute_time * recompute_flops_factor / step_time
+    return kernel_flops_per_step * recompute_flops_factor / (n_gpus * peak_flops * step_time)
+
+
+def model_flops_per_gpu(model_flops_per_step: Any, n_gpus: Any, step_time: Any) -> Any:
+    """Rate of model operations that each GPU achieves, by the count of flops_counting.
+
+    F / (n t)
+
+    Parameters: model_flops_per_step [FLOP], n_gpus [1], step_time [s]
+    Returns: [FLOP/s] achieved rate of one GPU
+    Source: Narayanan et al. 2021 (SC21), table 1 (achieved teraFLOP/s per GPU)
+    """
+    return model_flops_per_step / (n_gpus * step_time)
 
 
 def scaling_efficiency(compute_time: Any, step_time: Any) -> Any:
@@ -289,13 +358,13 @@ def raw_communication_fraction(communication_time: Any, step_time: Any) -> Any:
     return communication_time / step_time
 
 
-@alternative("gradient_window", zero_stage=(0, 1, 2))
+@alternative("gradient_window", zero_stage=(0, 1))
 def last_backward_window(
     compute_time: Any, recompute_flops_factor: Any, num_microbatches: Any
 ) -> Any:
     """Time behind which gradient traffic can hide: the last micro-batch's backward pass.
 
-    compute / m x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
+    compute / m x (1 - 1 / (3 f)): all but the forward pass, a third of the operations done once
 
     Parameters: compute_time [s], recompute_flops_factor [1], num_microbatches [1]
     Returns: [s] window
@@ -304,40 +373,93 @@ def last_backward_window(
     return compute_time / num_microbatches * (1 - 1 / (3 * recompute_flops_factor))
 
 
+@alternative("gradient_window", zero_stage=2)
+def every_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+    """Time behind which gradient traffic can hide: each micro-batch's backward pass.
+
+    compute x (1 - 1 / (3 f)): all but the forward pass, a third of the operations done once
+
+    Parameters: compute_time [s], recompute_flops_factor [1]
+    Returns: [s] window
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
+    """
+    return compute_time * (1 - 1 / (3 * recompute_flops_factor))
+
+
 @alternative("gradient_window", zero_stage=3)
-def sharded_gradient_window(sharded_window: Any) -> Any:
+def sharded_gradient_window(fsdp_forward_window: Any, fsdp_backward_window: Any) -> Any:
     """Time behind which gradient traffic can hide: that of weights gathered where they are used.
 
-    window of sharded traffic
+    forward + backward window
 
-    Parameters: sharded_window [s]
+    Parameters: fsdp_forward_window [s], fsdp_backward_window [s]
     Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
     """
-    return 1.0 * sharded_window
+    return fsdp_forward_window + fsdp_backward_window
 
 
-@alternative("sharded_window", fsdp_prefetch=True)
-def every_pass_window(compute_time: Any) -> Any:
-    """Time behind which sharded traffic can hide: forward and backward, gathered ahead in both.
+@alternative("weight_window", zero_stage=(0, 3))
+def no_weight_window() -> Any:
+    """Time behind which the weights of a sharded update can be gathered: there are none.
 
-    compute
+    0; ZeRO-3 gathers them where they are used
 
-    Parameters: compute_time [s]
+    Parameters: none
     Returns: [s] window
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3 (forward prefetching)
+    Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
-    return 1.0 * compute_time
+    return 0.0
 
 
-@alternative("sharded_window", fsdp_prefetch=False)
-def every_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
-    """Time behind which sharded traffic can hide: each micro-batch's backward pass.
+@alternative("weight_window", zero_stage=(1, 2))
+def first_forward_window(
+    compute_time: Any, recompute_flops_factor: Any, num_microbatches: Any
+) -> Any:
+    """Time behind which the weights of a sharded update can be gathered: the next forward pass.
+
+    compute / (3 f m): that of the first micro-batch
+
+    Parameters: compute_time [s], recompute_flops_factor [1], num_microbatches [1]
+    Returns: [s] window
+    Source: Megatron-LM, --overlap-param-gather
+    """
+    return compute_time / (3 * recompute_flops_factor * num_microbatches)
+
+
+@alternative("fsdp_forward_window", fsdp_prefetch=True)
+def prefetched_fsdp_forward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+    """Time behind which ZeRO-3 can gather weights in forward passes.
+
+    compute / (3 f)
+
+    Parameters: compute_time [s], recompute_flops_factor [1]
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
+    """
+    return compute_time / (3 * recompute_flops_factor)
+
+
+@alternative("fsdp_forward_window", fsdp_prefetch=False)
+def no_fsdp_forward_window() -> Any:
+    """Time behind which ZeRO-3 can gather weights in forward passes: gathered as they are needed.
+
+    0
+
+    Parameters: none
+    Returns: [s] window
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2
+    """
+    return 0.0
+
+
+def fsdp_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+    """Time behind which ZeRO-3 can gather weights and reduce gradients in backward passes.
 
     compute x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
 
     Parameters: compute_time [s], recompute_flops_factor [1]
     Returns: [s] window
-    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (backward prefetching)
     """
     return compute_time * (1 - 1 / (3 * recompute_flops_factor))

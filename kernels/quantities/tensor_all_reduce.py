@@ -90,15 +90,15 @@ def hierarchical_tensor_parallel_all_reduce_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    tensor_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-reduce in a tensor-parallel group: in each node, then between nodes.
 
     2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
-    Parameters: activation_message [B], tensor_parallel [1],
-        tensor_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], rail_bandwidth [B/s]
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        tensor_rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -109,7 +109,7 @@ def hierarchical_tensor_parallel_all_reduce_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        tensor_rail_bandwidth,
     )
 
 
@@ -168,15 +168,15 @@ def in_network_tensor_parallel_all_reduce_time(
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    tensor_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-reduce in a tensor-parallel group: the switches add up.
 
     2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e)
 
-    Parameters: activation_message [B], tensor_parallel [1],
-        tensor_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], rail_bandwidth [B/s]
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        tensor_rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
     """
@@ -187,7 +187,7 @@ def in_network_tensor_parallel_all_reduce_time(
         intra_node_latency,
         intra_node_bandwidth,
         inter_node_latency,
-        rail_bandwidth,
+        tensor_rail_bandwidth,
     )
 
 
@@ -250,14 +250,14 @@ def ring_tensor_parallel_between_nodes_time(
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    tensor_rail_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce between nodes: a ring per rail, of a share of the buffer.
 
     2 (k - 1) (a_e + M / (g k B_e))
 
     Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        inter_node_latency [s], rail_bandwidth [B/s]
+        inter_node_latency [s], tensor_rail_bandwidth [B/s]
     Returns: [s] time between nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -265,7 +265,7 @@ def ring_tensor_parallel_between_nodes_time(
         activation_message / tensor_parallel_ranks_per_node,
         tensor_parallel / tensor_parallel_ranks_per_node,
         inter_node_latency,
-        rail_bandwidth,
+        tensor_rail_bandwidth,
     )
 
 
@@ -275,14 +275,14 @@ def switch_tensor_parallel_between_nodes_time(
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
     inter_node_latency: Any,
-    rail_bandwidth: Any,
+    tensor_rail_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce between nodes: added up by the fabric, per rail.
 
     2 a_e + M / (g B_e); nothing in one node
 
     Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        inter_node_latency [s], rail_bandwidth [B/s]
+        inter_node_latency [s], tensor_rail_bandwidth [B/s]
     Returns: [s] time between nodes
     Source: Graham et al. 2016 (SHARP), COMHPC
     """
@@ -290,7 +290,7 @@ def switch_tensor_parallel_between_nodes_time(
         activation_message / tensor_parallel_ranks_per_node,
         tensor_parallel / tensor_parallel_ranks_per_node,
         inter_node_latency,
-        rail_bandwidth,
+        tensor_rail_bandwidth,
     )
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
+from ..layer import gemm_time
+from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
@@ -36,19 +38,19 @@ def tensor_parallel_bandwidth(
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
-    rail_bandwidth: Any,
+    tensor_rail_bandwidth: Any,
 ) -> Any:
     """Bandwidth of one rank of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
 
     Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
-        rail_bandwidth [B/s]
+        tensor_rail_bandwidth [B/s]
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
     return flat_bandwidth(
-        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, rail_bandwidth
+        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, tensor_rail_bandwidth
     )
 
 
@@ -85,7 +87,7 @@ def none_recompute_all_reduces_per_layer() -> Any:
     return 4.0
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="selective")
+@alternative("tensor_parallel_all_reduces_per_layer", recompute=("selective", "core_attention"))
 def selective_recompute_all_reduces_per_layer() -> Any:
     """All-reduces of each layer and micro-batch: two forward, two backward; attention needs none.
 
@@ -98,17 +100,265 @@ def selective_recompute_all_reduces_per_layer() -> Any:
     return 4.0
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
-def full_recompute_all_reduces_per_layer() -> Any:
-    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+@alternative("saved_input_all_reduces", distribute_saved_activations=False)
+def no_saved_input_all_reduces() -> Any:
+    """All-reduces that gathering a layer's saved input takes: none, it is at hand.
 
-    6
+    0
 
     Parameters: none
     Returns: [1] all-reduces
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("saved_input_all_reduces", distribute_saved_activations=True)
+def distributed_saved_input_all_reduces(tensor_parallel: Any, residual_ranks: Any) -> Any:
+    """All-reduces that gathering a layer's saved input takes: the gather is half of one.
+
+    1/2; none with sequence parallelism, where parts are used as such
+
+    Parameters: tensor_parallel [1], residual_ranks [1]
+    Returns: [1] all-reduces
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return where(tensor_parallel > residual_ranks, 0.5, 0.0)
+
+
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
+def full_recompute_all_reduces_per_layer(saved_input_all_reduces: Any) -> Any:
+    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+
+    6, and what gathering the saved input takes
+
+    Parameters: saved_input_all_reduces [1]
+    Returns: [1] all-reduces
     Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
     """
-    return 6.0
+    return 6 + saved_input_all_reduces
+
+
+@alternative("qkv_input_gradient_time", compute_model="mfu")
+def mfu_qkv_input_gradient_time(
+    microbatch_tokens: Any,
+    attention_parameters_per_layer: Any,
+    attention_heads: Any,
+    head_size: Any,
+    hidden_size: Any,
+    tensor_parallel: Any,
+    peak_flops: Any,
+    flops_efficiency: Any,
+) -> Any:
+    """Time of the product that gives the gradient of attention's input, of one micro-batch.
+
+    2 T (attention weights - h a (h / a)) / (t P efficiency): queries, keys and values
+
+    Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
+        head_size [1], hidden_size [1], tensor_parallel [1], peak_flops [FLOP/s],
+        flops_efficiency [1]
+    Returns: [s] time of one product
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    weights = attention_parameters_per_layer - hidden_size * attention_heads * head_size
+    flops = 2 * microbatch_tokens * weights / tensor_parallel
+    return flops / (peak_flops * flops_efficiency)
+
+
+@alternative("qkv_input_gradient_time", compute_model="roofline")
+def roofline_qkv_input_gradient_time(
+    microbatch_tokens: Any,
+    attention_parameters_per_layer: Any,
+    attention_heads: Any,
+    head_size: Any,
+    hidden_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the product that gives the gradient of attention's input, of one micro-batch.
+
+    GEMM(T, h, W_qkv / t), as long as the forward product
+
+    Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
+        head_size [1], hidden_size [1], tensor_parallel [1], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one product
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
+    return gemm_time(
+        microbatch_tokens,
+        hidden_size,
+        width / tensor_parallel,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+
+
+@alternative("ffn_input_gradient_time", compute_model="mfu")
+def mfu_ffn_input_gradient_time(
+    microbatch_tokens: Any,
+    ffn_hidden_size: Any,
+    ffn_matrices: Any,
+    hidden_size: Any,
+    tensor_parallel: Any,
+    peak_flops: Any,
+    flops_efficiency: Any,
+) -> Any:
+    """Time of the product that gives the gradient of a feed-forward block's input.
+
+    2 T h (1 or 2) f / (t P efficiency)
+
+    Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
+        tensor_parallel [1], peak_flops [FLOP/s], flops_efficiency [1]
+    Returns: [s] time of one product
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    width = (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel
+    return 2 * microbatch_tokens * hidden_size * width / (peak_flops * flops_efficiency)
+
+
+@alternative("ffn_input_gradient_time", compute_model="roofline")
+def roofline_ffn_input_gradient_time(
+    microbatch_tokens: Any,
+    ffn_hidden_size: Any,
+    ffn_matrices: Any,
+    hidden_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the product that gives the gradient of a feed-forward block's input.
+
+    GEMM(T, h, (1 or 2) f / t), as long as the forward product
+
+    Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
+        tensor_parallel [1], bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1],
+        gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one product
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return gemm_time(
+        microbatch_tokens,
+        hidden_size,
+        (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+
+
+@alternative("ffn_regathers_per_layer", mixture_of_experts=False)
+def dense_ffn_regathers_per_layer() -> Any:
+    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
+
+    1
+
+    Parameters: none
+    Returns: [1] gathers
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return 1.0
+
+
+@alternative("ffn_regathers_per_layer", mixture_of_experts=True)
+def expert_ffn_regathers_per_layer(dense_layers: Any, layers: Any) -> Any:
+    """Inputs of feed-forward blocks that sequence parallelism gathers again, in each layer.
+
+    dense layers / l: experts keep the tokens that were sent to them
+
+    Parameters: dense_layers [1], layers [1]
+    Returns: [1] gathers
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies);
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    return dense_layers / layers
+
+
+@alternative("regather_time", sequence_parallel=False)
+def no_regather_time() -> Any:
+    """Time of one step to gather layers' inputs again for gradients of weights: all are at hand.
+
+    0
+
+    Parameters: none
+    Returns: [s] traffic of one step
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("regather_time", sequence_parallel=True)
+def sequence_regather_time(
+    ffn_regathers_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_all_reduce_time: Any,
+) -> Any:
+    """Time of one step to gather layers' inputs again for gradients of weights.
+
+    (1 + feed-forward gathers) x l / p x m x t / 2: a gather is half an all-reduce
+
+    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], tensor_parallel_all_reduce_time [s]
+    Returns: [s] traffic of one step
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2 (an extra all-gather backward,
+        overlapped with the gradient of the input)
+    """
+    passes = layers / pipeline_parallel * num_microbatches
+    return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_all_reduce_time / 2
+
+
+@alternative("hidden_regather_time", sequence_parallel=False)
+def no_hidden_regather_time() -> Any:
+    """Part of gathering layers' inputs again that products of the same layer hide: none is done.
+
+    0
+
+    Parameters: none
+    Returns: [s] hidden traffic of one step
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("hidden_regather_time", sequence_parallel=True)
+def sequence_hidden_regather_time(
+    ffn_regathers_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_all_reduce_time: Any,
+    qkv_input_gradient_time: Any,
+    ffn_input_gradient_time: Any,
+) -> Any:
+    """Part of gathering layers' inputs again that products of the same layer hide.
+
+    l / p x m x (min(t / 2, product of QKV) + feed-forward gathers x min(t / 2, its product))
+
+    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], tensor_parallel_all_reduce_time [s], qkv_input_gradient_time [s],
+        ffn_input_gradient_time [s]
+    Returns: [s] hidden traffic of one step
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    gather = tensor_parallel_all_reduce_time / 2
+    attention = np.minimum(gather, qkv_input_gradient_time)
+    ffn = ffn_regathers_per_layer * np.minimum(gather, ffn_input_gradient_time)
+    return layers / pipeline_parallel * num_microbatches * (attention + ffn)
 
 
 def tensor_parallel_time(
@@ -117,30 +367,39 @@ def tensor_parallel_time(
     pipeline_parallel: Any,
     num_microbatches: Any,
     tensor_parallel_all_reduce_time: Any,
+    regather_time: Any,
 ) -> Any:
     """Time of one step's tensor-parallel traffic on each stage.
 
-    all-reduces per layer x l / p x m x t; with sequence parallelism the same bytes travel as
-    reduce-scatter and all-gather
+    all-reduces per layer x l / p x m x t + gathers repeated; with sequence parallelism the same
+    bytes travel as reduce-scatter and all-gather, and 10 halves of all-reduces for 8 (14 for 12)
 
     Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_all_reduce_time [s]
+        num_microbatches [1], tensor_parallel_all_reduce_time [s], regather_time [s]
     Returns: [s] tensor-parallel traffic of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
     """
     per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
-    return per_microbatch * num_microbatches * tensor_parallel_all_reduce_time
+    return per_microbatch * num_microbatches * tensor_parallel_all_reduce_time + regather_time
 
 
 def exposed_tensor_parallel_time(
-    tensor_parallel_time: Any, tensor_parallel_overlap: Any, compute_time: Any
+    tensor_parallel_time: Any,
+    regather_time: Any,
+    hidden_regather_time: Any,
+    tensor_parallel_overlap: Any,
+    compute_time: Any,
 ) -> Any:
     """Time that a step waits for tensor-parallel traffic.
 
-    max(0, traffic - overlap x compute)
+    max(0, traffic but for repeated gathers - overlap x (compute - what hides gathers))
+    + repeated gathers - their hidden part
 
-    Parameters: tensor_parallel_time [s], tensor_parallel_overlap [1], compute_time [s]
+    Parameters: tensor_parallel_time [s], regather_time [s], hidden_regather_time [s],
+        tensor_parallel_overlap [1], compute_time [s]
     Returns: [s] exposed traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
-    return np.maximum(0.0, tensor_parallel_time - tensor_parallel_overlap * compute_time)
+    window = tensor_parallel_overlap * np.maximum(0.0, compute_time - hidden_regather_time)
+    first = np.maximum(0.0, tensor_parallel_time - regather_time - window)
+    return first + (regather_time - hidden_regather_time)

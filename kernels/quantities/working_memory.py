@@ -183,7 +183,7 @@ def kept_layer_activation_memory(ffn_gradients_memory: Any) -> Any:
     return 1.0 * ffn_gradients_memory
 
 
-@alternative("layer_activation_memory", recompute="selective")
+@alternative("layer_activation_memory", recompute=("selective", "core_attention"))
 def selective_layer_activation_memory(
     ffn_gradients_memory: Any, microbatch_tokens: Any, score_activations_per_token: Any
 ) -> Any:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.explain import explain as explain
     from fleetcube.grid.lookup import interp as interp
     from fleetcube.grid.progress import watching as watching
+    from fleetcube.grid.schedule import simulate_schedule as simulate_schedule
     from fleetcube.grid.simulate import simulate as simulate
     from fleetcube.grid.solve import solve as solve
     from fleetcube.grid.sweep import Sweep as Sweep
@@ -30,6 +31,7 @@ __all__ = [
     "kernels",
     "open_cube",
     "simulate",
+    "simulate_schedule",
     "solve",
     "watching",
 ]
@@ -45,6 +47,7 @@ _HOME = {
     "interp": "fleetcube.grid.lookup",
     "open_cube": "fleetcube.grid.cube",
     "simulate": "fleetcube.grid.simulate",
+    "simulate_schedule": "fleetcube.grid.schedule",
     "solve": "fleetcube.grid.solve",
     "watching": "fleetcube.grid.progress",
 }

@@ -24,6 +24,7 @@ _OVERHEADS = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
 _SIMULATED = {  # columns, where the spec gives the input that they speak of
     "job_duration": ("failures", "wall_time", "wall_time_p95"),
     "spare_nodes": ("spare_shortage",),
+    "node_pool": ("whole_cluster_probability",),
 }
 
 
@@ -175,7 +176,8 @@ def simulate(
 
     The job is as long as job_duration says, where the spec gives it, and failures and wall time
     are shown; else so long (about 100 failures) that its start and end do not matter. Where the
-    spec gives spare_nodes, how often they run out is shown.
+    spec gives spare_nodes, how often they run out is shown; where it gives node_pool, how much of
+    the time the cluster is whole.
 
     \b
     Example:
@@ -345,6 +347,7 @@ for command in COMMANDS:
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
     from fleetcube.grid.citations import records
+    from fleetcube.grid.slicing import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))
@@ -353,7 +356,8 @@ def _show(cube: Any, sources: bool = False) -> None:
     for name, variable in cube.data_vars.items():
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
         dims = ", ".join(map(str, variable.dims)) or "-"
-        rows.append([str(name), "-" if unit == "1" else unit, dims])
+        unit = "-" if unit == "1" else unit
+        rows.append([str(name), f"{unit}{counted(variable.attrs)}", dims])
     print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:

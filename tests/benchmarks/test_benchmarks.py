@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,3 +210,65 @@ def test_gradients(load: Any) -> None:
     row = gradients.solving(27, "n_gpus", "job_time = 90 d", rounds=1)
     check([row], gradients.SOLVE_COLUMNS)
     assert row["residual"] <= 1e-9
+
+
+def test_calculon_is_judged_line_by_line(load: Any) -> None:
+    calculon, peer = load("calculon"), load("peers.calculon")
+    cases = [peer.Case(peer.Point(chunks=k), {"x": 100.0}, {"x": 100.0 + k}) for k in (1, 2, 3)]
+    chunks = peer.Difference("chunks", "neither", "why", lambda c: float(c.point.chunks))
+    absent = peer.Difference("absent", "neither", "why", lambda c: 0.0)
+    ours, theirs = (lambda c: c.ours["x"]), (lambda c: c.theirs["x"])
+    row, *rest = calculon.judge(peer.Line("x", ours, theirs, (absent, chunks)), cases)
+    assert not rest
+    assert row["quantity"] == "x"
+    assert (row["exact"], row["close"], row["unexplained"]) == (0, 1, 0)
+    assert (row["median"], row["largest"]) == (1.02, 1.03)
+    assert (row["difference"], row["points"]) == ("chunks", 3)
+    assert row["share"] == pytest.approx(3 / 103)
+    (row,) = calculon.judge(peer.Line("x", ours, theirs, (absent,)), cases)
+    assert row["unexplained"] == 3
+    (row,) = calculon.judge(peer.Line("x", ours, theirs, (chunks.times(lambda c: 0.5),)), cases)
+    assert row["unexplained"] == 3
+
+
+def test_calculon_is_asked_what_both_can_answer(load: Any) -> None:
+    peer = load("peers.calculon")
+    points = peer.draw(30)
+    assert points == peer.draw(40)[:30]
+    for point, ours in zip(points, peer.ours(points), strict=True):
+        assert set(ours) == {*peer.STEP, *peer.LAYER}
+        assert ours["infeasible_reason"] in (0, 12, 13)  # few micro-batches, or a group left over
+        application, execution = point.theirs()
+        assert application["num_blocks"] % (point.pipeline * point.chunks) == 0
+        assert application["feedforward"] % point.tensor == 0
+        assert not (execution["seq_par_ag_redo"] and execution["tensor_par_comm_type"] != "rs_ag")
+        assert not (execution["optimizer_sharding"] and execution["data_par"] == 1)
+
+
+def test_calculon_without_a_checkout(
+    load: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calculon, peer, main = load("calculon"), load("peers.calculon"), load("__main__")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no network")
+
+    monkeypatch.delenv(calculon.CHECKOUT, raising=False)
+    for run in (calculon.run, calculon.published):
+        table = run(True)
+        assert table.notes[0].startswith("Skipped: CALCULON")
+        assert table.failed
+    monkeypatch.setenv(calculon.CHECKOUT, "nowhere")
+    monkeypatch.setattr(peer.environments, "ready", fail)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "calculon"])
+    assert main.main() == 1
+    assert "Skipped: no network" in capsys.readouterr().out
+
+
+@pytest.mark.skipif("CALCULON" not in os.environ, reason="no checkout of calculon")
+def test_calculon_differs_only_where_it_is_told(load: Any) -> None:
+    calculon, peer = load("calculon"), load("peers.calculon")
+    table = calculon.run(quick=True)
+    assert sum("quantity" in row for row in table.rows) == len(peer.LINES)
+    assert not table.failed, [row for row in table.rows if row.get("unexplained")]
+    check(calculon.published(quick=True).rows, ("measured", "theirs", "ours"))

@@ -39,7 +39,8 @@ HEALTHY: dict[str, Any] = {
     "n_gpus": 100_000,
     "peak_flops": "1 PFLOP/s",
     "flops_efficiency": 0.4,
-    "recompute": "none",
+    "kernel_flops_per_token": 6e12,  # 6 N, as the design counts
+    "recompute_flops_factor": 1.0,
     "training_tokens": 15e12,
     **TRILLION,
 }

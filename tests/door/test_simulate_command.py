@@ -21,9 +21,10 @@ OF_A_JOB = ["failures", "wall_time", "wall_time_p95"]
         ("", []),
         ('job_duration = "10 d"\n', OF_A_JOB),
         ("spare_nodes = 2\n", ["spare_shortage"]),
+        ('node_pool = "closed"\n', ["whole_cluster_probability"]),
         ('[axes]\nplan = {spare_nodes = [2], job_duration = ["10 d"]}\n', None),
     ],
-    ids=["neither", "a job", "spares", "both in a bundle"],
+    ids=["neither", "a job", "spares", "a closed pool", "both in a bundle"],
 )
 def test_columns_are_of_what_the_spec_gives(
     tmp_path: Path, more: str, columns: list[str] | None

@@ -291,6 +291,17 @@ def test_an_unused_result_says_how_to_reach_it() -> None:
     assert solved["mfu"].item() == pytest.approx(0.4)
 
 
+def test_a_shape_of_failures_that_goodput_does_not_read_says_why() -> None:
+    attrs = Sweep({"cluster_mtbf": 1e4, **SHAPED}, {}, ["goodput"]).evaluate().attrs
+    line = unused(attrs)
+    assert line.startswith("set, but nothing here depends on it: failure_shape; ")
+    assert "Drenick 1960" in line
+    assert "\n" not in line
+
+
+SHAPED = {"failure_shape": 0.7, "checkpoint_stall_time": 30, "recovery_time": 600}
+
+
 @pytest.mark.parametrize("name", ["snapshot_bandwidth", "training_tokens"])
 def test_an_unused_input_is_only_told(name: str) -> None:
     # training_tokens is computed where it is not stated, from no continuous input

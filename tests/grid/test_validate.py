@@ -16,7 +16,8 @@ JOB: dict[str, Any] = {
     "parameters": 1e9,
     "layers": 10,
     "hidden_size": 2048,
-    "recompute": "none",
+    "kernel_flops_per_token": 6e9,  # no attention, nothing looked up
+    "recompute_flops_factor": 1.0,
     "fabric": "infiniband-hdr",
     "sequence_length": 1000,
     "gpu": "a100-sxm-80gb",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import Sweep
-from fleetcube.kernels import checkpoint, derivatives, reliability, scaling, statistics
+from fleetcube.kernels import checkpoint, derivatives, reliability, scaling
 from fleetcube.kernels.inputs import INPUTS
 from fleetcube.kernels.made import Partial
 
@@ -228,12 +228,6 @@ def test_a_failure_that_is_certain_stays_certain() -> None:
             made = derivatives.partial(reliability.failure_probability, name)
             assert isinstance(made, Partial)
             assert float(made(np.float64(1e200), np.float64(1e-160))) == 0
-
-
-def test_the_normal_distribution_has_its_density_in_the_middle() -> None:
-    made = derivatives.partial(statistics.normal_probability, "x")
-    assert isinstance(made, Partial)
-    assert float(made(np.float64(0))) == pytest.approx(1 / np.sqrt(2 * np.pi), rel=1e-12)
 
 
 # By hand

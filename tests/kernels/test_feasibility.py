@@ -21,6 +21,7 @@ LAYOUT: dict[str, Any] = {
     "attention_heads": 32,
 }
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
+TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 FLUSH: dict[str, Any] = {
     "checkpoint_mode": "async",
     "checkpoint_policy": "fixed",
@@ -75,6 +76,28 @@ def reason_code(scenario: dict[str, Any]) -> float:
             "layers_not_divisible",
         ),
         ({"attention_heads": 30}, "heads_not_divisible"),
+        # 8 micro-batches on 2 stages; megatron/core/pipeline_parallel/schedules.py raises on these
+        ({"virtual_stages": 2}, "feasible"),
+        ({"virtual_stages": 2, "global_batch_size": 8}, "fewer_microbatches_than_stages"),
+        ({"virtual_stages": 2, "global_batch_size": 24}, "microbatch_group_does_not_fit"),
+        ({"virtual_stages": 2, "global_batch_size": 24, "microbatch_group_size": 3}, "feasible"),
+        ({"virtual_stages": 2, "microbatch_group_size": 1}, "microbatch_group_does_not_fit"),
+        ({"virtual_stages": 2, "microbatch_group_size": 9}, "microbatch_group_does_not_fit"),
+        ({"virtual_stages": 2, "microbatch_group_size": 6}, "feasible"),  # 6 and 2
+        ({"virtual_stages": 2, "microbatch_group_size": 7}, "microbatch_group_does_not_fit"),
+        ({"virtual_stages": 2, "microbatch_group_size": 2.5}, "microbatch_group_does_not_fit"),
+        ({"virtual_stages": 2, "pipeline_schedule": "gpipe", "global_batch_size": 8}, "feasible"),
+        # torch/distributed/pipelining/schedules.py: 1 on 2 stages runs, 10 on 4 in two rounds
+        ({**TORCH, "global_batch_size": 8}, "feasible"),
+        ({**TORCH, "pipeline_parallel": 4, "global_batch_size": 40}, "feasible"),
+        (
+            {**TORCH, "pipeline_parallel": 4, "global_batch_size": 52},
+            "microbatch_group_does_not_fit",
+        ),
+        (
+            {"virtual_stages": 2, "pipeline_parallel": 1, "tensor_parallel": 8},
+            "interleaved_on_one_stage",
+        ),
         ({"context_parallel": 2, "sequence_length": 4095}, "sequence_not_divisible"),
         ({"expert_parallel": 2}, "experts_not_divisible"),  # a dense model has none
         ({**MOE, "expert_parallel": 8}, "feasible"),
@@ -107,6 +130,7 @@ def test_graver_reasons_go_first() -> None:
         ("layers_not_divisible", {"layers": 31}),
         ("heads_not_divisible", {"attention_heads": 30}),
         ("sequence_not_divisible", {"sequence_length": 4095, "context_parallel": 2}),
+        ("microbatch_group_does_not_fit", {"virtual_stages": 2, "microbatch_group_size": 1}),
         ("experts_not_divisible", {"expert_parallel": 3}),
         ("out_of_memory", {"hbm_capacity": 1e6}),
         ("interval_below_flush_time", {**FLUSH, "checkpoint_flush_time": 61.0}),
@@ -121,11 +145,12 @@ def test_graver_reasons_go_first() -> None:
 
 def test_the_codes_are_the_same_in_every_formula() -> None:
     names = ["layout_reason", "expert_layout_reason", "capacity_reason", "infeasible_reason"]
+    names += ["interleaving_reason", "schedule_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(12))
+    assert list(read(formulas[0]).flags) == list(range(15))
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

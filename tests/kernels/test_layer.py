@@ -30,7 +30,8 @@ BASE: dict[str, Any] = {
     "attention_kernel": "standard",
     "zero_stage": 1,
     "bytes_per_element": 2,
-    "peak_flops": 312e12,
+    "precision": "bf16",
+    "peak_flops_bf16": 312e12,
     "hbm_bandwidth": 2e12,
     "memory_efficiency": 0.85,
     "gemm_efficiency": 0.9,
@@ -55,6 +56,22 @@ CASES: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
     "flash": {**LLAMA, "attention_kernel": "flash"},
     "selective": {"recompute": "selective"},
+    "attention again": {"recompute": "core_attention"},
+    "flash attention again": {"recompute": "core_attention", "attention_kernel": "flash"},
+    "windows": {**LLAMA, "attention_kernel": "flash", "attention_window": 512},
+    "windows in some layers": {
+        **LLAMA,
+        "attention_kernel": "flash",
+        "attention_window": 512,
+        "windowed_layers": 9,
+    },
+    "fp8": {**LLAMA, "precision": "fp8", "peak_flops_fp8": 600e12, "recompute": "full"},
+    "fp8 by blocks": {**EXPERTS, "precision": "fp8_blockwise", "peak_flops_fp8": 600e12},
+    "fp8 bound by memory": {
+        "precision": "mxfp8",
+        "peak_flops_fp8": 600e12,
+        "hbm_bandwidth": 2e10,
+    },
     "selective flash": {"recompute": "selective", "attention_kernel": "flash"},
     "full": {"recompute": "full"},
     "sequence parallel": {"sequence_parallel": True},
@@ -83,12 +100,18 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     bandwidth = c["hbm_bandwidth"] * c["memory_efficiency"]
     tokens = c["micro_batch_size"] * s // context
 
-    def product(m: float, n: float, k: float) -> float:
-        rate = c["peak_flops"] * c["gemm_efficiency"]
+    sixteen = c["peak_flops_bf16"]  # attention and logits, whatever the recipe
+    recipe, few = sixteen, e
+    if c["precision"] != "bf16":
+        recipe = c["peak_flops_fp8"]
+        few = {"fp8": 1, "fp8_blockwise": (128 + 4) / 128, "mxfp8": (32 + 1) / 32}[c["precision"]]
+
+    def product(m: float, n: float, k: float, peak: float = recipe, read: float = few) -> float:
+        rate = peak * c["gemm_efficiency"]
         for side in (m, n, k):
             rate *= side / (side + c["gemm_half_size"])
-        operands = m * k + k * n
-        return max(2 * m * n * k / rate, (operands + m * n) * e / bandwidth)
+        operands = (m * k + k * n) * read
+        return max(2 * m * n * k / rate, (operands + m * n * e) / bandwidth)
 
     def feed_forward(rows: float, f: int) -> float:
         """Gate and up side by side, then down."""
@@ -122,10 +145,14 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         time += streamed / (tensor if c["sequence_parallel"] else 1) * e / bandwidth
         scores = 0.0
         for _ in range(heads):
-            operations = 2 * tokens * s * width + 2 * tokens * s * width
+            keys: float = s
             if c["attention_kernel"] == "flash":
-                operations /= 2  # under the diagonal
-            scores += operations / (c["peak_flops"] * c["attention_efficiency"])
+                keys = s / 2  # under the diagonal
+                if index < c.get("windowed_layers", c["layers"]) and "attention_window" in c:
+                    w = c["attention_window"]
+                    keys = w - w * w / 2 / s  # a band, less the corner at its beginning
+            operations = 2 * tokens * keys * width + 2 * tokens * keys * width
+            scores += operations / (sixteen * c["attention_efficiency"])
             if c["attention_kernel"] == "standard":
                 scores += (1 + 2 + 1) * tokens * s * e / bandwidth  # written, softmax, read
         return time, scores / tensor
@@ -140,9 +167,11 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             step += attention * (1 + (2.5 if c["attention_kernel"] == "flash" else 2))
             if c["recompute"] == "selective" and c["attention_kernel"] == "standard":
                 step += attention  # FlashAttention's backward pass has it in its 2.5
+            if c["recompute"] == "core_attention":
+                step += attention
             if c["recompute"] == "full":
                 step += matrices + attention
-        step += 3 * product(tokens, shard, h)
+        step += 3 * product(tokens, shard, h, sixteen, e)
         step += tokens * (4 * h * e + 3 * 4 * shard) / bandwidth
 
     gpus = tensor * c["pipeline_parallel"]
@@ -185,27 +214,38 @@ IDEAL = {
     "gemm_efficiency": 1.0,
     "attention_efficiency": 1.0,
 }
-RECOMPUTE = ["none", "selective", "full"]
+RECOMPUTE = ["none", "selective", "core_attention", "full"]
+WINDOWS = {"attention_window": 300, "windowed_layers": 7}
+FP8 = {"precision": "fp8", "peak_flops_fp8": 600e12}
 
 
-@pytest.mark.parametrize("shape", [{}, LLAMA, EXPERTS], ids=["gpt", "llama", "experts"])
+@pytest.mark.parametrize("precision", [{}, FP8], ids=["bf16", "fp8"])
+@pytest.mark.parametrize("kernel", ["standard", "flash"])
+@pytest.mark.parametrize(
+    "shape",
+    [{}, LLAMA, {**LLAMA, **WINDOWS}, EXPERTS],
+    ids=["gpt", "llama", "windows", "experts"],
+)
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-def test_a_perfect_gpu_takes_the_operations_over_its_peak(
-    shape: dict[str, Any], recompute: str
+def test_both_models_count_the_same_operations(
+    shape: dict[str, Any], recompute: str, kernel: str, precision: dict[str, Any]
 ) -> None:
-    names = ["compute_time", "ideal_compute_time", "recompute_flops_factor"]
-    scenario = {**IDEAL, **shape, "recompute": recompute}
-    got = fleetcube.evaluate(names, **scenario)
-    expected = float(got.ideal_compute_time * got.recompute_flops_factor)
+    # a perfect GPU takes as long by matrices on the roofline as by operations over its peak
+    scenario = {**IDEAL, **shape, **precision, "recompute": recompute, "attention_kernel": kernel}
+    found, expected = (
+        float(fleetcube.evaluate("compute_time", **{**scenario, **model}))
+        for model in ({}, {"compute_model": "mfu", "flops_efficiency": 1.0})
+    )
     if "experts" in shape:  # the router's product is counted and takes no time of its own
         passes = 8 if recompute == "full" else 6
         routers = passes * 20 * 4096 * 16 * 128 * 2048
-        expected -= routers / (64 * 312e12)
-    assert float(got.compute_time) == pytest.approx(expected, rel=1e-12)
+        expected -= routers / (64 * (600e12 if precision else 312e12))
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("recompute", "passes"), [("none", 3.5), ("selective", 3.5), ("full", 4.5)]
+    ("recompute", "passes"),
+    [("none", 3.5), ("selective", 3.5), ("core_attention", 4.5), ("full", 4.5)],
 )
 def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: float) -> None:
     # Dao 2023: a causal kernel does half of the operations, its backward pass 2.5 times forward's
@@ -218,7 +258,7 @@ def test_flash_attention_computes_half_of_the_scores(recompute: str, passes: flo
         for kernel in ("standard", "flash")
     }
     forward = 4 * 2048 * 4096 * 24 * (128 * 2048) / (64 * 312e12)
-    whole = {"none": 3, "selective": 4, "full": 4}[recompute]
+    whole = {"none": 3, "selective": 4, "core_attention": 4, "full": 4}[recompute]
     saved = (whole - passes / 2) * forward
     assert times["standard"] - times["flash"] == pytest.approx(saved, rel=1e-9)
 
@@ -232,7 +272,7 @@ def test_a_product_as_wide_as_the_half_size_runs_at_half_the_rate() -> None:
 
 def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:
     # decoding: one token meets a matrix of 8192 x 8192 in BF16, 134 MB at 3.35 TB/s
-    time = fleetcube.kernels.layer.gemm_time(1, 8192, 8192, 2, 989e12, 1.0, 0.0, 3.35e12)
+    time = fleetcube.kernels.layer.gemm_time(1, 8192, 8192, 2, 2, 989e12, 1.0, 0.0, 3.35e12)
     assert float(time) == pytest.approx(134.2e6 / 3.35e12, rel=1e-3)
 
 
@@ -242,7 +282,7 @@ def test_a_product_of_one_row_takes_as_long_as_its_weights() -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("peak_flops", [1e14, 3e14, 1e15, 1e16]),
+        ("peak_flops_bf16", [1e14, 3e14, 1e15, 1e16]),
         ("hbm_bandwidth", [1e11, 1e12, 3e12, 1e13]),
         ("memory_efficiency", [0.2, 0.5, 0.9]),
         ("gemm_efficiency", [0.2, 0.5, 0.9]),

@@ -78,6 +78,7 @@ PALM_540B: Shape = {
     "kv_heads": 1,
     "ffn_hidden_size": 4 * 18432,
     "vocab_size": 256000,
+    "embedding_tables": 1,
     "gated_ffn": True,
     "sequence_length": 2048,
 }
@@ -267,8 +268,8 @@ def test_operations_of_gpts_are_those_of_equation_3(
         h, layers, s = shape["hidden_size"], shape["layers"], 2048
         exact = factor * shape["global_batch_size"] * s * layers * h * h
         exact *= 1 + s / (6 * h) + 51200 / (share * layers * h)
-        names = ["model_flops_per_step", "recompute_flops_factor"]
-        got = fleetcube.evaluate(names, flops_counting="transformer", recompute=recompute, **shape)
+        names = ["kernel_flops_per_step", "recompute_flops_factor"]
+        got = fleetcube.evaluate(names, attention_kernel="standard", recompute=recompute, **shape)
         assert float(got[names[0]] * got[names[1]]) == pytest.approx(exact, rel=1e-12)
 
 
@@ -283,6 +284,7 @@ def test_hfu_of_table_1_is_the_printed_rate() -> None:
         got = fleetcube.evaluate(
             ["mfu", "hfu"],
             flops_counting="transformer",
+            attention_kernel="standard",
             recompute="full",
             step_time=work / (gpus * teraflops * 1e12),
             n_gpus=gpus,
@@ -330,7 +332,7 @@ def test_selective_recompute_costs_a_third_of_what_published_hfus_count(
     factor = value(
         "recompute_flops_factor",
         recompute="selective",
-        flops_counting="transformer",
+        attention_kernel="standard",
         attention_heads=heads,
         hidden_size=h,
         layers=layers,
@@ -342,16 +344,29 @@ def test_selective_recompute_costs_a_third_of_what_published_hfus_count(
     assert factor == pytest.approx(1 + layers * 2 * 2 * 2048 * h / model, rel=1e-12)
 
 
-def test_full_recompute_of_the_estimate_is_a_third() -> None:
-    assert value("recompute_flops_factor", recompute="full") == 96 / 72
-    assert value("recompute_flops_factor", recompute="none") == 1
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8", "fp4"])
-def test_precision_chooses_the_peak(precision: str) -> None:
+@pytest.mark.parametrize(
+    ("precision", "layers", "others"),
+    [
+        ("bf16", 1e15, 1e15),
+        ("fp16", 2e15, 2e15),
+        ("fp8", 3e15, 1e15),
+        ("fp8_blockwise", 3e15, 1e15),
+        ("mxfp8", 3e15, 1e15),
+        ("fp4", 4e15, 1e15),
+        ("nvfp4", 1 / (0.85 / 4e15 + 0.15 / 1e15), 1e15),  # 15 % of the layers in 16 bits
+    ],
+)
+def test_a_recipe_chooses_the_peaks(precision: str, layers: float, others: float) -> None:
     peaks = {"bf16": 1e15, "fp16": 2e15, "fp8": 3e15, "fp4": 4e15}
     given = {f"peak_flops_{name}": peak for name, peak in peaks.items()}
-    assert value("peak_flops", precision=precision, **given) == peaks[precision]
+    assert value("peak_flops", precision=precision, **given) == pytest.approx(layers, rel=1e-14)
+    for kind in ("attention", "logits"):
+        assert value(f"{kind}_peak_flops", precision=precision, **given) == others
+
+
+def test_a_recipe_in_few_bits_asks_for_the_peak_in_sixteen() -> None:
+    with pytest.raises(ValueError, match="give peak_flops_bf16 or a gpu or node label"):
+        value("compute_time", n_gpus=8, precision="fp8", peak_flops_fp8=2e15, **LLAMA_3_8B)
 
 
 def test_compute_time_of_a_published_run() -> None:
@@ -363,12 +378,12 @@ def test_compute_time_of_a_published_run() -> None:
     ):
         time = value(
             "compute_time",
-            parameters=parameters,
             tokens_per_step=tokens,
             n_gpus=gpus,
             peak_flops=312e12,
             flops_efficiency=rate / 312e12,
-            recompute="full",
+            kernel_flops_per_token=6 * parameters,
+            recompute_flops_factor=8 / 6,
         )
         assert time / 86400 == pytest.approx(days, abs=0.5)
 

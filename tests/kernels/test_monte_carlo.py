@@ -23,6 +23,8 @@ JOB = {
     "repair": 0.0,
     "corruption": 0.0,
     "fails_in_recovery": 1.0,
+    "pool": monte_carlo.OPEN,
+    "nodes": 1.0,
 }
 MASK = (1 << 64) - 1
 
@@ -117,7 +119,7 @@ def walk(each: dict[str, float], seed: int) -> dict[str, float]:
 
     whole, last = divmod(each["work"], each["interval"])
     segments = [each["interval"]] * int(whole) + ([last] if last else [])
-    clock = rework = recovering = 0.0
+    clock = rework = recovering = waiting = 0.0
     failures = shortages = 0
     back: list[float] = []
     breaks = life()
@@ -138,6 +140,12 @@ def walk(each: dict[str, float], seed: int) -> dict[str, float]:
             none_free = sum(time > clock for time in back) >= each["spares"]
             back.append(clock + each["repair"])
             shortages += none_free
+            away = sorted(time for time in back if time > clock)
+            if each["pool"] and len(away) > each["spares"]:
+                whole = away[len(away) - int(each["spares"]) - 1]
+                waiting += whole - clock
+                recovering += whole - clock
+                clock = whole
             needed = each["recovery"] + (each["provision"] if none_free else 0.0)
             breaks = clock + life()
             struck = bool(each["fails_in_recovery"]) and breaks < clock + needed
@@ -151,6 +159,7 @@ def walk(each: dict[str, float], seed: int) -> dict[str, float]:
         "recovery": recovering,
         "failures": failures,
         "shortages": shortages,
+        "waiting": waiting,
     }
 
 
@@ -170,6 +179,8 @@ HARD = {"mtbf": 2e3, "provision": 900.0, "spares": 3.0, "repair": 5e3, "work": 5
         {**HARD, "shape": 0.8, "flush": 70.0, "corruption": 0.2},
         {**HARD, "interval": 130.0, "flush": 700.0, "fails_in_recovery": 0.0},
         {**HARD, "interval": 1e6, "work": 3e3},
+        {**HARD, "pool": monte_carlo.IDLE_SAFE, "repair": 9e3},
+        {**HARD, "pool": monte_carlo.IDLE_SAFE, "spares": 0.0, "shape": 0.7},
     ],
     ids=str,
 )
@@ -179,7 +190,7 @@ def test_a_trial_is_the_walk_from_event_to_event(changed: dict[str, float]) -> N
     failures = 0.0
     for seed in range(20):
         monte_carlo.seed_stream(state, np.uint64(seed))
-        assert monte_carlo.trial(rows(each)[0], state, np.empty(int(each["spares"])), losses)
+        assert monte_carlo.trial(rows(each)[0], state, np.empty(int(each["spares"]) + 1), losses)
         got, expected = dict(zip(LOSSES, losses, strict=True)), walk(each, seed)
         checkpoints = math.ceil(each["work"] / each["interval"])
         wall = each["work"] + checkpoints * each["stall"] + got["rework"] + got["recovery"]
@@ -372,6 +383,40 @@ def test_no_spare_waits_for_provision_and_many_never_do() -> None:
     expected = [daly(job(recovery=r))["goodput"] for r in (1200.0, 300.0, 300.0)]
     assert abs(score(found, "goodput", expected)).max() < 4.5
     assert found["spare_shortage"].tolist() == [1, 0, 0]
+
+
+def closed(spares: int, busy: float, pool: float) -> dict[str, float]:
+    """512 nodes without others; repairs last as long as `busy` failures take."""
+    return job(spares=spares, repair=busy * 1e4, pool=pool, nodes=512.0, work=4e7)
+
+
+def test_a_closed_pool_waits_as_queueing_theory_says() -> None:
+    sizes = [(spares, busy) for spares in (0, 1, 2, 5, 10) for busy in (0.1, 1.0, 4.0)]
+    for pool in (monte_carlo.CLOSED, monte_carlo.IDLE_SAFE):
+        cases = [closed(spares, busy, pool) for spares, busy in sizes]
+        found = simulate(*cases, trials=60)
+        for k, (spares, busy) in enumerate(sizes):
+            if pool == monte_carlo.CLOSED:  # each node is away for R / (R + L) of the time
+                away, total = busy / (512 + busy), 512 + spares
+                chances = [
+                    math.comb(total, n) * away**n * (1 - away) ** (total - n)
+                    for n in range(spares + 1)
+                ]
+                whole = math.fsum(chances)
+            else:  # Erlang 1917: a loss system of S + 1 servers
+                terms = [busy**n / math.factorial(n) for n in range(spares + 2)]
+                whole = sum(terms[:-1]) / sum(terms)
+            error = max(found["whole_cluster_probability_error"][k], 1e-6)
+            assert abs(found["whole_cluster_probability"][k] - whole) < 4.5 * error
+            assert error < 0.02 * whole
+            # failures stop while the job waits: its other shares shrink alike
+            goodput = whole * daly(JOB)["goodput"]
+            assert abs(found["goodput"][k] - goodput) < 4.5 * found["goodput_error"][k]
+
+
+def test_a_closed_pool_that_is_never_whole_is_given_up() -> None:
+    _, verdicts = monte_carlo.run(rows(closed(0, 300.0, monte_carlo.CLOSED)), 2, 0, 1)
+    assert verdicts.tolist() == [monte_carlo.TOO_MANY_FAILURES]
 
 
 # What cannot be simulated

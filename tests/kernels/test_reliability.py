@@ -154,14 +154,15 @@ def test_failures_in_groups_interrupt_less_often() -> None:
     # Counted: of 1,000 lost nodes 600 are lost four at a time; 400 + 150 interruptions.
     got = fleetcube.evaluate(
         ["cluster_mtbf", "failed_nodes"],
-        n_gpus=8,
-        node_mttf="1 d",
+        n_gpus=[8, 32],
+        node_mttf="4 d",
         job_duration="1_000 d",
         correlated_failure_fraction=0.6,
         failure_domain_nodes=4,
     )
-    assert float(got.failed_nodes) == pytest.approx(1000, rel=1e-12)
-    assert 1000 * DAY / float(got.cluster_mtbf) == pytest.approx(550, rel=1e-12)
+    assert got.failed_nodes.values == pytest.approx([250, 1000], rel=1e-12)
+    # a job of one node is interrupted by each of its losses
+    assert 1000 * DAY / got.cluster_mtbf.values == pytest.approx([250, 550], rel=1e-12)
 
 
 @pytest.mark.parametrize(("fraction", "together"), [(0.0, 4), (1.0, 1)])

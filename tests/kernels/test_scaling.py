@@ -107,14 +107,14 @@ NETWORK: dict[str, Any] = {
     "arithmetic_intensity": 4096.0,
     "peak_flops": 989e12,
     "hbm_bandwidth": 3.35e12,
-    "model_flops_per_step": 6 * 7e9 * 4e6,
+    "kernel_flops_per_step": 6 * 7e9 * 4e6,
     "gradient_message": 14e9,
 }
 
 
 def test_network_is_the_lowest_ceiling_where_it_binds() -> None:
     # Attained operations take at least the time of the exchange, and no longer.
-    work = NETWORK["model_flops_per_step"] / 256
+    work = NETWORK["kernel_flops_per_step"] / 256
     exchange = 2 * 255 / 256 * 14e9 / 5e9
     got = fleetcube.evaluate(
         "network_attainable_flops",
@@ -149,7 +149,7 @@ def test_iron_law_is_compute_and_a_ring() -> None:
         "data_parallel_bandwidth": 50e9,
         "peak_flops": 989e12,
         "flops_efficiency": 0.4,
-        "model_flops_per_step": 1e19,
+        "kernel_flops_per_step": 1e19,
     }
     ring = ring_all_reduce_time(16e9, 64, 5e-6, 50e9)
     got = fleetcube.evaluate("iron_law_time", data_parallel=64, **scenario)
@@ -329,6 +329,26 @@ def test_wall_is_the_least_job_time_of_a_sweep(name: str) -> None:
     for n_gpus in (256, 4096):  # the wall does not depend on where one stands
         wall = fleetcube.evaluate("sync_wall_gpus", **scenario, n_gpus=n_gpus)
         assert float(wall) == pytest.approx(best, rel=1e-3)
+
+
+def test_wall_with_fewer_microbatches_than_stages() -> None:
+    # Interleaved, 4,096 / n micro-batches on 8 stages: a step hardly gets shorter beyond n = 512,
+    # and the wall is found from anywhere there.
+    scenario = {
+        **BASE,
+        "pipeline_parallel": 8,
+        "virtual_stages": 4,
+        "pipeline_scheduler": "pytorch",
+        "global_batch_size": 64,
+        "gpu_mttf": "5_000 h",
+        "inter_node_latency": "200 us",
+    }
+    sizes = np.geomspace(520, 4096, 10_001)
+    times = fleetcube.evaluate("job_time", **scenario, n_gpus=sizes)
+    best = float(sizes[np.nanargmin(times.values)])
+    assert 1.5 * sizes[0] < best < sizes[-1] / 2
+    walls = fleetcube.evaluate("sync_wall_gpus", **scenario, n_gpus=[1024, 4096])
+    assert walls.values == pytest.approx(best, rel=1e-3)
 
 
 def test_at_least_one_replica() -> None:

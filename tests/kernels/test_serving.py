@@ -73,6 +73,7 @@ def test_narrow_numbers_halve_what_is_read_and_kept() -> None:
     [
         {},
         {"tensor_parallel": 4},
+        {"tensor_parallel": 16},  # more ranks than heads of keys and values: two copies
         {"output_tokens": 1},
         {"serving_batch_size": 1, "prompt_tokens": 10},  # prefill bound by the weights
         {"serving_batch_size": 4000, "prompt_tokens": 0},  # decoding bound by arithmetic
@@ -84,13 +85,15 @@ def test_a_batch_replayed_token_by_token(change: dict[str, Any]) -> None:
     ranks = scenario.get("tensor_parallel", 1)
     bandwidth, peak = ranks * 3.35e12, ranks * 989e12
     weights, kept = 2 * 8.03e9, 32 * 2 * 8 * 128 * 2  # bytes; of each token
-    clock = 0.0
-    if prompt:
-        clock = max(2 * 8.03e9 * batch * prompt / peak, weights / bandwidth)
+    kept_here = kept * max(1, ranks / 8) / ranks  # 8 heads of keys and values
+    begin = max(prompt, 1)  # something marks the beginning
+    scores = 2 * 32 * 4096 * begin * begin  # causal products of queries, keys and values
+    clock = max((2 * 8.03e9 * begin + scores) * batch / peak, weights / bandwidth)
     assert value("time_to_first_token", **scenario) == pytest.approx(clock, rel=1e-12)
-    for done in range(scenario["output_tokens"]):
-        read = weights + batch * (prompt + done) * kept
-        clock += max(read / bandwidth, 2 * 8.03e9 * batch / peak)
+    for done in range(scenario["output_tokens"] - 1):  # the prefill gave the first token
+        read = weights / ranks + batch * (prompt + done) * kept_here
+        flops = batch * (2 * 8.03e9 + 4 * 32 * 4096 * (prompt + done))
+        clock += max(read / 3.35e12, flops / peak)
     assert value("request_latency", **scenario) == pytest.approx(clock, rel=1e-12)
 
 
@@ -155,6 +158,53 @@ def test_weights_that_do_not_fit_leave_no_room() -> None:
     assert reserved == 0
 
 
+def test_caches_are_copied_beyond_their_heads() -> None:
+    grouped = {**LLAMA_8B, "hbm_capacity": 80e9, "bytes_per_element": 0.125}  # little of weights
+    at = {t: value("largest_serving_batch", **grouped, tensor_parallel=t) for t in (1, 8, 16)}
+    assert at[8] == pytest.approx(8 * at[1], rel=0.02)
+    assert at[16] == pytest.approx(at[8], rel=0.002)
+
+
+def test_every_rank_keeps_a_latent_cache() -> None:
+    # DeepSeek-V3 in FP8 on 8 H200, 4096 tokens of 70,272 B: 671/8 GB of weights on each GPU.
+    given = {
+        "model": "deepseek-v3",
+        "bytes_per_element": 1,
+        "hbm_capacity": 141e9,
+        "tensor_parallel": 8,
+        "prompt_tokens": 4000,
+        "output_tokens": 96,
+    }
+    room, cache = 141e9 - 671e9 / 8, 4096 * 70_272
+    assert value("largest_serving_batch", **given) == room // cache
+    assert value("largest_serving_batch", **given, latent_attention=False) == 8 * room // cache
+    # Each GPU has its own requests, and a copy of attention's 61 x 187e6 weights.
+    apart = {**given, "data_parallel_attention": True}
+    copied = 61 * value("attention_parameters_per_layer", **given)
+    room -= copied * 7 / 8
+    assert value("largest_serving_batch", **apart) == 8 * room // cache
+
+
+@pytest.mark.parametrize(("more", "reason"), [(0, 0), (1, 1)])
+def test_a_batch_without_room_has_a_reason_and_no_price(more: int, reason: int) -> None:
+    batch = value("largest_serving_batch", **SCENARIO) + more
+    at = {**SCENARIO, "serving_batch_size": batch, "gpu_hour_price": 2}
+    assert value("serving_memory_reason", **at) == reason
+    assert math.isinf(value("serving_cost_per_million_tokens", **at)) == bool(reason)
+    assert math.isinf(value("serving_gpus", **at)) == bool(reason)
+
+
+def test_weights_without_room_have_a_reason_of_their_own() -> None:
+    assert value("serving_memory_reason", **{**SCENARIO, "parameters": 70e9}) == 2
+
+
+def test_long_prompts_are_bound_by_attention() -> None:
+    # 128k tokens through 8B: 2 x 8.03e9 x 131,072, and 32 x 2 x 131,072^2 x 4096 for a causal mask.
+    at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072}
+    assert value("prefill_flops", **at) == 2 * 8.03e9 * 131_072 + 64 * 131_072**2 * 4096
+    assert value("prefill_flops", **at) > 3 * 2 * 8.03e9 * 131_072
+
+
 def test_requests_in_service_of_a_simulated_queue() -> None:
     # Little's law: arrivals at random, each in service for the same time.
     rng = random.Random(3)
@@ -189,5 +239,6 @@ def test_price_of_tokens_is_that_of_the_fleet() -> None:
 def test_nobody_asks() -> None:
     assert value("serving_gpus", **SCENARIO, concurrent_requests=0) == 0
     endless = value("decode_step_time", **{**SCENARIO, "hbm_bandwidth": 1e30})
-    assert endless == pytest.approx(2 * 8.03e9 * 16 / 989e12, rel=1e-15)
+    flops = 16 * (2 * 8.03e9 + 4 * 32 * 4096 * (700 + 88 / 2))
+    assert endless == pytest.approx(flops / 989e12, rel=1e-15)
     assert math.isinf(value("largest_serving_batch", **{**SCENARIO, "hbm_capacity": math.inf}))

@@ -37,6 +37,9 @@ BASE: dict[str, Any] = {
     "context_parallel_overlap": 0.0,
     "data_parallel_overlap": 0.4,
     "kv_heads": 8,
+    "vocab_size": 32000,
+    "unmultiplied_parameters": 0,
+    "attention_kernel": "flash",
     "expert_parallel_overlap": 0.0,
     "serial_time_per_step": 0.0,
     "optimizer_time": 0.0,
@@ -79,6 +82,9 @@ CASES: dict[str, dict[str, Any]] = {
     "tensor groups over nodes": {"tensor_parallel": 16, "tensor_parallel_overlap": 0.0},
     "no recompute": {"recompute": "none"},
     "full recompute": {"recompute": "full"},
+    "attention recomputed": {"recompute": "core_attention", "context_parallel": 2},
+    "scores recomputed": {"attention_kernel": "standard"},
+    "scores kept": {"attention_kernel": "standard", "recompute": "none"},
     "sequence parallel": {"sequence_parallel": True, "virtual_stages": 5},
     "context parallel": {"context_parallel": 2},
     "context groups over nodes": {"context_parallel": 4, "recompute": "full"},
@@ -90,8 +96,12 @@ CASES: dict[str, dict[str, Any]] = {
     "compressed gradients": {"gradient_compression": 16.0},
     "offloaded to the host": {"offload": "cpu"},
     "offloaded to drives": {"offload": "nvme", "zero_stage": 0, "optimizer_time": 0.05},
-    "zero bubble": {"pipeline_schedule": "zb_h1"},
-    "folded pipeline": {"pipeline_schedule": "zb_v", "sequence_parallel": True},
+    "zero bubble": {"pipeline_schedule": "zb_h1", "recompute": "none"},
+    "folded pipeline": {
+        "pipeline_schedule": "zb_v",
+        "sequence_parallel": True,
+        "recompute": "none",
+    },
     "experts": {**EXPERTS, "expert_parallel_overlap": 0.001},
     "experts of every rank": {**EXPERTS, "expert_parallel": 1, "recompute": "none"},
     "experts over nodes": {
@@ -122,23 +132,46 @@ def ring(message: float, ranks: int, latency: float, bandwidth: float, trips: in
     return total
 
 
+def awaited_sends(c: dict[str, Any], microbatches: int) -> float:
+    """Sends that a step waits for, by playing its schedule with one of a millionth of a pass.
+
+    Blocking where stages hold one chunk; bounds from above with zero bubbles.
+    """
+    schedule, stages = c["pipeline_schedule"], c["pipeline_parallel"]
+    if schedule == "zb_h1":
+        return 2.0 * (microbatches + stages - 2)
+    if schedule == "zb_v":
+        return 6.0 * (stages - 1)
+    layout = {"pipeline_parallel": stages, "num_microbatches": microbatches}
+    layout["virtual_stages"] = c["virtual_stages"]
+    alone, longer = (
+        fleetcube.simulate_schedule(schedule, send_time=send, **layout).step_time
+        for send in (0.0, 2.0**-20)
+    )
+    return (longer - alone) * 2.0**20
+
+
 def replay(c: dict[str, Any]) -> dict[str, float]:
     """The parts of one step, by walking over micro-batches, layers and passes."""
     tensor, stages, context = c["tensor_parallel"], c["pipeline_parallel"], c["context_parallel"]
     replicas = c["n_gpus"] // (tensor * stages * context)
     microbatches = c["global_batch_size"] // (replicas * c["micro_batch_size"])
-    rail = c["inter_node_bandwidth"] / c["oversubscription"]
     intra = (c["intra_node_latency"], c["intra_node_bandwidth"])
+
+    def rail(span: int) -> float:
+        """Bandwidth between nodes of a group over so many GPUs; 32 are under a leaf switch."""
+        return c["inter_node_bandwidth"] / (c["oversubscription"] if span > 32 else 1)
 
     def link(ranks: int, stride: int) -> tuple[float, float]:
         """Latency and bandwidth of a group whose neighbours are some GPUs apart."""
         together = sum(rank * stride < c["gpus_per_node"] for rank in range(ranks))
         if together == ranks:
             return intra
-        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail)
+        return c["inter_node_latency"], min(intra[1], max(together, 1) * rail(ranks * stride))
 
-    # Operations: 2 a parameter and token forward, 4 backward; attention's two products again
-    # (2 B s^2 h each and layer, Narayanan 2021) or the whole forward pass again.
+    # Operations: 2 a parameter and token forward, 4 backward; attention's two products, 2 B s^2 h
+    # each and layer (Narayanan 2021), half of it under a causal flash kernel, whose backward pass
+    # computes the first once more (Dao 2023: five products). Again: attention or whole layers.
     # Of routed experts, only those count that a token visits.
     tokens = c["global_batch_size"] * c["sequence_length"]
     experts, visited, group = c["experts"], c["experts_per_token"], c["expert_parallel"]
@@ -146,10 +179,19 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     expert_size = 2 * c["hidden_size"] * c["expert_ffn_hidden_size"]
     routed = expert_layers * experts * expert_size
     active = c["parameters"] - expert_layers * (experts - visited) * expert_size
-    forward, backward = 2 * active * tokens, 4 * active * tokens
-    attention = 2 * 2 * c["sequence_length"] * c["hidden_size"] * c["layers"] * tokens
-    again = {"none": 0.0, "selective": attention, "full": forward}[c["recompute"]]
-    ideal = (forward + backward) / c["n_gpus"] / c["peak_flops"]
+    flash = c["attention_kernel"] == "flash"
+    product = 2 * c["sequence_length"] * c["hidden_size"] * c["layers"] * tokens
+    product /= 2 if flash else 1
+    layers = 2 * (active - c["vocab_size"] * c["hidden_size"]) * tokens + 2 * product
+    forward, backward = 2 * active * tokens + 2 * product, 4 * active * tokens + 4 * product
+    again = {
+        "none": 0.0,
+        "selective": 0.0 if flash else 2 * product,
+        "core_attention": 2 * product,
+        "full": layers,
+    }[c["recompute"]] + (product if flash else 0.0)
+    counted = 6 * active * tokens + (6 if flash else 3) * product  # causal, whatever is done
+    ideal = counted / c["n_gpus"] / c["peak_flops"]
     rate = c["n_gpus"] * c["peak_flops"] * c["flops_efficiency"]
     compute = (forward + backward + again) / rate
     slowest = c["straggler_slowdown"] + c["step_time_jitter"] * c["slowest_rank_deviation"]
@@ -165,22 +207,42 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in passes:  # attention and feed-forward each end in one
                 tensor_time += 2 * one_all_reduce
 
-    pipeline_time = 0.0
+    exposed_regather = hidden_regather = 0.0
+    if c["sequence_parallel"]:  # both inputs are gathered again beside the gradient of the input
+        gather = ring(activation, tensor, *link(tensor, 1), trips=1)
+        qkv = (c["hidden_size"] + 2 * c["kv_heads"] * 128) * c["hidden_size"]
+        blocks = [(c["layers"], qkv)]
+        dense = c["dense_layers"] if expert_layers else c["layers"]
+        blocks += [(dense, 4 * c["hidden_size"] * c["hidden_size"])]
+        for count, weights in blocks:
+            speed = c["peak_flops"] * c["flops_efficiency"]
+            product = 2 * tokens_here * weights / tensor / speed
+            times = microbatches * count / stages
+            tensor_time += times * gather
+            exposed_regather += times * max(0.0, gather - product)
+            hidden_regather += times * min(gather, product)
+
+    pipeline_time = waits = 0.0
     if stages > 1:
         whole_cluster_in_a_node = c["n_gpus"] <= c["gpus_per_node"]
-        latency, bandwidth = intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail)
+        latency, bandwidth = (
+            intra if whole_cluster_in_a_node else (c["inter_node_latency"], rail(c["n_gpus"]))
+        )
         message = activation / (tensor if c["sequence_parallel"] else 1)
         chunks = 2 if c["pipeline_schedule"] == "zb_v" else c["virtual_stages"]
         for _ in range(microbatches * chunks):
             for _ in ("activation", "gradient"):
                 pipeline_time += latency + message / bandwidth
+        waits = (latency + message / bandwidth) * awaited_sends(c, microbatches)
 
     expert_time = 0.0
     if expert_layers:
         message = activation * visited / (tensor if c["sequence_parallel"] else 1)
         pairs = [rank * tensor * context < c["gpus_per_node"] for rank in range(1, group)]
         near = sum(message / group / intra[1] for inside in pairs if inside)
-        far = sum(message / group / rail for inside in pairs if not inside)
+        far = sum(
+            message / group / rail(group * tensor * context) for inside in pairs if not inside
+        )
         for _ in range(microbatches * expert_layers // stages):
             for _ in passes:  # to the experts and back
                 expert_time += 2 * max(near, far)
@@ -189,9 +251,10 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
     if context > 1:  # keys and values of grouped heads go round; their gradients too
         hop = link(context, tensor)
         together = sum(rank * tensor < c["gpus_per_node"] for rank in range(context))
-        hop = hop if together == context else (c["inter_node_latency"], rail)
+        hop = hop if together == context else (c["inter_node_latency"], rail(context * tensor))
         keys_and_values = 2 * tokens_here * c["kv_heads"] * 128 // tensor * c["bytes_per_element"]
-        rounds = ["forward", "keys again", "gradients"] + ["repeated"] * (c["recompute"] == "full")
+        repeated = c["recompute"] in ("core_attention", "full")
+        rounds = ["forward", "keys again", "gradients"] + ["repeated"] * repeated
         for _ in range(microbatches * (c["layers"] // stages)):
             for _ in rounds:
                 for _ in range(context - 1):
@@ -214,18 +277,41 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
             for _ in range(pieces)
         )
 
+    units = c["layers"] // stages
+    if c["zero_stage"] == 3:
+        buckets = units * max(1, math.ceil(dense / units / c["bucket_bytes"]))
     reduce_scatter = data_ring(gradient_bytes, buckets)
-    all_gather = data_ring(c["bytes_per_element"], 1)
+    all_gather = data_ring(c["bytes_per_element"], buckets)
     data_time = {
-        0: 2 * reduce_scatter,
-        1: 2 * reduce_scatter,
+        0: 2 * data_ring(gradient_bytes, buckets),
+        1: reduce_scatter + all_gather,
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
     behind = compute - forward / rate  # backward and what is computed again
-    window = behind if c["zero_stage"] == 3 else behind / microbatches
+    window = behind if c["zero_stage"] >= 2 else behind / microbatches
     if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
         window = compute
+
+    def uncovered(traffic: float, behind: float) -> float:
+        return max(0.0, traffic - c["data_parallel_overlap"] * behind)
+
+    if c["zero_stage"] == 0:
+        exposed_data = uncovered(data_time, window)
+    elif c["zero_stage"] < 3:
+        exposed_data = uncovered(data_time - all_gather, window)
+        exposed_data += uncovered(all_gather, forward / rate / microbatches)
+    else:  # unit by unit: which pass stands beside which traffic
+        gather, scatter, passes_of_units = all_gather / units, reduce_scatter / units, units
+        ahead = forward / rate / microbatches / units if c["fsdp_prefetch"] else 0.0
+        back = behind / microbatches / units
+        exposed_data = gather + scatter  # of the first unit forward, of the last backward
+        for unit in range(passes_of_units):
+            exposed_data += uncovered(gather, ahead)
+            last, first = unit == passes_of_units - 1, unit == 0
+            if passes_of_units > 1:
+                exposed_data += uncovered((not last) * gather + (not first) * scatter, back)
+        exposed_data *= microbatches
 
     owned = c["parameters"] / (tensor * stages) / (copies if c["zero_stage"] else 1)
     host = owned * (c["gradient_bytes_per_element"] + c["bytes_per_element"])
@@ -236,15 +322,18 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
     }[c["offload"]]
 
-    exposed_tensor = max(0.0, tensor_time - c["tensor_parallel_overlap"] * compute)
+    first = tensor_time - exposed_regather - hidden_regather
+    window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
+    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
     exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
     exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
-    exposed_data = max(0.0, data_time - c["data_parallel_overlap"] * window)
-    slots = microbatches * {"zb_h1": 3, "zb_v": math.inf}.get(c["pipeline_schedule"], 1)
     in_layers = exposed_tensor + exposed_context + exposed_expert
-    idle = (stages - 1) / c["virtual_stages"]
-    bubble = (compute + straggler + in_layers) / slots * idle
-    exposed = in_layers + pipeline_time + exposed_data + offload_time
+    # 1F1B's stages wait for p - 1 micro-batches; weight gradients leave of each the gradient of its
+    # input, what is computed again with it, and a folded pipeline half of that (Qi et al. 2023)
+    left = (backward / 2 + again) / (forward + backward + again)
+    left = {"zb_h1": left, "zb_v": left / 2}.get(c["pipeline_schedule"], 1 / c["virtual_stages"])
+    bubble = (compute + straggler + in_layers) / microbatches * (stages - 1) * left
+    exposed = in_layers + waits + exposed_data + offload_time
     alone = c["serial_time_per_step"] + c["optimizer_time"]
     step = compute + straggler + bubble + exposed + alone
     traffic = tensor_time + context_time + expert_time + pipeline_time + data_time + offload_time
@@ -257,6 +346,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "straggler_time": straggler,
         "tensor_parallel_time": tensor_time,
         "pipeline_parallel_time": pipeline_time,
+        "exposed_pipeline_parallel_time": waits,
         "data_parallel_time": data_time,
         "gradient_window": window,
         "context_parallel_time": context_time,
@@ -268,7 +358,8 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "step_time": step,
         "tokens_per_second": tokens / step,
         "mfu": ideal / step,
-        "hfu": ideal / step * (forward + backward + again) / (forward + backward),
+        "hfu": (forward + backward + again) / c["n_gpus"] / c["peak_flops"] / step,
+        "model_flops_per_gpu": counted / c["n_gpus"] / step,
         "scaling_efficiency": compute / step,
         "communication_fraction": exposed / step,
         "raw_communication_fraction": traffic / step,
@@ -316,6 +407,7 @@ def test_zero_moves_the_volumes_of_its_paper(zero_stage: int, volume: float) -> 
         gradient_message=1e9,
         weight_message=1e9,
         num_microbatches=1,
+        fsdp_units=1,
         data_parallel=1e6,
         data_parallel_latency=0,
         data_parallel_bandwidth=1e9,
@@ -325,15 +417,29 @@ def test_zero_moves_the_volumes_of_its_paper(zero_stage: int, volume: float) -> 
 
 def test_full_recompute_costs_a_third() -> None:
     # Narayanan et al. 2021, eq. 3: 96 against 72 B s l h^2.
-    factor = fleetcube.evaluate("recompute_flops_factor", recompute=["none", "full"])
+    factor = fleetcube.evaluate(
+        "recompute_flops_factor",
+        recompute=["none", "full"],
+        attention_kernel="standard",
+        layer_matrix_flops_per_token=70.0,
+        attention_flops_per_token=2.0,
+        logits_flops_per_token=0.0,
+    )
     assert list(factor) == [1, 96 / 72]
 
 
 def test_selective_recompute_of_gpt_3() -> None:
     # One forward pass of the two products is s / (6 h) = 2.8 % of a forward pass of GPT-3, and a
-    # third of that of a step (Narayanan et al. 2021, appendix: 24 B s h^2 and 4 B s^2 h a layer).
-    factor = fleetcube.evaluate("recompute_flops_factor", model="gpt-3-175b", recompute="selective")
-    assert float(factor) - 1 == pytest.approx(2048 / (6 * 12288) / 3, rel=0.01)
+    # third of that of a step (Narayanan et al. 2021, appendix: 24 B s h^2 and 4 B s^2 h a layer;
+    # eq. 3: attention and logits beside the matrices).
+    factor = fleetcube.evaluate(
+        "recompute_flops_factor",
+        model="gpt-3-175b",
+        recompute="selective",
+        attention_kernel="standard",
+    )
+    once = 1 + 2048 / (6 * 12288) + 50257 / (12 * 96 * 12288)
+    assert float(factor) - 1 == pytest.approx(2048 / (6 * 12288) / 3 / once, rel=0.005)
 
 
 def test_hidden_traffic_costs_nothing() -> None:
@@ -341,7 +447,9 @@ def test_hidden_traffic_costs_nothing() -> None:
     exposed = fleetcube.evaluate(
         ["exposed_tensor_parallel_time", "exposed_data_parallel_time"],
         tensor_parallel_time=1.0,
+        regather_time=0.0,
         data_parallel_time=1.0,
+        zero_stage=0,
         tensor_parallel_overlap=1.0,
         data_parallel_overlap=1.0,
         compute_time=10.0,

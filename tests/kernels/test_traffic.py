@@ -161,6 +161,7 @@ def test_groups_lie_on_nodes_as_the_rank_order_puts_them(layout: tuple[int, ...]
 def test_the_slowest_hop_sets_the_pace(kind: str, spans_nodes: bool) -> None:
     got = value(
         f"{kind}_send_time",
+        n_gpus=64,
         intra_node_latency=1.0,
         inter_node_latency=10.0,
         intra_node_bandwidth=4.0,
@@ -189,8 +190,9 @@ def ring(message: float, ranks: int, latency: float, bandwidth: float) -> float:
     return math.fsum(latency + message / ranks / bandwidth for _ in range(ranks - 1))
 
 
+@pytest.mark.parametrize("zero_stage", [0, 1])
 @pytest.mark.parametrize("bucket", [3.0, 7.0, 10.0, 99.0, 100.0, 101.0, math.inf])
-def test_buckets_are_cut_off_until_nothing_is_left(bucket: float) -> None:
+def test_buckets_are_cut_off_until_nothing_is_left(bucket: float, zero_stage: int) -> None:
     left, count = 100.0, 0
     while left > 0:
         left, count = left - bucket, count + 1
@@ -199,6 +201,7 @@ def test_buckets_are_cut_off_until_nothing_is_left(bucket: float) -> None:
         gradient_message=100.0,
         weight_message=100.0,
         bucket_bytes=bucket,
+        zero_stage=zero_stage,
         **LINK,
     )
     assert got.gradient_buckets == count
@@ -213,15 +216,17 @@ def test_buckets_are_cut_off_until_nothing_is_left(bucket: float) -> None:
 def test_zero_reduces_gradients_and_gathers_weights(
     zero_stage: int, bucket: float, compression: float
 ) -> None:
-    # 100 parameters of a rank; FP32 gradients, BF16 weights, 5 micro-batches. Only gradients are
-    # compressed and cut into buckets.
+    # 100 parameters of a rank in 4 units; FP32 gradients, BF16 weights, 5 micro-batches. Only
+    # gradients are compressed. They are cut into buckets, under ZeRO-3 each unit by itself;
+    # weights travel in the same pieces.
     gradients, weights = 400.0 / compression, 200.0
-    buckets = max(1, math.ceil(gradients / bucket))
+    units = 4 if zero_stage == 3 else 1
+    buckets = units * max(1, math.ceil(gradients / units / bucket))
     scatter = sum(ring(gradients / buckets, 16, 3.0, 2.0) for _ in range(buckets))
-    gather = ring(weights, 16, 3.0, 2.0)
+    gather = sum(ring(weights / buckets, 16, 3.0, 2.0) for _ in range(buckets))
     expected = {
         0: 2 * scatter,
-        1: 2 * scatter,
+        1: scatter + gather,  # FP32 gradients there, BF16 weights back
         2: 5 * scatter + gather,
         3: 5 * (scatter + 2 * gather),
     }
@@ -234,27 +239,37 @@ def test_zero_reduces_gradients_and_gathers_weights(
         gradient_compression=compression,
         bucket_bytes=bucket,
         num_microbatches=5,
+        fsdp_units=4,
         **LINK,
     )
     assert got == pytest.approx(expected[zero_stage], rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("zero_stage", "prefetch", "window"),
+    ("zero_stage", "prefetch", "backward", "forward"),
     # 6 micro-batches, each 4 s forward (a third of 12 s of model operations), 8 s backward and
-    # 3 s computed again
-    [(0, False, 11), (1, False, 11), (2, True, 11), (3, False, 6 * 11), (3, True, 6 * 15)],
+    # 3 s computed again; ZeRO-3 gathers weights in what hides gradients
+    [
+        (0, False, 11, 0),
+        (1, False, 11, 4),
+        (2, True, 6 * 11, 4),
+        (3, False, 6 * 11, 0),
+        (3, True, 6 * 15, 0),
+    ],
 )
-def test_windows_that_hide_gradients(zero_stage: int, prefetch: bool, window: float) -> None:
-    got = value(
-        "gradient_window",
+def test_windows_that_hide_gradients_and_weights(
+    zero_stage: int, prefetch: bool, backward: float, forward: float
+) -> None:
+    got = fleetcube.evaluate(
+        ["gradient_window", "weight_window"],
         zero_stage=zero_stage,
         fsdp_prefetch=prefetch,
         compute_time=6 * 15,
         recompute_flops_factor=15 / 12,
         num_microbatches=6,
     )
-    assert got == pytest.approx(window, rel=1e-14)
+    assert float(got.gradient_window) == pytest.approx(backward, rel=1e-14)
+    assert float(got.weight_window) == pytest.approx(forward, rel=1e-14)
 
 
 # Experts
@@ -307,6 +322,7 @@ def test_experts_slow_every_stage_of_zero(zero_stage: int) -> None:
         expert_parallel=8,
         zero_stage=zero_stage,
         num_microbatches=3,
+        fsdp_units=1,
         **MOE,
     )
     passes = {0: 2, 1: 2, 2: 3 + 1, 3: 3 * 3}[zero_stage]
@@ -462,6 +478,7 @@ def test_offloaded_states_travel_to_their_host(offload: str, expected: float) ->
         context_parallel_time=2.0,
         expert_parallel_time=4.0,
         pipeline_parallel_time=8.0,
+        exposed_pipeline_parallel_time=8.0,
         data_parallel_time=16.0,
         exposed_layer_communication_time=0.5,
         exposed_data_parallel_time=0.25,

@@ -7,6 +7,7 @@ folder hold them by topic; `docs/laws.md` is written from them.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,47 +19,50 @@ CHECKS: list["Check"] = []
 
 @dataclass(frozen=True)
 class Check:
-    """One independent check of one or more laws (names of functions under kernels/)."""
+    """One independent check of one or more laws, named as in law.LAWS."""
 
     laws: tuple[str, ...]
     by: str
     source: str
     tolerance: float
     pairs: Callable[[], Pairs]
+    absolute: bool = False
 
     @property
     def points(self) -> str:
         """What was compared, in words: the first line of the check's docstring."""
         return (self.pairs.__doc__ or "").strip().splitlines()[0]
 
+    @cached_property
     def largest_difference(self) -> float:
-        """The largest |ours - theirs| / |theirs|; absolute where theirs is 0."""
-        return max(_differences(self.pairs()))
+        """The largest |ours - theirs| / |theirs|; absolute where theirs is 0, or where asked."""
+        return max(_differences(self.pairs(), self.absolute))
 
 
 def check(
-    *laws: str, by: str, source: str, tolerance: float = 1e-9
+    *laws: str, by: str, source: str, tolerance: float = 1e-9, absolute: bool = False
 ) -> Callable[[Callable[[], Pairs]], Callable[[], Pairs]]:
     """Enter a function that yields pairs (ours, theirs) into the table.
 
-    `laws` are names of formulas; `by` is one of KINDS; `source` says where theirs comes from. The
-    test fails where any pair differs by more than `tolerance`.
+    `laws` are names of formulas ("module.name" where two modules have the name); `by` is one of
+    KINDS; `source` says where theirs comes from. The
+    test fails where any pair differs by more than `tolerance`, relative to theirs or `absolute`.
     """
     if by not in KINDS:
         raise ValueError(f"by={by!r}: one of {', '.join(KINDS)}")
 
     def enter(pairs: Callable[[], Pairs]) -> Callable[[], Pairs]:
-        CHECKS.append(Check(laws, by, source, tolerance, pairs))
+        CHECKS.append(Check(laws, by, source, tolerance, pairs, absolute))
         return pairs
 
     return enter
 
 
-def _differences(pairs: Pairs) -> Iterator[float]:
+def _differences(pairs: Pairs, absolute: bool) -> Iterator[float]:
     for ours, theirs in pairs:
         ours, theirs = np.broadcast_arrays(np.asarray(ours, float), np.asarray(theirs, float))
         same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-        scale = np.where((theirs == 0) | ~np.isfinite(theirs), 1.0, np.abs(theirs))
+        scale = np.where((theirs == 0) | ~np.isfinite(theirs) | absolute, 1.0, np.abs(theirs))
         with np.errstate(invalid="ignore"):
             difference = np.where(same, 0.0, np.abs(ours - theirs) / scale)
         yield float(np.max(np.where(np.isnan(difference), np.inf, difference)))

@@ -1,18 +1,89 @@
 """Every law agrees with what was derived, played or published without it."""
 
-import importlib
-import pkgutil
-from pathlib import Path
+import re
 
+import numpy as np
 import pytest
 
-from .check import CHECKS, Check
+from fleetcube.kernels.graph import load
+from fleetcube.kernels.inputs import INPUTS
 
-for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-    if not _module.name.startswith("test_"):
-        importlib.import_module(f"{__package__}.{_module.name}")
+from .check import Check
+from .law import LAWS, Law
+from .page import CHECKS, PATH, page
+
+CHOICES = {str(choice) for row in INPUTS.values() for choice in row.choices}
+REASONS = set(load()["infeasible_reason"].doc.flags.values())
+KNOWN = {*INPUTS, *CHOICES, *REASONS, *load(), *LAWS}
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.pairs.__qualname__)
 def test_law_agrees_with_its_check(check: Check) -> None:
-    assert check.largest_difference() <= check.tolerance
+    assert check.largest_difference <= check.tolerance
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.pairs.__qualname__)
+def test_a_check_names_laws_and_says_what_it_compares(check: Check) -> None:
+    assert not set(check.laws) - set(LAWS)
+    assert check.points
+    assert not check.points.endswith(".")
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_every_law_has_a_check(law: Law) -> None:
+    checked = any(law.name in check.laws for check in CHECKS)
+    assert checked or law.why_none, "write a check in tests/laws/"
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS.values() if law.doc.range], ids=str)
+def test_a_range_names_what_exists(law: Law) -> None:
+    named = set(re.findall(r"\b[a-z0-9]+_[a-z0-9_]+\b", law.doc.range))
+    assert not named - KNOWN - set(law.doc.parameters)
+
+
+def test_the_page_is_what_is_generated() -> None:
+    told = PATH.read_text(encoding="utf-8")
+    assert told == page(), "run `python -m tests.laws --write`"
+
+
+# What needs no check
+
+
+def test_what_says_nothing_of_its_own_needs_no_check() -> None:
+    reasons = {
+        "job_cost": "passed on",
+        "no_offload_time": "a constant",
+        "tree_data_parallel_all_reduce_time": "is `tree_all_reduce_time`",
+        "step_rate": "a definition",
+        "lost_work_time": "a definition",
+    }
+    assert {name: LAWS[name].why_none for name in reasons} == reasons
+
+
+def test_what_says_more_is_a_law() -> None:
+    for name in (
+        "gpu_cost",  # a product, but not by definition
+        "plain_ffn_matrices",  # a constant that a source states
+        "hierarchical_data_parallel_all_reduce_time",  # calls a law with more than its names
+        "compute_inefficiency_overhead",  # by definition, but more than one product
+        "capacity_reason",  # by definition, but a choice
+    ):
+        assert not LAWS[name].why_none, name
+
+
+# The comparison
+
+
+def compared(*pairs: tuple[object, object]) -> float:
+    return Check((), "table", "", 0.0, lambda: pairs).largest_difference
+
+
+def test_differences_are_relative_to_theirs() -> None:
+    assert compared((1.5, 1.0), (2.0, 2.0)) == 0.5
+    assert compared((0.25, 0.0)) == 0.25
+    assert compared((np.array([1.0, 3.0]), 2.0)) == 0.5
+
+
+def test_infinite_and_undefined_values_must_be_the_same() -> None:
+    assert compared((np.inf, np.inf), (np.nan, np.nan)) == 0
+    assert compared((np.nan, 1.0)) == compared((1.0, np.inf)) == np.inf

@@ -71,6 +71,8 @@ def _told(found: Any) -> dict[str, Any]:
 
 
 def _outputs(found: Any) -> None:
+    from fleetcube.grid.slicing import counted
+
     rows = []
     for name, variable in found.values.items():
         if str(name).endswith("_terms"):
@@ -79,7 +81,8 @@ def _outputs(found: Any) -> None:
         unit = variable.attrs["units"]
         sides = [told_number(_mean(variable, side), unit, str(name)) for side in "ab"]
         numbers = [float(part) for part in (ratio.median(), ratio.min(), ratio.max())]
-        rows.append([str(name), *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)])
+        shown = f"{name}{counted(variable.attrs)}"
+        rows.append([shown, *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)])
     over = _over(found)
     ratios = ["B / A: median", "min", "max"] if over else ["B / A"]
     print_table(["output", *_sides(over), *ratios], [row[: 3 + len(ratios)] for row in rows])

@@ -1,0 +1,472 @@
+"""Links that several kinds of traffic share: how long each is busy, and what sharing adds."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..ops import where
+from ..topology import busy_time
+
+
+def tensor_fabric_time(
+    tensor_parallel_time: Any,
+    tensor_parallel_all_reduce_time: Any,
+    activation_message: Any,
+    tensor_parallel: Any,
+    tensor_parallel_ranks_per_node: Any,
+    tensor_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries tensor-parallel traffic.
+
+    all-reduces x 2 M (1 / g - 1 / n) / B_e, at most the traffic's time
+
+    Parameters: tensor_parallel_time [s], tensor_parallel_all_reduce_time [s],
+        activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
+        tensor_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    halves = 2 * activation_message
+    moved = halves * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
+    return busy_time(
+        tensor_parallel_time, tensor_parallel_all_reduce_time, moved, tensor_rail_bandwidth
+    )
+
+
+def tensor_node_time(
+    tensor_parallel_time: Any,
+    tensor_parallel_all_reduce_time: Any,
+    activation_message: Any,
+    tensor_parallel_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries tensor-parallel traffic.
+
+    all-reduces x 2 M (1 - 1 / g) / B_i, at most the traffic's time
+
+    Parameters: tensor_parallel_time [s], tensor_parallel_all_reduce_time [s],
+        activation_message [B], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    moved = 2 * activation_message * (1 - 1 / tensor_parallel_ranks_per_node)
+    return busy_time(
+        tensor_parallel_time, tensor_parallel_all_reduce_time, moved, intra_node_bandwidth
+    )
+
+
+def context_fabric_time(
+    context_parallel_time: Any,
+    context_send_time: Any,
+    context_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries context-parallel traffic.
+
+    exchanges x M / B_e where the ring leaves the node: the GPU whose next rank is elsewhere
+
+    Parameters: context_parallel_time [s], context_send_time [s], context_message [B],
+        context_parallel [1], context_ranks_per_node [1], context_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    across = where(context_ranks_per_node < context_parallel, context_message, 0.0)
+    return busy_time(context_parallel_time, context_send_time, across, context_rail_bandwidth)
+
+
+def context_node_time(
+    context_parallel_time: Any,
+    context_send_time: Any,
+    context_message: Any,
+    context_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
+
+    exchanges x M / B_i: the GPU whose next rank is on its node
+
+    Parameters: context_parallel_time [s], context_send_time [s], context_message [B],
+        context_ranks_per_node [1], intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    inside = where(context_ranks_per_node > 1, context_message, 0.0)
+    return busy_time(context_parallel_time, context_send_time, inside, intra_node_bandwidth)
+
+
+@alternative("expert_fabric_time", mixture_of_experts=False)
+def no_expert_fabric_time() -> Any:
+    """Time of one step in which a GPU's rail carries expert-parallel traffic: none.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("expert_fabric_time", mixture_of_experts=True)
+def routed_expert_fabric_time(
+    expert_parallel_time: Any,
+    expert_all_to_all_time: Any,
+    expert_message: Any,
+    expert_parallel: Any,
+    expert_ranks_per_node: Any,
+    expert_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries expert-parallel traffic.
+
+    all-to-alls x M (n - k) / (n B_e)
+
+    Parameters: expert_parallel_time [s], expert_all_to_all_time [s], expert_message [B],
+        expert_parallel [1], expert_ranks_per_node [1], expert_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    moved = expert_message * (1 - expert_ranks_per_node / expert_parallel)
+    return busy_time(expert_parallel_time, expert_all_to_all_time, moved, expert_rail_bandwidth)
+
+
+@alternative("expert_node_time", mixture_of_experts=False)
+def no_expert_node_time() -> Any:
+    """Time of one step in which a GPU's link inside its node carries expert-parallel traffic: none.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("expert_node_time", mixture_of_experts=True)
+def routed_expert_node_time(
+    expert_parallel_time: Any,
+    expert_all_to_all_time: Any,
+    expert_message: Any,
+    expert_parallel: Any,
+    expert_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries expert-parallel traffic.
+
+    all-to-alls x M (k - 1) / (n B_i)
+
+    Parameters: expert_parallel_time [s], expert_all_to_all_time [s], expert_message [B],
+        expert_parallel [1], expert_ranks_per_node [1], intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    moved = expert_message * (expert_ranks_per_node - 1) / expert_parallel
+    return busy_time(expert_parallel_time, expert_all_to_all_time, moved, intra_node_bandwidth)
+
+
+def pipeline_fabric_time(
+    pipeline_parallel_time: Any,
+    pipeline_send_time: Any,
+    pipeline_message: Any,
+    pipeline_parallel: Any,
+    pipeline_ranks_per_node: Any,
+    pipeline_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries sends between pipeline stages.
+
+    sends x M / B_e where stages are on several nodes; gathers of parts are not counted
+
+    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_message [B],
+        pipeline_parallel [1], pipeline_ranks_per_node [1], pipeline_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.2
+    """
+    sent = where(pipeline_ranks_per_node < pipeline_parallel, pipeline_message, 0.0)
+    return busy_time(pipeline_parallel_time, pipeline_send_time, sent, pipeline_rail_bandwidth)
+
+
+def pipeline_node_time(
+    pipeline_parallel_time: Any,
+    pipeline_send_time: Any,
+    pipeline_message: Any,
+    pipeline_parallel: Any,
+    pipeline_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries sends between pipeline stages.
+
+    sends x M / B_i where all stages are on one node; gathers of parts are not counted
+
+    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_message [B],
+        pipeline_parallel [1], pipeline_ranks_per_node [1], intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.2
+    """
+    sent = where(pipeline_ranks_per_node >= pipeline_parallel, pipeline_message, 0.0)
+    return busy_time(pipeline_parallel_time, pipeline_send_time, sent, intra_node_bandwidth)
+
+
+@alternative("data_fabric_share", mixture_of_experts=False)
+def dense_data_fabric_share(data_parallel_ranks_per_node: Any, gradient_ranks: Any) -> Any:
+    """Bytes that a GPU sends on its rail for each that goes through its data-parallel group.
+
+    1 / g - 1 / n
+
+    Parameters: data_parallel_ranks_per_node [1], gradient_ranks [1]
+    Returns: [1] bytes over bytes
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    return 1 / data_parallel_ranks_per_node - 1 / gradient_ranks
+
+
+@alternative("data_fabric_share", mixture_of_experts=True)
+def expert_data_fabric_share(
+    data_parallel_ranks_per_node: Any,
+    gradient_ranks: Any,
+    expert_gradient_ranks: Any,
+    expert_gradient_ranks_per_node: Any,
+    reduced_parameters: Any,
+    reduced_expert_parameters: Any,
+) -> Any:
+    """Bytes that a GPU sends on its rail for each that goes through its data-parallel group.
+
+    (1 - x) (1 / g - 1 / n) + x (1 / g_e - 1 / n_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of
+    routed experts, counted as if in a ring of all n ranks
+
+    Parameters: data_parallel_ranks_per_node [1], gradient_ranks [1], expert_gradient_ranks [1],
+        expert_gradient_ranks_per_node [1], reduced_parameters [1], reduced_expert_parameters [1]
+    Returns: [1] bytes over bytes
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
+        own); Jia et al. 2018, arXiv:1807.11205, section 4.3
+    """
+    share = reduced_expert_parameters / reduced_parameters
+    several = expert_gradient_ranks > 1
+    own = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
+    held = where(
+        several,
+        (1 / expert_gradient_ranks_per_node - 1 / expert_gradient_ranks)
+        * (1 - 1 / gradient_ranks)
+        / own,
+        0.0,
+    )
+    return (1 - share) * (1 / data_parallel_ranks_per_node - 1 / gradient_ranks) + share * held
+
+
+@alternative("data_node_share", mixture_of_experts=False)
+def dense_data_node_share(data_parallel_ranks_per_node: Any) -> Any:
+    """Bytes that a GPU sends inside its node for each that goes through its data-parallel group.
+
+    1 - 1 / g
+
+    Parameters: data_parallel_ranks_per_node [1]
+    Returns: [1] bytes over bytes
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    return 1 - 1 / data_parallel_ranks_per_node
+
+
+@alternative("data_node_share", mixture_of_experts=True)
+def expert_data_node_share(
+    data_parallel_ranks_per_node: Any,
+    gradient_ranks: Any,
+    expert_gradient_ranks: Any,
+    expert_gradient_ranks_per_node: Any,
+    reduced_parameters: Any,
+    reduced_expert_parameters: Any,
+) -> Any:
+    """Bytes that a GPU sends inside its node for each that goes through its data-parallel group.
+
+    (1 - x) (1 - 1 / g) + x (1 - 1 / g_e) (1 - 1 / n) / (1 - 1 / n_e), x the share of routed
+    experts, counted as if in a ring of all n ranks
+
+    Parameters: data_parallel_ranks_per_node [1], gradient_ranks [1], expert_gradient_ranks [1],
+        expert_gradient_ranks_per_node [1], reduced_parameters [1], reduced_expert_parameters [1]
+    Returns: [1] bytes over bytes
+    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
+        own); Jia et al. 2018, arXiv:1807.11205, section 4.3
+    """
+    share = reduced_expert_parameters / reduced_parameters
+    several = expert_gradient_ranks > 1
+    own = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
+    held = where(
+        several, (1 - 1 / expert_gradient_ranks_per_node) * (1 - 1 / gradient_ranks) / own, 0.0
+    )
+    return (1 - share) * (1 - 1 / data_parallel_ranks_per_node) + share * held
+
+
+def data_fabric_time(
+    data_parallel_time: Any,
+    data_parallel_bytes: Any,
+    data_fabric_share: Any,
+    data_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries data-parallel traffic.
+
+    bytes x share / B, at most the traffic's time
+
+    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_fabric_share [1],
+        data_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    return np.minimum(
+        data_parallel_time, data_parallel_bytes * data_fabric_share / data_rail_bandwidth
+    )
+
+
+def data_node_time(
+    data_parallel_time: Any,
+    data_parallel_bytes: Any,
+    data_node_share: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries data-parallel traffic.
+
+    bytes x share / B, at most the traffic's time
+
+    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_node_share [1],
+        intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    return np.minimum(
+        data_parallel_time, data_parallel_bytes * data_node_share / intra_node_bandwidth
+    )
+
+
+def fabric_busy_time(
+    tensor_fabric_time: Any,
+    context_fabric_time: Any,
+    expert_fabric_time: Any,
+    pipeline_fabric_time: Any,
+    data_fabric_time: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail is busy: no step is shorter.
+
+    tensor + context + expert + pipeline + data: bytes over bandwidth
+
+    Parameters: tensor_fabric_time [s], context_fabric_time [s], expert_fabric_time [s],
+        pipeline_fabric_time [s], data_fabric_time [s]
+    Returns: [s] time of one step
+    Range: by bytes that every algorithm moves: a lower bound for flat rings and trees
+    Source: Hockney 1994, Parallel Computing 20(3): bytes over bandwidth; latency occupies no link
+    """
+    layers = tensor_fabric_time + context_fabric_time + expert_fabric_time
+    return layers + pipeline_fabric_time + data_fabric_time
+
+
+def node_network_busy_time(
+    tensor_node_time: Any,
+    context_node_time: Any,
+    expert_node_time: Any,
+    pipeline_node_time: Any,
+    data_node_time: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node is busy: no step is shorter.
+
+    tensor + context + expert + pipeline + data: bytes over bandwidth
+
+    Parameters: tensor_node_time [s], context_node_time [s], expert_node_time [s],
+        pipeline_node_time [s], data_node_time [s]
+    Returns: [s] time of one step
+    Range: by bytes that every algorithm moves: a lower bound for flat rings and trees
+    Source: Hockney 1994, Parallel Computing 20(3): bytes over bandwidth; latency occupies no link
+    """
+    layers = tensor_node_time + context_node_time + expert_node_time
+    return layers + pipeline_node_time + data_node_time
+
+
+def largest_overlap_window(
+    compute_time: Any,
+    hidden_regather_time: Any,
+    tensor_parallel_overlap: Any,
+    context_parallel_overlap: Any,
+    expert_parallel_overlap: Any,
+    data_parallel_overlap: Any,
+    gradient_window: Any,
+    weight_window: Any,
+) -> Any:
+    """Longest of the windows, parts of the same compute, behind which kinds of traffic hide.
+
+    max of overlap x window over tensor, context, expert and data; at most compute
+
+    Parameters: compute_time [s], hidden_regather_time [s], tensor_parallel_overlap [1],
+        context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
+        gradient_window [s], weight_window [s]
+    Returns: [s] window
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.1
+    """
+    left = np.maximum(0.0, compute_time - hidden_regather_time)
+    tensor = hidden_regather_time + tensor_parallel_overlap * left
+    experts = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
+    data = data_parallel_overlap * (gradient_window + weight_window)
+    return np.minimum(compute_time, np.maximum(np.maximum(tensor, experts), data))
+
+
+@alternative("contention_time", link_sharing=False)
+def no_contention_time() -> Any:
+    """Time that a step waits because hidden traffic shares links: not counted.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("contention_time", link_sharing=True)
+def shared_contention_time(
+    largest_overlap_window: Any,
+    exposed_tensor_parallel_time: Any,
+    exposed_context_parallel_time: Any,
+    exposed_expert_parallel_time: Any,
+    exposed_data_parallel_time: Any,
+    tensor_node_time: Any,
+    context_node_time: Any,
+    expert_node_time: Any,
+    data_node_time: Any,
+    tensor_fabric_time: Any,
+    context_fabric_time: Any,
+    expert_fabric_time: Any,
+    data_fabric_time: Any,
+) -> Any:
+    """Time that a step waits because hidden traffic shares links.
+
+    max over both tiers of max(0, sum of max(0, busy - exposed) - largest window): what is hidden on
+    a link goes through it one after the other; the two tiers hide behind the same compute
+
+    Parameters: largest_overlap_window [s], exposed_tensor_parallel_time [s],
+        exposed_context_parallel_time [s], exposed_expert_parallel_time [s],
+        exposed_data_parallel_time [s], tensor_node_time [s], context_node_time [s],
+        expert_node_time [s], data_node_time [s], tensor_fabric_time [s], context_fabric_time [s],
+        expert_fabric_time [s], data_fabric_time [s]
+    Returns: [s] time of one step
+    Range: windows that end together, two of different length or any number alike; a lower bound
+        where three or more differ or the waits of both tiers fall apart, an upper bound where kinds
+        hide behind different parts of compute
+    Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
+    """
+    node = (
+        _hidden(tensor_node_time, exposed_tensor_parallel_time)
+        + _hidden(context_node_time, exposed_context_parallel_time)
+        + _hidden(expert_node_time, exposed_expert_parallel_time)
+        + _hidden(data_node_time, exposed_data_parallel_time)
+    )
+    fabric = (
+        _hidden(tensor_fabric_time, exposed_tensor_parallel_time)
+        + _hidden(context_fabric_time, exposed_context_parallel_time)
+        + _hidden(expert_fabric_time, exposed_expert_parallel_time)
+        + _hidden(data_fabric_time, exposed_data_parallel_time)
+    )
+    return np.maximum(0.0, np.maximum(node, fabric) - largest_overlap_window)
+
+
+def _hidden(busy: Any, exposed: Any) -> Any:
+    """Time in which a link carries traffic of a kind that the step does not wait for."""
+    return np.maximum(0.0, busy - exposed)

@@ -1,0 +1,104 @@
+"""Reduce-scatters, and all-gathers, which take as long, besides the flat ring of `collectives`."""
+
+from typing import Any
+
+import numpy as np
+
+from .collectives import reduce_scatter_time
+
+
+def logarithmic_reduce_scatter_time(
+    message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any
+) -> Any:
+    """Time of a reduce-scatter by parallel trees or recursive halving; an all-gather takes as long.
+
+    t = ceil(log2 n) a + (n - 1) / n M / B
+
+    Parameters:
+        message_bytes [B]: full buffer of one rank
+        ranks [1]: number of ranks
+        latency [s]: fixed cost of one hop
+        bandwidth [B/s]: rate of one rank in one direction
+    Returns: [s] time of the collective
+    Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1), section 4.2
+    Example:
+        >>> float(logarithmic_reduce_scatter_time(8e9, 8, 1.0, 1e9))
+        10.0
+    """
+    return np.ceil(np.log2(ranks)) * latency + (ranks - 1) / ranks * message_bytes / bandwidth
+
+
+def hierarchical_reduce_scatter_time(
+    message_bytes: Any,
+    nodes: Any,
+    ranks_per_node: Any,
+    intra_latency: Any,
+    intra_bandwidth: Any,
+    inter_latency: Any,
+    inter_bandwidth: Any,
+) -> Any:
+    """Time of a ring reduce-scatter in each node, then one between nodes per rail.
+
+    t = (g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e)); an all-gather takes as long
+
+    Parameters:
+        message_bytes [B]: full buffer of one rank
+        nodes [1]: nodes k that hold the group
+        ranks_per_node [1]: ranks g of the group on each node, each with a rail of its own
+        intra_latency [s]: fixed cost of one hop inside a node
+        intra_bandwidth [B/s]: rate of one rank inside a node
+        inter_latency [s]: fixed cost of one hop between nodes
+        inter_bandwidth [B/s]: rate of one rail between nodes
+    Returns: [s] time of the collective
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (half of the hierarchical all-reduce)
+    Example:
+        >>> hierarchical_reduce_scatter_time(8e9, 2, 8, 0.0, 1e9, 0.0, 1e9)
+        7.5
+    """
+    share = message_bytes / ranks_per_node
+    inside = reduce_scatter_time(message_bytes, ranks_per_node, intra_latency, intra_bandwidth)
+    return inside + reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
+
+
+def auto_reduce_scatter_time(
+    message_bytes: Any,
+    ranks: Any,
+    ranks_per_node: Any,
+    latency: Any,
+    bandwidth: Any,
+    intra_latency: Any,
+    intra_bandwidth: Any,
+    inter_latency: Any,
+    inter_bandwidth: Any,
+) -> Any:
+    """Time of the cheapest reduce-scatter that a library would offer; an all-gather takes as long.
+
+    t = min(ring, in node + min(ring, logarithmic) between nodes per rail)
+
+    Parameters:
+        message_bytes [B]: full buffer of one rank
+        ranks [1]: number of ranks
+        ranks_per_node [1]: ranks of the group on each node, each with a rail of its own
+        latency [s]: fixed cost of one hop of a flat ring
+        bandwidth [B/s]: rate of one rank in a flat ring
+        intra_latency [s]: fixed cost of one hop inside a node
+        intra_bandwidth [B/s]: rate of one rank inside a node
+        inter_latency [s]: fixed cost of one hop between nodes
+        inter_bandwidth [B/s]: rate of one rail between nodes
+    Returns: [s] time of the collective
+    Range: more than one rank on a node and the logarithmic algorithm between nodes: a lower bound
+        for NCCL, which offers it for one rank on a node
+    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
+        arXiv:2506.20252
+    Example:
+        >>> float(auto_reduce_scatter_time(8e9, 4, 1, 1.0, 1e9, 0.0, 1e9, 1.0, 1e9))
+        8.0
+    """
+    share, nodes = message_bytes / ranks_per_node, ranks / ranks_per_node
+    inside = reduce_scatter_time(message_bytes, ranks_per_node, intra_latency, intra_bandwidth)
+    between = np.minimum(
+        reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
+        logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
+    )
+    flat = reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
+    return np.minimum(flat, inside + between)

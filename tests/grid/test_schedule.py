@@ -1,0 +1,129 @@
+"""Playing pipeline schedules: what is refused, what must hold of any, the picture."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetcube
+from fleetcube import InputError, simulate_schedule
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "pipeline_schedule": st.sampled_from(["gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"]),
+        "pipeline_parallel": st.integers(2, 8),
+        "num_microbatches": st.integers(1, 20),
+        "virtual_stages": st.integers(1, 4),
+        "pipeline_scheduler": st.just("pytorch"),
+        "recompute_time": st.sampled_from([0.0, 1.0]),
+    }
+)
+
+
+def play(layout: dict[str, Any], **more: Any) -> Any:
+    p, m = layout["pipeline_parallel"], layout["num_microbatches"]
+    layout = {**layout, "num_microbatches": m - m % max(1, m // p)}
+    return simulate_schedule(**layout, **more)
+
+
+@settings(deadline=None)
+@given(LAYOUTS)
+def test_every_pass_is_played_once_and_none_before_its_input(layout: dict[str, Any]) -> None:
+    played = play(layout, send_time=0.25, pipeline_sends="asynchronous")
+    ends: dict[Any, float] = {}
+    home: dict[int, int] = {}
+    for stage, passes in enumerate(played.stages):
+        for before, after in itertools.pairwise(passes):
+            assert before.end <= after.start
+        for part in passes:
+            assert (part.kind, part.piece, part.microbatch) not in ends
+            ends[part.kind, part.piece, part.microbatch] = part.end
+            home[part.piece] = stage
+    for passes in played.stages:
+        for part in passes:
+            before = part.piece - 1 if part.kind == "F" else part.piece + 1
+            if part.kind in "FB" and before in home:
+                send = 0.25 * (home[before] != home[part.piece])
+                arrived = ends[part.kind, before, part.microbatch] + send
+                assert part.start >= arrived
+            if part.kind != "F":
+                needed = "F" if part.kind == "B" else "B"
+                assert part.start >= ends[needed, part.piece, part.microbatch]
+
+
+@settings(deadline=None, max_examples=200)
+@given(LAYOUTS, st.sampled_from(["blocking", "asynchronous"]), st.floats(0, 0.2))
+def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: float) -> None:
+    # Bubble and sends waited for are those of a step played, and where a law is a bound, above it.
+    played = play(layout, send_time=send, pipeline_sends=sends)
+    m = len({part.microbatch for part in played.stages[0]})
+    given = {key: value for key, value in layout.items() if key != "recompute_time"}
+    found = fleetcube.evaluate(
+        ["bubble_ratio", "awaited_pipeline_sends"],
+        engine="numpy",
+        **{**given, "num_microbatches": m},
+        pipeline_sends=sends,
+        recompute_flops_factor=4 / 3 if layout["recompute_time"] else 1.0,
+    )
+    work = m * (3 + layout["recompute_time"])
+    law = work * (1 + float(found.bubble_ratio)) + send * float(found.awaited_pipeline_sends)
+    assert played.step_time <= law * (1 + 1e-9)
+    alone = layout["virtual_stages"] == 1
+    if layout["pipeline_schedule"] == "gpipe" or (layout["pipeline_schedule"] == "1f1b" and alone):
+        assert played.step_time == pytest.approx(law, rel=1e-9)
+
+
+def test_with_as_few_microbatches_as_stages_a_step_is_nearly_flat() -> None:
+    # A micro-batch more costs a v-th of itself: the chunks of one follow those of the others.
+    def step(m: int) -> float:
+        return simulate_schedule(
+            pipeline_parallel=16,
+            num_microbatches=m,
+            virtual_stages=8,
+            pipeline_scheduler="pytorch",
+            pipeline_sends="asynchronous",
+        ).step_time
+
+    times = {m: step(m) for m in (1, 2, 8, 16, 32)}
+    assert times[16] - times[8] == pytest.approx(8 * 3 / 8)
+    assert times[8] - times[2] == pytest.approx(6 * 3 / 8)
+    assert times[32] - times[16] == pytest.approx(16 * 3)
+
+
+def test_a_slow_boundary_is_waited_for() -> None:
+    layout = {"pipeline_parallel": 3, "num_microbatches": 1, "pipeline_sends": "asynchronous"}
+    even = simulate_schedule(send_time=1.0, **layout).step_time
+    assert simulate_schedule(send_time=[1.0, 3.0, 0.0], **layout).step_time == even + 4
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"num_microbatches": 0}, "whole number"),
+        ({"pipeline_parallel": 2.5}, "whole number"),
+        ({"pipeline_schedule": "1b1f"}, "1f1b"),
+        ({"send_time": -1.0}, "negative"),
+        ({"send_time": [1.0]}, "boundaries"),
+        ({"virtual_stages": 2, "num_microbatches": 3}, "groups"),
+        ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),
+        ({"virtual_stages": 2, "microbatch_group_size": 3}, "groups"),
+        ({"virtual_stages": 2, "pipeline_parallel": 1}, "one stage"),
+        ({"virtual_stages": 2, "num_microbatches": 13, "pipeline_scheduler": "pytorch"}, "rounds"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        simulate_schedule(**{"pipeline_parallel": 4, "num_microbatches": 8, **change})
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "interleaved", "zb_v"])
+def test_the_picture_has_a_bar_for_every_pass(schedule: str, tmp_path: Path) -> None:
+    played = simulate_schedule(schedule, pipeline_parallel=3, num_microbatches=6, virtual_stages=2)
+    figure = played.plot(tmp_path / "schedule.png")
+    (axes,) = figure.axes
+    assert len(axes.patches) == sum(map(len, played.stages))
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "2", "3"]
+    assert (tmp_path / "schedule.png").stat().st_size > 1000

@@ -1,0 +1,124 @@
+"""Spares of a closed cluster: what they bring, and how many are needed."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from fleetcube import Sweep
+
+NODES, BUSY = 2048, 10.485760  # 16,384 GPUs; nodes in repair, by the defaults of the lifetimes
+FLEET: dict[str, Any] = {
+    "node": "dgx-h100",
+    "model": "llama-3-70b",
+    "fabric": "roce-400g",
+    "n_gpus": 16384,
+    "repair_time": "24 h",
+}
+
+
+def whole(spares: int) -> float:
+    """All nodes but `spares` are whole, each being away for R / (R + L) of the time."""
+    away, total = BUSY / (NODES + BUSY), NODES + spares
+    return math.fsum(
+        math.exp(
+            math.lgamma(total + 1)
+            - math.lgamma(n + 1)
+            - math.lgamma(total - n + 1)
+            + n * math.log(away)
+            + (total - n) * math.log1p(-away)
+        )
+        for n in range(spares + 1)
+    )
+
+
+def carried(spares: int) -> float:
+    """1 - Erlang's B of one server more."""
+    terms = [BUSY**n / math.factorial(n) for n in range(spares + 2)]
+    return math.fsum(terms[:-1]) / math.fsum(terms)
+
+
+def found(output: str, **inputs: Any) -> Any:
+    return fleetcube.evaluate(output, engine="numpy", **{**FLEET, **inputs})
+
+
+def test_five_spares_where_ten_nodes_are_in_repair() -> None:
+    rate = float(found("node_failure_rate"))
+    assert rate * 86400 == pytest.approx(BUSY, rel=1e-6)
+    got = found(
+        "whole_cluster_probability", node_pool=["closed", "closed_idle_safe"], spare_nodes=5
+    )
+    assert got.values == pytest.approx([0.05, 0.50], abs=0.005)
+    assert got.values == pytest.approx([whole(5), carried(5)], abs=1e-3)
+    # none comes from outside: provision_time is nothing, and failures stop while the job waits
+    kept = found("goodput", node_pool=["closed", "closed_idle_safe"], spare_nodes=5)
+    open_ = float(found("goodput", provision_time=0))
+    assert (kept / open_).values == pytest.approx(got.values, rel=1e-12)
+
+
+@pytest.mark.parametrize("model", ["exact", "first_order", "additive"])
+def test_shares_add_up_with_the_wait_in_recovery(model: str) -> None:
+    shares = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+    for pool, chance in (("closed", whole(12)), ("closed_idle_safe", carried(12))):
+        more = {"node_pool": pool, "spare_nodes": 12, "goodput_model": model}
+        budgets = {"bubble_budget": 0, "maintenance_budget": 0}
+        got = found([*shares, "expected_slowdown"], **more, **budgets)
+        assert float(sum(got[name] for name in shares)) == pytest.approx(1, rel=1e-14)
+        assert float(got.recovery_overhead) > 1 - chance - 1e-3
+        if model == "exact":
+            assert float(got.goodput * got.expected_slowdown) == pytest.approx(1, rel=1e-12)
+
+
+def test_what_needs_no_spares_is_as_it_was() -> None:
+    assert found("whole_cluster_probability").dims == ()
+    assert float(found("whole_cluster_probability")) == 1
+    # a job that shrinks does not wait: elastic_capacity counts its nodes
+    assert float(found("cluster_uptime", node_pool="closed", elastic="shrink")) == 1
+    # repair in no time; a pool far too small
+    assert float(found("cluster_uptime", node_pool="closed", repair_time=0)) == 1
+    never = found("goodput", node_pool=["closed", "closed_idle_safe"], repair_time="100_000 h")
+    assert (never >= 0).all()
+    assert (never < 1e-3).all()
+
+
+def test_spares_are_found_by_solving() -> None:
+    for pool, chance in (("closed", whole), ("closed_idle_safe", carried)):
+        sweep = Sweep({**FLEET, "node_pool": pool}, {}, ["goodput"])
+        need = next(n for n in range(100) if chance(n) >= 0.99)
+        solved = sweep.solve("spare_nodes", "whole_cluster_probability >= 99 %")
+        assert solved.spare_nodes.item() == need
+        one = float(found("goodput", provision_time=0))
+        need = next(n for n in range(100) if one * chance(n) >= 0.9)
+        assert sweep.solve("spare_nodes", "goodput >= 90 %").spare_nodes.item() == need
+
+
+def test_spares_are_found_by_optimizing() -> None:
+    # Spares are paid for: (n + S) / P(whole) is least where the job costs least
+    sweep = Sweep({**FLEET, "node_pool": "closed", "gpu_hour_price": 2.0}, {}, ["job_cost"])
+    best = sweep.optimize("job_cost", {"spare_nodes": [0, 64]}, feasible=False)
+    assert best.spare_nodes.item() == min(range(65), key=lambda n: (NODES + n) / whole(n))
+
+
+def test_more_spares_never_hurt_and_slopes_are_those_of_the_sum() -> None:
+    spares = np.arange(0.0, 40.0, 0.5)
+    for pool in ("closed", "closed_idle_safe"):
+        got = found("goodput", node_pool=pool, spare_nodes=spares.tolist()).values
+        assert (np.diff(got) > -1e-12).all()
+        slope = float(
+            found("d_whole_cluster_probability_d_repair_time", node_pool=pool, spare_nodes=5)
+        )
+        step = 1e-3 * 86400
+        ends = [
+            float(
+                found(
+                    "whole_cluster_probability",
+                    node_pool=pool,
+                    spare_nodes=5,
+                    repair_time=86400 + x,
+                )
+            )
+            for x in (-step, step)
+        ]
+        assert slope == pytest.approx((ends[1] - ends[0]) / (2 * step), rel=1e-4)

@@ -1,0 +1,110 @@
+"""What a law is: every formula that needs an independent check, told from its code.
+
+None is needed by a formula that says nothing of its own:
+
+- it is 0 or 1, an option that is off, or a constant by definition;
+- it passes on one name: `return 1.0 * x`;
+- it is one law, called with the formula's own names: that law's check holds it;
+- its source is a definition or the scenario, and it is a sum of names, or one product or quotient
+  of two.
+
+All else is a law.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fleetcube import kernels
+from fleetcube.grid.citations import SELF_EVIDENT
+from fleetcube.kernels.docstrings import Doc, read
+from fleetcube.kernels.graph import load
+
+Function = Callable[..., Any]
+MODULES = [
+    importlib.import_module(f"{kernels.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(kernels.__path__)
+    if module.name not in ("ops", "quantities", "slopes")  # slopes: held by derivatives' tests
+]
+OF_KERNELS = [
+    function
+    for module in MODULES
+    for name, function in inspect.getmembers(module, inspect.isfunction)
+    if function.__module__ == module.__name__
+    and not name.startswith("_")
+    and re.search(r"^Source:", inspect.getdoc(function) or "", re.MULTILINE)
+]
+OF_GRAPH = dict.fromkeys(f for quantity in load().values() for f in quantity.formulas.values())
+
+
+@dataclass(frozen=True)
+class Law:
+    """A formula of kernels/ and, where it needs no check of its own, why not."""
+
+    name: str
+    topic: str
+    doc: Doc
+    why_none: str
+
+    @property
+    def formula(self) -> str:
+        """The formula as the docstring states it, without the paragraphs that explain it."""
+        return " ".join(self.doc.maths.partition("\n\n")[0].split())
+
+
+def why_none(function: Function) -> str:
+    """Why a formula needs no check of its own; empty: it is a law."""
+    made = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(made, ast.FunctionDef)
+    defined = read(function).source.startswith(SELF_EVIDENT)
+    match made.body[1:]:
+        case [ast.Return(ast.Constant(value))] if defined or value in (0, 1):
+            return "a constant"
+        case [ast.Return(ast.BinOp(ast.Constant(1.0), ast.Mult(), ast.Name()))]:
+            return "passed on"
+        case [ast.Return(ast.Call(ast.Name(called), arguments))] if all(
+            isinstance(argument, ast.Name) for argument in arguments
+        ):
+            law = function.__globals__[called]
+            return f"is `{law.__name__}`" if law in OF_KERNELS else ""
+        case [ast.Return(value)] if defined and _adds_or_relates(value):
+            return "a definition"
+    return ""
+
+
+def _adds_or_relates(value: ast.expr | None) -> bool:
+    """Whether an expression is a sum of names, or one product or quotient of two."""
+    match value:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return all(isinstance(x, ast.Name) or _is_sum(x) for x in (left, right))
+        case ast.BinOp(ast.Name() | ast.Constant(), ast.Mult() | ast.Div(), ast.Name()):
+            return True
+    return False
+
+
+def _is_sum(value: ast.expr) -> bool:
+    return isinstance(value, ast.BinOp) and (
+        isinstance(value.op, ast.Add | ast.Sub) and _adds_or_relates(value)
+    )
+
+
+def _laws() -> dict[str, Law]:
+    functions = [*OF_KERNELS, *OF_GRAPH]
+    needing = Counter(function.__name__ for function in functions if not why_none(function))
+    laws: dict[str, Law] = {}
+    for function in functions:
+        name, topic = function.__name__, function.__module__.rpartition(".")[2]
+        if needing[name] > 1 or name in laws:
+            name = f"{topic}.{name}"
+        laws[name] = Law(name, topic, read(function), why_none(function))
+    return laws
+
+
+LAWS = _laws()

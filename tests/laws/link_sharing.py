@@ -1,0 +1,166 @@
+"""Links that several kinds of traffic share, played out or counted link by link."""
+
+import random
+from typing import Any
+
+import fleetcube
+
+from .check import Pairs, check
+
+
+def _share_a_link(compute: float, kinds: list[tuple[float, float]]) -> float:
+    """Time until a link has carried all kinds (seconds, window), counted from the end of compute.
+
+    Each kind's bytes are there when its window opens; windows end together; no byte waits while
+    the link is free.
+    """
+    clock, left = 0.0, 0.0
+    for opens, seconds in sorted((compute - window, busy) for busy, window in kinds):
+        left = max(0.0, left - (opens - clock)) + seconds
+        clock = opens
+    return max(0.0, clock + left - compute)
+
+
+@check(
+    "shared_contention_time",
+    "largest_overlap_window",
+    by="simulator",
+    source="a link that carries one byte at a time, kinds of traffic coming as windows open",
+)
+def kinds_that_share_a_link() -> Pairs:
+    """Two kinds with windows of their own, or four with one window, on either tier; 400 cases"""
+    rng = random.Random(3)
+    names = ("tensor", "context", "expert", "data")
+    for case in range(400):
+        compute = rng.uniform(1, 10)
+        several = names if case % 2 else rng.sample(names, 2)
+        same = rng.random()
+        overlaps = {kind: same if case % 2 else rng.random() for kind in several}
+        busy = {kind: rng.uniform(0, 1.5) * compute for kind in several}
+        tier, other = rng.sample(["node", "fabric"], 2)
+        given: dict[str, Any] = {"hidden_regather_time": 0.0, "weight_window": 0.0}
+        for kind in names:
+            given[f"{kind}_{tier}_time"] = busy.get(kind, 0.0)
+            given[f"{kind}_{other}_time"] = 0.0
+            given[f"{kind}_parallel_overlap"] = overlaps.get(kind, 0.0)
+            alone = busy.get(kind, 0.0) - overlaps.get(kind, 0.0) * compute
+            given[f"exposed_{kind}_parallel_time"] = max(0.0, alone)
+        got = float(
+            fleetcube.evaluate(
+                "contention_time",
+                engine="numpy",
+                compute_time=compute,
+                gradient_window=compute,
+                **given,
+            )
+        )
+        waits = sum(given[f"exposed_{kind}_parallel_time"] for kind in names)
+        played = _share_a_link(compute, [(busy[k], overlaps[k] * compute) for k in several])
+        yield compute + waits + got, compute + played
+
+
+@check(
+    "tensor_fabric_time",
+    "tensor_node_time",
+    "context_fabric_time",
+    "context_node_time",
+    "routed_expert_fabric_time",
+    "routed_expert_node_time",
+    "pipeline_fabric_time",
+    "pipeline_node_time",
+    "data_fabric_time",
+    "data_node_time",
+    "dense_data_fabric_share",
+    "dense_data_node_share",
+    "expert_data_fabric_share",
+    "expert_data_node_share",
+    "whole_step_data_parallel_bytes",
+    "sharded_gradient_data_parallel_bytes",
+    "sharded_weight_data_parallel_bytes",
+    "fabric_busy_time",
+    "node_network_busy_time",
+    "busy_time",
+    by="derivation",
+    source="bytes of every operation of a step counted link by link, in the node and on one rail",
+)
+def bytes_on_links() -> Pairs:
+    """512 GPUs on nodes of 8: six layouts with experts, context and ZeRO-0 to 3"""
+    layouts = (
+        # tensor, context, stages, experts' group, ZeRO stage
+        (8, 1, 4, 8, 3), (4, 2, 2, 4, 2), (2, 1, 1, 8, 1), (1, 1, 2, 8, 0), (16, 1, 1, 2, 1),
+        (1, 4, 1, 16, 3),
+    )  # fmt: skip
+    tokens, hidden, visited, layers, micro, ffn = 4096, 2048, 2, 8, 6, 4096
+    near, rail = 450e9, 50e9
+    for tensor, context, stages, group, stage in layouts:
+        ranks = 512 // (tensor * stages)  # of a data-parallel group, context ranks included
+        here = {"node": 0.0, "rail": 0.0}
+
+        def spread(members: int, stride: int) -> int:
+            return min(members, max(1, 8 // stride))
+
+        def halves(count: float, message: float, members: int, on: int, here: Any = here) -> None:
+            """Halves of all-reduces: in the node, then between nodes on one rail for each rank."""
+            here["node"] += count * message * (on - 1) / on / near
+            nodes = members / on
+            here["rail"] += count * (message / on) * (nodes - 1) / nodes / rail
+
+        passes = layers // stages * micro
+        activation = tokens // context * hidden * 2
+        halves(8 * passes, activation, tensor, spread(tensor, 1))
+        if context > 1:
+            keys = 2 * (tokens // context) * (hidden // tensor) * 2
+            exchanges = 3 * (context - 1) * passes
+            on = spread(context, tensor)
+            here["node"] += exchanges * keys / near if on > 1 else 0
+            here["rail"] += exchanges * keys / rail if on < context else 0
+        on = spread(group, tensor * context)
+        sent = activation * visited / group  # to each rank of the group
+        here["node"] += 4 * passes * sent * (on - 1) / near
+        here["rail"] += 4 * passes * sent * (group - on) / rail
+        if stages > 1:
+            here["rail"] += 2 * micro * activation / rail
+        routed = layers * 16 * 2 * hidden * ffn
+        parts = [
+            (1e9 / (tensor * stages), ranks, spread(ranks, tensor)),
+            (
+                routed / group / (tensor * stages),
+                ranks // group,
+                # experts' ranks are all context ranks of every group-th data rank
+                max(
+                    spread(ranks // group, tensor * group),
+                    min(spread(context, tensor), ranks // group),
+                ),
+            ),
+        ]
+        for size, members, on in parts:
+            count = {0: (2, 0), 1: (1, 1), 2: (micro, 1), 3: (micro, 2 * micro)}[stage]
+            halves(count[0], 4 * size, members, on)
+            halves(count[1], 2 * size, members, on)
+        got = fleetcube.evaluate(
+            ["node_network_busy_time", "fabric_busy_time"],
+            engine="numpy",
+            n_gpus=512,
+            tensor_parallel=tensor,
+            context_parallel=context,
+            pipeline_parallel=stages,
+            expert_parallel=group,
+            zero_stage=stage,
+            parameters=1e9 + routed,
+            experts=16,
+            experts_per_token=visited,
+            expert_ffn_hidden_size=ffn,
+            hidden_size=hidden,
+            attention_heads=16,
+            layers=layers,
+            sequence_length=tokens,
+            num_microbatches=micro,
+            gradient_bytes_per_element=4,
+            all_reduce="hierarchical",
+            intra_node_bandwidth=near,
+            inter_node_bandwidth=rail,
+            intra_node_latency=1e-6,
+            inter_node_latency=5e-6,
+        )
+        yield float(got["node_network_busy_time"]), here["node"]
+        yield float(got["fabric_busy_time"]), here["rail"]

@@ -1,0 +1,110 @@
+"""The laws as a page of Markdown: docs/laws.md."""
+
+import importlib
+import pkgutil
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fleetcube.kernels.graph import load
+
+from .check import CHECKS, Check
+from .law import LAWS, Law
+
+for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+    if not _module.name.startswith(("test_", "__main__")):
+        importlib.import_module(f"{__package__}.{_module.name}")
+
+PATH = Path(__file__).parents[2] / "docs" / "laws.md"
+REASONS = set(load()["infeasible_reason"].doc.flags.values()) - {"feasible"}
+ROUNDING = 1e-9  # what floats and quadratures leave
+INTRODUCTION = """# Every law, where it holds, and what holds it
+
+{laws} laws make the numbers of fleetcube. Each is held by an independent check, which computes the
+same number without it; `tests/laws/` fails where one differs by more than is stated, where a law
+has no check, or where this page is out of date. `python -m tests.laws --write` writes it.
+
+- **simulator**: messages, schedules, failures or requests played one by one ({simulator}).
+- **table**: numbers printed in a paper, a manual or a model's own files ({table}).
+- **derivation**: another way to the same number: integration, counting, search, exact fractions
+  ({derivation}).
+- **peer**: another program ({peer}).
+
+The largest difference is relative, or absolute where that is said or the right value is 0;
+"rounding" is less than 1e-9. A law holds wherever its inputs are within their bounds, unless its
+range says otherwise: then the range names the reason code of `infeasible_reason`, or the bound,
+that is given outside it. What says nothing of its own needs no check, and stands below the table of
+its topic: what calls one law, what is passed on, options that are off, and definitions by a sum, a
+product or a quotient."""
+
+
+def page() -> str:
+    """The page as it should be."""
+    kinds = Counter(check.by for check in CHECKS)
+    counts = {kind: _count(kinds[kind], "check") for kind in ("simulator", "table", "derivation")}
+    laws = sum(not law.why_none for law in LAWS.values())
+    head = INTRODUCTION.format(laws=laws, peer=_count(kinds["peer"], "check"), **counts)
+    topics = dict.fromkeys(law.topic for law in LAWS.values())
+    return "\n\n".join([head, *map(_topic, topics)]) + "\n"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _topic(topic: str) -> str:
+    laws = [law for law in LAWS.values() if law.topic == topic]
+    parts = [f"## {topic.replace('_', ' ').capitalize()}"]
+    rows = [_row(law) for law in laws if not law.why_none]
+    if rows:
+        head = ["| law | holds | held by | largest difference |", "| --- | --- | --- | --- |"]
+        parts.append("\n".join([*head, *rows]))
+    parts += _unchecked(law for law in laws if law.why_none)
+    return "\n\n".join(parts)
+
+
+def _row(law: Law) -> str:
+    checks = [check for check in CHECKS if law.name in check.laws]
+    cells = [
+        f"`{law.name}`<br>{_plain(law.formula)}",
+        _range(law.doc.range),
+        "<br>".join(f"{check.by}: {_plain(check.source)}; {_plain(check.points)}" for check in checks),
+        "<br>".join(map(_difference, checks)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _range(text: str) -> str:
+    """A range, its reason codes marked; all valid inputs where none is stated."""
+    if not text:
+        return "all inputs"
+    words = (f"`{w}`" if w in REASONS else _plain(w) for w in re.split(r"(\w+)", text))
+    return "".join(words)
+
+
+def _difference(check: Check) -> str:
+    found = check.largest_difference
+    if found < ROUNDING:
+        return "0" if found == 0 else "rounding"
+    return f"{float(f'{found:.0e}'):g}{' absolute' * check.absolute}"
+
+
+def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
+    """What needs no check, one line for each reason why."""
+    found: dict[str, list[str]] = {}
+    for law in laws:
+        called = law.why_none.startswith("is ")
+        name = f"`{law.name}`"
+        if called and not law.name.endswith(law.why_none[4:-1]):
+            name += f" ({law.why_none[3:]})"
+        found.setdefault("calls one law" if called else law.why_none, []).append(name)
+    for why, names in found.items():
+        line = f"{why[0].upper()}{why[1:]}: {', '.join(names)}."
+        yield textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def _plain(text: str) -> str:
+    """Text in which nothing is read as Markdown."""
+    return re.sub(r"([\\`*_\[\]<|$])", r"\\\1", text)

@@ -1,0 +1,211 @@
+"""Pipelines: bubbles, micro-batches in flight and waiting for sends, against schedules played."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from fleetcube import simulate_schedule
+from fleetcube.kernels import pipeline
+from fleetcube.kernels.quantities import activations, pipeline_traffic, step
+
+from .check import Pairs, check
+
+PLAYED = "every pass of every stage played in the published order (fleetcube.simulate_schedule)"
+# forward, input gradient, weight gradient, recompute
+TIMES = ((1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 0.5, 1.0), (3.0, 1.0, 0.25, 0.0))
+SENDS = (0.01, 0.3)  # of a chunk's shortest pass: laws of asynchronous sends need short ones
+STAGES = (2, 3, 4, 7, 8)
+MICROBATCHES = (*range(1, 10), 12, 16, 21, 24)
+
+
+def played(times: tuple[float, ...] = TIMES[0], **layout: Any) -> Any:
+    forward, gradient, weight, recompute = times
+    return simulate_schedule(
+        forward_time=forward,
+        input_gradient_time=gradient,
+        weight_gradient_time=weight,
+        recompute_time=recompute,
+        **layout,
+    )
+
+
+def interleaved() -> Iterator[dict[str, Any]]:
+    """What a scheduler runs: groups of Megatron-Core's, and fewer micro-batches with PyTorch."""
+    for p, v, m in itertools.product(STAGES, (2, 3, 5), MICROBATCHES):
+        layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
+        if m % max(1, m // p) == 0:
+            yield {**layout, "pipeline_scheduler": "pytorch"}
+        for group in range(p, m + 1):
+            if m % group == 0 or m % group >= p:
+                yield {**layout, "microbatch_group_size": group}
+
+
+@check("bubble_ratio", "bubble_fraction", "flushed_bubble_ratio", by="simulator", source=PLAYED)
+def plain_bubbles() -> Pairs:
+    """GPipe and 1F1B: 1 to 8 stages, 1 to 24 micro-batches, three mixes of pass times"""
+    for p, m, schedule, times in itertools.product(
+        (1, *STAGES), MICROBATCHES, ("gpipe", "1f1b"), TIMES
+    ):
+        theirs = played(
+            times, pipeline_schedule=schedule, pipeline_parallel=p, num_microbatches=m
+        ).bubble_ratio
+        yield 1 + step.flushed_bubble_ratio(p, m, 1), 1 + theirs
+        yield pipeline.bubble_fraction(p, m, 1), theirs / (1 + theirs)
+
+
+@check("bubble_ratio", "flushed_bubble_ratio", by="simulator", source=PLAYED)
+def interleaved_bubbles() -> Pairs:
+    """interleaved: 2 to 8 stages, 2 to 5 chunks, 1 to 24 micro-batches, every group that runs"""
+    for layout in interleaved():
+        p, m, v = (
+            layout[name] for name in ("pipeline_parallel", "num_microbatches", "virtual_stages")
+        )
+        theirs = played(TIMES[1], pipeline_sends="asynchronous", **layout).bubble_ratio
+        yield pipeline.bubble_ratio(p, m, v), theirs
+
+
+@check(
+    "one_forward_one_backward_microbatches_in_flight",
+    "gpipe_microbatches_in_flight",
+    "zero_bubble_microbatches_in_flight",
+    "pytorch_microbatch_group_size",
+    by="simulator",
+    source=PLAYED,
+)
+def microbatches_in_flight() -> Pairs:
+    """all schedules: 1 to 8 stages, 1 to 24 micro-batches; interleaved in every group that runs"""
+    for layout in interleaved():
+        p, m, v = (
+            layout[name] for name in ("pipeline_parallel", "num_microbatches", "virtual_stages")
+        )
+        group = layout.get(
+            "microbatch_group_size", pipeline_traffic.pytorch_microbatch_group_size(p, m)
+        )
+        held = played(**layout).microbatches_in_flight
+        law = activations.one_forward_one_backward_microbatches_in_flight(p, m, v, group)
+        yield law, max(held)
+    for p, m in itertools.product((1, *STAGES), MICROBATCHES):
+        layout = {"pipeline_parallel": p, "num_microbatches": m}
+        yield (
+            activations.gpipe_microbatches_in_flight(m),
+            max(played(pipeline_schedule="gpipe", **layout).microbatches_in_flight),
+        )
+        yield (
+            activations.one_forward_one_backward_microbatches_in_flight(p, m, 1, p),
+            max(played(**layout).microbatches_in_flight),
+        )
+        for schedule in ("zb_h1", "zb_v"):
+            yield (
+                activations.zero_bubble_microbatches_in_flight(p, m),
+                max(played(pipeline_schedule=schedule, **layout).microbatches_in_flight),
+            )
+
+
+@check("zb_h1_bubble_ratio", by="simulator", source=PLAYED)
+def zb_h1_bubbles() -> Pairs:
+    """1 to 8 stages, 1 to 24 micro-batches, nothing to all of the forward pass computed again"""
+    for p, m, again in itertools.product((1, *STAGES), MICROBATCHES, (0.0, 0.1, 0.5, 1.0)):
+        theirs = played(
+            (1.0, 1.0, 1.0, again),
+            pipeline_schedule="zb_h1",
+            pipeline_parallel=p,
+            num_microbatches=m,
+        ).bubble_ratio
+        yield 1 + step.zb_h1_bubble_ratio(p, m, 1 + again / 3), 1 + theirs
+
+
+def zb_v(again: float) -> Pairs:
+    laws = {True: step.flushed_folded_idle_passes, False: step.bypassed_folded_idle_passes}
+    for p, m, flush in itertools.product((1, *STAGES), MICROBATCHES, (True, False)):
+        theirs = played(
+            (1.0, 1.0, 1.0, again),
+            pipeline_schedule="zb_v",
+            pipeline_parallel=p,
+            num_microbatches=m,
+            pipeline_flush=flush,
+            pipeline_sends="asynchronous",
+        ).bubble_ratio
+        factor = 1 + again / 3
+        yield 1 + step.zb_v_bubble_ratio(laws[flush](p, m, factor), m, factor), 1 + theirs
+
+
+@check(
+    "zb_v_bubble_ratio",
+    "flushed_folded_idle_passes",
+    "bypassed_folded_idle_passes",
+    by="simulator",
+    source=PLAYED,
+)
+def zb_v_bubbles() -> Pairs:
+    """1 to 8 stages, 1 to 24 micro-batches, with flush and without, no recompute and full"""
+    yield from zb_v(0.0)
+    yield from zb_v(1.0)
+
+
+@check(
+    "zb_v_bubble_ratio",
+    "flushed_folded_idle_passes",
+    "bypassed_folded_idle_passes",
+    by="simulator",
+    source=PLAYED,
+    tolerance=0.05,
+)
+def zb_v_bubbles_between() -> Pairs:
+    """step times, as before with an eighth and a half of the forward pass computed again"""
+    yield from zb_v(0.125)
+    yield from zb_v(0.5)
+
+
+def waited(sends: str, **layout: Any) -> Iterator[float]:
+    """Sends that a step waits for, by playing it with sends and without."""
+    for times in TIMES[:2]:
+        alone = played(times, **layout).step_time
+        for send in SENDS:
+            send *= min(times[0], sum(times[1:])) / layout.get("virtual_stages", 1)
+            longer = played(times, send_time=send, pipeline_sends=sends, **layout).step_time
+            yield (longer - alone) / send
+
+
+@check(
+    "gpipe_blocking_pipeline_sends",
+    "one_forward_one_backward_blocking_pipeline_sends",
+    "gpipe_asynchronous_pipeline_sends",
+    "one_forward_one_backward_asynchronous_pipeline_sends",
+    by="simulator",
+    source=PLAYED,
+)
+def sends_waited_for() -> Pairs:
+    """GPipe and 1F1B, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 and 0.3 of a pass"""
+    t = pipeline_traffic
+    for p, m in itertools.product(STAGES, MICROBATCHES):
+        layout = {"pipeline_parallel": p, "num_microbatches": m}
+        laws = (
+            ("blocking", "gpipe", t.gpipe_blocking_pipeline_sends(p, m)),
+            ("asynchronous", "gpipe", t.gpipe_asynchronous_pipeline_sends(p)),
+            (
+                "blocking",
+                "1f1b",
+                t.one_forward_one_backward_blocking_pipeline_sends(p, m, 1),
+            ),
+            (
+                "asynchronous",
+                "1f1b",
+                t.one_forward_one_backward_asynchronous_pipeline_sends(p, m, 1),
+            ),
+        )
+        for sends, schedule, law in laws:
+            for theirs in waited(sends, pipeline_schedule=schedule, **layout):
+                yield law, theirs
+
+
+@check("one_forward_one_backward_asynchronous_pipeline_sends", by="simulator", source=PLAYED)
+def interleaved_sends_waited_for() -> Pairs:
+    """interleaved with asynchronous sends, groups of p micro-batches, or fewer than p in all"""
+    law = pipeline_traffic.one_forward_one_backward_asynchronous_pipeline_sends
+    for layout in interleaved():
+        p, m, v = (
+            layout[name] for name in ("pipeline_parallel", "num_microbatches", "virtual_stages")
+        )
+        if layout.get("microbatch_group_size", min(p, m)) == p and (m <= p or m % p == 0):
+            for theirs in waited("asynchronous", **layout):
+                yield law(p, m, v), theirs

@@ -1,0 +1,130 @@
+"""Statistics, against scipy, sums and integrals."""
+
+import math
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+from scipy import integrate, special
+
+from fleetcube.kernels import statistics
+
+from .check import Pairs, check
+
+
+@check("normal_quantile", by="peer", source="scipy.special.ndtri", tolerance=1e-13)
+def normal_quantile() -> Pairs:
+    """2,000 probabilities from 1e-300 to 1 - 1e-15"""
+    tails = np.concatenate([np.geomspace(1e-300, 0.5, 1000), 1 - np.geomspace(1e-15, 0.5, 1000)])
+    yield statistics.normal_quantile(tails), special.ndtri(tails)
+    yield statistics.normal_quantile(np.array([0.0, 1.0])), np.array([-np.inf, np.inf])
+
+
+@check("normal_probability", by="peer", source="scipy.special.ndtr", tolerance=3e-8)
+def normal_probability() -> Pairs:
+    """2,001 values from -37 to 8"""
+    x = np.linspace(-37, 8, 2001)
+    yield statistics.normal_probability(x), special.ndtr(x)
+
+
+@check("log_gamma", by="peer", source="scipy.special.gammaln", tolerance=2e-14)
+def log_gamma() -> Pairs:
+    """1,000 values from 1 to 101"""
+    x = np.linspace(1, 101, 1000)
+    scale = np.maximum(special.gammaln(x), 1.0)  # zeros at 1 and 2
+    yield 1 + (statistics.log_gamma(x) - special.gammaln(x)) / scale, 1.0
+
+
+def order_statistic(
+    ranks: int, spares: int, density: Callable[[float], float], below: Callable[[float], float]
+) -> float:
+    """Mean of the (b + 1)-th largest of n, by quadrature."""
+    log_ways = math.lgamma(ranks + 1) - math.lgamma(spares + 1) - math.lgamma(ranks - spares)
+
+    def weighted(x: float) -> float:
+        under, over = below(x), 1 - below(x)
+        if under <= 0 or over <= 0:
+            return 0.0
+        log_chance = (ranks - 1 - spares) * math.log(under) + spares * math.log(over)
+        return x * math.exp(log_ways + log_chance) * density(x)
+
+    grid = np.linspace(-8, 30, 40_001)
+    return float(integrate.simpson([weighted(x) for x in grid], x=grid))
+
+
+@check(
+    "expected_maximum",
+    by="derivation",
+    source="density of the order statistic, integrated",
+    tolerance=0.026,
+    absolute=True,
+)
+def expected_maximum() -> Pairs:
+    """1 to 100,000 ranks, 0 to 10 spares, spares below half"""
+    for ranks, spares in ((1, 0), (2, 0), (3, 1), (8, 0), (8, 2), (100, 10), (1000, 0), (10**5, 4)):
+        theirs = order_statistic(
+            ranks,
+            spares,
+            lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+            lambda x: 0.5 * math.erfc(-x / math.sqrt(2)),
+        )
+        yield statistics.expected_maximum(ranks, spares), theirs
+
+
+@check(
+    "expected_maximum_gumbel",
+    by="derivation",
+    source="density of the order statistic, integrated",
+    tolerance=0.02,
+    absolute=True,
+)
+def expected_maximum_gumbel() -> Pairs:
+    """1 to 10,000 ranks, 0 to 10 spares, from n = 2.5 b + 1 on"""
+    scale = math.sqrt(6) / math.pi  # of standard deviation 1, mean 0
+    shift = -0.5772156649015329 * scale
+    for ranks, spares in ((1, 0), (2, 0), (4, 1), (8, 0), (8, 2), (100, 10), (1000, 0), (10**4, 4)):
+        theirs = order_statistic(
+            ranks,
+            spares,
+            lambda x: math.exp(-(x - shift) / scale - math.exp(-(x - shift) / scale)) / scale,
+            lambda x: math.exp(-math.exp(-(x - shift) / scale)),
+        )
+        yield statistics.expected_maximum_gumbel(ranks, spares), theirs
+
+
+MEANS = (0.0, 0.01, 0.3, 1.0, 2.0, 4.7, 10.0, 50.0)
+
+
+@check(
+    "poisson_below",
+    by="derivation",
+    source="the sum of its terms; the incomplete gamma function between whole numbers (scipy)",
+    tolerance=0.0131,
+    absolute=True,
+)
+def poisson_below() -> Pairs:
+    """counts of 0 to 60, also halves, means of 0 to 50"""
+    for count, mean in product((0, 1, 2, 5, 20, 60), MEANS):
+        terms = [
+            math.exp(-mean) * math.prod(mean / j for j in range(1, k + 1)) for k in range(count)
+        ]
+        yield statistics.poisson_below(count, mean), math.fsum(terms)
+    for count, mean in product((1.5, 2.5, 10.5), MEANS[1:]):
+        yield statistics.poisson_below(count, mean), special.gammaincc(count, mean)
+
+
+@check(
+    "poisson_excess",
+    by="derivation",
+    source="the sum of its terms",
+    tolerance=0.0061,
+    absolute=True,
+)
+def poisson_excess() -> Pairs:
+    """counts of 0 to 60, means of 0 to 50"""
+    for count, mean in product((0, 1, 2, 5, 20, 60), MEANS):
+        chance, terms = math.exp(-mean), []
+        for k in range(400):
+            terms.append(max(0, k - count) * chance)
+            chance *= mean / (k + 1)
+        yield statistics.poisson_excess(count, mean), math.fsum(terms)
