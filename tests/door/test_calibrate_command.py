@@ -16,7 +16,7 @@ TRUTH = (60e-6, 350e9, 2e-8)
 
 def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fleetcube", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 def log() -> str:

@@ -82,7 +82,7 @@ def server(spec: Path) -> Iterator[Server]:
 def get(
     server: Server, path: str, method: str = "GET", **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     try:
         connection.putrequest(method, path, skip_host=True)
         sent = {"Host": f"127.0.0.1:{server.port}"} | {
@@ -535,12 +535,12 @@ def test_the_command_serves_until_it_is_stopped(spec: Path) -> None:
     assert process.stdout is not None
     found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
     assert found
-    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=600)
     connection.request("GET", "/api/cube")
     assert json.loads(connection.getresponse().read())["source"] == "spec.toml"
     connection.close()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "ended\n", "")
 
 
@@ -561,7 +561,7 @@ def test_what_cannot_be_served_is_told_in_one_line(
         port = str(taken.getsockname()[1])
         filled = [word.replace("{taken}", port) for word in words]
         process = fleetcube_explore(*filled, "--no-browser", folder=spec.parent)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (code, "")
     (line,) = err.splitlines()
     assert said in line
@@ -655,7 +655,7 @@ def colours(browser: Any, canvas: str) -> set[tuple[int, ...]]:
     return set(browser.execute_script(script))
 
 
-def until(holds: Any, told: Any, seconds: float = 20) -> None:
+def until(holds: Any, told: Any, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, told()

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     here = ["--no-build-isolation"] if new else []
     pip = [sys.executable, "-m", "pip", "wheel", "--retries=0", "--timeout=10", "--no-deps", *here]
     done = subprocess.run(
-        [*pip, "-w", built, source], capture_output=True, text=True, cwd=built, timeout=120
+        [*pip, "-w", built, source], capture_output=True, text=True, cwd=built, timeout=600
     )
     if done.returncode != 0 and NO_BUILDER.search(done.stderr):
         pytest.skip("setuptools >= 77 is neither installed nor to be had")
@@ -83,6 +83,6 @@ def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr

@@ -43,7 +43,7 @@ def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Pa
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
         printed[words[1]] = done.stdout

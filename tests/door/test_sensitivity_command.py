@@ -29,7 +29,7 @@ provision_time = ["100 s", "200 s", "300 s"]
 
 def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fleetcube", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
     except OSError:  # the other end is closed
         pass
     os.close(ours)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     return sent.decode().splitlines()
 
 

@@ -24,7 +24,7 @@ fabric = ["infiniband-ndr", "roce-100g"]
 """
 CHUNKS = "n_gpus=4,gpu_mttf=6"
 ROUNDS = 5  # starts for each kill, at most
-SECONDS = 60  # that a run may take
+SECONDS = 600  # that a run may take
 
 
 def start(folder: Path, name: str) -> "subprocess.Popen[str]":

@@ -142,7 +142,7 @@ def test_reductions_cubes_cuts_and_files_carry_it(sweep: Sweep, tmp_path: Path) 
 def test_show_prints_it(sweep: Sweep, tmp_path: Path) -> None:
     sweep.store(tmp_path / "a.zarr")
     command = [sys.executable, "-m", "fleetcube", "show", "a.zarr", "--bibtex"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout == citations(open_cube(tmp_path / "a.zarr")) + "\n"
 

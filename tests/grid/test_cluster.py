@@ -205,7 +205,7 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
         with pytest.raises(expected, match=r"\d+ finished blocks are kept in .*--resume") as told:
             stopped(sweep, path, mine, 9, stop[how])
         assert "\n" not in str(told.value)
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 300
     assert not path.exists()
     kept = len(journal.read_journal(Folder(path.with_name("a.zarr.partial"))))
     assert kept >= 9
@@ -300,7 +300,7 @@ def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> Non
         capture_output=True,
         text=True,
     )
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 300
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert given in line

@@ -343,7 +343,7 @@ def test_an_unknown_name_is_one_line(name: str, words: str) -> None:
 def test_the_command_prints_the_same_plain_text(name: str | None) -> None:
     command = [sys.executable, "-m", "fleetcube", "explain", *([name] if name else [])]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, "FORCE_COLOR": "1"}
+        command, capture_output=True, text=True, timeout=600, env={**os.environ, "FORCE_COLOR": "1"}
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == explain(name) + "\n"

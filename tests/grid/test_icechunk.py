@@ -196,7 +196,7 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
     run = [sys.executable, "-c", script, "run", "spec.toml", "-o", url, *chunks]
     running = subprocess.Popen(run, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 100
+    end = time.monotonic() + 600
     while time.monotonic() < end:
         assert running.poll() is None, running.communicate()
         done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
@@ -204,7 +204,7 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             break
         time.sleep(0.01)
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=600)
     done = len(journal.read_journal(Icechunk(url, UNFINISHED)))
     sweep = Sweep.from_file(tmp_path / "spec.toml")
     sizes = {"n_gpus": 4, "gpu_mttf": 6}
@@ -227,7 +227,7 @@ def test_the_commands_take_repositories(tmp_path: Path) -> None:
         ("slice", "icechunk://cubes/a", "n_gpus=512", "gpu_mttf=10000h"),
     ):
         command = [sys.executable, "-m", "fleetcube", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
         assert done.returncode == 0, done.stderr
         assert "WARN" not in done.stdout
     assert (tmp_path / "cubes" / "a").is_dir()

@@ -16,7 +16,7 @@ print(result["cluster_mtbf"].values.sum())
 def run(cache: Path) -> tuple[str, str]:
     environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), "NUMBA_DEBUG_CACHE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=600
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

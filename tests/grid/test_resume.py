@@ -226,7 +226,7 @@ def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
         [sys.executable, str(script), "5", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 kills" in done.stdout

@@ -247,7 +247,7 @@ spare_nodes = [0, 8]
 
 def shell(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fleetcube", "simulate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 def test_a_spec_is_simulated_from_the_shell(tmp_path: Path) -> None:

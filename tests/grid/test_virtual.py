@@ -251,11 +251,11 @@ def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
 
 
 def wait_for_kernels() -> None:
-    for _ in range(1200):
+    for _ in range(12_000):
         if not numba_engine._asked - numba_engine._ready.keys():
             return
         time.sleep(0.05)
-    raise AssertionError("nothing was compiled in a minute")
+    raise AssertionError("nothing was compiled in ten minutes")
 
 
 @pytest.mark.parametrize("mask", [False, True])
@@ -315,7 +315,7 @@ def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=600
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert not list(tmp_path.glob("cache/**/*.nbi"))  # it did not wait for the compiler
