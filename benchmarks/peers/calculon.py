@@ -296,10 +296,10 @@ def ours(points: Sequence[Point]) -> list[dict[str, float]]:
             columns = [points[index].scenario(**more) for index in group]
             given = {name: _column([one[name] for one in columns]) for name in columns[0]}
             values = fleetcube.evaluate(outputs, engine="numpy", **given)
-            for name in values:
+            for name in outputs:
                 column = numpy.broadcast_to(values[name].values, len(group))
                 for index, value in zip(group, column, strict=True):
-                    found[index][str(name)] = float(value)
+                    found[index][name] = float(value)
     return found
 
 
