@@ -55,6 +55,11 @@ class Point:
         return 1 if self.multi_query else self.heads
 
     @property
+    def kept_kv_heads(self) -> float:
+        """Heads of keys and values on one rank."""
+        return max(self.kv_heads / self.tensor, 1)
+
+    @property
     def stage_layers(self) -> int:
         """Layers of one stage."""
         return self.chunk_layers * self.chunks
@@ -536,16 +541,13 @@ ACTIVATIONS = (
     ),
     Difference(
         "keys and values of every query head",
-        "neither",
-        "calculon keeps multi-query keys and values once for each query head, fleetcube divides "
-        "the one head by t; a rank keeps one head",
+        "fleetcube",
+        "calculon keeps multi-query keys and values once for each query head; a rank keeps one head",
         lambda c: (
             2
             * ELEMENT
             * c.point.tokens
-            * c.point.head_size
-            * (c.point.heads - c.point.kv_heads)
-            / c.point.tensor
+            * (c.point.width - c.point.kept_kv_heads * c.point.head_size)
             * (1 - _full(c))
         ),
     ),
@@ -726,7 +728,7 @@ def _published_activations(c: Case) -> float:
     """Korthikanti et al. 2022, eq. 2 and 4, with grouped keys and values."""
     p = c.point
     residual = 5 * p.activation / p.residual_ranks
-    kv = 2 * p.tokens * p.head_size * p.kv_heads / p.tensor
+    kv = 2 * p.tokens * p.head_size * p.kept_kv_heads
     inside = ELEMENT * (2 * p.tokens * p.width + kv + 2 * p.tokens * p.ffn / p.tensor)
     return residual + inside + (2 * ELEMENT + 1) * p.scores
 
