@@ -542,7 +542,7 @@ ACTIVATIONS = (
     Difference(
         "keys and values of every query head",
         "fleetcube",
-        "calculon keeps multi-query keys and values once for each query head; a rank keeps one head",
+        "calculon keeps multi-query keys and values once for each query head; a rank keeps one",
         lambda c: (
             2
             * ELEMENT
