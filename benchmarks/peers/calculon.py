@@ -55,6 +55,11 @@ class Point:
         return 1 if self.multi_query else self.heads
 
     @property
+    def kept_kv_heads(self) -> float:
+        """Heads of keys and values on one rank."""
+        return max(self.kv_heads / self.tensor, 1)
+
+    @property
     def stage_layers(self) -> int:
         """Layers of one stage."""
         return self.chunk_layers * self.chunks
@@ -296,10 +301,10 @@ def ours(points: Sequence[Point]) -> list[dict[str, float]]:
             columns = [points[index].scenario(**more) for index in group]
             given = {name: _column([one[name] for one in columns]) for name in columns[0]}
             values = fleetcube.evaluate(outputs, engine="numpy", **given)
-            for name in values:
+            for name in outputs:
                 column = numpy.broadcast_to(values[name].values, len(group))
                 for index, value in zip(group, column, strict=True):
-                    found[index][str(name)] = float(value)
+                    found[index][name] = float(value)
     return found
 
 
@@ -536,16 +541,13 @@ ACTIVATIONS = (
     ),
     Difference(
         "keys and values of every query head",
-        "neither",
-        "calculon keeps multi-query keys and values once for each query head, fleetcube divides "
-        "the one head by t; a rank keeps one head",
+        "fleetcube",
+        "calculon keeps multi-query keys and values once for each query head; a rank keeps one",
         lambda c: (
             2
             * ELEMENT
             * c.point.tokens
-            * c.point.head_size
-            * (c.point.heads - c.point.kv_heads)
-            / c.point.tensor
+            * (c.point.width - c.point.kept_kv_heads * c.point.head_size)
             * (1 - _full(c))
         ),
     ),
@@ -726,7 +728,7 @@ def _published_activations(c: Case) -> float:
     """Korthikanti et al. 2022, eq. 2 and 4, with grouped keys and values."""
     p = c.point
     residual = 5 * p.activation / p.residual_ranks
-    kv = 2 * p.tokens * p.head_size * p.kv_heads / p.tensor
+    kv = 2 * p.tokens * p.head_size * p.kept_kv_heads
     inside = ELEMENT * (2 * p.tokens * p.width + kv + 2 * p.tokens * p.ffn / p.tensor)
     return residual + inside + (2 * ELEMENT + 1) * p.scores
 

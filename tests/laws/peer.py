@@ -153,7 +153,7 @@ def activations() -> Pairs:
             yield told.ours(kept, **shared)[0], told.selective
 
 
-@check("pipeline.bubble_ratio", "flushed_bubble_ratio", by="peer", source=SOURCE)
+@check("bubble_ratio", "flushed_bubble_ratio", by="peer", source=SOURCE)
 def bubbles() -> Pairs:
     """six pipelines of 4 to 35 stages, three of them with fewer micro-batches than stages"""
     for told in TOLD:
