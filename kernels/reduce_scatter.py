@@ -25,7 +25,8 @@ def logarithmic_reduce_scatter_time(
         >>> float(logarithmic_reduce_scatter_time(8e9, 8, 1.0, 1e9))
         10.0
     """
-    return np.ceil(np.log2(ranks)) * latency + (ranks - 1) / ranks * message_bytes / bandwidth
+    wire = (ranks - 1) * (message_bytes / (ranks * bandwidth))
+    return np.ceil(np.log2(ranks)) * latency + wire
 
 
 def hierarchical_reduce_scatter_time(
@@ -96,9 +97,9 @@ def auto_reduce_scatter_time(
     """
     share, nodes = message_bytes / ranks_per_node, ranks / ranks_per_node
     inside = reduce_scatter_time(message_bytes, ranks_per_node, intra_latency, intra_bandwidth)
-    between = np.minimum(
-        reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
+    between = np.minimum(  # without latency both take as long: the one that feels it less first
         logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
+        reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
     )
     flat = reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
-    return np.minimum(flat, inside + between)
+    return np.minimum(inside + between, flat)

@@ -104,4 +104,4 @@ def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) 
     """
     takes = one_time > 0
     share = one_bytes / bandwidth / where(takes, one_time, 1.0)
-    return traffic_time * np.minimum(1.0, where(takes, share, 0.0))
+    return traffic_time * np.minimum(where(takes, share, 0.0), 1.0)

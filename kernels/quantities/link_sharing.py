@@ -313,7 +313,7 @@ def data_fabric_time(
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     return np.minimum(
-        data_parallel_time, data_parallel_bytes * data_fabric_share / data_rail_bandwidth
+        data_parallel_bytes * data_fabric_share / data_rail_bandwidth, data_parallel_time
     )
 
 
@@ -333,7 +333,7 @@ def data_node_time(
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     return np.minimum(
-        data_parallel_time, data_parallel_bytes * data_node_share / intra_node_bandwidth
+        data_parallel_bytes * data_node_share / intra_node_bandwidth, data_parallel_time
     )
 
 
@@ -434,26 +434,26 @@ def shared_contention_time(
         hide behind different parts of compute
     Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
     """
-    node = (
-        _hidden(tensor_node_time, exposed_tensor_parallel_time)
-        + _hidden(context_node_time, exposed_context_parallel_time)
-        + _hidden(expert_node_time, exposed_expert_parallel_time)
-        + _hidden(data_node_time, exposed_data_parallel_time)
-    )
-    fabric = (
-        _hidden(tensor_fabric_time, exposed_tensor_parallel_time)
-        + _hidden(context_fabric_time, exposed_context_parallel_time)
-        + _hidden(expert_fabric_time, exposed_expert_parallel_time)
-        + _hidden(data_fabric_time, exposed_data_parallel_time)
-    )
     tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - hidden_regather_time)
     layers = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
     data = data_parallel_overlap * (gradient_window + weight_window)
     window = np.maximum(np.maximum(hidden_regather_time + tensor, layers), data)
     window = np.minimum(compute_time, window)
+    node = (
+        _hidden(tensor_node_time, exposed_tensor_parallel_time, window)
+        + _hidden(context_node_time, exposed_context_parallel_time, window)
+        + _hidden(expert_node_time, exposed_expert_parallel_time, window)
+        + _hidden(data_node_time, exposed_data_parallel_time, window)
+    )
+    fabric = (
+        _hidden(tensor_fabric_time, exposed_tensor_parallel_time, window)
+        + _hidden(context_fabric_time, exposed_context_parallel_time, window)
+        + _hidden(expert_fabric_time, exposed_expert_parallel_time, window)
+        + _hidden(data_fabric_time, exposed_data_parallel_time, window)
+    )
     return np.maximum(0.0, np.maximum(node, fabric) - window)
 
 
-def _hidden(busy: Any, exposed: Any) -> Any:
+def _hidden(busy: Any, exposed: Any, window: Any) -> Any:
     """Time in which a link carries traffic of a kind that the step does not wait for."""
-    return np.maximum(0.0, busy - exposed)
+    return np.minimum(np.maximum(0.0, busy - exposed), window)
