@@ -2,6 +2,7 @@
 
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from fleetcube.grid.records import Row, read_records
 from fleetcube.grid.step_times import StepFit, Table, calibrate_steps, held_out_errors
 
 Array = np.ndarray[Any, Any]
-DATE = "2026-11-21"  # of the fits
+DATE = "2026-11-22"  # of the fits
 MANY = 20  # rows that say by themselves how far off further ones are
 FEWEST = 2  # rows of a calibration of its own
 PARTS = 5  # left out in turn where all rows have one source; rows of a source of weight
@@ -234,13 +235,30 @@ def located(source: str) -> str:
 
 
 def records(held: str) -> str:
-    """The records of all labels: those of rows that are not at hand stay as they are held."""
-    found = {label: record(label) for label in sets()}
-    for block in re.split(r"\n(?=\[[a-z0-9-]+\]\n)", held):
-        label = block.partition("]")[0].lstrip("[")
-        if label.startswith(tuple(STACKS)) and label not in found:
-            found[label] = block.rstrip("\n") + "\n"
-    return "\n".join(found[label] for label in sorted(found))
+    """The records of all labels: those of rows that are not at hand stay as they are held.
+
+    Where a fit gives other values than the record held, it is the next edition; of the one before,
+    the values stay, under its edition.
+    """
+    blocks = re.split(r"\n(?=\[\"?[a-z0-9-]+(?:@[0-9]+)?\"?\]\n)", held)
+    kept = {block.partition("]")[0].strip('["'): block.rstrip("\n") + "\n" for block in blocks}
+    kept = {name: block for name, block in kept.items() if name.startswith(tuple(STACKS))}
+    for label in sets():
+        old, new = kept.get(label, ""), record(label)
+        edition = tomllib.loads(old).get(label, {}).get("edition", 1)
+        if old and _values(old, label) != _values(new, label):
+            superseded = old.partition(f"\n[{label}.")[0].replace(f"edition = {edition}\n", "")
+            kept[f"{label}@{edition}"] = superseded.replace(f"[{label}]", f'["{label}@{edition}"]')
+            edition += 1
+        said = f"edition = {edition}\n" if edition > 1 else ""
+        kept[label] = re.sub(r"^(note = .*\n)", rf"\g<1>{said}", new, count=1, flags=re.MULTILINE)
+    return "\n".join(kept[name] for name in sorted(kept))
+
+
+def _values(block: str, label: str) -> dict[str, Any]:
+    """What a record sets: neither words about it nor how it was fitted."""
+    words = ("title", "source", "date", "note", "edition", "standard_errors", "fit")
+    return {name: v for name, v in tomllib.loads(block)[label].items() if name not in words}
 
 
 def _short(value: Any) -> float:
