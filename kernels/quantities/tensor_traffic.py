@@ -327,6 +327,41 @@ def sequence_regather_time(
     return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_all_reduce_time / 2
 
 
+@alternative("regather_window", sequence_parallel=False)
+def no_regather_window() -> Any:
+    """Time of the products behind which layers' inputs are gathered again: none are.
+
+    0
+
+    Parameters: none
+    Returns: [s] window
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("regather_window", sequence_parallel=True)
+def sequence_regather_window(
+    ffn_regathers_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    qkv_input_gradient_time: Any,
+    ffn_input_gradient_time: Any,
+) -> Any:
+    """Time of the products behind which layers' inputs are gathered again.
+
+    l / p x m x (product of QKV + feed-forward gathers x its product)
+
+    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], qkv_input_gradient_time [s], ffn_input_gradient_time [s]
+    Returns: [s] window
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    products = qkv_input_gradient_time + ffn_regathers_per_layer * ffn_input_gradient_time
+    return layers / pipeline_parallel * num_microbatches * products
+
+
 @alternative("hidden_regather_time", sequence_parallel=False)
 def no_hidden_regather_time() -> Any:
     """Part of gathering layers' inputs again that products of the same layer hide: none is done.
