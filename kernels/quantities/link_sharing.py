@@ -410,6 +410,7 @@ def shared_contention_time(
     weight_window: Any,
     exposed_layer_communication_time: Any,
     exposed_data_parallel_time: Any,
+    awaited_pipeline_time: Any,
     exposed_pipeline_parallel_time: Any,
     straggler_time: Any,
     bubble_time: Any,
@@ -427,8 +428,9 @@ def shared_contention_time(
     Parameters: compute_time [s], regather_window [s], tensor_parallel_overlap [1],
         context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
         gradient_window [s], weight_window [s], exposed_layer_communication_time [s],
-        exposed_data_parallel_time [s], exposed_pipeline_parallel_time [s], straggler_time [s],
-        bubble_time [s], node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
+        exposed_data_parallel_time [s], awaited_pipeline_time [s],
+        exposed_pipeline_parallel_time [s], straggler_time [s], bubble_time [s],
+        node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
         pipeline_fabric_time [s]
     Returns: [s] time of one step
     Range: all overlaps 1, two kinds of traffic on one link, or any number with one overlap; else a
@@ -445,6 +447,7 @@ def shared_contention_time(
     node = node_network_busy_time - pipeline_node_time
     fabric = fabric_busy_time - pipeline_fabric_time
     late = np.maximum(node, fabric) - (np.minimum(compute_time, window) + waits)
+    late = late + (awaited_pipeline_time - exposed_pipeline_parallel_time)
     step = compute_time + straggler_time + bubble_time + waits + exposed_pipeline_parallel_time
     sends = np.maximum(node_network_busy_time, fabric_busy_time) - step
     return np.maximum(0.0, np.maximum(late, sends))
