@@ -504,7 +504,8 @@ def test_compute_hides_its_share(kind: str, traffic: float, overlap: float, left
         f"exposed_{kind}_parallel_time",
         mixture_of_experts=True,
         compute_time=10.0,
-        **{"regather_time": 0.0, **{f"{other}_parallel_time": 0.0 for other in LAYERS}},
-        **{f"{kind}_parallel_time": traffic, f"{kind}_parallel_overlap": overlap},
+        regather_time=0.0,
+        **{f"{other}_parallel_time": traffic if other == kind else 0.0 for other in LAYERS},
+        **{f"{kind}_parallel_overlap": overlap},
     )
     assert got == left
