@@ -182,7 +182,7 @@ def roofline_qkv_input_gradient_time(
 ) -> Any:
     """Time of the product that gives the gradient of attention's input, of one micro-batch.
 
-    GEMM(T, h, W_qkv / t), as long as the forward product
+    GEMM(T, W_qkv / t, h): as long as the forward product, as in compute_time
 
     Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
         head_size [1], hidden_size [1], tensor_parallel [1], operand_bytes_per_element [B],
@@ -194,8 +194,8 @@ def roofline_qkv_input_gradient_time(
     width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
     return gemm_time(
         microbatch_tokens,
-        hidden_size,
         width / tensor_parallel,
+        hidden_size,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
@@ -244,7 +244,7 @@ def roofline_ffn_input_gradient_time(
 ) -> Any:
     """Time of the product that gives the gradient of a feed-forward block's input.
 
-    GEMM(T, h, (1 or 2) f / t), as long as the forward product
+    GEMM(T, (1 or 2) f / t, h): as long as the forward product, as in compute_time
 
     Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
         tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
@@ -254,8 +254,8 @@ def roofline_ffn_input_gradient_time(
     """
     return gemm_time(
         microbatch_tokens,
-        hidden_size,
         (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
+        hidden_size,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
