@@ -129,8 +129,7 @@ def same_experts() -> Pairs:
     source="rings of dense and of expert weights played apart, bytes of one rank added up",
 )
 def expert_rings() -> Pairs:
-    """16 ranks, experts over 1, 2, 8 and 16 of them; rings whose experts have half the rails, and by
-    levels on two nodes"""
+    """16 ranks, experts over 1, 2, 8 and 16: rings, experts' on half the rails; by levels"""
     for e in (1, 2, 8, 16):
         routed, dense = 32e9, 4e9
         held = routed / e
