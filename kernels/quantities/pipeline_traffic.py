@@ -367,7 +367,7 @@ def awaited_pipeline_time(
 
     Parameters: awaited_pipeline_sends [1], pipeline_send_time [s], pipeline_gather_time [s]
     Returns: [s] time of one step
-    Source: by playing the schedules out
+    Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedules out
     """
     return awaited_pipeline_sends * (pipeline_send_time + pipeline_gather_time)
 
