@@ -120,7 +120,7 @@ _ROWS: list[str | Input] = [
     _real("intra_node_latency", "s", 0.5e-6, "one hop inside a node", positive=False),
     _real("inter_node_bandwidth", "B/s", None, "per GPU and direction, between nodes"),
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
-    _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches"),
+    _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches", low=1.0),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
     _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
     "Power and money",
