@@ -49,7 +49,7 @@ def caches() -> Pairs:
     """8B and 70B caches on 1 to 8 GPUs of 80 GB; no room at all"""
     for t, weights, token in ((1, 16e9, 131072), (8, 141e9, 327680), (1, 141e9, 327680)):
         one = sum(token for _ in range(1024 + 256))
-        yield serving.request_kv_cache(1024, 256, token), one
+        yield serving.request_kv_cache(1024 + 256, token), one
         left, batch = t * (80e9 - 2e9) - weights, 0
         while left >= one:
             left, batch = left - one, batch + 1
