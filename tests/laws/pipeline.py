@@ -40,7 +40,14 @@ def interleaved() -> Iterator[dict[str, Any]]:
                 yield {**layout, "microbatch_group_size": group}
 
 
-@check("bubble_ratio", "bubble_fraction", "flushed_bubble_ratio", by="simulator", source=PLAYED)
+@check(
+    "bubble_ratio",
+    "pipeline.bubble_fraction",
+    "step.bubble_fraction",
+    "flushed_bubble_ratio",
+    by="simulator",
+    source=PLAYED,
+)
 def plain_bubbles() -> Pairs:
     """GPipe and 1F1B: 1 to 8 stages, 1 to 24 micro-batches, three mixes of pass times"""
     for p, m, schedule, times in itertools.product(
@@ -51,6 +58,7 @@ def plain_bubbles() -> Pairs:
         ).bubble_ratio
         yield 1 + step.flushed_bubble_ratio(p, m, 1), 1 + theirs
         yield pipeline.bubble_fraction(p, m, 1), theirs / (1 + theirs)
+        yield step.bubble_fraction(step.flushed_bubble_ratio(p, m, 1)), theirs / (1 + theirs)
 
 
 @check("bubble_ratio", "flushed_bubble_ratio", by="simulator", source=PLAYED)

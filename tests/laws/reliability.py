@@ -271,7 +271,7 @@ def _failures(parts: int, shape: float, mtbf: float, span: float, aged: bool, rn
 
 @check(
     "exact_goodput",
-    "expected_slowdown",
+    "goodput.expected_slowdown",
     by="simulator",
     source="64 and 512 parts, each with lives of its own, and what the job keeps between failures",
     tolerance=2e-3,
@@ -324,7 +324,8 @@ def _rows() -> list[dict[str, float]]:
     "young_interval",
     "daly_interval",
     "exact_interval",
-    "expected_slowdown",
+    "checkpoint.expected_slowdown",
+    "goodput.expected_slowdown",
     by="table",
     source="tests/data/young_daly.csv: Lambert W by mpmath, and numerical minimisation of eq. 13",
 )
@@ -418,7 +419,8 @@ def renewal_reward() -> Pairs:
 
 
 @check(
-    "first_order_waste",
+    "checkpoint.first_order_waste",
+    "goodput.first_order_waste",
     "first_order_goodput",
     "first_order_checkpoint_overhead",
     "first_order_rework_overhead",

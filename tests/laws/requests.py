@@ -30,7 +30,7 @@ def requests() -> Pairs:
         there = float(np.mean(counts[1000:]))
         ours = serving.concurrent_requests(10.0, latency)
         yield ours, there
-        replicas = serving.serving_replicas(ours, batch)
+        replicas = serving.serving_replicas(ours, batch, 0)
         yield replicas, sum(1 / batch for _ in range(round(there)))
         gpus = 0
         while gpus / 8 * batch < there:
@@ -53,18 +53,19 @@ def caches() -> Pairs:
         left, batch = t * (80e9 - 2e9) - weights, 0
         while left >= one:
             left, batch = left - one, batch + 1
-        yield serving.largest_serving_batch(t, 80e9, 2e9, weights, one), batch
+        yield serving.largest_serving_batch(80e9, 2e9, weights / t, one, t), batch
         yield serving.kv_cache_memory(batch, one), sum(one for _ in range(batch))
 
 
 @check(
-    "expert_decode_weights_bytes",
+    "expert_unvisited_weights_memory",
+    "decode_weights_bytes",
     by="simulator",
     source="20,000 batches routed at random (fixed seed), experts that are visited counted",
     tolerance=1e-2,
 )
 def visited_experts() -> Pairs:
-    """Mixtral 8x7B, batches of 1, 4 and 16"""
+    """Mixtral 8x7B on 1 and 4 GPUs, batches of 1, 4 and 16; every expert visited"""
     draw = np.random.default_rng(5)
     everything, one, layers = 46_702_792_704, 3 * 4096 * 14336, 32
     for batch in (1, 4, 16):
@@ -74,5 +75,7 @@ def visited_experts() -> Pairs:
             for j in range(2):
                 visited[np.arange(20_000), ranks[:, k, j]] = True
         read = everything - layers * one * (8 - float(visited.sum(axis=1).mean()))
-        point = {**MIXTRAL, "serving_batch_size": batch}
-        yield computed(point, "decode_weights_bytes")[0], 2 * read
+        for t in (1, 4):
+            point = {**MIXTRAL, "serving_batch_size": batch, "tensor_parallel": t}
+            yield computed(point, "decode_weights_bytes")[0], 2 * read / t
+    yield serving.expert_unvisited_weights_memory(32, 8, 8, one, 1, 2, 1), 0
