@@ -286,7 +286,7 @@ def many_parts_with_weibull_lives() -> Pairs:
             kept = np.floor(np.maximum(gaps - recover, 0) / (interval + stall)) * interval
             share = kept.sum() / gaps.sum()
             yield goodput.exact_goodput(interval, stall, recover, mtbf, 1.0), share
-            yield goodput.expected_slowdown(interval, stall, recover, mtbf, 1.0), 1 / share
+            yield goodput.expected_slowdown(interval, stall, recover, mtbf, 0.5), 2 / share
 
 
 @check(
@@ -336,6 +336,8 @@ def reference_table() -> Pairs:
         for name in ("young", "daly", "exact"):
             yield getattr(checkpoints, f"{name}_interval")(stall, mtbf), row[name]
             slow = goodput.expected_slowdown(row[name], stall, row["recovery_time"], mtbf, 1.0)
+            yield slow, row[f"slowdown_{name}"]
+            slow = checkpoint.expected_slowdown(row[name], stall, row["recovery_time"], mtbf)
             yield slow, row[f"slowdown_{name}"]
 
 
@@ -455,6 +457,8 @@ def first_orders() -> Pairs:
             goodput.first_order_waste(interval, stall, restart, mtbf, up) - down,
             float(up * (1 - share)),
         )
+        waste = checkpoint.first_order_waste(interval, stall, restart, mtbf)
+        yield waste, float(1 - share)
         yield up - goodput.ettr(interval, stall, restart, mtbf, up), float(up * (1 - share))
 
 

@@ -1,5 +1,6 @@
 """Serving: caches filled, requests answered and replicas counted one by one."""
 
+import math
 from collections import deque
 
 import numpy as np
@@ -36,6 +37,47 @@ def requests() -> Pairs:
         while gpus / 8 * batch < there:
             gpus += 8
         yield serving.serving_gpus(replicas, 8), gpus
+
+
+@check(
+    "decode_tokens_per_second",
+    "serving_cost_per_million_tokens",
+    by="simulator",
+    source="batches answered one after the other, step by step, until a million tokens are out",
+)
+def price_of_answers() -> Pairs:
+    """batches of 1 and 64 on 1 and 8 GPUs at 2 USD an hour; no room: no price"""
+    for t, batch, output, prefill, step in ((1, 1, 250, 0.5, 0.004), (8, 64, 125, 2.0, 0.03125)):
+        clock, tokens, decoded = 0.0, 0, 0.0
+        while tokens < 1_000_000:
+            clock += prefill
+            tokens += batch  # the first of each answer
+            for _ in range(output - 1):
+                clock, tokens, decoded = clock + step, tokens + batch, decoded + step
+        latency = prefill + (output - 1) * step
+        ours = serving.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 0)
+        yield ours, t * 2.0 * clock / 3600 * 1_000_000 / tokens
+        yield serving.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 1), math.inf
+        rate = serving.decode_tokens_per_second(batch, step)
+        yield rate, tokens * (output - 1) / output / decoded
+
+
+@check(
+    "divided_serving_weights_memory",
+    "decode_tokens_per_second",
+    "decode_step_time",
+    by="table",
+    source="Fleet Foundations, the single-accelerator roofline: 8.03B in BF16, 208.6 tokens/s on "
+    "an H100",
+    tolerance=3e-4,
+)
+def tokens_of_one_gpu() -> Pairs:
+    """one GPU and one sequence; two GPUs hold half of the weights each"""
+    weights = serving.divided_serving_weights_memory(8.03e9 * 2, 1)
+    step = serving.decode_step_time(weights, 2 * 8.03e9, 0.0, 1, 3.35e12, 989e12, 989e12)
+    yield serving.decode_tokens_per_second(1, step), 208.6
+    held = [2 * 8.03e9 / 100 for _ in range(100)]
+    yield serving.divided_serving_weights_memory(8.03e9 * 2, 2), sum(held[::2])
 
 
 @check(
