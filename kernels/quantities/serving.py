@@ -217,7 +217,8 @@ def shared_kv_head_ranks(tensor_parallel: Any, kv_heads: Any) -> Any:
 
     Parameters: tensor_parallel [1], kv_heads [1]
     Returns: [1] ranks
-    Range: whole heads on each rank: heads / t or t / heads is whole
+    Range: whole heads on each rank, heads / t or t / heads whole; else the rank with most of them
+        keeps up to two heads more
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
         every chip)
     Example:

@@ -289,3 +289,30 @@ def what_no_scheduler_runs() -> Pairs:
             except InputError:
                 runs = False
             yield f.interleaved_schedule_reason(p, v, reason) == 0, runs
+
+
+@check(
+    "megatron_interleaving_reason",
+    "pytorch_interleaving_reason",
+    "pytorch_microbatch_group_size",
+    by="derivation",
+    source="the sentences that Megatron-LM (schedules.py) and PyTorch (pipelining/schedules.py) "
+    "refuse a number of micro-batches with, as predicates of whole numbers",
+)
+def refusals() -> Pairs:
+    """1 to 16 stages, 1 to 24 micro-batches, groups of 1 to 24"""
+    f, t = feasibility, pipeline_traffic
+    for p, m in itertools.product((1, 2, 3, 4, 8, 16), range(1, 25)):
+        for group in range(1, 25):
+            last = [k for k in range(m) if k // group == (m - 1) // group]
+            ranges_in_p_to_m = group in range(p, m + 1)
+            remainder_is_a_whole_pipeline = len(last) in (group, *range(p, group))
+            runs = ranges_in_p_to_m and remainder_is_a_whole_pipeline
+            yield f.megatron_interleaving_reason(p, m, group) == 0, runs
+        rounds = len(range(p, m + 1, p)) or 1
+        shared = [m // rounds] * rounds  # micro-batches of each round
+        group = t.pytorch_microbatch_group_size(p, m)
+        multiple_of_the_rounds = sum(shared) == m
+        yield f.pytorch_interleaving_reason(m, group) == 0, multiple_of_the_rounds
+        if multiple_of_the_rounds:
+            yield group, shared[0]
