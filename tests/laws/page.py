@@ -45,8 +45,9 @@ its range says otherwise: then the range names the reason code, or the bound, th
 it. What no job can be is a reason code of `infeasible_reason`, whatever the law:
 {reasons}.
 
-What says nothing of its own needs no check, and stands below the table of its topic: what calls one
-law, what is passed on, options that are off, and definitions by a sum, a product or a quotient."""
+What says nothing of its own needs no check, and stands below the table of its topic (in it, where
+it has a range of its own): what calls one law, what is passed on, options that are off, and
+definitions by a sum, a product or a quotient."""
 
 
 def page() -> str:
@@ -71,17 +72,26 @@ def _count(number: int, noun: str) -> str:
 def _topic(topic: str) -> str:
     laws = [law for law in LAWS.values() if law.topic == topic]
     parts = [f"## {topic.replace('_', ' ').capitalize()}"]
-    rows = [_row(law) for law in laws if not law.why_none]
+    rows = [_row(law) for law in laws if _told(law)]
     if rows:
         parts.append(_table(["law", "holds", "held by"], rows))
-    parts += _unchecked(law for law in laws if law.why_none)
+    parts += _unchecked(law for law in laws if not _told(law))
     return "\n\n".join(parts)
+
+
+def _told(law: Law) -> bool:
+    """Whether a law has a row: it is checked, or its range is its own."""
+    return not law.why_none or bool(law.doc.range)
 
 
 def _row(law: Law) -> list[str]:
     checks = [check for check in CHECKS if law.name in check.laws]
-    held_by = (f"{check.by} `{_name(check)}`: {_difference(check)}" for check in checks)
-    return [f"`{law.name}`<br>{_plain(law.formula)}", _range(law.doc.range), "<br>".join(held_by)]
+    held_by = [f"{check.by} `{_name(check)}`: {_difference(check)}" for check in checks]
+    return [
+        f"`{law.name}`<br>{_plain(law.formula)}",
+        _range(law.doc.range),
+        "<br>".join(held_by) or law.why_none,
+    ]
 
 
 def _checks() -> str:
