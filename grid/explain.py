@@ -172,7 +172,7 @@ def _maths(doc: Doc) -> list[str]:
     lines = []
     for paragraph in doc.maths.split("\n\n"):
         if max(map(len, paragraph.splitlines())) > WIDTH - 4:
-            paragraph = "\n".join(textwrap.wrap(paragraph, WIDTH - 4))
+            paragraph = "\n".join(textwrap.wrap(paragraph, WIDTH - 4, break_on_hyphens=False))
         lines += ["", *textwrap.indent(paragraph, "    ").splitlines()]
     return lines[1:]
 

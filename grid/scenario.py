@@ -41,10 +41,12 @@ _SHAPE = frozenset(
         "dense_layers",
     }
 )
+_COUNTED = _SHAPE | {"parameters", "experts_per_token"}
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _PARTS: Mapping[str, frozenset[str]] = {
     "parameters": _SHAPE,
-    "active_parameters": _SHAPE | {"parameters", "experts_per_token"},
+    "active_parameters": _COUNTED,
+    "unmultiplied_parameters": _COUNTED | {"active_parameters"},
     "attention_parameters_per_layer": _HEADS,
     "kv_elements_per_layer": _HEADS,
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),

@@ -291,8 +291,8 @@ def fp8_weight_bytes_on_wire(
     Parameters: bytes_per_element [B], layers [1], attention_parameters_per_layer [1],
         ffn_parameters [1], parameters [1]
     Returns: [B] bytes of one weight
-    Range: where FP8 weights are gathered (Megatron-Core: fp8_param_gather, torchtitan:
-        enable_fsdp_float8_all_gather); give bytes_per_element where they are cast afterwards
+    Range: where FP8 weights are gathered (Megatron-Core: --fp8-param-gather, torchtitan: float8
+        all-gather of FSDP); state it as `bytes_per_element` where they are cast afterwards
     Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.2
     """
     matrices = layers * attention_parameters_per_layer + ffn_parameters

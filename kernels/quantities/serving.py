@@ -10,6 +10,7 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..ops import where
+from .compute import windowed_attention_span, windowed_causal_attention_span
 
 
 def weights_bytes(parameters: Any, bytes_per_element: Any) -> Any:
@@ -149,16 +150,51 @@ def kv_cache_bytes_per_token(
     return layers * kv_elements_per_layer * kv_bytes_per_element
 
 
-def request_kv_cache(prompt_tokens: Any, output_tokens: Any, kv_cache_bytes_per_token: Any) -> Any:
+@alternative("cached_tokens", sliding_window=False)
+def full_cached_tokens(prompt_tokens: Any, output_tokens: Any) -> Any:
+    """Tokens of a request that a layer keeps at its end, the mean over layers.
+
+    prompt + output
+
+    Parameters: prompt_tokens [1], output_tokens [1]
+    Returns: [1] tokens
+    Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
+    """
+    return prompt_tokens + output_tokens
+
+
+@alternative("cached_tokens", sliding_window=True)
+def windowed_cached_tokens(
+    prompt_tokens: Any,
+    output_tokens: Any,
+    attention_window: Any,
+    windowed_layers: Any,
+    layers: Any,
+) -> Any:
+    """Tokens of a request that a layer keeps at its end, the mean over layers: no more than see it.
+
+    n - l_w / l (n - min(w, n)), n = prompt + output
+
+    Parameters: prompt_tokens [1], output_tokens [1], attention_window [1], windowed_layers [1],
+        layers [1]
+    Returns: [1] tokens
+    Range: what falls out of a window is overwritten at once; paged caches keep up to a block more
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)
+    """
+    tokens = prompt_tokens + output_tokens
+    return windowed_attention_span(tokens, attention_window, windowed_layers, layers)
+
+
+def request_kv_cache(cached_tokens: Any, kv_cache_bytes_per_token: Any) -> Any:
     """Keys and values of one request at its end: the prompt and the answer.
 
-    (prompt + output) x bytes per token
+    tokens kept x bytes per token
 
-    Parameters: prompt_tokens [1], output_tokens [1], kv_cache_bytes_per_token [B]
+    Parameters: cached_tokens [1], kv_cache_bytes_per_token [B]
     Returns: [B] cache of one request
     Source: Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3
     """
-    return (prompt_tokens + output_tokens) * kv_cache_bytes_per_token
+    return cached_tokens * kv_cache_bytes_per_token
 
 
 def kv_cache_memory(serving_batch_size: Any, request_kv_cache: Any) -> Any:
@@ -181,7 +217,8 @@ def shared_kv_head_ranks(tensor_parallel: Any, kv_heads: Any) -> Any:
 
     Parameters: tensor_parallel [1], kv_heads [1]
     Returns: [1] ranks
-    Range: whole heads on each rank: a_kv / t or t / a_kv is whole
+    Range: whole heads on each rank, heads / t or t / heads whole; else the rank with most of them
+        keeps up to two heads more
     Source: Pope et al. 2022, arXiv:2211.05102, section 3.3 (one head of keys and values is on
         every chip)
     Example:
@@ -268,7 +305,8 @@ def serving_memory_reason(serving_batch_size: Any, largest_serving_batch: Any) -
     return where(known == known, reason, np.nan)
 
 
-def decode_context(prompt_tokens: Any, output_tokens: Any) -> Any:
+@alternative("decode_context", sliding_window=False)
+def full_decode_context(prompt_tokens: Any, output_tokens: Any) -> Any:
     """Tokens whose keys and values the mean decode step reads of a sequence.
 
     prompt + max(output - 2, 0) / 2: the prefill gives the first token, output - 1 steps the
@@ -278,10 +316,38 @@ def decode_context(prompt_tokens: Any, output_tokens: Any) -> Any:
     Returns: [1] tokens
     Source: Pope et al. 2022, arXiv:2211.05102, section 2
     Example:
-        >>> float(decode_context(100, 4))
+        >>> float(full_decode_context(100, 4))
         101.0
     """
     return prompt_tokens + np.maximum(output_tokens - 2, 0.0) / 2
+
+
+@alternative("decode_context", sliding_window=True)
+def windowed_decode_context(
+    prompt_tokens: Any,
+    output_tokens: Any,
+    attention_window: Any,
+    windowed_layers: Any,
+    layers: Any,
+) -> Any:
+    """Tokens whose keys and values the mean decode step reads, the mean over layers.
+
+    with n = max(output - 1, 1) steps: prompt + (n - 1) / 2, and in windowed layers the mean of
+    min(prompt + j, w - 1), j = 0 .. n - 1: (k (prompt + (k - 1) / 2) + (n - k) (w - 1)) / n over
+    the k = clip(w - 1 - prompt, 0, n) steps that see all
+
+    Parameters: prompt_tokens [1], output_tokens [1], attention_window [1], windowed_layers [1],
+        layers [1]
+    Returns: [1] tokens
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    steps = np.maximum(output_tokens - 1, 1.0)
+    full = prompt_tokens + (steps - 1) / 2
+    width = np.minimum(attention_window - 1, prompt_tokens + steps)
+    growing = np.maximum(np.minimum(width - prompt_tokens, steps), 0.0)
+    seen = growing * (prompt_tokens + (growing - 1) / 2) + (steps - growing) * width
+    share = np.minimum(windowed_layers / layers, 1.0)
+    return full - share * (full - seen / steps)
 
 
 def decode_bytes(
@@ -304,53 +370,72 @@ def decode_bytes(
     return decode_weights_bytes + kept / kv_cache_ranks
 
 
-def decode_flops(
-    active_parameters: Any,
+def decode_attention_flops(
     layers: Any,
     attention_heads: Any,
     head_size: Any,
     serving_batch_size: Any,
     decode_context: Any,
 ) -> Any:
-    """Operations of the mean decode step of a replica: weights, and attention to what came before.
+    """Operations of the mean decode step of a replica that attend to what came before.
 
-    b (2 N_active + 4 l a (h / a) context)
+    4 b l a (h / a) context
 
-    Parameters: active_parameters [1], layers [1], attention_heads [1], head_size [1],
-        serving_batch_size [1], decode_context [1]
+    Parameters: layers [1], attention_heads [1], head_size [1], serving_batch_size [1],
+        decode_context [1]
     Returns: [FLOP] operations
     Range: least operations; attention to latent vectors as they are stored takes up to four times
-        the second part
+        as many
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
         arXiv:2211.05102, section 2
     """
-    attention = 4 * layers * attention_heads * head_size * decode_context
-    return serving_batch_size * (2 * active_parameters + attention)
+    return 4 * serving_batch_size * layers * attention_heads * head_size * decode_context
+
+
+def decode_flops(
+    active_parameters: Any, serving_batch_size: Any, decode_attention_flops: Any
+) -> Any:
+    """Operations of the mean decode step of a replica: weights, and attention to what came before.
+
+    2 N_active b + attention
+
+    Parameters: active_parameters [1], serving_batch_size [1], decode_attention_flops [FLOP]
+    Returns: [FLOP] operations
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Pope et al. 2022,
+        arXiv:2211.05102, section 2
+    """
+    return 2 * active_parameters * serving_batch_size + decode_attention_flops
 
 
 def decode_step_time(
     decode_bytes: Any,
     decode_flops: Any,
+    decode_attention_flops: Any,
     tensor_parallel: Any,
     hbm_bandwidth: Any,
     peak_flops: Any,
+    attention_peak_flops: Any,
 ) -> Any:
     """Time in which a replica adds one token to each sequence of its batch.
 
-    max(bytes of a GPU / BW, operations / (t P))
+    max(bytes of a GPU / BW, (operations / P + attention / P_attention) / t)
 
-    Parameters: decode_bytes [B], decode_flops [FLOP], tensor_parallel [1], hbm_bandwidth [B/s],
-        peak_flops [FLOP/s]
+    Parameters: decode_bytes [B], decode_flops [FLOP], decode_attention_flops [FLOP],
+        tensor_parallel [1], hbm_bandwidth [B/s], peak_flops [FLOP/s],
+        attention_peak_flops [FLOP/s]
     Returns: [s] least time of one decode step
     Range: a lower bound: no traffic between GPUs; `serving_memory_reason` says whether the batch
         has room
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, the single-accelerator roofline
-        (decoding); Pope et al. 2022, arXiv:2211.05102, section 2
+        (decoding); Pope et al. 2022, arXiv:2211.05102, section 2; attention keeps its own format:
+        DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     Example:
-        >>> round(1 / float(decode_step_time(16.06e9, 16.06e9, 1, 3.35e12, 989e12)), 1)
+        >>> round(1 / float(decode_step_time(16.06e9, 16.06e9, 0, 1, 3.35e12, 989e12, 989e12)), 1)
         208.6
     """
-    return np.maximum(decode_bytes / hbm_bandwidth, decode_flops / (tensor_parallel * peak_flops))
+    matrices = (decode_flops - decode_attention_flops) / peak_flops
+    attention = decode_attention_flops / attention_peak_flops
+    return np.maximum(decode_bytes / hbm_bandwidth, (matrices + attention) / tensor_parallel)
 
 
 def decode_tokens_per_second(serving_batch_size: Any, decode_step_time: Any) -> Any:
@@ -365,49 +450,102 @@ def decode_tokens_per_second(serving_batch_size: Any, decode_step_time: Any) -> 
     return serving_batch_size / decode_step_time
 
 
-def prefill_flops(
-    active_parameters: Any,
+@alternative("prompt_attention_span", sliding_window=False)
+def full_prompt_attention_span(prompt_tokens: Any) -> Any:
+    """Keys that each query of a prompt sees, the mean over the prompt.
+
+    s / 2, with s = max(prompt, 1): something marks the beginning
+
+    Parameters: prompt_tokens [1]
+    Returns: [1] keys of one query
+    Source: Dao 2023 (FlashAttention-2), arXiv:2307.08691, section 4.1 (half of the operations)
+    """
+    return np.maximum(prompt_tokens, 1.0) / 2
+
+
+@alternative("prompt_attention_span", sliding_window=True)
+def windowed_prompt_attention_span(
+    prompt_tokens: Any, attention_window: Any, windowed_layers: Any, layers: Any
+) -> Any:
+    """Keys that each query of a prompt sees, the mean over the prompt and the layers.
+
+    as `causal_attention_span`, with s = max(prompt, 1)
+
+    Parameters: prompt_tokens [1], attention_window [1], windowed_layers [1], layers [1]
+    Returns: [1] keys of one query
+    Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
+    """
+    positions = np.maximum(prompt_tokens, 1.0)
+    return windowed_causal_attention_span(positions, attention_window, windowed_layers, layers)
+
+
+def prefill_attention_flops(
     layers: Any,
     attention_heads: Any,
     head_size: Any,
     serving_batch_size: Any,
     prompt_tokens: Any,
+    prompt_attention_span: Any,
 ) -> Any:
-    """Operations that read the prompts of a batch: weights, and causal attention.
+    """Operations of attention that read the prompts of a batch.
 
-    b s (2 N_active + 2 l a (h / a) s), with s = max(prompt, 1): something marks the beginning
+    4 b s l a (h / a) keys, with s = max(prompt, 1)
 
-    Parameters: active_parameters [1], layers [1], attention_heads [1], head_size [1],
-        serving_batch_size [1], prompt_tokens [1]
+    Parameters: layers [1], attention_heads [1], head_size [1], serving_batch_size [1],
+        prompt_tokens [1], prompt_attention_span [1]
     Returns: [FLOP] operations
     Range: nothing of a prompt is cached from earlier requests
     Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B; Dao 2023
-        (FlashAttention-2), arXiv:2307.08691, section 4 (a causal mask halves attention)
+        (FlashAttention-2), arXiv:2307.08691, section 4.1 (a causal mask halves attention)
     """
-    positions = np.maximum(prompt_tokens, 1.0)
-    attention = 2 * layers * attention_heads * head_size * positions
-    return serving_batch_size * positions * (2 * active_parameters + attention)
+    queries = serving_batch_size * np.maximum(prompt_tokens, 1.0)
+    return 4 * queries * layers * attention_heads * head_size * prompt_attention_span
+
+
+def prefill_flops(
+    active_parameters: Any,
+    serving_batch_size: Any,
+    prompt_tokens: Any,
+    prefill_attention_flops: Any,
+) -> Any:
+    """Operations that read the prompts of a batch: weights, and causal attention.
+
+    2 N_active b max(prompt, 1) + attention
+
+    Parameters: active_parameters [1], serving_batch_size [1], prompt_tokens [1],
+        prefill_attention_flops [FLOP]
+    Returns: [FLOP] operations
+    Range: nothing of a prompt is cached from earlier requests
+    Source: Chowdhery et al. 2022 (PaLM), arXiv:2204.02311, appendix B
+    """
+    positions = serving_batch_size * np.maximum(prompt_tokens, 1.0)
+    return 2 * active_parameters * positions + prefill_attention_flops
 
 
 def prefill_time(
     serving_weights_memory: Any,
     prefill_flops: Any,
+    prefill_attention_flops: Any,
     tensor_parallel: Any,
     hbm_bandwidth: Any,
     peak_flops: Any,
+    attention_peak_flops: Any,
 ) -> Any:
     """Time in which a replica reads the prompts of a batch.
 
-    max(operations / (t P), weights of a GPU / BW)
+    max((operations / P + attention / P_attention) / t, weights of a GPU / BW)
 
-    Parameters: serving_weights_memory [B], prefill_flops [FLOP], tensor_parallel [1],
-        hbm_bandwidth [B/s], peak_flops [FLOP/s]
+    Parameters: serving_weights_memory [B], prefill_flops [FLOP], prefill_attention_flops [FLOP],
+        tensor_parallel [1], hbm_bandwidth [B/s], peak_flops [FLOP/s],
+        attention_peak_flops [FLOP/s]
     Returns: [s] least time of one prefill
     Range: a lower bound: no traffic between GPUs. Too long only for a few prompt tokens that do
         not visit every expert
-    Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4)
+    Source: Pope et al. 2022, arXiv:2211.05102, section 2; Williams et al. 2009, CACM 52(4);
+        attention keeps its own format: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.1
     """
-    compute = prefill_flops / (tensor_parallel * peak_flops)
+    matrices = (prefill_flops - prefill_attention_flops) / peak_flops
+    compute = (matrices + prefill_attention_flops / attention_peak_flops) / tensor_parallel
     return np.maximum(compute, serving_weights_memory / hbm_bandwidth)
 
 

@@ -242,3 +242,33 @@ def test_nobody_asks() -> None:
     flops = 16 * (2 * 8.03e9 + 4 * 32 * 4096 * (700 + 88 / 2))
     assert endless == pytest.approx(flops / 989e12, rel=1e-15)
     assert math.isinf(value("largest_serving_batch", **{**SCENARIO, "hbm_capacity": math.inf}))
+
+
+# Windows and precision
+
+
+def test_windows_bound_the_cache_and_the_keys_read() -> None:
+    # gpt-oss-120b: 36 layers, 18 of which see 128 tokens; 2 x 8 x 64 numbers of 2 bytes each.
+    at = {"model": "gpt-oss-120b", "prompt_tokens": 100_000, "output_tokens": 2}
+    assert value("request_kv_cache", **at) == 18 * 2048 * (100_002 + 128)
+    assert value("decode_context", **at) == (100_000 + 127) / 2
+    assert value("request_kv_cache", **at, sliding_window=False) == 36 * 2048 * 100_002
+    short = {**at, "prompt_tokens": 60}
+    assert value("request_kv_cache", **short) == 36 * 2048 * 62
+
+
+@pytest.mark.parametrize("name", ["request_kv_cache", "decode_step_time", "prefill_time"])
+@pytest.mark.parametrize("prompt", [0, 1, 700, 131_072])
+def test_an_infinite_window_is_none(name: str, prompt: int) -> None:
+    at = {**SCENARIO, "prompt_tokens": prompt}
+    infinite = value(name, **at, attention_window=math.inf)
+    assert infinite == pytest.approx(value(name, **at), rel=1e-14)
+
+
+def test_attention_keeps_its_rate_in_few_bits() -> None:
+    at = {**SCENARIO, "serving_batch_size": 1, "prompt_tokens": 131_072, "peak_flops_bf16": 989e12}
+    fp8 = {**at, "peak_flops": 1979e12, "precision": "fp8"}
+    attention = value("prefill_attention_flops", **at)
+    matrices = value("prefill_flops", **at) - attention
+    expected = matrices / 1979e12 + attention / 989e12
+    assert value("prefill_time", **fp8) == pytest.approx(expected, rel=1e-12)

@@ -2,7 +2,7 @@
 
 import math
 
-from fleetcube.kernels.quantities import checkpoint, recovery
+from fleetcube.kernels.quantities import checkpoint, recovery, reliability
 
 from .check import Pairs, check
 from .models import computed
@@ -61,11 +61,30 @@ def phases() -> Pairs:
 
 
 @check(
-    "additive_goodput", by="table", source="Fleet Foundations table 8: 77 % of the time is useful"
+    "additive_goodput",
+    "additive_checkpoint_overhead",
+    "additive_recovery_overhead",
+    "availability",
+    by="table",
+    source="Fleet Foundations table 8: 77 % of the time is useful; a ledger of 1,000 h",
 )
 def budgets() -> Pairs:
-    """the printed budget; losses that leave nothing are undefined"""
+    """the printed budget, also in a cluster that is whole half of the time, half of it there"""
     point = {"goodput_model": "additive", "n_gpus": 8, "recovery_budget": 0.10}
     point |= {"checkpoint_budget": 0.03, "bubble_budget": 0.05, "maintenance_budget": 0.05}
     yield computed(point, "goodput")[0], 0.77
     yield computed(point | {"recovery_budget": 0.9}, "goodput")[0], math.nan
+    for whole in (1000, 500):
+        spent = {"waits": 1000.0 - whole, "checkpoints": 0.0, "recovery": 0.0}
+        for _ in range(whole):
+            spent["checkpoints"] += 0.03
+            spent["recovery"] += 0.10
+        names = ("checkpoint_overhead", "recovery_overhead")
+        stalled, recovering = computed(point | {"cluster_uptime": whole / 1000}, *names)
+        yield stalled, spent["checkpoints"] / 1000
+        yield recovering, (spent["waits"] + spent["recovery"]) / 1000
+    replicas = 0
+    for hour in range(1000):
+        for replica in range(16):
+            replicas += hour >= 50 and replica < 12  # 50 h of maintenance, 4 replicas stopped
+    yield reliability.availability(0.05, 12 / 16), replicas / 16_000

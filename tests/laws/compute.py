@@ -79,6 +79,8 @@ def value(name: str, **scenario: Any) -> float:
 
 @check(
     "kernel_flops_per_token",
+    "kernel_flops_per_step",
+    "model_flops_per_step",
     "recompute_flops_factor",
     "attention_flops_per_token",
     "standard_kernel_attention_span",
@@ -99,6 +101,9 @@ def operations_of_gpts() -> Pairs:
             done = value("kernel_flops_per_step", **run) * value("recompute_flops_factor", **run)
             inner = 1 + 2048 / (6 * h) + 51200 / (logits * layers * h)
             yield done, factor * 512 * 2048 * layers * h * h * inner
+            if recompute == "none":
+                reported = value("model_flops_per_step", flops_counting="transformer", **run)
+                yield reported, factor * 512 * 2048 * layers * h * h * inner
 
 
 def products(s: int, width: int, kernel: str, recompute: str) -> float:

@@ -18,7 +18,11 @@ for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"{__package__}.{_module.name}")
 
 PATH = Path(__file__).parents[2] / "docs" / "laws.md"
-REASONS = set(load()["infeasible_reason"].doc.flags.values()) - {"feasible"}
+REASONS = {
+    code: reason
+    for code, reason in load()["infeasible_reason"].doc.flags.items()
+    if reason != "feasible"
+}
 ROUNDING = 1e-9  # what floats and quadratures leave
 INTRODUCTION = """# Every law, where it holds, and what holds it
 
@@ -32,12 +36,18 @@ has no check, or where this page is out of date. `python -m tests.laws --write` 
   ({derivation}).
 - **peer**: another program ({peer}).
 
-The largest difference is relative, or absolute where that is said or the right value is 0;
-"rounding" is less than 1e-9. A law holds wherever its inputs are within their bounds, unless its
-range says otherwise: then the range names the reason code of `infeasible_reason`, or the bound,
-that is given outside it. What says nothing of its own needs no check, and stands below the table of
-its topic: what calls one law, what is passed on, options that are off, and definitions by a sum, a
-product or a quotient."""
+The tables name the checks, and the largest difference of each from what it compares with: relative,
+or absolute where that is said or the right value is 0; "rounding" is less than 1e-9. The last
+section says what each check compares, and at which points.
+
+A law holds wherever its inputs are within their bounds (an input outside them is an error), unless
+its range says otherwise: then the range names the reason code, or the bound, that is given outside
+it. What no job can be is a reason code of `infeasible_reason`, whatever the law:
+{reasons}.
+
+What says nothing of its own needs no check, and stands below the table of its topic (in it, where
+it has a range of its own): what calls one law, what is passed on, options that are off, and
+definitions by a sum, a product or a quotient."""
 
 
 def page() -> str:
@@ -45,9 +55,14 @@ def page() -> str:
     kinds = Counter(check.by for check in CHECKS)
     counts = {kind: _count(kinds[kind], "check") for kind in ("simulator", "table", "derivation")}
     laws = sum(not law.why_none for law in LAWS.values())
-    head = INTRODUCTION.format(laws=laws, peer=_count(kinds["peer"], "check"), **counts)
+    head = INTRODUCTION.format(
+        laws=laws,
+        peer=_count(kinds["peer"], "check"),
+        reasons=_filled(", ".join(f"{code} `{reason}`" for code, reason in REASONS.items())),
+        **counts,
+    )
     topics = dict.fromkeys(law.topic for law in LAWS.values())
-    return "\n\n".join([head, *map(_topic, topics)]) + "\n"
+    return "\n\n".join([head, *map(_topic, topics), _checks()]) + "\n"
 
 
 def _count(number: int, noun: str) -> str:
@@ -57,32 +72,52 @@ def _count(number: int, noun: str) -> str:
 def _topic(topic: str) -> str:
     laws = [law for law in LAWS.values() if law.topic == topic]
     parts = [f"## {topic.replace('_', ' ').capitalize()}"]
-    rows = [_row(law) for law in laws if not law.why_none]
+    rows = [_row(law) for law in laws if _told(law)]
     if rows:
-        head = ["| law | holds | held by | largest difference |", "| --- | --- | --- | --- |"]
-        parts.append("\n".join([*head, *rows]))
-    parts += _unchecked(law for law in laws if law.why_none)
+        parts.append(_table(["law", "holds", "held by"], rows))
+    parts += _unchecked(law for law in laws if not _told(law))
     return "\n\n".join(parts)
 
 
-def _row(law: Law) -> str:
+def _told(law: Law) -> bool:
+    """Whether a law has a row: it is checked, or its range is its own."""
+    return not law.why_none or bool(law.doc.range)
+
+
+def _row(law: Law) -> list[str]:
     checks = [check for check in CHECKS if law.name in check.laws]
-    cells = [
+    held_by = [f"{check.by} `{_name(check)}`: {_difference(check)}" for check in checks]
+    return [
         f"`{law.name}`<br>{_plain(law.formula)}",
         _range(law.doc.range),
-        "<br>".join(
-            f"{check.by}: {_plain(check.source)}; {_plain(check.points)}" for check in checks
-        ),
-        "<br>".join(map(_difference, checks)),
+        "<br>".join(held_by) or law.why_none,
     ]
-    return f"| {' | '.join(cells)} |"
+
+
+def _checks() -> str:
+    """What each check compares, by its name."""
+    rows = [
+        [f"`{_name(check)}`", check.by, _plain(check.source), _plain(check.points)]
+        for check in sorted(CHECKS, key=_name)
+    ]
+    return "## What the checks compare\n\n" + _table(["check", "by", "with", "at"], rows)
+
+
+def _name(check: Check) -> str:
+    """A check's name, with its module's: several modules may have the name."""
+    return f"{check.pairs.__module__.rpartition('.')[2]}.{check.pairs.__qualname__}"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _range(text: str) -> str:
     """A range, its reason codes marked; all valid inputs where none is stated."""
     if not text:
         return "all inputs"
-    words = (f"`{w}`" if w in REASONS else _plain(w) for w in re.split(r"(\w+)", text))
+    words = (f"`{w}`" if w in REASONS.values() else _plain(w) for w in re.split(r"(\w+)", text))
     return "".join(words)
 
 
@@ -104,7 +139,11 @@ def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
         found.setdefault("calls one law" if called else law.why_none, []).append(name)
     for why, names in found.items():
         line = f"{why[0].upper()}{why[1:]}: {', '.join(names)}."
-        yield textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+        yield _filled(line)
+
+
+def _filled(line: str) -> str:
+    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def _plain(text: str) -> str:

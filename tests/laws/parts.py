@@ -41,7 +41,7 @@ def product_times() -> Pairs:
     for rows, columns, depth in product((16, 512, 8192), repeat=3):
         moved = sum(2 * a * b for a, b in ((rows, depth), (depth, columns), (rows, columns)))
         times = [2.0 * rows * columns * depth / (0.8 * 989e12), moved / 3e12]
-        yield layer.gemm_time(rows, columns, depth, 2, 989e12, 0.8, 0.0, 3e12), max(times)
+        yield layer.gemm_time(rows, columns, depth, 2, 2, 989e12, 0.8, 0.0, 3e12), max(times)
 
 
 @check(
@@ -161,7 +161,7 @@ def timeline() -> Pairs:
     """parts of 1, 2, 4, ... s, so that each counts once"""
     bits = [float(2**k) for k in range(6)]
     yield communication.communication_time(*bits), 63
-    yield communication.exposed_communication_time(*bits[:4]), 15
+    yield communication.exposed_communication_time(*bits[:5]), 31
     clock = 0.0
     for part in bits:
         clock += part

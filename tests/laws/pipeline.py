@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from fleetcube import InputError, simulate_schedule
@@ -18,6 +19,7 @@ STAGES = (2, 3, 4, 7, 8)
 MICROBATCHES = (*range(1, 10), 12, 16, 21, 24)
 
 
+@cache
 def played(times: tuple[float, ...] = TIMES[0], **layout: Any) -> Any:
     forward, gradient, weight, recompute = times
     return simulate_schedule(
@@ -40,7 +42,14 @@ def interleaved() -> Iterator[dict[str, Any]]:
                 yield {**layout, "microbatch_group_size": group}
 
 
-@check("bubble_ratio", "bubble_fraction", "flushed_bubble_ratio", by="simulator", source=PLAYED)
+@check(
+    "bubble_ratio",
+    "pipeline.bubble_fraction",
+    "step.bubble_fraction",
+    "flushed_bubble_ratio",
+    by="simulator",
+    source=PLAYED,
+)
 def plain_bubbles() -> Pairs:
     """GPipe and 1F1B: 1 to 8 stages, 1 to 24 micro-batches, three mixes of pass times"""
     for p, m, schedule, times in itertools.product(
@@ -51,6 +60,7 @@ def plain_bubbles() -> Pairs:
         ).bubble_ratio
         yield 1 + step.flushed_bubble_ratio(p, m, 1), 1 + theirs
         yield pipeline.bubble_fraction(p, m, 1), theirs / (1 + theirs)
+        yield step.bubble_fraction(step.flushed_bubble_ratio(p, m, 1)), theirs / (1 + theirs)
 
 
 @check("bubble_ratio", "flushed_bubble_ratio", by="simulator", source=PLAYED)
@@ -81,7 +91,7 @@ def microbatches_in_flight() -> Pairs:
         group = layout.get(
             "microbatch_group_size", pipeline_traffic.pytorch_microbatch_group_size(p, m)
         )
-        held = played(**layout).microbatches_in_flight
+        held = played(TIMES[1], pipeline_sends="asynchronous", **layout).microbatches_in_flight
         law = activations.one_forward_one_backward_microbatches_in_flight(p, m, v, group)
         yield law, max(held)
     for p, m in itertools.product((1, *STAGES), MICROBATCHES):
@@ -114,9 +124,9 @@ def zb_h1_bubbles() -> Pairs:
         yield 1 + step.zb_h1_bubble_ratio(p, m, 1 + again / 3), 1 + theirs
 
 
-def zb_v(again: float) -> Pairs:
+def zb_v(again: float, microbatches: tuple[int, ...]) -> Pairs:
     laws = {True: step.flushed_folded_idle_passes, False: step.bypassed_folded_idle_passes}
-    for p, m, flush in itertools.product((1, *STAGES), MICROBATCHES, (True, False)):
+    for p, m, flush in itertools.product((1, *STAGES), microbatches, (True, False)):
         theirs = played(
             (1.0, 1.0, 1.0, again),
             pipeline_schedule="zb_v",
@@ -137,9 +147,9 @@ def zb_v(again: float) -> Pairs:
     source=PLAYED,
 )
 def zb_v_bubbles() -> Pairs:
-    """1 to 8 stages, 1 to 24 micro-batches, with flush and without, no recompute and full"""
-    yield from zb_v(0.0)
-    yield from zb_v(1.0)
+    """1 to 8 stages, 1 to 16 micro-batches, with flush and without, no recompute and full"""
+    yield from zb_v(0.0, MICROBATCHES[:-2])
+    yield from zb_v(1.0, MICROBATCHES[:-2])
 
 
 @check(
@@ -151,9 +161,9 @@ def zb_v_bubbles() -> Pairs:
     tolerance=0.05,
 )
 def zb_v_bubbles_between() -> Pairs:
-    """step times, as before with an eighth and a half of the forward pass computed again"""
-    yield from zb_v(0.125)
-    yield from zb_v(0.5)
+    """step times, 1 to 9 micro-batches, an eighth and a half of the forward pass computed again"""
+    yield from zb_v(0.125, MICROBATCHES[:-3:2])
+    yield from zb_v(0.5, MICROBATCHES[:-3:2])
 
 
 def waited(sends: str, **layout: Any) -> Iterator[float]:
@@ -240,7 +250,7 @@ def bounds_of_sends() -> Pairs:
         layout = {"pipeline_parallel": p, "num_microbatches": m, "pipeline_schedule": schedule}
         for sends, law in laws.items():
             longer, alone = (
-                simulate_schedule(send_time=send, pipeline_sends=sends, **layout).step_time
+                played(send_time=send, pipeline_sends=sends, **layout).step_time
                 for send in (0.125 / v, 0.0)
             )
             yield max(law, (longer - alone) * 8 * v), law
@@ -279,3 +289,30 @@ def what_no_scheduler_runs() -> Pairs:
             except InputError:
                 runs = False
             yield f.interleaved_schedule_reason(p, v, reason) == 0, runs
+
+
+@check(
+    "megatron_interleaving_reason",
+    "pytorch_interleaving_reason",
+    "pytorch_microbatch_group_size",
+    by="derivation",
+    source="the sentences that Megatron-LM (schedules.py) and PyTorch (pipelining/schedules.py) "
+    "refuse a number of micro-batches with, as predicates of whole numbers",
+)
+def refusals() -> Pairs:
+    """1 to 16 stages, 1 to 24 micro-batches, groups of 1 to 24"""
+    f, t = feasibility, pipeline_traffic
+    for p, m in itertools.product((1, 2, 3, 4, 8, 16), range(1, 25)):
+        for group in range(1, 25):
+            last = [k for k in range(m) if k // group == (m - 1) // group]
+            ranges_in_p_to_m = group in range(p, m + 1)
+            remainder_is_a_whole_pipeline = len(last) in (group, *range(p, group))
+            runs = ranges_in_p_to_m and remainder_is_a_whole_pipeline
+            yield f.megatron_interleaving_reason(p, m, group) == 0, runs
+        rounds = len(range(p, m + 1, p)) or 1
+        shared = [m // rounds] * rounds  # micro-batches of each round
+        group = t.pytorch_microbatch_group_size(p, m)
+        multiple_of_the_rounds = sum(shared) == m
+        yield f.pytorch_interleaving_reason(m, group) == 0, multiple_of_the_rounds
+        if multiple_of_the_rounds:
+            yield group, shared[0]

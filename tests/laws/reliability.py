@@ -271,7 +271,7 @@ def _failures(parts: int, shape: float, mtbf: float, span: float, aged: bool, rn
 
 @check(
     "exact_goodput",
-    "expected_slowdown",
+    "goodput.expected_slowdown",
     by="simulator",
     source="64 and 512 parts, each with lives of its own, and what the job keeps between failures",
     tolerance=2e-3,
@@ -286,7 +286,7 @@ def many_parts_with_weibull_lives() -> Pairs:
             kept = np.floor(np.maximum(gaps - recover, 0) / (interval + stall)) * interval
             share = kept.sum() / gaps.sum()
             yield goodput.exact_goodput(interval, stall, recover, mtbf, 1.0), share
-            yield goodput.expected_slowdown(interval, stall, recover, mtbf, 1.0), 1 / share
+            yield goodput.expected_slowdown(interval, stall, recover, mtbf, 0.5), 2 / share
 
 
 @check(
@@ -324,7 +324,8 @@ def _rows() -> list[dict[str, float]]:
     "young_interval",
     "daly_interval",
     "exact_interval",
-    "expected_slowdown",
+    "checkpoint.expected_slowdown",
+    "goodput.expected_slowdown",
     by="table",
     source="tests/data/young_daly.csv: Lambert W by mpmath, and numerical minimisation of eq. 13",
 )
@@ -335,6 +336,8 @@ def reference_table() -> Pairs:
         for name in ("young", "daly", "exact"):
             yield getattr(checkpoints, f"{name}_interval")(stall, mtbf), row[name]
             slow = goodput.expected_slowdown(row[name], stall, row["recovery_time"], mtbf, 1.0)
+            yield slow, row[f"slowdown_{name}"]
+            slow = checkpoint.expected_slowdown(row[name], stall, row["recovery_time"], mtbf)
             yield slow, row[f"slowdown_{name}"]
 
 
@@ -418,7 +421,8 @@ def renewal_reward() -> Pairs:
 
 
 @check(
-    "first_order_waste",
+    "checkpoint.first_order_waste",
+    "goodput.first_order_waste",
     "first_order_goodput",
     "first_order_checkpoint_overhead",
     "first_order_rework_overhead",
@@ -453,6 +457,8 @@ def first_orders() -> Pairs:
             goodput.first_order_waste(interval, stall, restart, mtbf, up) - down,
             float(up * (1 - share)),
         )
+        waste = checkpoint.first_order_waste(interval, stall, restart, mtbf)
+        yield waste, float(1 - share)
         yield up - goodput.ettr(interval, stall, restart, mtbf, up), float(up * (1 - share))
 
 

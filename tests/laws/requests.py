@@ -1,5 +1,6 @@
 """Serving: caches filled, requests answered and replicas counted one by one."""
 
+import math
 from collections import deque
 
 import numpy as np
@@ -30,12 +31,53 @@ def requests() -> Pairs:
         there = float(np.mean(counts[1000:]))
         ours = serving.concurrent_requests(10.0, latency)
         yield ours, there
-        replicas = serving.serving_replicas(ours, batch)
+        replicas = serving.serving_replicas(ours, batch, 0)
         yield replicas, sum(1 / batch for _ in range(round(there)))
         gpus = 0
         while gpus / 8 * batch < there:
             gpus += 8
         yield serving.serving_gpus(replicas, 8), gpus
+
+
+@check(
+    "decode_tokens_per_second",
+    "serving_cost_per_million_tokens",
+    by="simulator",
+    source="batches answered one after the other, step by step, until a million tokens are out",
+)
+def price_of_answers() -> Pairs:
+    """batches of 1 and 64 on 1 and 8 GPUs at 2 USD an hour; no room: no price"""
+    for t, batch, output, prefill, step in ((1, 1, 250, 0.5, 0.004), (8, 64, 125, 2.0, 0.03125)):
+        clock, tokens, decoded = 0.0, 0, 0.0
+        while tokens < 1_000_000:
+            clock += prefill
+            tokens += batch  # the first of each answer
+            for _ in range(output - 1):
+                clock, tokens, decoded = clock + step, tokens + batch, decoded + step
+        latency = prefill + (output - 1) * step
+        ours = serving.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 0)
+        yield ours, t * 2.0 * clock / 3600 * 1_000_000 / tokens
+        yield serving.serving_cost_per_million_tokens(t, 2.0, latency, batch, output, 1), math.inf
+        rate = serving.decode_tokens_per_second(batch, step)
+        yield rate, tokens * (output - 1) / output / decoded
+
+
+@check(
+    "divided_serving_weights_memory",
+    "decode_tokens_per_second",
+    "decode_step_time",
+    by="table",
+    source="Fleet Foundations, the single-accelerator roofline: 8.03B in BF16, 208.6 tokens/s on "
+    "an H100",
+    tolerance=3e-4,
+)
+def tokens_of_one_gpu() -> Pairs:
+    """one GPU and one sequence; two GPUs hold half of the weights each"""
+    weights = serving.divided_serving_weights_memory(8.03e9 * 2, 1)
+    step = serving.decode_step_time(weights, 2 * 8.03e9, 0.0, 1, 3.35e12, 989e12, 989e12)
+    yield serving.decode_tokens_per_second(1, step), 208.6
+    held = [2 * 8.03e9 / 100 for _ in range(100)]
+    yield serving.divided_serving_weights_memory(8.03e9 * 2, 2), sum(held[::2])
 
 
 @check(
@@ -49,22 +91,23 @@ def caches() -> Pairs:
     """8B and 70B caches on 1 to 8 GPUs of 80 GB; no room at all"""
     for t, weights, token in ((1, 16e9, 131072), (8, 141e9, 327680), (1, 141e9, 327680)):
         one = sum(token for _ in range(1024 + 256))
-        yield serving.request_kv_cache(1024, 256, token), one
+        yield serving.request_kv_cache(1024 + 256, token), one
         left, batch = t * (80e9 - 2e9) - weights, 0
         while left >= one:
             left, batch = left - one, batch + 1
-        yield serving.largest_serving_batch(t, 80e9, 2e9, weights, one), batch
+        yield serving.largest_serving_batch(80e9, 2e9, weights / t, one, t), batch
         yield serving.kv_cache_memory(batch, one), sum(one for _ in range(batch))
 
 
 @check(
-    "expert_decode_weights_bytes",
+    "expert_unvisited_weights_memory",
+    "decode_weights_bytes",
     by="simulator",
     source="20,000 batches routed at random (fixed seed), experts that are visited counted",
     tolerance=1e-2,
 )
 def visited_experts() -> Pairs:
-    """Mixtral 8x7B, batches of 1, 4 and 16"""
+    """Mixtral 8x7B on 1 and 4 GPUs, batches of 1, 4 and 16; every expert visited"""
     draw = np.random.default_rng(5)
     everything, one, layers = 46_702_792_704, 3 * 4096 * 14336, 32
     for batch in (1, 4, 16):
@@ -74,5 +117,7 @@ def visited_experts() -> Pairs:
             for j in range(2):
                 visited[np.arange(20_000), ranks[:, k, j]] = True
         read = everything - layers * one * (8 - float(visited.sum(axis=1).mean()))
-        point = {**MIXTRAL, "serving_batch_size": batch}
-        yield computed(point, "decode_weights_bytes")[0], 2 * read
+        for t in (1, 4):
+            point = {**MIXTRAL, "serving_batch_size": batch, "tensor_parallel": t}
+            yield computed(point, "decode_weights_bytes")[0], 2 * read / t
+    yield serving.expert_unvisited_weights_memory(32, 8, 8, one, 1, 2, 1), 0

@@ -1,5 +1,7 @@
 """Serving: caches placed head by head, batches replayed token by token."""
 
+import math
+
 from fleetcube.kernels.quantities import context_traffic, serving
 
 from .check import Pairs, check
@@ -61,50 +63,85 @@ def admitted_requests() -> Pairs:
 
 
 @check(
-    "decode_context",
+    "full_decode_context",
+    "windowed_decode_context",
+    "full_prompt_attention_span",
+    "windowed_prompt_attention_span",
     "decode_bytes",
+    "decode_attention_flops",
     "decode_flops",
+    "prefill_attention_flops",
     "prefill_flops",
     "decode_step_time",
     "prefill_time",
     "request_latency",
     "time_to_first_token",
     by="simulator",
-    source="every token of an answer replayed: what is read of each earlier one, and multiplied",
+    source="every token of an answer replayed, layer by layer: what is read of each earlier one, "
+    "and multiplied",
 )
 def replayed_answers() -> Pairs:
-    """8B on 1 to 16 GPUs; prompts of 0 to 131,072 and answers of 1 to 300 tokens"""
+    """8B on 1 to 16 GPUs; prompts to 131,072, answers to 300; windows of 1 to 800 in some layers"""
     layers, heads, size, kv, parameters = 32, 32, 128, 8, 8.03e9
     each = layers * 2 * kv * size * 2
-    bandwidth, peak = 3.35e12, 989e12
-    for ranks in (1, 8, 16):
-        for prompt, output in ((0, 1), (0, 300), (700, 1), (700, 2), (131_072, 90)):
+    bandwidth, peak, slow = 3.35e12, 1979e12, 989e12
+    for ranks, window, windowed in ((1, math.inf, 0), (16, 1, 32), (8, 512, 24), (8, 800, 24)):
+        width = windowed, layers
+        for prompt, output in ((0, 1), (0, 300), (700, 1), (700, 2), (700, 300), (131_072, 90)):
             share = 1 / min(ranks, kv)
             begin = max(prompt, 1)
-            operations = begin * 2 * parameters
-            operations += layers * 2 * 2 * heads * size * begin * begin / 2  # half is masked
-            first = max(operations / (ranks * peak), 2 * parameters / ranks / bandwidth)
+            triangle = begin * begin / 2  # half is masked
+            band = triangle - max(begin - window, 0) ** 2 / 2
+            pairs = (layers - windowed) * triangle + windowed * band
+            attention, products = 2 * 2 * heads * size * pairs, begin * 2 * parameters
+            work = products / peak + attention / slow
+            first = max(work / ranks, 2 * parameters / ranks / bandwidth)
             clock = first
             for token in range(1, output):
                 earlier = prompt + token - 1
-                read = 2 * parameters / ranks + earlier * each * share
-                work = 2 * parameters + 2 * 2 * layers * heads * size * earlier
-                clock += max(read / bandwidth, work / (ranks * peak))
-            context = serving.decode_context(prompt, output)
+                near = min(earlier, window - 1)
+                seen = earlier + (near - earlier) * windowed / layers
+                read = 2 * parameters / ranks + seen * each * share
+                work = 2 * parameters / peak + 2 * 2 * layers * heads * size * seen / slow
+                clock += max(read / bandwidth, work / ranks)
+            context = serving.full_decode_context(prompt, output)
+            span = serving.full_prompt_attention_span(prompt)
+            if windowed:
+                context = serving.windowed_decode_context(prompt, output, window, *width)
+                span = serving.windowed_prompt_attention_span(prompt, window, *width)
             read = serving.decode_bytes(2 * parameters / ranks, 1, context, each, min(ranks, kv))
-            done = serving.decode_flops(parameters, layers, heads, size, 1, context)
-            step = serving.decode_step_time(read, done, ranks, bandwidth, peak)
-            done = serving.prefill_flops(parameters, layers, heads, size, 1, prompt)
-            yield done, operations
-            prefill = serving.prefill_time(2 * parameters / ranks, done, ranks, bandwidth, peak)
+            some = serving.decode_attention_flops(layers, heads, size, 1, context)
+            done = serving.decode_flops(parameters, 1, some)
+            step = serving.decode_step_time(read, done, some, ranks, bandwidth, peak, slow)
+            some = serving.prefill_attention_flops(layers, heads, size, 1, prompt, span)
+            done = serving.prefill_flops(parameters, 1, prompt, some)
+            yield done, products + attention
+            weights = 2 * parameters / ranks
+            prefill = serving.prefill_time(weights, done, some, ranks, bandwidth, peak, slow)
             start = serving.time_to_first_token(prefill)
             yield start, first
             yield serving.request_latency(start, output, step), clock
 
 
 @check(
+    "windowed_cached_tokens",
+    by="table",
+    source="Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2: an eighth of the cache at "
+    "32k tokens; gpt-oss: half of the layers see 128 tokens, half of the cache (model card)",
+    tolerance=0.005,
+)
+def published_windows() -> Pairs:
+    """Mistral 7B at 32,768 tokens, gpt-oss-120b and 20b at 131,072"""
+    yield serving.windowed_cached_tokens(32_512, 256, 4096, 32, 32), 32_768 / 8
+    for layers in (36, 24):
+        kept = serving.windowed_cached_tokens(130_816, 256, 128, layers / 2, layers)
+        yield kept, 131_072 / 2
+
+
+@check(
     "kv_elements_per_layer",
     "kv_cache_bytes_per_token",
+    "full_cached_tokens",
     "request_kv_cache",
     by="table",
     source="Kwon et al. 2023 (vLLM), arXiv:2309.06180, section 3 (800 KB a token, up to 1.6 GB for "
@@ -115,7 +152,7 @@ def published_caches() -> Pairs:
     """OPT-13B, Llama-3.1-405B, Qwen-2.5-72B, DeepSeek-V3"""
     opt = serving.kv_cache_bytes_per_token(40, serving.kv_elements_per_layer(40, 128), 2)
     yield opt, 800 * 1024
-    yield serving.request_kv_cache(2000, 48, opt), 1.6e9
+    yield serving.request_kv_cache(serving.full_cached_tokens(2000, 48), opt), 1.6e9
     for layers, elements, printed in ((126, 2048, 516.096e3), (80, 2048, 327.68e3)):
         ours = serving.kv_elements_per_layer(8, 128)
         yield ours, elements

@@ -35,7 +35,9 @@ def test_every_law_has_a_check(law: Law) -> None:
     assert checked or law.why_none, "write a check in tests/laws/"
 
 
-@pytest.mark.parametrize("law", [law for law in LAWS.values() if law.doc.range], ids=str)
+@pytest.mark.parametrize(
+    "law", [law for law in LAWS.values() if law.doc.range], ids=lambda law: law.name
+)
 def test_a_range_names_what_exists(law: Law) -> None:
     named = set(re.findall(r"\b[a-z0-9]+_[a-z0-9_]+\b", law.doc.range))
     assert not named - KNOWN - set(law.doc.parameters)

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from functools import cache
 from typing import Any
 
 import fleetcube
@@ -173,6 +174,7 @@ def units_of_zero_3() -> Pairs:
         yield compute + ours, played
 
 
+@cache
 def _halve(blocks: int, message: float, latency: float, bandwidth: float) -> float:
     """A reduce-scatter by halving, played: each rank keeps the sums of one block in the end.
 
@@ -190,6 +192,7 @@ def _halve(blocks: int, message: float, latency: float, bandwidth: float) -> flo
     return clock
 
 
+@cache
 def _go_round(ranks: int, message: float, latency: float, bandwidth: float) -> float:
     """A reduce-scatter round a ring, played: each block visits all ranks and ends with its own."""
     clock, added = 0.0, [{(block + 1) % ranks} for block in range(ranks)]
@@ -431,25 +434,21 @@ def groups_under_leaf_switches() -> Pairs:
                 ("pipeline", d, c, t),
             ):
                 groups.setdefault(group, set()).add(gpu // leaf)
-        for kind, members in {
-            "tensor": tensor,
-            "context": context,
-            "expert": expert,
-            "data": data * context,
-            "pipeline": stages,
-        }.items():
-            if members == 1:
-                continue  # sends nothing
+        counts = {"tensor": tensor, "context": context, "expert": expert}
+        counts |= {"data": data * context, "pipeline": stages}
+        sending = [kind for kind, members in counts.items() if members > 1]
+        got = fleetcube.evaluate(
+            [f"{kind}_rail_bandwidth" for kind in sending],
+            engine="numpy",
+            n_gpus=64,
+            tensor_parallel=tensor,
+            context_parallel=context,
+            pipeline_parallel=stages,
+            expert_parallel=expert,
+            gpus_per_switch=leaf,
+            inter_node_bandwidth=50e9,
+            oversubscription=4,
+        )
+        for kind in sending:
             crosses = any(len(leaves) > 1 for key, leaves in groups.items() if key[0] == kind)
-            got = _value(
-                f"{kind}_rail_bandwidth",
-                n_gpus=64,
-                tensor_parallel=tensor,
-                context_parallel=context,
-                pipeline_parallel=stages,
-                expert_parallel=expert,
-                gpus_per_switch=leaf,
-                inter_node_bandwidth=50e9,
-                oversubscription=4,
-            )
-            yield got, 12.5e9 if crosses else 50e9
+            yield float(got[f"{kind}_rail_bandwidth"]), 12.5e9 if crosses else 50e9
