@@ -173,6 +173,7 @@ def roofline_qkv_input_gradient_time(
     head_size: Any,
     hidden_size: Any,
     tensor_parallel: Any,
+    operand_bytes_per_element: Any,
     bytes_per_element: Any,
     peak_flops: Any,
     gemm_efficiency: Any,
@@ -184,8 +185,9 @@ def roofline_qkv_input_gradient_time(
     GEMM(T, h, W_qkv / t), as long as the forward product
 
     Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
-        head_size [1], hidden_size [1], tensor_parallel [1], bytes_per_element [B],
-        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        head_size [1], hidden_size [1], tensor_parallel [1], operand_bytes_per_element [B],
+        bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
+        reached_hbm_bandwidth [B/s]
     Returns: [s] time of one product
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -194,6 +196,7 @@ def roofline_qkv_input_gradient_time(
         microbatch_tokens,
         hidden_size,
         width / tensor_parallel,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
@@ -232,6 +235,7 @@ def roofline_ffn_input_gradient_time(
     ffn_matrices: Any,
     hidden_size: Any,
     tensor_parallel: Any,
+    operand_bytes_per_element: Any,
     bytes_per_element: Any,
     peak_flops: Any,
     gemm_efficiency: Any,
@@ -243,8 +247,8 @@ def roofline_ffn_input_gradient_time(
     GEMM(T, h, (1 or 2) f / t), as long as the forward product
 
     Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
-        tensor_parallel [1], bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1],
-        gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one product
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
@@ -252,6 +256,7 @@ def roofline_ffn_input_gradient_time(
         microbatch_tokens,
         hidden_size,
         (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
+        operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
         gemm_efficiency,
