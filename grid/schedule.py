@@ -260,6 +260,11 @@ def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> 
                 "divide them; change num_microbatches"
             )
         return microbatches // rounds
+    if microbatches < stages:
+        raise InputError(
+            f"Megatron-Core interleaves no {microbatches} micro-batches on {stages} stages; give "
+            "as many as stages, or pipeline_scheduler = 'pytorch'"
+        )
     group = stages if size is None else size
     if not stages <= group <= microbatches or 0 < microbatches % group < stages:
         raise InputError(
