@@ -75,6 +75,8 @@ def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
 
     Parameters: context_parallel [1]
     Returns: [1] exchanges
+    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
+        than a window need no keys and values of each other
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (backward also passes the
         gradients of keys and values)
     """
@@ -89,6 +91,8 @@ def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
 
     Parameters: context_parallel [1]
     Returns: [1] exchanges
+    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
+        than a window need no keys and values of each other
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
     """
     return 4 * (context_parallel - 1)
