@@ -289,7 +289,7 @@ def what_no_scheduler_runs() -> Pairs:
     source=PLAYED,
 )
 def steps_with_sends() -> Pairs:
-    """GPipe and 1F1B with blocking sends, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 to 3"""
+    """GPipe and 1F1B, blocking, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 to 3 passes"""
     t = pipeline_traffic
     for p, m, send in itertools.product(STAGES, MICROBATCHES, (0.01, 0.3, 3.0)):
         compute, bubble = 3.0 * m, 3.0 * m * step.flushed_bubble_ratio(p, m, 1)
