@@ -316,3 +316,33 @@ def refusals() -> Pairs:
         yield f.pytorch_interleaving_reason(m, group) == 0, multiple_of_the_rounds
         if multiple_of_the_rounds:
             yield group, shared[0]
+
+
+@check(
+    "awaited_pipeline_time",
+    "exposed_pipeline_parallel_time",
+    "pipeline_parallel_time",
+    by="simulator",
+    source=PLAYED,
+)
+def steps_with_sends() -> Pairs:
+    """GPipe and 1F1B, blocking, 2 to 8 stages, 1 to 24 micro-batches, sends of 0.01 to 3 passes"""
+    t = pipeline_traffic
+    for p, m, send in itertools.product(STAGES, MICROBATCHES, (0.01, 0.3, 3.0)):
+        compute, bubble = 3.0 * m, 3.0 * m * step.flushed_bubble_ratio(p, m, 1)
+        for schedule, sends in (
+            ("gpipe", t.gpipe_blocking_pipeline_sends(p, m)),
+            ("1f1b", t.one_forward_one_backward_blocking_pipeline_sends(p, m, 1)),
+        ):
+            awaited = t.awaited_pipeline_time(sends, send, 0.0)
+            every = t.pipeline_parallel_time(p, 1, m, send, 0.0)
+            waits = t.exposed_pipeline_parallel_time(awaited, every, compute, 0.0, bubble, 0.0, 0.0)
+            theirs = played(
+                TIMES[0],
+                pipeline_schedule=schedule,
+                pipeline_parallel=p,
+                num_microbatches=m,
+                send_time=send,
+                pipeline_sends="blocking",
+            ).step_time
+            yield compute + bubble + waits, theirs

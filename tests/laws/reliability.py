@@ -2,6 +2,7 @@
 
 import csv
 import heapq
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from fleetcube.kernels import checkpoint, statistics
 from fleetcube.kernels.quantities import checkpoint as checkpoints
-from fleetcube.kernels.quantities import goodput, recovery
+from fleetcube.kernels.quantities import feasibility, goodput, recovery
 from fleetcube.kernels.quantities import reliability as fleet
 
 from .check import Pairs, check
@@ -518,3 +519,31 @@ def a_day_without_failures() -> Pairs:
         yield checkpoints.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
         yield checkpoints.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
     yield checkpoints.total_write_bandwidth(100e9), 100e9
+
+
+@check(
+    "first_order_goodput_reason",
+    "additive_goodput_reason",
+    "shrinking_progress_reason",
+    "sync_infeasible_reason",
+    by="derivation",
+    source="a day of 1,024 shares handed out to each loss in turn: is any share left for the job?",
+)
+def shares_left_for_progress() -> Pairs:
+    """Losses of none to more than a day, both models; replicas none, a half and all"""
+    for rework, bubbles in itertools.product((0, 256, 511, 512, 768), (0, 256, 512)):
+        left = {"first_order": 1024, "additive": 1024}
+        for loss in (256, rework, 256):
+            left = {model: shares - loss for model, shares in left.items()}
+        left["additive"] -= bubbles
+        lost = (256 / 1024, rework / 1024, 256 / 1024)
+        ours = {
+            "first_order": feasibility.first_order_goodput_reason(*lost),
+            "additive": feasibility.additive_goodput_reason(*lost, bubbles / 1024, 0.0, 1.0),
+        }
+        for model, reason in ours.items():
+            theirs = 0 if left[model] > 0 else 15
+            yield float(feasibility.sync_infeasible_reason(0.0, reason)), theirs
+            for replicas in (0, 1, 2):
+                some = feasibility.shrinking_progress_reason(reason, replicas / 2)
+                yield float(some), theirs if replicas else 15
