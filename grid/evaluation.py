@@ -1,5 +1,6 @@
 """A sweep's values: evaluated in memory, stored, reduced, or computed where they are sliced."""
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from .blocks import blocks
 from .dataset import dataset, dtype_of
 from .errors import InputError
 from .execute import evaluate_block
-from .plan import Plan
+from .plan import NEAR, REASON, Plan
 from .scenario import resolve
 from .spec import read_spec
 from .values import check_dtype, check_threads, without_unit
@@ -213,16 +214,19 @@ class Evaluation:
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where
         all is NaN, the value is NaN and the label NaN or an empty text. With `of`, the other
-        outputs, flags included, are given at the winner.
+        outputs, flags included, are given at the winner, and `near_memory_limit` where memory is
+        limited.
 
         Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
         from . import stream
         from .reduce import reduce
 
-        plan = self.plan(engine, mask_infeasible)
-        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
-            return reduce(plan, self.spec, how, over, map_, of, q)
+        asked = self.judged if how in ("argmin", "argmax") and of is not None else self
+        plan = asked.plan(engine, mask_infeasible)
+        with stream.mapping(plan, asked.spec, check_threads(threads), dask) as map_:
+            found = reduce(plan, self.spec, how, over, map_, of, q)
+        return found if asked is self else found.set_coords(NEAR)
 
     def crossing(
         self,
@@ -293,6 +297,15 @@ class Evaluation:
         scenario: Any = self.spec["scenario"]
         axes: Any = self.spec["axes"]
         return type(self)(scenario, axes, outputs)
+
+    @functools.cached_property
+    def judged(self) -> Self:
+        """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
+        plan = self.plan()
+        limited = REASON in plan.outputs and any(
+            np.isfinite(case.leaves.get("hbm_capacity", np.inf)).any() for case in plan.cases
+        )
+        return self.of([*self._outputs, NEAR]) if limited and NEAR not in self._outputs else self
 
     def lazy(
         self,

@@ -322,7 +322,7 @@ def _model_flops(inputs: Mapping[str, Any]) -> float:
     from .sweep import Sweep
 
     said = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
-    stated = ("parameters", "active_parameters", "unmultiplied_parameters", "training_tokens")
+    stated = ("parameters", "active_parameters", "looked_up_parameters", "training_tokens")
     values = record("model", inputs["model"]).values
     said |= {k: v for k, v in values.items() if k not in (*stated, *said)}
     counted = Sweep({**said, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])

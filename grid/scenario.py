@@ -46,7 +46,7 @@ _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _PARTS: Mapping[str, frozenset[str]] = {
     "parameters": _SHAPE,
     "active_parameters": _COUNTED,
-    "unmultiplied_parameters": _COUNTED | {"active_parameters"},
+    "looked_up_parameters": _COUNTED | {"active_parameters"},
     "attention_parameters_per_layer": _HEADS,
     "kv_elements_per_layer": _HEADS,
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),

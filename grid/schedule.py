@@ -109,8 +109,8 @@ def simulate_schedule(
     p, m = int(pipeline_parallel), int(num_microbatches)
     pieces = {"1f1b": int(virtual_stages), "interleaved": int(virtual_stages), "zb_v": 2}
     v = pieces.get(pipeline_schedule, 1)
-    several = isinstance(send_time, Iterable)
-    sends = [float(time) for time in send_time] if several else [float(send_time)] * p
+    given = send_time if isinstance(send_time, Iterable) else [send_time] * p
+    sends = [float(time) for time in given]
     if len(sends) != p:
         raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one for each")
     backward = recompute_time + input_gradient_time
@@ -260,6 +260,11 @@ def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> 
                 "divide them; change num_microbatches"
             )
         return microbatches // rounds
+    if microbatches < stages:
+        raise InputError(
+            f"Megatron-Core interleaves no {microbatches} micro-batches on {stages} stages; give "
+            "as many as stages, or pipeline_scheduler = 'pytorch'"
+        )
     group = stages if size is None else size
     if not stages <= group <= microbatches or 0 < microbatches % group < stages:
         raise InputError(
@@ -310,9 +315,9 @@ def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
         for stage, leg in plan.backward_turns():
             plan.put("B", stage, leg, fill=True)
         for stage in range(stages):
-            leg = plan.forward_leg(stage)
-            if leg is not None:
-                plan.put("F", stage, leg, fill=True)
+            forward = plan.forward_leg(stage)
+            if forward is not None:
+                plan.put("F", stage, forward, fill=True)
     for stage in range(stages):
         while plan.waiting[stage]:
             plan.put_weight(stage)
@@ -409,7 +414,8 @@ class _Folded:
 
     def backward_turns(self) -> list[tuple[int, int]]:
         """The stages' next input gradients: up the stages first, then down."""
-        down, up = [], []
+        down: list[tuple[int, int]] = []
+        up: list[tuple[int, int]] = []
         for stage in range(self.stages):
             goes_up = self.count["B", stage, 1] < self.count["B", stage, 0]
             if goes_up and stage < self.stages - 1:

@@ -120,7 +120,7 @@ _ROWS: list[str | Input] = [
     _real("intra_node_latency", "s", 0.5e-6, "one hop inside a node", positive=False),
     _real("inter_node_bandwidth", "B/s", None, "per GPU and direction, between nodes"),
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
-    _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches"),
+    _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches", low=1.0),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
     _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
     "Power and money",
@@ -156,7 +156,7 @@ _ROWS: list[str | Input] = [
         "sliding_window",
         False,
         (False, True),
-        "attention that sees a window (attention_window) in some layers or all",
+        "queries of some layers or all see the last attention_window tokens only",
         implied=True,
         implied_by=("attention_window",),
     ),
@@ -187,7 +187,8 @@ _ROWS: list[str | Input] = [
         "precision",
         "bf16",
         ("bf16", "fp16", "fp8", "fp8_blockwise", "mxfp8", "fp4", "nvfp4"),
-        "recipe of number formats: layers' matrices are in few bits, attention and logits in 16",
+        "number formats of the layers' matrices (fp8: one scale a tensor); attention and logits "
+        "stay in 16 bits",
     ),
     _real(
         "sixteen_bit_layers_share",
@@ -220,6 +221,12 @@ _ROWS: list[str | Input] = [
         "activations computed twice: attention's scores (none under flash attention), its forward "
         "kernel, or whole layers",
     ),
+    _option(
+        "distribute_saved_activations",
+        False,
+        (False, True),
+        "tensor ranks share the layer inputs that full recompute keeps (as sequence_parallel does)",
+    ),
     _option("attention_kernel", "flash", ("standard", "flash"), "how attention is computed"),
     _option(
         "pipeline_schedule",
@@ -228,16 +235,10 @@ _ROWS: list[str | Input] = [
         "order of the micro-batches (1f1b is interleaved where stages hold several chunks)",
     ),
     _option(
-        "distribute_saved_activations",
-        False,
-        (False, True),
-        "tensor ranks share the layer inputs that full recompute keeps",
-    ),
-    _option(
         "pipeline_scheduler",
         "megatron",
         ("megatron", "pytorch"),
-        "whose rules say which interleaved schedules run, and in which groups",
+        "whose rules say which interleaved schedules run, and in groups of how many micro-batches",
     ),
     _option(
         "pipeline_flush",
@@ -249,8 +250,8 @@ _ROWS: list[str | Input] = [
         "pipeline_sends",
         "auto",
         ("auto", "blocking", "asynchronous"),
-        "whether stages compute while they send (auto: where they hold several pieces of the "
-        "model, as Megatron-Core by default)",
+        "whether stages wait for their sends or compute on (auto: asynchronous where they hold "
+        "several pieces of the model, as in Megatron-Core)",
     ),
     _option("scatter_gather", False, (False, True), "stages send a part per tensor rank"),
     _option(
@@ -291,7 +292,7 @@ _ROWS: list[str | Input] = [
         "link_sharing",
         False,
         (False, True),
-        "traffic hidden behind compute goes through a link one kind after the other",
+        "kinds of traffic hidden behind compute share a link's bandwidth (else each has all of it)",
         implied=True,
         implied_by=(
             "data_parallel_overlap",
@@ -317,7 +318,7 @@ _ROWS: list[str | Input] = [
         "memory_error_factor",
         "1",
         1.02,
-        "factor that 90 of 100 measured memories of a GPU were within of the predicted "
+        "factor by which predicted and measured memory of a GPU differ at most, in 90 of 100 cases "
         "(33 published, see docs/accuracy.md)",
         low=1.0,
     ),
@@ -389,7 +390,7 @@ _ROWS: list[str | Input] = [
         "error_factor",
         "1",
         1.0,
-        "factor that 90 of 100 measured times were within of the predicted (calibrations)",
+        "factor by which predicted and measured times differ at most, in 90 of 100 (calibrations)",
         low=1.0,
     ),
     _real(
@@ -462,8 +463,8 @@ _ROWS: list[str | Input] = [
         "node_pool",
         "open",
         ("open", "closed", "closed_idle_safe"),
-        "where nodes come from when the spares are used up: from outside, after provision_time, or "
-        "nowhere, and the job waits for a repair (idle nodes fail too, or do not)",
+        "what a job without a spare waits for: a node from outside (open), or a repair, where idle "
+        "nodes fail, too (closed), or do not (closed_idle_safe)",
     ),
     _option("elastic", "off", ("off", "shrink"), "go on with fewer replicas until repair"),
     _real("detection_time", "s", 30, "failure until it is noticed", positive=False),
@@ -551,7 +552,7 @@ _ROWS: list[str | Input] = [
         "latent_attention",
         False,
         (False, True),
-        "all heads read one latent vector of a token, which tensor ranks cannot share out",
+        "all heads read one latent vector of a token, of which every tensor rank keeps a copy",
         implied=True,
         implied_by=("kv_elements_per_layer",),
     ),

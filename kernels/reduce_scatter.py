@@ -61,6 +61,40 @@ def hierarchical_reduce_scatter_time(
     return inside + reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
 
 
+def hierarchical_logarithmic_reduce_scatter_time(
+    message_bytes: Any,
+    nodes: Any,
+    ranks_per_node: Any,
+    intra_latency: Any,
+    intra_bandwidth: Any,
+    inter_latency: Any,
+    inter_bandwidth: Any,
+) -> Any:
+    """Time of a logarithmic reduce-scatter, the near ranks first; an all-gather takes as long.
+
+    t = ceil(log2 g) a_i + (g - 1) / g M / B_i + ceil(log2 k) a_e + (k - 1) / k M / (g B_e)
+
+    Parameters:
+        message_bytes [B]: full buffer of one rank
+        nodes [1]: nodes k that hold the group
+        ranks_per_node [1]: ranks g of the group on each node, each with a rail of its own
+        intra_latency [s]: fixed cost of one hop inside a node
+        intra_bandwidth [B/s]: rate of one rank inside a node
+        inter_latency [s]: fixed cost of one hop between nodes
+        inter_bandwidth [B/s]: rate of one rail between nodes
+    Returns: [s] time of the collective
+    Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1), section 4.2
+    Example:
+        >>> float(hierarchical_logarithmic_reduce_scatter_time(8e9, 2, 8, 1.0, 1e9, 0.0, 1e9))
+        10.5
+    """
+    share = message_bytes / ranks_per_node
+    inside = logarithmic_reduce_scatter_time(
+        message_bytes, ranks_per_node, intra_latency, intra_bandwidth
+    )
+    return inside + logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
+
+
 def auto_reduce_scatter_time(
     message_bytes: Any,
     ranks: Any,
@@ -74,7 +108,7 @@ def auto_reduce_scatter_time(
 ) -> Any:
     """Time of the cheapest reduce-scatter that a library would offer; an all-gather takes as long.
 
-    t = min(ring, in node + min(ring, logarithmic) between nodes per rail)
+    t = min(ring, min(ring, logarithmic) in node + min(ring, logarithmic) between nodes per rail)
 
     Parameters:
         message_bytes [B]: full buffer of one rank
@@ -87,8 +121,8 @@ def auto_reduce_scatter_time(
         inter_latency [s]: fixed cost of one hop between nodes
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
-    Range: more than one rank on a node and the logarithmic algorithm between nodes: a lower bound
-        for NCCL, which offers it for one rank on a node
+    Range: more than one rank on a node and a logarithmic algorithm: a lower bound for NCCL, which
+        offers it for one rank on a node
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     Example:
@@ -96,8 +130,14 @@ def auto_reduce_scatter_time(
         8.0
     """
     share, nodes = message_bytes / ranks_per_node, ranks / ranks_per_node
-    inside = reduce_scatter_time(message_bytes, ranks_per_node, intra_latency, intra_bandwidth)
-    between = np.minimum(  # without latency both take as long: the one that feels it less first
+    # Without latency both take as long: the one that feels it less stands first
+    inside = np.minimum(
+        logarithmic_reduce_scatter_time(
+            message_bytes, ranks_per_node, intra_latency, intra_bandwidth
+        ),
+        reduce_scatter_time(message_bytes, ranks_per_node, intra_latency, intra_bandwidth),
+    )
+    between = np.minimum(
         logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
         reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
     )

@@ -17,6 +17,7 @@ MODULES = (
     "context_traffic",
     "expert_traffic",
     "data_traffic",
+    "gradient_links",
     "gradient_all_reduce",
     "gradient_halves",
     "activations",

@@ -23,18 +23,30 @@ def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
     return global_batch_size * sequence_length
 
 
+def looked_up_parameters(unmultiplied_parameters: Any) -> Any:
+    """Active parameters that no product reads: look-ups, biases, norms.
+
+    N_unmultiplied; 0 for a model whose published active parameters leave the embedding out
+
+    Parameters: unmultiplied_parameters [1]
+    Returns: [1] parameters
+    Source: stated by the scenario
+    """
+    return 1.0 * unmultiplied_parameters
+
+
 def active_matrix_parameters(
-    active_parameters: Any, unmultiplied_parameters: Any, vocab_size: Any, hidden_size: Any
+    active_parameters: Any, looked_up_parameters: Any, vocab_size: Any, hidden_size: Any
 ) -> Any:
     """Weights of the layers' matrices that each token is multiplied with.
 
     N_active - those in no product - V h of the logits; not below 0
 
-    Parameters: active_parameters [1], unmultiplied_parameters [1], vocab_size [1], hidden_size [1]
+    Parameters: active_parameters [1], looked_up_parameters [1], vocab_size [1], hidden_size [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2 and appendix (12 l h^2 for a GPT)
     """
-    multiplied = active_parameters - unmultiplied_parameters
+    multiplied = active_parameters - looked_up_parameters
     return np.maximum(multiplied - vocab_size * hidden_size, 0.0)
 
 

@@ -75,6 +75,8 @@ def kept_context_exchanges_per_layer(context_parallel: Any) -> Any:
 
     Parameters: context_parallel [1]
     Returns: [1] exchanges
+    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
+        than a window need no keys and values of each other
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (backward also passes the
         gradients of keys and values)
     """
@@ -89,6 +91,8 @@ def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
 
     Parameters: context_parallel [1]
     Returns: [1] exchanges
+    Range: a bound from above in layers with an `attention_window`: ranks that lie further apart
+        than a window need no keys and values of each other
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3, with forward repeated
     """
     return 4 * (context_parallel - 1)
@@ -115,14 +119,20 @@ def context_parallel_time(
 
 
 def exposed_context_parallel_time(
-    context_parallel_time: Any, context_parallel_overlap: Any, compute_time: Any
+    context_parallel_time: Any,
+    context_parallel_overlap: Any,
+    compute_time: Any,
+    exposed_tensor_parallel_time: Any,
 ) -> Any:
     """Time that a step waits for context-parallel traffic.
 
-    max(0, traffic - overlap x compute)
+    max(0, traffic - overlap x (compute + waits for tensor-parallel traffic))
 
-    Parameters: context_parallel_time [s], context_parallel_overlap [1], compute_time [s]
+    Parameters: context_parallel_time [s], context_parallel_overlap [1], compute_time [s],
+        exposed_tensor_parallel_time [s]
     Returns: [s] exposed traffic of one step
+    Range: on links of its own; what the same link carries at a time is in contention_time
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3 (overlap with blocks)
     """
-    return np.maximum(0.0, context_parallel_time - context_parallel_overlap * compute_time)
+    window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
+    return np.maximum(0.0, context_parallel_time - window)

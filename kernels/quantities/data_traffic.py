@@ -6,7 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..collectives import ring_tree_crossover_bytes
-from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
+from ..topology import flat_latency, group_ranks_per_node
 
 
 def gradient_ranks(data_parallel: Any, context_parallel: Any) -> Any:
@@ -33,26 +33,6 @@ def data_parallel_ranks_per_node(
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
     return group_ranks_per_node(gpus_per_node, tensor_parallel, gradient_ranks)
-
-
-def data_parallel_bandwidth(
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-    data_rail_bandwidth: Any,
-) -> Any:
-    """Bandwidth of one rank of a data-parallel group in a flat algorithm.
-
-    intra-node in one node, else min(intra-node, ranks on the node x rail)
-
-    Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1], intra_node_bandwidth [B/s],
-        data_rail_bandwidth [B/s]
-    Returns: [B/s] bandwidth per rank
-    Source: NCCL 2.30, channels over several NICs
-    """
-    return flat_bandwidth(
-        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
-    )
 
 
 def data_parallel_latency(
@@ -107,40 +87,6 @@ def expert_reduced_parameters(
     """
     dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
     return dense + reduced_expert_parameters
-
-
-@alternative("gradient_slowdown", mixture_of_experts=False)
-def dense_gradient_slowdown() -> Any:
-    """Time of gradient traffic over that on the rails of dense weights: there are no others.
-
-    1
-
-    Parameters: none
-    Returns: [1] time over time
-    Source: by definition
-    """
-    return 1.0
-
-
-@alternative("gradient_slowdown", mixture_of_experts=True)
-def expert_gradient_slowdown(
-    reduced_parameters: Any,
-    reduced_expert_parameters: Any,
-    data_parallel_bandwidth: Any,
-    expert_gradient_bandwidth: Any,
-) -> Any:
-    """Time of gradient traffic over that on the rails of dense weights: experts ride fewer.
-
-    1 + (experts' share of the bytes) (B / B_e - 1)
-
-    Parameters: reduced_parameters [1], reduced_expert_parameters [1],
-        data_parallel_bandwidth [B/s], expert_gradient_bandwidth [B/s]
-    Returns: [1] time over time
-    Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1 (groups of their
-        own); NCCL 2.30, channels over several NICs
-    """
-    share = reduced_expert_parameters / reduced_parameters
-    return 1 + share * (data_parallel_bandwidth / expert_gradient_bandwidth - 1)
 
 
 def gradient_message(
@@ -325,33 +271,31 @@ def ring_tree_crossover(
 
 
 @alternative("data_parallel_time", zero_stage=0)
-def replicated_data_parallel_time(
-    gradient_buckets: Any, data_parallel_all_reduce_time: Any, gradient_slowdown: Any
-) -> Any:
+def replicated_data_parallel_time(gradient_buckets: Any, data_parallel_all_reduce_time: Any) -> Any:
     """Time of one step's gradient traffic: all-reduces.
 
-    buckets x t x slowdown by experts, once per step whatever the number of micro-batches
+    buckets x t, once per step whatever the number of micro-batches
 
-    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s], gradient_slowdown [1]
+    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return gradient_buckets * data_parallel_all_reduce_time * gradient_slowdown
+    return gradient_buckets * data_parallel_all_reduce_time
 
 
 @alternative("data_parallel_time", zero_stage=1)
 def sharded_optimizer_data_parallel_time(
-    gradient_reduce_scatter_time: Any, weight_all_gather_time: Any, gradient_slowdown: Any
+    gradient_reduce_scatter_time: Any, weight_all_gather_time: Any
 ) -> Any:
     """Time of one step's traffic around a sharded update: gradients before it, weights after it.
 
-    (reduce-scatter + all-gather) x slowdown by experts, each with the bytes of what it moves
+    reduce-scatter + all-gather, each with the bytes of what it moves
 
-    Parameters: gradient_reduce_scatter_time [s], weight_all_gather_time [s], gradient_slowdown [1]
+    Parameters: gradient_reduce_scatter_time [s], weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return (gradient_reduce_scatter_time + weight_all_gather_time) * gradient_slowdown
+    return gradient_reduce_scatter_time + weight_all_gather_time
 
 
 @alternative("data_parallel_time", zero_stage=2)
@@ -359,19 +303,16 @@ def sharded_gradient_data_parallel_time(
     num_microbatches: Any,
     gradient_reduce_scatter_time: Any,
     weight_all_gather_time: Any,
-    gradient_slowdown: Any,
 ) -> Any:
     """Time of one step's traffic when gradients are sharded as they appear.
 
-    (m x reduce-scatter + all-gather) x slowdown by experts
+    m x reduce-scatter + all-gather
 
-    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s],
-        gradient_slowdown [1]
+    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    traffic = num_microbatches * gradient_reduce_scatter_time + weight_all_gather_time
-    return traffic * gradient_slowdown
+    return num_microbatches * gradient_reduce_scatter_time + weight_all_gather_time
 
 
 @alternative("data_parallel_time", zero_stage=3)
@@ -379,19 +320,16 @@ def sharded_weight_data_parallel_time(
     num_microbatches: Any,
     gradient_reduce_scatter_time: Any,
     weight_all_gather_time: Any,
-    gradient_slowdown: Any,
 ) -> Any:
     """Time of one step's traffic when weights are gathered where they are used.
 
-    m x (2 all-gathers + reduce-scatter) x slowdown by experts
+    m x (2 all-gathers + reduce-scatter)
 
-    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s],
-        gradient_slowdown [1]
+    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
     """
-    traffic = gradient_reduce_scatter_time + 2 * weight_all_gather_time
-    return num_microbatches * traffic * gradient_slowdown
+    return num_microbatches * (gradient_reduce_scatter_time + 2 * weight_all_gather_time)
 
 
 @alternative("exposed_data_parallel_time", zero_stage=0)
@@ -413,7 +351,6 @@ def replicated_exposed_data_parallel_time(
 def sharded_exposed_data_parallel_time(
     data_parallel_time: Any,
     weight_all_gather_time: Any,
-    gradient_slowdown: Any,
     data_parallel_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
@@ -423,15 +360,14 @@ def sharded_exposed_data_parallel_time(
     max(0, reduce-scatters - overlap x backward window)
     + max(0, all-gather - overlap x forward window)
 
-    Parameters: data_parallel_time [s], weight_all_gather_time [s], gradient_slowdown [1],
+    Parameters: data_parallel_time [s], weight_all_gather_time [s],
         data_parallel_overlap [1], gradient_window [s], weight_window [s]
     Returns: [s] exposed traffic of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; Megatron-LM,
         --overlap-grad-reduce and --overlap-param-gather
     """
-    gather = weight_all_gather_time * gradient_slowdown
-    before = data_parallel_time - gather - data_parallel_overlap * gradient_window
-    after = gather - data_parallel_overlap * weight_window
+    before = data_parallel_time - weight_all_gather_time - data_parallel_overlap * gradient_window
+    after = weight_all_gather_time - data_parallel_overlap * weight_window
     return np.maximum(0.0, before) + np.maximum(0.0, after)
 
 
@@ -441,7 +377,6 @@ def unit_exposed_data_parallel_time(
     fsdp_units: Any,
     weight_all_gather_time: Any,
     gradient_reduce_scatter_time: Any,
-    gradient_slowdown: Any,
     data_parallel_overlap: Any,
     fsdp_forward_window: Any,
     fsdp_backward_window: Any,
@@ -454,15 +389,15 @@ def unit_exposed_data_parallel_time(
     stand beside both a gather and a reduce-scatter
 
     Parameters: num_microbatches [1], fsdp_units [1], weight_all_gather_time [s],
-        gradient_reduce_scatter_time [s], gradient_slowdown [1], data_parallel_overlap [1],
+        gradient_reduce_scatter_time [s], data_parallel_overlap [1],
         fsdp_forward_window [s], fsdp_backward_window [s]
     Returns: [s] exposed traffic of one step
     Range: units alike; those of a model with a large embedding wait longer for it
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
     """
     passes = num_microbatches * fsdp_units
-    gather = weight_all_gather_time * gradient_slowdown / fsdp_units
-    scatter = gradient_reduce_scatter_time * gradient_slowdown / fsdp_units
+    gather = weight_all_gather_time / fsdp_units
+    scatter = gradient_reduce_scatter_time / fsdp_units
     forward = data_parallel_overlap * fsdp_forward_window / passes
     backward = data_parallel_overlap * fsdp_backward_window / passes
     ends = np.minimum(fsdp_units, 1.0) * (gather + scatter)

@@ -226,14 +226,21 @@ def no_exposed_expert_parallel_time() -> Any:
 
 @alternative("exposed_expert_parallel_time", mixture_of_experts=True)
 def routed_exposed_expert_parallel_time(
-    expert_parallel_time: Any, expert_parallel_overlap: Any, compute_time: Any
+    expert_parallel_time: Any,
+    expert_parallel_overlap: Any,
+    compute_time: Any,
+    exposed_tensor_parallel_time: Any,
+    exposed_context_parallel_time: Any,
 ) -> Any:
     """Time that a step waits for expert-parallel traffic.
 
-    max(0, traffic - overlap x compute)
+    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic))
 
-    Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s]
+    Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s],
+        exposed_tensor_parallel_time [s], exposed_context_parallel_time [s]
     Returns: [s] exposed traffic of one step
+    Range: on links of its own; what the same link carries at a time is in contention_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
-    return np.maximum(0.0, expert_parallel_time - expert_parallel_overlap * compute_time)
+    step = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
+    return np.maximum(0.0, expert_parallel_time - expert_parallel_overlap * step)

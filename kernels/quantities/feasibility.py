@@ -22,7 +22,7 @@ def megatron_interleaving_reason(
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py
         (forward_backward_pipelining_with_interleaving)
     """
@@ -48,7 +48,7 @@ def pytorch_interleaving_reason(num_microbatches: Any, microbatch_group_size: An
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     fits = _whole(microbatch_group_size) & _whole(num_microbatches / microbatch_group_size)
@@ -67,7 +67,7 @@ def free_schedule_reason() -> Any:
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
     """
     return 0.0
@@ -87,7 +87,7 @@ def interleaved_schedule_reason(
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
     reason = where(pipeline_parallel > 1, interleaving_reason, 14.0)
@@ -121,7 +121,7 @@ def layout_reason(
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3); uneven end
         stages as in Llama 3 (arXiv:2407.21783, section 3.3.2: 126 layers on 16 stages)
     """
@@ -158,7 +158,7 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     alone = where(expert_parallel > 1, 9.0, 0.0)
@@ -185,7 +185,7 @@ def routed_expert_layout_reason(
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
@@ -212,7 +212,7 @@ def capacity_reason(
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Range: within the error factor of the capacity either may be true: `near_memory_limit`
     Source: by definition
     """
@@ -222,42 +222,149 @@ def capacity_reason(
     return where(expert_layout_reason == 0, full, expert_layout_reason)
 
 
-@alternative("infeasible_reason", checkpoint_mode="sync")
-def sync_infeasible_reason(capacity_reason: Any) -> Any:
-    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+@alternative("goodput_reason", goodput_model="exact")
+def exact_goodput_reason() -> Any:
+    """Why a job makes no progress by its goodput; 0 where it makes some.
 
-    the reason of layout and memory
+    0: the exact model leaves a share, however small
 
-    Parameters: capacity_reason [flag]
+    Parameters: none
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Source: Daly 2006, FGCS 22(3), eq. 13
+    """
+    return 0.0
+
+
+@alternative("goodput_reason", goodput_model="first_order")
+def first_order_goodput_reason(
+    checkpoint_overhead: Any, rework_overhead: Any, recovery_overhead: Any
+) -> Any:
+    """Why a job makes no progress by its goodput; 0 where it makes some.
+
+    checkpoints + rework + recovery < 1
+
+    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Range: the exact model may have a goodput where the first order has none
+    Source: Young 1974, CACM 17(9), with a recovery term
+    """
+    return _progress_reason(1 - (checkpoint_overhead + rework_overhead + recovery_overhead))
+
+
+@alternative("goodput_reason", goodput_model="additive")
+def additive_goodput_reason(
+    checkpoint_overhead: Any,
+    rework_overhead: Any,
+    recovery_overhead: Any,
+    bubble_budget: Any,
+    maintenance_budget: Any,
+    cluster_uptime: Any,
+) -> Any:
+    """Why a job makes no progress by its goodput; 0 where it makes some.
+
+    checkpoints + rework + recovery + u (bubbles + maintenance) < 1
+
+    Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1],
+        bubble_budget [1], maintenance_budget [1], cluster_uptime [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Source: Fleet Foundations table 8
+    """
+    lost = checkpoint_overhead + rework_overhead + recovery_overhead
+    return _progress_reason(1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget)))
+
+
+@alternative("progress_reason", elastic="off")
+def rigid_progress_reason(goodput_reason: Any) -> Any:
+    """Why a job makes no progress; 0 where it makes some.
+
+    that of its goodput
+
+    Parameters: goodput_reason [flag]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: by definition
     """
-    return 1.0 * capacity_reason
+    return 1.0 * goodput_reason
+
+
+@alternative("progress_reason", elastic="shrink")
+def shrinking_progress_reason(goodput_reason: Any, elastic_capacity: Any) -> Any:
+    """Why a job makes no progress; 0 where it makes some.
+
+    that of its goodput; some replicas run
+
+    Parameters: goodput_reason [flag], elastic_capacity [1]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Source: by definition
+    """
+    return where(goodput_reason == 0, _progress_reason(elastic_capacity), goodput_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode="sync")
+def sync_infeasible_reason(capacity_reason: Any, progress_reason: Any) -> Any:
+    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+
+    the reason of layout and memory; it makes progress
+
+    Parameters: capacity_reason [flag], progress_reason [flag]
+    Returns: [flag] reason
+    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Source: by definition
+    """
+    return where(capacity_reason == 0, progress_reason, capacity_reason)
 
 
 @alternative("infeasible_reason", checkpoint_mode=("async", "in_memory"))
 def flushed_infeasible_reason(
-    capacity_reason: Any, checkpoint_interval: Any, checkpoint_flush_time: Any
+    capacity_reason: Any,
+    progress_reason: Any,
+    checkpoint_interval: Any,
+    checkpoint_flush_time: Any,
 ) -> Any:
     """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
 
-    the reason of layout and memory; checkpoints follow each other no faster than they are flushed
+    the reason of layout and memory; checkpoints follow each other no faster than they are flushed;
+    it makes progress
 
-    Parameters: capacity_reason [flag], checkpoint_interval [s], checkpoint_flush_time [s]
+    Parameters: capacity_reason [flag], progress_reason [flag], checkpoint_interval [s],
+        checkpoint_flush_time [s]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage
+        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
-    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, 0.0)
+    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
     known = checkpoint_interval + checkpoint_flush_time
     early = where(known == known, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
@@ -288,3 +395,8 @@ def _whole(value: Any) -> Any:
     Source: by definition
     """
     return np.floor(value) == value
+
+
+def _progress_reason(share: Any) -> Any:
+    """Why a job makes no progress, by the share of the time that is left for it."""
+    return where(share == share, where(share > 0, 0.0, 15.0), np.nan)

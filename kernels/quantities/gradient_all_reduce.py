@@ -88,17 +88,17 @@ def hierarchical_data_parallel_all_reduce_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-reduce in a data-parallel group: in each node, then between nodes.
 
     2 (g - 1) (a_i + M / (g B_i)) + 2 (k - 1) (a_e + M / (g k B_e))
 
     Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        data_rail_bandwidth [B/s]
+        intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
+        gradient_rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -107,9 +107,9 @@ def hierarchical_data_parallel_all_reduce_time(
         gradient_ranks / data_parallel_ranks_per_node,
         data_parallel_ranks_per_node,
         intra_node_latency,
-        intra_node_bandwidth,
+        gradient_node_bandwidth,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )
 
 
@@ -166,17 +166,17 @@ def in_network_data_parallel_all_reduce_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time of one all-reduce in a data-parallel group: the switches add up.
 
     2 a_i + M (g + 1) / (g B_i) + 2 a_e + M / (g B_e)
 
     Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        data_rail_bandwidth [B/s]
+        intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
+        gradient_rail_bandwidth [B/s]
     Returns: [s] time of one all-reduce
     Source: Graham et al. 2016 (SHARP), COMHPC; NCCL 2.30 src/transport/nvls.cc
     """
@@ -185,9 +185,9 @@ def in_network_data_parallel_all_reduce_time(
         gradient_ranks / data_parallel_ranks_per_node,
         data_parallel_ranks_per_node,
         intra_node_latency,
-        intra_node_bandwidth,
+        gradient_node_bandwidth,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )
 
 
@@ -196,19 +196,19 @@ def ring_data_parallel_in_node_time(
     bucket_message: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce inside the nodes: a reduce-scatter and an all-gather.
 
     2 (g - 1) (a_i + M / (g B_i))
 
     Parameters: bucket_message [B], data_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s]
+        intra_node_latency [s], gradient_node_bandwidth [B/s]
     Returns: [s] time inside the nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
     return ring_all_reduce_time(
-        bucket_message, data_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+        bucket_message, data_parallel_ranks_per_node, intra_node_latency, gradient_node_bandwidth
     )
 
 
@@ -217,23 +217,29 @@ def nvls_data_parallel_in_node_time(
     bucket_message: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce inside the nodes: the cheaper of ring and NVLink switch.
 
     min(2 (g - 1) (a_i + M / (g B_i)), 2 a_i + M (g + 1) / (g B_i))
 
     Parameters: bucket_message [B], data_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s]
+        intra_node_latency [s], gradient_node_bandwidth [B/s]
     Returns: [s] time inside the nodes
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
     """
     return np.minimum(
         ring_all_reduce_time(
-            bucket_message, data_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+            bucket_message,
+            data_parallel_ranks_per_node,
+            intra_node_latency,
+            gradient_node_bandwidth,
         ),
         nvls_all_reduce_time(
-            bucket_message, data_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+            bucket_message,
+            data_parallel_ranks_per_node,
+            intra_node_latency,
+            gradient_node_bandwidth,
         ),
     )
 
@@ -244,14 +250,14 @@ def ring_data_parallel_between_nodes_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time of the part of an all-reduce between nodes: a ring per rail, of a share of the buffer.
 
     2 (k - 1) (a_e + M / (g k B_e))
 
     Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
-        inter_node_latency [s], data_rail_bandwidth [B/s]
+        inter_node_latency [s], gradient_rail_bandwidth [B/s]
     Returns: [s] time between nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -259,7 +265,7 @@ def ring_data_parallel_between_nodes_time(
         bucket_message / data_parallel_ranks_per_node,
         gradient_ranks / data_parallel_ranks_per_node,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )
 
 
@@ -269,22 +275,23 @@ def switch_data_parallel_between_nodes_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
-    """Time of the part of an all-reduce between nodes: added up by the fabric, per rail.
+    """Time of the part of an all-reduce between nodes: the cheaper of ring and fabric, per rail.
 
-    2 a_e + M / (g B_e); nothing in one node
+    min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g B_e)); nothing in one node
 
     Parameters: bucket_message [B], gradient_ranks [1], data_parallel_ranks_per_node [1],
-        inter_node_latency [s], data_rail_bandwidth [B/s]
+        inter_node_latency [s], gradient_rail_bandwidth [B/s]
     Returns: [s] time between nodes
-    Source: Graham et al. 2016 (SHARP), COMHPC
+    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Graham et al. 2016
+        (SHARP), COMHPC
     """
-    return switch_all_reduce_time(
-        bucket_message / data_parallel_ranks_per_node,
-        gradient_ranks / data_parallel_ranks_per_node,
-        inter_node_latency,
-        data_rail_bandwidth,
+    share = bucket_message / data_parallel_ranks_per_node
+    nodes = gradient_ranks / data_parallel_ranks_per_node
+    return np.minimum(
+        ring_all_reduce_time(share, nodes, inter_node_latency, gradient_rail_bandwidth),
+        switch_all_reduce_time(share, nodes, inter_node_latency, gradient_rail_bandwidth),
     )
 
 

@@ -6,8 +6,8 @@ from ..alternatives import alternative
 from ..collectives import fitted_all_reduce_time, reduce_scatter_time
 from ..reduce_scatter import (
     auto_reduce_scatter_time,
+    hierarchical_logarithmic_reduce_scatter_time,
     hierarchical_reduce_scatter_time,
-    logarithmic_reduce_scatter_time,
 )
 
 
@@ -41,20 +41,31 @@ def logarithmic_gradient_reduce_scatter_time(
     gradient_buckets: Any,
     bucket_message: Any,
     gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
+    data_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    gradient_node_bandwidth: Any,
+    inter_node_latency: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
-    trees: buckets x (ceil(log2 n) a + (n - 1) / n M / B)
+    trees, the near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
+    + ceil(log2 k) a_e + (k - 1) / k M / (g B_e))
 
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s]
+        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
+        inter_node_latency [s], gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
-    return gradient_buckets * logarithmic_reduce_scatter_time(
-        bucket_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
+    return gradient_buckets * hierarchical_logarithmic_reduce_scatter_time(
+        bucket_message,
+        gradient_ranks / data_parallel_ranks_per_node,
+        data_parallel_ranks_per_node,
+        intra_node_latency,
+        gradient_node_bandwidth,
+        inter_node_latency,
+        gradient_rail_bandwidth,
     )
 
 
@@ -65,9 +76,9 @@ def hierarchical_gradient_reduce_scatter_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
@@ -75,8 +86,8 @@ def hierarchical_gradient_reduce_scatter_time(
     that add up save nothing where halves are apart
 
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], data_rail_bandwidth [B/s]
+        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
+        inter_node_latency [s], gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -85,9 +96,9 @@ def hierarchical_gradient_reduce_scatter_time(
         gradient_ranks / data_parallel_ranks_per_node,
         data_parallel_ranks_per_node,
         intra_node_latency,
-        intra_node_bandwidth,
+        gradient_node_bandwidth,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )
 
 
@@ -131,18 +142,18 @@ def auto_gradient_reduce_scatter_time(
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
-    the cheapest: buckets x min(ring, in node + min(ring, logarithmic) between nodes per rail)
+    the cheapest: buckets x min(ring, level by level), in rings or logarithmic on each level
 
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        data_rail_bandwidth [B/s]
+        intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
+        gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
@@ -154,9 +165,9 @@ def auto_gradient_reduce_scatter_time(
         data_parallel_latency,
         data_parallel_bandwidth,
         intra_node_latency,
-        intra_node_bandwidth,
+        gradient_node_bandwidth,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )
 
 
@@ -190,20 +201,31 @@ def logarithmic_weight_all_gather_time(
     gradient_buckets: Any,
     gathered_message: Any,
     gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
+    data_parallel_ranks_per_node: Any,
+    intra_node_latency: Any,
+    gradient_node_bandwidth: Any,
+    inter_node_latency: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
-    trees: buckets x (ceil(log2 n) a + (n - 1) / n M / B)
+    trees, the near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
+    + ceil(log2 k) a_e + (k - 1) / k M / (g B_e))
 
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s]
+        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
+        inter_node_latency [s], gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
     """
-    return gradient_buckets * logarithmic_reduce_scatter_time(
-        gathered_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
+    return gradient_buckets * hierarchical_logarithmic_reduce_scatter_time(
+        gathered_message,
+        gradient_ranks / data_parallel_ranks_per_node,
+        data_parallel_ranks_per_node,
+        intra_node_latency,
+        gradient_node_bandwidth,
+        inter_node_latency,
+        gradient_rail_bandwidth,
     )
 
 
@@ -214,9 +236,9 @@ def hierarchical_weight_all_gather_time(
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
@@ -224,8 +246,8 @@ def hierarchical_weight_all_gather_time(
     that add up save nothing where halves are apart
 
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], data_rail_bandwidth [B/s]
+        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
+        inter_node_latency [s], gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
@@ -234,9 +256,9 @@ def hierarchical_weight_all_gather_time(
         gradient_ranks / data_parallel_ranks_per_node,
         data_parallel_ranks_per_node,
         intra_node_latency,
-        intra_node_bandwidth,
+        gradient_node_bandwidth,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )
 
 
@@ -280,18 +302,18 @@ def auto_weight_all_gather_time(
     data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
     intra_node_latency: Any,
-    intra_node_bandwidth: Any,
+    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    data_rail_bandwidth: Any,
+    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
-    the cheapest: buckets x min(ring, in node + min(ring, logarithmic) between nodes per rail)
+    the cheapest: buckets x min(ring, level by level), in rings or logarithmic on each level
 
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
-        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
-        data_rail_bandwidth [B/s]
+        intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
+        gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
@@ -303,7 +325,7 @@ def auto_weight_all_gather_time(
         data_parallel_latency,
         data_parallel_bandwidth,
         intra_node_latency,
-        intra_node_bandwidth,
+        gradient_node_bandwidth,
         inter_node_latency,
-        data_rail_bandwidth,
+        gradient_rail_bandwidth,
     )

@@ -170,6 +170,7 @@ def routed_expert_node_time(
 def pipeline_fabric_time(
     pipeline_parallel_time: Any,
     pipeline_send_time: Any,
+    pipeline_gather_time: Any,
     pipeline_message: Any,
     pipeline_parallel: Any,
     pipeline_ranks_per_node: Any,
@@ -179,18 +180,21 @@ def pipeline_fabric_time(
 
     sends x M / B_e where stages are on several nodes; gathers of parts are not counted
 
-    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_message [B],
-        pipeline_parallel [1], pipeline_ranks_per_node [1], pipeline_rail_bandwidth [B/s]
+    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_gather_time [s],
+        pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
+        pipeline_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
     """
     sent = where(pipeline_ranks_per_node < pipeline_parallel, pipeline_message, 0.0)
-    return busy_time(pipeline_parallel_time, pipeline_send_time, sent, pipeline_rail_bandwidth)
+    one = pipeline_send_time + pipeline_gather_time
+    return busy_time(pipeline_parallel_time, one, sent, pipeline_rail_bandwidth)
 
 
 def pipeline_node_time(
     pipeline_parallel_time: Any,
     pipeline_send_time: Any,
+    pipeline_gather_time: Any,
     pipeline_message: Any,
     pipeline_parallel: Any,
     pipeline_ranks_per_node: Any,
@@ -200,13 +204,15 @@ def pipeline_node_time(
 
     sends x M / B_i where all stages are on one node; gathers of parts are not counted
 
-    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_message [B],
-        pipeline_parallel [1], pipeline_ranks_per_node [1], intra_node_bandwidth [B/s]
+    Parameters: pipeline_parallel_time [s], pipeline_send_time [s], pipeline_gather_time [s],
+        pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
+        intra_node_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2
     """
     sent = where(pipeline_ranks_per_node >= pipeline_parallel, pipeline_message, 0.0)
-    return busy_time(pipeline_parallel_time, pipeline_send_time, sent, intra_node_bandwidth)
+    one = pipeline_send_time + pipeline_gather_time
+    return busy_time(pipeline_parallel_time, one, sent, intra_node_bandwidth)
 
 
 @alternative("data_fabric_share", mixture_of_experts=False)
@@ -313,7 +319,7 @@ def data_fabric_time(
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     return np.minimum(
-        data_parallel_bytes * data_fabric_share / data_rail_bandwidth, data_parallel_time
+        data_parallel_time, data_parallel_bytes * data_fabric_share / data_rail_bandwidth
     )
 
 
@@ -333,7 +339,7 @@ def data_node_time(
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     return np.minimum(
-        data_parallel_bytes * data_node_share / intra_node_bandwidth, data_parallel_time
+        data_parallel_time, data_parallel_bytes * data_node_share / intra_node_bandwidth
     )
 
 
@@ -395,65 +401,53 @@ def no_contention_time() -> Any:
 @alternative("contention_time", link_sharing=True)
 def shared_contention_time(
     compute_time: Any,
-    hidden_regather_time: Any,
+    regather_window: Any,
     tensor_parallel_overlap: Any,
     context_parallel_overlap: Any,
     expert_parallel_overlap: Any,
     data_parallel_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
-    exposed_tensor_parallel_time: Any,
-    exposed_context_parallel_time: Any,
-    exposed_expert_parallel_time: Any,
+    exposed_layer_communication_time: Any,
     exposed_data_parallel_time: Any,
-    tensor_node_time: Any,
-    context_node_time: Any,
-    expert_node_time: Any,
-    data_node_time: Any,
-    tensor_fabric_time: Any,
-    context_fabric_time: Any,
-    expert_fabric_time: Any,
-    data_fabric_time: Any,
+    awaited_pipeline_time: Any,
+    exposed_pipeline_parallel_time: Any,
+    straggler_time: Any,
+    bubble_time: Any,
+    node_network_busy_time: Any,
+    fabric_busy_time: Any,
+    pipeline_node_time: Any,
+    pipeline_fabric_time: Any,
 ) -> Any:
     """Time that a step waits because hidden traffic shares links.
 
-    max over both tiers of max(0, sum of max(0, busy - exposed) - largest window): what is hidden on
-    a link goes through it one after the other; the two tiers hide behind the same compute. The
-    window is the largest of overlap x window over kinds, at most compute
+    max over both tiers of max(0, busy - window - waits): a link carries layers' and data's traffic
+    behind the largest window, at most compute, and while the step waits for any of it; and all
+    traffic, sends between stages included, in the whole step
 
-    Parameters: compute_time [s], hidden_regather_time [s], tensor_parallel_overlap [1],
+    Parameters: compute_time [s], regather_window [s], tensor_parallel_overlap [1],
         context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
-        gradient_window [s], weight_window [s], exposed_tensor_parallel_time [s],
-        exposed_context_parallel_time [s], exposed_expert_parallel_time [s],
-        exposed_data_parallel_time [s], tensor_node_time [s], context_node_time [s],
-        expert_node_time [s], data_node_time [s], tensor_fabric_time [s], context_fabric_time [s],
-        expert_fabric_time [s], data_fabric_time [s]
+        gradient_window [s], weight_window [s], exposed_layer_communication_time [s],
+        exposed_data_parallel_time [s], awaited_pipeline_time [s],
+        exposed_pipeline_parallel_time [s], straggler_time [s], bubble_time [s],
+        node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
+        pipeline_fabric_time [s]
     Returns: [s] time of one step
-    Range: windows that end together, two of different length or any number alike; a lower bound
-        where three or more differ or the waits of both tiers fall apart, an upper bound where kinds
-        hide behind different parts of compute
+    Range: all overlaps 1, two kinds of traffic on one link, or any number with one overlap; else a
+        lower bound, as if a link could use every wait; an upper bound where kinds hide behind
+        different parts of compute
     Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
     """
-    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - hidden_regather_time)
+    waits = exposed_layer_communication_time + exposed_data_parallel_time
+    tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
     layers = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
-    data = data_parallel_overlap * (gradient_window + weight_window)
-    window = np.maximum(np.maximum(hidden_regather_time + tensor, layers), data)
-    window = np.minimum(compute_time, window)
-    node = (
-        _hidden(tensor_node_time, exposed_tensor_parallel_time, window)
-        + _hidden(context_node_time, exposed_context_parallel_time, window)
-        + _hidden(expert_node_time, exposed_expert_parallel_time, window)
-        + _hidden(data_node_time, exposed_data_parallel_time, window)
-    )
-    fabric = (
-        _hidden(tensor_fabric_time, exposed_tensor_parallel_time, window)
-        + _hidden(context_fabric_time, exposed_context_parallel_time, window)
-        + _hidden(expert_fabric_time, exposed_expert_parallel_time, window)
-        + _hidden(data_fabric_time, exposed_data_parallel_time, window)
-    )
-    return np.maximum(0.0, np.maximum(node, fabric) - window)
-
-
-def _hidden(busy: Any, exposed: Any, window: Any) -> Any:
-    """Time in which a link carries traffic of a kind that the step does not wait for."""
-    return np.minimum(np.maximum(0.0, busy - exposed), window)
+    share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
+    data = data_parallel_overlap * (gradient_window + weight_window) * share
+    window = np.maximum(np.maximum(regather_window + tensor, layers), data)
+    node = node_network_busy_time - pipeline_node_time
+    fabric = fabric_busy_time - pipeline_fabric_time
+    late = np.maximum(node, fabric) - (np.minimum(compute_time, window) + waits)
+    late = late + (awaited_pipeline_time - exposed_pipeline_parallel_time)
+    step = compute_time + straggler_time + bubble_time + waits + exposed_pipeline_parallel_time
+    sends = np.maximum(node_network_busy_time, fabric_busy_time) - step
+    return np.maximum(0.0, np.maximum(late, sends))

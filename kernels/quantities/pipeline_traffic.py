@@ -193,14 +193,18 @@ def pipeline_parallel_time(
 ) -> Any:
     """Time of one step's traffic between pipeline stages: an activation on, a gradient back.
 
-    2 v m (a + M / B + gather), v pieces on each stage; nothing for one stage
+    2 v m (a + M / B + gather), v pieces on each stage; (2 v - 1) m for two stages, whose ends
+    send one way; nothing for one stage
 
     Parameters: pipeline_parallel [1], stage_chunks [1], num_microbatches [1],
         pipeline_send_time [s], pipeline_gather_time [s]
     Returns: [s] pipeline traffic of one step
+    Range: of the busiest stage; zb_v on two stages: a bound from above, it sends 2 m
     Source: Narayanan et al. 2021 (SC21), sections 2.2, 3.2 and 4.1
     """
-    sends = where(pipeline_parallel > 1, 2 * stage_chunks * num_microbatches, 0.0)
+    inner = 2 * stage_chunks * num_microbatches
+    sends = where(pipeline_parallel > 2, inner, inner - num_microbatches)
+    sends = where(pipeline_parallel > 1, sends, 0.0)
     return sends * (pipeline_send_time + pipeline_gather_time)
 
 
@@ -354,15 +358,40 @@ def overlapped_awaited_pipeline_sends(asynchronous_pipeline_sends: Any) -> Any:
     return 1.0 * asynchronous_pipeline_sends
 
 
-def exposed_pipeline_parallel_time(
+def awaited_pipeline_time(
     awaited_pipeline_sends: Any, pipeline_send_time: Any, pipeline_gather_time: Any
 ) -> Any:
-    """Time of one step that waits for sends between stages, those in the bubble counted.
+    """Time of the sends between stages that a step waits for, one after the other.
 
     sends waited for x (a + M / B + gather)
 
     Parameters: awaited_pipeline_sends [1], pipeline_send_time [s], pipeline_gather_time [s]
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), section 2.2; by playing the schedules out
+    """
+    return awaited_pipeline_sends * (pipeline_send_time + pipeline_gather_time)
+
+
+def exposed_pipeline_parallel_time(
+    awaited_pipeline_time: Any,
+    pipeline_parallel_time: Any,
+    compute_time: Any,
+    straggler_time: Any,
+    bubble_time: Any,
+    exposed_layer_communication_time: Any,
+    exposed_data_parallel_time: Any,
+) -> Any:
+    """Time of one step that waits for sends between stages, those in the bubble counted.
+
+    sends waited for, and no less than what all sends take beyond the rest of the step: compute +
+    straggler + bubble + exposed in layers + exposed data
+
+    Parameters: awaited_pipeline_time [s], pipeline_parallel_time [s], compute_time [s],
+        straggler_time [s], bubble_time [s], exposed_layer_communication_time [s],
+        exposed_data_parallel_time [s]
     Returns: [s] exposed pipeline traffic of one step
     Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
     """
-    return awaited_pipeline_sends * (pipeline_send_time + pipeline_gather_time)
+    others = compute_time + straggler_time + bubble_time + exposed_layer_communication_time
+    left = pipeline_parallel_time - (others + exposed_data_parallel_time)
+    return np.maximum(awaited_pipeline_time, left)

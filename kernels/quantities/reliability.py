@@ -262,7 +262,7 @@ def closed_whole_cluster_probability(
     """Share of the time in which the job has all of its nodes, between waits for repairs.
 
     P(N <= S), N nodes in repair, nearly Poisson of mean (n + S) r / (1 + r), r = repair time over a
-    node's lifetime: spares, and nodes that wait for others, fail as those at work do
+    node's lifetime, n at least 1: spares, and nodes that wait for others, fail as those at work do
 
     Parameters: spare_nodes [1], repair_time [s], node_failure_rate [1/s], nodes [1]
     Returns: [1] share of the wall time
@@ -272,7 +272,8 @@ def closed_whole_cluster_probability(
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
     """
     ratio = repair_time * node_failure_rate / nodes
-    return poisson_at_most(spare_nodes, (nodes + spare_nodes) * ratio / (1 + ratio))
+    held = np.maximum(nodes, 1.0) + spare_nodes
+    return poisson_at_most(spare_nodes, held * ratio / (1 + ratio))
 
 
 @alternative("whole_cluster_probability", node_pool="closed_idle_safe")

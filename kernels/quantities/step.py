@@ -360,30 +360,40 @@ def raw_communication_fraction(communication_time: Any, step_time: Any) -> Any:
 
 @alternative("gradient_window", zero_stage=(0, 1))
 def last_backward_window(
-    compute_time: Any, recompute_flops_factor: Any, num_microbatches: Any
+    compute_time: Any,
+    exposed_layer_communication_time: Any,
+    recompute_flops_factor: Any,
+    num_microbatches: Any,
 ) -> Any:
     """Time behind which gradient traffic can hide: the last micro-batch's backward pass.
 
-    compute / m x (1 - 1 / (3 f)): all but the forward pass, a third of the operations done once
+    (compute + exposed in layers) / m x (1 - 1 / (3 f)): all but the forward pass, a third of the
+    operations done once; a pass lasts as long as it waits for its layers' traffic
 
-    Parameters: compute_time [s], recompute_flops_factor [1], num_microbatches [1]
+    Parameters: compute_time [s], exposed_layer_communication_time [s],
+        recompute_flops_factor [1], num_microbatches [1]
     Returns: [s] window
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
     """
-    return compute_time / num_microbatches * (1 - 1 / (3 * recompute_flops_factor))
+    passes = (compute_time + exposed_layer_communication_time) / num_microbatches
+    return passes * (1 - 1 / (3 * recompute_flops_factor))
 
 
 @alternative("gradient_window", zero_stage=2)
-def every_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+def every_backward_window(
+    compute_time: Any, exposed_layer_communication_time: Any, recompute_flops_factor: Any
+) -> Any:
     """Time behind which gradient traffic can hide: each micro-batch's backward pass.
 
-    compute x (1 - 1 / (3 f)): all but the forward pass, a third of the operations done once
+    (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of the
+    operations done once
 
-    Parameters: compute_time [s], recompute_flops_factor [1]
+    Parameters: compute_time [s], exposed_layer_communication_time [s], recompute_flops_factor [1]
     Returns: [s] window
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """
-    return compute_time * (1 - 1 / (3 * recompute_flops_factor))
+    passes = compute_time + exposed_layer_communication_time
+    return passes * (1 - 1 / (3 * recompute_flops_factor))
 
 
 @alternative("gradient_window", zero_stage=3)
@@ -414,30 +424,37 @@ def no_weight_window() -> Any:
 
 @alternative("weight_window", zero_stage=(1, 2))
 def first_forward_window(
-    compute_time: Any, recompute_flops_factor: Any, num_microbatches: Any
+    compute_time: Any,
+    exposed_layer_communication_time: Any,
+    recompute_flops_factor: Any,
+    num_microbatches: Any,
 ) -> Any:
     """Time behind which the weights of a sharded update can be gathered: the next forward pass.
 
-    compute / (3 f m): that of the first micro-batch
+    (compute + exposed in layers) / (3 f m): that of the first micro-batch
 
-    Parameters: compute_time [s], recompute_flops_factor [1], num_microbatches [1]
+    Parameters: compute_time [s], exposed_layer_communication_time [s],
+        recompute_flops_factor [1], num_microbatches [1]
     Returns: [s] window
     Source: Megatron-LM, --overlap-param-gather
     """
-    return compute_time / (3 * recompute_flops_factor * num_microbatches)
+    passes = compute_time + exposed_layer_communication_time
+    return passes / (3 * recompute_flops_factor * num_microbatches)
 
 
 @alternative("fsdp_forward_window", fsdp_prefetch=True)
-def prefetched_fsdp_forward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+def prefetched_fsdp_forward_window(
+    compute_time: Any, exposed_layer_communication_time: Any, recompute_flops_factor: Any
+) -> Any:
     """Time behind which ZeRO-3 can gather weights in forward passes.
 
-    compute / (3 f)
+    (compute + exposed in layers) / (3 f)
 
-    Parameters: compute_time [s], recompute_flops_factor [1]
+    Parameters: compute_time [s], exposed_layer_communication_time [s], recompute_flops_factor [1]
     Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (forward prefetching)
     """
-    return compute_time / (3 * recompute_flops_factor)
+    return (compute_time + exposed_layer_communication_time) / (3 * recompute_flops_factor)
 
 
 @alternative("fsdp_forward_window", fsdp_prefetch=False)
@@ -453,13 +470,17 @@ def no_fsdp_forward_window() -> Any:
     return 0.0
 
 
-def fsdp_backward_window(compute_time: Any, recompute_flops_factor: Any) -> Any:
+def fsdp_backward_window(
+    compute_time: Any, exposed_layer_communication_time: Any, recompute_flops_factor: Any
+) -> Any:
     """Time behind which ZeRO-3 can gather weights and reduce gradients in backward passes.
 
-    compute x (1 - 1 / (3 f)): all but the forward pass, a third of the model operations
+    (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of the model
+    operations
 
-    Parameters: compute_time [s], recompute_flops_factor [1]
+    Parameters: compute_time [s], exposed_layer_communication_time [s], recompute_flops_factor [1]
     Returns: [s] window
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.3.2 (backward prefetching)
     """
-    return compute_time * (1 - 1 / (3 * recompute_flops_factor))
+    passes = compute_time + exposed_layer_communication_time
+    return passes * (1 - 1 / (3 * recompute_flops_factor))

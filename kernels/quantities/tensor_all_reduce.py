@@ -277,20 +277,21 @@ def switch_tensor_parallel_between_nodes_time(
     inter_node_latency: Any,
     tensor_rail_bandwidth: Any,
 ) -> Any:
-    """Time of the part of an all-reduce between nodes: added up by the fabric, per rail.
+    """Time of the part of an all-reduce between nodes: the cheaper of ring and fabric, per rail.
 
-    2 a_e + M / (g B_e); nothing in one node
+    min(2 (k - 1) (a_e + M / (g k B_e)), 2 a_e + M / (g B_e)); nothing in one node
 
     Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
         inter_node_latency [s], tensor_rail_bandwidth [B/s]
     Returns: [s] time between nodes
-    Source: Graham et al. 2016 (SHARP), COMHPC
+    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Graham et al. 2016
+        (SHARP), COMHPC
     """
-    return switch_all_reduce_time(
-        activation_message / tensor_parallel_ranks_per_node,
-        tensor_parallel / tensor_parallel_ranks_per_node,
-        inter_node_latency,
-        tensor_rail_bandwidth,
+    share = activation_message / tensor_parallel_ranks_per_node
+    nodes = tensor_parallel / tensor_parallel_ranks_per_node
+    return np.minimum(
+        ring_all_reduce_time(share, nodes, inter_node_latency, tensor_rail_bandwidth),
+        switch_all_reduce_time(share, nodes, inter_node_latency, tensor_rail_bandwidth),
     )
 
 

@@ -182,7 +182,7 @@ def roofline_qkv_input_gradient_time(
 ) -> Any:
     """Time of the product that gives the gradient of attention's input, of one micro-batch.
 
-    GEMM(T, h, W_qkv / t), as long as the forward product
+    GEMM(T, W_qkv / t, h): as long as the forward product, as in compute_time
 
     Parameters: microbatch_tokens [1], attention_parameters_per_layer [1], attention_heads [1],
         head_size [1], hidden_size [1], tensor_parallel [1], operand_bytes_per_element [B],
@@ -194,8 +194,8 @@ def roofline_qkv_input_gradient_time(
     width = attention_parameters_per_layer / hidden_size - attention_heads * head_size
     return gemm_time(
         microbatch_tokens,
-        hidden_size,
         width / tensor_parallel,
+        hidden_size,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
@@ -244,7 +244,7 @@ def roofline_ffn_input_gradient_time(
 ) -> Any:
     """Time of the product that gives the gradient of a feed-forward block's input.
 
-    GEMM(T, h, (1 or 2) f / t), as long as the forward product
+    GEMM(T, (1 or 2) f / t, h): as long as the forward product, as in compute_time
 
     Parameters: microbatch_tokens [1], ffn_hidden_size [1], ffn_matrices [1], hidden_size [1],
         tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
@@ -254,8 +254,8 @@ def roofline_ffn_input_gradient_time(
     """
     return gemm_time(
         microbatch_tokens,
-        hidden_size,
         (ffn_matrices - 1) * ffn_hidden_size / tensor_parallel,
+        hidden_size,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
@@ -325,6 +325,41 @@ def sequence_regather_time(
     """
     passes = layers / pipeline_parallel * num_microbatches
     return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_all_reduce_time / 2
+
+
+@alternative("regather_window", sequence_parallel=False)
+def no_regather_window() -> Any:
+    """Time of the products behind which layers' inputs are gathered again: none are.
+
+    0
+
+    Parameters: none
+    Returns: [s] window
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    return 0.0
+
+
+@alternative("regather_window", sequence_parallel=True)
+def sequence_regather_window(
+    ffn_regathers_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    qkv_input_gradient_time: Any,
+    ffn_input_gradient_time: Any,
+) -> Any:
+    """Time of the products behind which layers' inputs are gathered again.
+
+    l / p x m x (product of QKV + feed-forward gathers x its product)
+
+    Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], qkv_input_gradient_time [s], ffn_input_gradient_time [s]
+    Returns: [s] window
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    products = qkv_input_gradient_time + ffn_regathers_per_layer * ffn_input_gradient_time
+    return layers / pipeline_parallel * num_microbatches * products
 
 
 @alternative("hidden_regather_time", sequence_parallel=False)

@@ -1,6 +1,7 @@
 """The command line: a door to grid/ and catalog/, with no logic of its own."""
 
 import json
+import math
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from fleetcube.commands.table import print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
+_MOST_JUDGED = 1_000_000  # layouts evaluated once more for what is near the limit of memory
 _OVERHEADS = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
 _SIMULATED = {  # columns, where the spec gives the input that they speak of
     "job_duration": ("failures", "wall_time", "wall_time_p95"),
@@ -132,6 +134,20 @@ def run_spec(
     click.echo(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
     click.echo(f"wrote {path} ({size / 1e6:.1f} MB)")
     _show(open_cube(path))
+    for near in _near(sweep, _MOST_JUDGED).values():
+        if count := int((near == 1).sum()):
+            click.echo(f"near the limit of memory: {count} of {near.size} (memory_error_factor)")
+
+
+def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
+    """Where memory is near its limit, a coordinate; none where it has no limit."""
+    from fleetcube.grid.plan import NEAR
+
+    if sweep.judged is sweep:
+        return {}
+    asked = sweep.of([NEAR])
+    small = asked.plan("numpy").size(NEAR) <= most
+    return {NEAR: asked.evaluate("numpy")[NEAR]} if small else {}
 
 
 def _evaluated(
@@ -147,7 +163,7 @@ def _evaluated(
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
     found = sweep.evaluate(engine, mask_infeasible=feasible_only, threads=threads)
     if output is None:
-        print_table(*table(found))
+        print_table(*table(found.assign_coords(_near(sweep))))
     else:
         write_table(found, output)
     _remarks(found, err=True)

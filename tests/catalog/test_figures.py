@@ -398,7 +398,7 @@ def test_storage() -> None:
 
 # Models: parameters counted from the shape alone, by the formulas of the engine
 
-STATED = {"parameters", "active_parameters", "unmultiplied_parameters", "training_tokens"}
+STATED = {"parameters", "active_parameters", "looked_up_parameters", "training_tokens"}
 
 
 def counted(label: str, quantity: str = "parameters") -> float:

@@ -74,6 +74,7 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
                     # what the labels of the scenario choose
                     "gated_ffn": True,
                     "node_reduction": True,
+                    "link_sharing": True,  # as an overlap implies
                     **{k: v for k, v in point.items() if k in INPUTS},
                 }
             )

@@ -72,10 +72,16 @@ def test_searches_say_what_is_near(capacity: float, near: int) -> None:
     plan = Sweep(
         {**LLAMA_3, "hbm_capacity": capacity * NEED},
         {"network_efficiency": [0.5, 1.0]},
-        ["step_time", "near_memory_limit"],
+        ["step_time"],
     )
     won = plan.reduce("argmin", of="step_time", engine="numpy", mask_infeasible=True)
-    assert won["near_memory_limit"] == near
+    assert won.coords["near_memory_limit"] == near
+    assert "near_memory_limit" not in plan.reduce("min", of="step_time", engine="numpy").coords
+
+
+def test_a_winner_without_a_limit_has_no_word_on_it() -> None:
+    sweep = Sweep(LLAMA_3 | {"hbm_capacity": np.inf}, {"network_efficiency": [0.5, 1]}, ["mfu"])
+    assert "near_memory_limit" not in sweep.reduce("argmax", of="mfu", engine="numpy").coords
 
 
 def test_a_search_refuses_what_even_the_error_cannot_save() -> None:

@@ -107,7 +107,7 @@ def test_a_slow_boundary_is_waited_for() -> None:
         ({"pipeline_schedule": "1b1f"}, "1f1b"),
         ({"send_time": -1.0}, "negative"),
         ({"send_time": [1.0]}, "boundaries"),
-        ({"virtual_stages": 2, "num_microbatches": 3}, "groups"),
+        ({"virtual_stages": 2, "num_microbatches": 3}, "as many as stages"),
         ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),
         ({"virtual_stages": 2, "microbatch_group_size": 3}, "groups"),
         ({"virtual_stages": 2, "pipeline_parallel": 1}, "one stage"),

@@ -22,6 +22,13 @@ LAYOUT: dict[str, Any] = {
 }
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
+LOSSES: dict[str, Any] = {  # three quarters of the time in all
+    "checkpoint_overhead": 0.25,
+    "rework_overhead": 0.25,
+    "recovery_overhead": 0.25,
+    "maintenance_budget": 0.0,
+    "cluster_uptime": 1.0,
+}
 FLUSH: dict[str, Any] = {
     "checkpoint_mode": "async",
     "checkpoint_policy": "fixed",
@@ -113,6 +120,13 @@ def reason_code(scenario: dict[str, Any]) -> float:
             {**FLUSH, "checkpoint_flush_time": 61.0, "checkpoint_mode": "in_memory"},
             "interval_below_flush_time",
         ),
+        ({**LOSSES, "goodput_model": "first_order"}, "feasible"),
+        ({**LOSSES, "goodput_model": "first_order", "rework_overhead": 0.5}, "makes_no_progress"),
+        ({**LOSSES, "goodput_model": "exact", "rework_overhead": 0.5}, "feasible"),
+        ({**LOSSES, "goodput_model": "additive", "bubble_budget": 0.125}, "feasible"),
+        ({**LOSSES, "goodput_model": "additive", "bubble_budget": 0.25}, "makes_no_progress"),
+        ({"elastic": "shrink", "elastic_capacity": 0.0}, "makes_no_progress"),
+        ({"elastic": "shrink", "elastic_capacity": 0.5}, "feasible"),
     ],
 )
 def test_reasons(change: dict[str, Any], expected: str) -> None:
@@ -134,6 +148,7 @@ def test_graver_reasons_go_first() -> None:
         ("experts_not_divisible", {"expert_parallel": 3}),
         ("out_of_memory", {"hbm_capacity": 1e6}),
         ("interval_below_flush_time", {**FLUSH, "checkpoint_flush_time": 61.0}),
+        ("makes_no_progress", {"elastic": "shrink", "elastic_capacity": 0.0}),
     ]
     while faults:
         scenario: dict[str, Any] = {**LAYOUT, "micro_batch_size": 1}
@@ -145,12 +160,12 @@ def test_graver_reasons_go_first() -> None:
 
 def test_the_codes_are_the_same_in_every_formula() -> None:
     names = ["layout_reason", "expert_layout_reason", "capacity_reason", "infeasible_reason"]
-    names += ["interleaving_reason", "schedule_reason"]
+    names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(15))
+    assert list(read(formulas[0]).flags) == list(range(16))
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

@@ -122,7 +122,7 @@ def test_fractions_of_units_lie_between_whole_numbers() -> None:
                 fsdp_units=units / 4,
                 weight_all_gather_time=1.0,
                 gradient_reduce_scatter_time=2.0,
-                gradient_slowdown=1.0,
+                exposed_layer_communication_time=0.0,
                 num_microbatches=3,
                 compute_time=12.0,
                 recompute_flops_factor=1.0,

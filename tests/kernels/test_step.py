@@ -63,6 +63,7 @@ BASE: dict[str, Any] = {
     "recompute": "selective",
     "sequence_parallel": False,
     "zero_stage": 1,
+    "link_sharing": False,  # tests/laws/link_sharing.py
     "goodput": 0.9,
     "checkpoint_overhead": 0.04,
     "rework_overhead": 0.04,
@@ -230,9 +231,10 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         )
         message = activation / (tensor if c["sequence_parallel"] else 1)
         chunks = 2 if c["pipeline_schedule"] == "zb_v" else c["virtual_stages"]
-        for _ in range(microbatches * chunks):
-            for _ in ("activation", "gradient"):
-                pipeline_time += latency + message / bandwidth
+        sends = microbatches * chunks * 2  # activations and gradients of a stage in the middle
+        sends -= microbatches * (stages == 2)  # of two stages, each end sends one way
+        for _ in range(sends):
+            pipeline_time += latency + message / bandwidth
         waits = (latency + message / bandwidth) * awaited_sends(c, microbatches)
 
     expert_time = 0.0
@@ -288,10 +290,18 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         2: microbatches * reduce_scatter + all_gather,
         3: microbatches * (all_gather + all_gather + reduce_scatter),
     }[c["zero_stage"]]
-    behind = compute - forward / rate  # backward and what is computed again
+    # each kind hides behind compute and what the step waits for before it
+    first = tensor_time - exposed_regather - hidden_regather
+    window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
+    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
+    in_layers = exposed_tensor
+    in_layers += max(0.0, context_time - c["context_parallel_overlap"] * (compute + in_layers))
+    in_layers += max(0.0, expert_time - c["expert_parallel_overlap"] * (compute + in_layers))
+    forward_pass = forward / rate * (1 + in_layers / compute)  # waits spread over all passes
+    behind = compute + in_layers - forward_pass  # backward and what is computed again
     window = behind if c["zero_stage"] >= 2 else behind / microbatches
     if c["zero_stage"] == 3 and c["fsdp_prefetch"]:
-        window = compute
+        window = compute + in_layers
 
     def uncovered(traffic: float, behind: float) -> float:
         return max(0.0, traffic - c["data_parallel_overlap"] * behind)
@@ -300,10 +310,10 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         exposed_data = uncovered(data_time, window)
     elif c["zero_stage"] < 3:
         exposed_data = uncovered(data_time - all_gather, window)
-        exposed_data += uncovered(all_gather, forward / rate / microbatches)
+        exposed_data += uncovered(all_gather, forward_pass / microbatches)
     else:  # unit by unit: which pass stands beside which traffic
         gather, scatter, passes_of_units = all_gather / units, reduce_scatter / units, units
-        ahead = forward / rate / microbatches / units if c["fsdp_prefetch"] else 0.0
+        ahead = forward_pass / microbatches / units if c["fsdp_prefetch"] else 0.0
         back = behind / microbatches / units
         exposed_data = gather + scatter  # of the first unit forward, of the last backward
         for unit in range(passes_of_units):
@@ -322,12 +332,6 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
         "nvme": host / c["offload_bandwidth"] + drives / c["nvme_bandwidth"],
     }[c["offload"]]
 
-    first = tensor_time - exposed_regather - hidden_regather
-    window_of_tensors = c["tensor_parallel_overlap"] * (compute - hidden_regather)
-    exposed_tensor = max(0.0, first - window_of_tensors) + exposed_regather
-    exposed_context = max(0.0, context_time - c["context_parallel_overlap"] * compute)
-    exposed_expert = max(0.0, expert_time - c["expert_parallel_overlap"] * compute)
-    in_layers = exposed_tensor + exposed_context + exposed_expert
     # 1F1B's stages wait for p - 1 micro-batches; weight gradients leave of each the gradient of its
     # input, what is computed again with it, and a folded pipeline half of that (Qi et al. 2023)
     left = (backward / 2 + again) / (forward + backward + again)

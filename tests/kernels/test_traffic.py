@@ -264,7 +264,8 @@ def test_windows_that_hide_gradients_and_weights(
         ["gradient_window", "weight_window"],
         zero_stage=zero_stage,
         fsdp_prefetch=prefetch,
-        compute_time=6 * 15,
+        compute_time=6 * 10,
+        exposed_layer_communication_time=6 * 5,  # passes last as long as they wait in their layers
         recompute_flops_factor=15 / 12,
         num_microbatches=6,
     )
@@ -490,6 +491,8 @@ def test_offloaded_states_travel_to_their_host(offload: str, expected: float) ->
 
 # Overlap
 
+LAYERS = ("tensor", "context", "expert")
+
 
 @pytest.mark.parametrize("kind", ["tensor", "context", "expert"])
 @pytest.mark.parametrize(
@@ -501,6 +504,8 @@ def test_compute_hides_its_share(kind: str, traffic: float, overlap: float, left
         f"exposed_{kind}_parallel_time",
         mixture_of_experts=True,
         compute_time=10.0,
-        **{f"{kind}_parallel_time": traffic, f"{kind}_parallel_overlap": overlap},
+        regather_time=0.0,
+        **{f"{other}_parallel_time": traffic if other == kind else 0.0 for other in LAYERS},
+        **{f"{kind}_parallel_overlap": overlap},
     )
     assert got == left

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels.quantities import data_traffic, expert_traffic, step
+from fleetcube.kernels.quantities import data_traffic, expert_traffic, gradient_links, step
 
 from .check import Pairs, check
 from .collectives import ring
@@ -122,12 +122,14 @@ def same_experts() -> Pairs:
 @check(
     "reduced_expert_parameters",
     "expert_reduced_parameters",
-    "expert_gradient_slowdown",
+    "expert_data_parallel_bandwidth",
+    "expert_gradient_node_bandwidth",
+    "expert_gradient_rail_bandwidth",
     by="simulator",
     source="rings of dense and of expert weights played apart, bytes of one rank added up",
 )
 def expert_rings() -> Pairs:
-    """16 ranks, experts over 1, 2, 8 and 16 of them; rails of experts half as fast"""
+    """16 ranks, experts over 1, 2, 8 and 16: rings, experts' on half the rails; by levels"""
     for e in (1, 2, 8, 16):
         routed, dense = 32e9, 4e9
         held = routed / e
@@ -135,9 +137,20 @@ def expert_rings() -> Pairs:
         experts = expert_traffic.reduced_expert_parameters(routed, e, 1, 1, 16)
         every = data_traffic.expert_reduced_parameters(routed + dense, routed, 1, 1, experts)
         yield ring(16, every, 0.0, 1.0), bytes_sent
-        slow = data_traffic.expert_gradient_slowdown(every, experts, 50e9, 25e9)
+        both = gradient_links.expert_data_parallel_bandwidth(
+            16, 1, 450e9, 50e9, every, experts, 25e9
+        )
         seconds = ring(16, dense, 0.0, 50e9) + ring(16 // e, held, 0.0, 25e9)
-        yield slow * ring(16, every, 0.0, 50e9), seconds
+        yield ring(16, every, 0.0, both), seconds
+        # level by level on two nodes of 8, experts on every e-th rank
+        here, there = max(8 // e, 1), min(2, 16 // e)
+        point = {**LINKS, "mixture_of_experts": True, "parameters": routed + dense}
+        point |= {"routed_parameters": routed, "expert_parallel": e, "n_gpus": 16}
+        point |= {"tensor_parallel": 1, "intra_node_latency": 0.0, "inter_node_latency": 0.0}
+        point |= {"all_reduce": "hierarchical", "zero_stage": 0, "gradient_bytes_per_element": 1}
+        inside = ring(8, dense, 0.0, 450e9) + ring(here, held, 0.0, 450e9)
+        between = ring(2, dense / 8, 0.0, 50e9) + ring(there, held / here, 0.0, 50e9)
+        yield computed(point, "data_parallel_time")[0], inside + between
 
 
 @check(

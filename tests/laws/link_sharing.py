@@ -21,41 +21,90 @@ def _share_a_link(compute: float, kinds: list[tuple[float, float]]) -> float:
     return max(0.0, clock + left - compute)
 
 
+def _played_step(compute: float, kinds: list[tuple[str, float, float]]) -> float:
+    """Compute, and waits: kinds (tier, seconds, overlap) in the order in which layers need them.
+
+    A kind on another tier than the one before hides behind the step as it is by then.
+    """
+    tiers = {tier for tier, _, _ in kinds}
+    if len(tiers) == 1:
+        return compute + _share_a_link(compute, [(t, o * compute) for _, t, o in kinds])
+    step = compute
+    for _, seconds, overlap in kinds:
+        step += _share_a_link(step, [(seconds, overlap * step)])
+    return step
+
+
+KINDS = ("tensor", "context", "expert", "data")
+
+
 @check(
     "shared_contention_time",
+    "exposed_context_parallel_time",
+    "routed_exposed_expert_parallel_time",
     by="simulator",
     source="a link that carries one byte at a time, kinds of traffic coming as windows open",
 )
 def kinds_that_share_a_link() -> Pairs:
-    """Two kinds with windows of their own, or four with one window, on either tier; 400 cases"""
+    """Two kinds on one tier or two, or four with one window on one tier; 600 cases"""
     rng = random.Random(3)
-    names = ("tensor", "context", "expert", "data")
-    for case in range(400):
+    for case in range(600):
+        compute, same = rng.uniform(1, 10), rng.random()
+        four, apart = case % 3 == 1, case % 3 == 2
+        two = rng.sample(KINDS, 2)
+        several = [kind for kind in KINDS if four or kind in two]
+        tiers = rng.sample(["node", "fabric"], 2)
+        kinds = {
+            kind: (tiers[apart and place], rng.uniform(0, 1.5) * compute, rng.random())
+            for place, kind in enumerate(several)
+        }
+        if four:
+            kinds = {kind: (tier, busy, same) for kind, (tier, busy, _) in kinds.items()}
+        yield _step(compute, kinds), _played_step(compute, list(kinds.values()))
+
+
+@check(
+    "shared_contention_time",
+    by="derivation",
+    source="a list: compute, and each tier one after the other, whichever takes longest",
+)
+def kinds_that_hide_whole() -> Pairs:
+    """Two to four kinds, each on either tier, all overlaps 1; 200 cases"""
+    rng = random.Random(4)
+    for _ in range(200):
         compute = rng.uniform(1, 10)
-        several = names if case % 2 else rng.sample(names, 2)
-        same = rng.random()
-        overlaps = {kind: same if case % 2 else rng.random() for kind in several}
-        busy = {kind: rng.uniform(0, 1.5) * compute for kind in several}
-        tier, other = rng.sample(["node", "fabric"], 2)
-        given: dict[str, Any] = {"hidden_regather_time": 0.0, "weight_window": 0.0}
-        for kind in names:
-            given[f"{kind}_{tier}_time"] = busy.get(kind, 0.0)
-            given[f"{kind}_{other}_time"] = 0.0
-            given[f"{kind}_parallel_overlap"] = overlaps.get(kind, 0.0)
-            alone = busy.get(kind, 0.0) - overlaps.get(kind, 0.0) * compute
-            given[f"exposed_{kind}_parallel_time"] = max(0.0, alone)
-        got = float(
-            fleetcube.evaluate(
-                "contention_time",
-                engine="numpy",
-                compute_time=compute,
-                gradient_window=compute,
-                **given,
-            )
-        )
-        waits = sum(given[f"exposed_{kind}_parallel_time"] for kind in names)
-        played = _share_a_link(compute, [(busy[k], overlaps[k] * compute) for k in several])
-        yield compute + waits + got, compute + played
+        kinds = {
+            kind: (rng.choice(["node", "fabric"]), rng.uniform(0, 1.5) * compute, 1.0)
+            for kind in rng.sample(KINDS, rng.randint(2, 4))
+        }
+        lists = [[t for on, t, _ in kinds.values() if on == tier] for tier in ("node", "fabric")]
+        yield _step(compute, kinds), max(compute, *map(sum, lists))
+
+
+def _step(compute: float, kinds: dict[str, tuple[str, float, float]]) -> float:
+    """Compute and all waits, by the laws: each kind (tier, seconds on it, overlap)."""
+    idle = [*KINDS, "pipeline"]
+    given: dict[str, Any] = {f"{kind}_parallel_time": 0.0 for kind in idle}
+    given |= {f"{kind}_{tier}_time": 0.0 for kind in idle for tier in ("node", "fabric")}
+    for kind, (tier, busy, overlap) in kinds.items():
+        given |= {f"{kind}_parallel_time": busy, f"{kind}_{tier}_time": busy}
+        given |= {f"{kind}_parallel_overlap": overlap}
+    waits = fleetcube.evaluate(
+        ["exposed_layer_communication_time", "exposed_data_parallel_time", "contention_time"],
+        engine="numpy",
+        mixture_of_experts=True,
+        link_sharing=True,
+        compute_time=compute,
+        num_microbatches=1,
+        recompute_flops_factor=1e18,  # nothing but a backward pass
+        zero_stage=0,
+        regather_time=0.0,
+        awaited_pipeline_time=0.0,
+        straggler_time=0.0,
+        bubble_time=0.0,
+        **given,
+    )
+    return compute + sum(float(waits[name]) for name in waits.data_vars)
 
 
 @check(
@@ -118,7 +167,8 @@ def bytes_on_links() -> Pairs:
         here["node"] += 4 * passes * sent * (on - 1) / near
         here["rail"] += 4 * passes * sent * (group - on) / rail
         if stages > 1:
-            here["rail"] += 2 * micro * activation / rail
+            # a stage in the middle sends activations on and gradients back, one at an end one way
+            here["rail"] += (2 if stages > 2 else 1) * micro * activation / rail
         routed = layers * 16 * 2 * hidden * ffn
         parts = [
             (1e9 / (tensor * stages), ranks, spread(ranks, tensor)),

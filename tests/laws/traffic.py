@@ -102,9 +102,9 @@ def traffic_behind_passes() -> Pairs:
             data_parallel_overlap=1.0,
             data_parallel_time=passes[stage],
             weight_all_gather_time=gather,
-            gradient_slowdown=1.0,
             num_microbatches=microbatches,
             compute_time=microbatches * (forward + backward),
+            exposed_layer_communication_time=0.0,
             recompute_flops_factor=(forward + backward) / (3 * forward),
         )
         theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage)
@@ -164,10 +164,10 @@ def units_of_zero_3() -> Pairs:
             data_parallel_overlap=1.0,
             weight_all_gather_time=units * gather,
             gradient_reduce_scatter_time=units * scatter,
-            gradient_slowdown=1.0,
             fsdp_units=units,
             num_microbatches=microbatches,
             compute_time=compute,
+            exposed_layer_communication_time=0.0,
             recompute_flops_factor=(forward + backward) / (3 * forward),
         )
         played = _play_units(microbatches, units, (forward, backward, gather, scatter), prefetch)
@@ -207,6 +207,7 @@ def _go_round(ranks: int, message: float, latency: float, bandwidth: float) -> f
     "all_gather_time",
     "logarithmic_reduce_scatter_time",
     "hierarchical_reduce_scatter_time",
+    "hierarchical_logarithmic_reduce_scatter_time",
     "auto_reduce_scatter_time",
     by="simulator",
     source="blocks passed round rings and halved between partners, message by message",
@@ -220,8 +221,8 @@ def halves_of_all_reduces() -> Pairs:
         ranks, share = nodes * ranks_per_node, message / ranks_per_node
         flat = near if nodes == 1 else (far[0], min(near[1], ranks_per_node * far[1]))
         ring = _go_round(ranks, message, *flat)
-        inside = _go_round(ranks_per_node, message, *near)
-        levels = inside + _go_round(nodes, share, *far)
+        inside = _go_round(ranks_per_node, message, *near), _halve(ranks_per_node, message, *near)
+        levels = inside[0] + _go_round(nodes, share, *far)
         trees = _halve(nodes, share, *far)
         yield collectives.reduce_scatter_time(message, ranks, *flat), ring
         yield collectives.all_gather_time(message, ranks, *flat), ring
@@ -229,10 +230,14 @@ def halves_of_all_reduces() -> Pairs:
         links = (ranks_per_node, *near, *far)
         yield reduce_scatter.hierarchical_reduce_scatter_time(message, nodes, *links), levels
         yield (
+            reduce_scatter.hierarchical_logarithmic_reduce_scatter_time(message, nodes, *links),
+            inside[1] + trees,
+        )
+        yield (
             reduce_scatter.auto_reduce_scatter_time(
                 message, ranks, ranks_per_node, *flat, *near, *far
             ),
-            min(ring, levels, inside + trees),
+            min(ring, min(inside) + min(_go_round(nodes, share, *far), trees)),
         )
 
 
@@ -268,13 +273,17 @@ def buckets_of_a_step() -> Pairs:
         climb = 3e-9 * math.sqrt(message)
         return (flat[0] + climb) / 2 + message * (ranks - 1) / ranks / flat[1]
 
+    def tree(message: float) -> float:
+        return _halve(here, message, *near) + _halve(16, message / here, *far)
+
     def auto(message: float) -> float:
-        trees = _go_round(here, message, *near) + _halve(16, message / here, *far)
-        return min(_go_round(ranks, message, *flat), levels(message), trees)
+        inside = min(_go_round(here, message, *near), _halve(here, message, *near))
+        between = min(_go_round(16, message / here, *far), _halve(16, message / here, *far))
+        return min(_go_round(ranks, message, *flat), inside + between)
 
     algorithms = {
         "ring": lambda message: _go_round(ranks, message, *flat),
-        "tree": lambda message: _halve(ranks, message, *flat),
+        "tree": tree,
         "in_network": levels,
         "fitted": fitted,
         "auto": auto,
@@ -320,6 +329,7 @@ def buckets_of_a_step() -> Pairs:
     "full_recompute_all_reduces_per_layer",
     "sequence_regather_time",
     "sequence_hidden_regather_time",
+    "sequence_regather_window",
     "tensor_parallel_time",
     "exposed_tensor_parallel_time",
     "mfu_qkv_input_gradient_time",
