@@ -30,6 +30,15 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
     assert same == fleetcube.evaluate("parameters", model="llama-3-70b")
 
 
+def test_a_model_cut_down_counts_both_of_its_embeddings() -> None:
+    asked = ["parameters", "unmultiplied_parameters"]
+    cut = fleetcube.evaluate(asked, model="deepseek-v3", layers=4, dense_layers=4)
+    layer = 187105280 + 3 * 7168 * 18432
+    norms = (2 * 4 + 1) * 7168
+    assert cut.parameters == 4 * layer + 2 * 129280 * 7168 + norms
+    assert cut.unmultiplied_parameters == 129280 * 7168 + norms
+
+
 def test_stated_parameters_stand_whatever_the_shape() -> None:
     found = fleetcube.evaluate(
         ["parameters", "active_parameters"], model="llama-3-70b", layers=40, parameters=1e9

@@ -2,7 +2,8 @@
 
 import math
 
-from fleetcube.kernels.quantities import checkpoint, recovery, reliability
+from fleetcube.kernels.graph import load
+from fleetcube.kernels.quantities import checkpoint, feasibility, recovery, reliability
 
 from .check import Pairs, check
 from .models import computed
@@ -88,3 +89,41 @@ def budgets() -> Pairs:
         for replica in range(16):
             replicas += hour >= 50 and replica < 12  # 50 h of maintenance, 4 replicas stopped
     yield reliability.availability(0.05, 12 / 16), replicas / 16_000
+
+
+@check(
+    "additive_goodput_reason",
+    "first_order_goodput_reason",
+    "shrinking_progress_reason",
+    "sync_infeasible_reason",
+    by="derivation",
+    source="hours of 1,024 struck out one loss after the other: is one left, and who works in it?",
+)
+def hours_left() -> Pairs:
+    """losses of 0 to all of the time, none to all replicas stopped, a job that does not fit"""
+    codes = {reason: code for code, reason in load()["infeasible_reason"].doc.flags.items()}
+    stops, fits_not = codes["makes_no_progress"], codes["out_of_memory"]
+    for losses in (
+        (0, 0, 0, 0, 0),
+        (32, 128, 16, 64, 64),
+        (256, 256, 256, 255, 0),
+        (1024, 0, 0, 0, 0),
+        (256, 256, 256, 128, 128),
+        (512, 512, 128, 0, 0),
+        (0, 0, 0, 512, 513),
+    ):
+        left = list(range(1024))
+        for k, loss in enumerate(losses):
+            if k == 3:
+                first = stops * (not left)
+            left = left[loss:]
+        shares = [loss / 1024 for loss in losses]
+        additive = feasibility.additive_goodput_reason(*shares, 1.0)
+        yield additive, stops * (not left)
+        yield feasibility.first_order_goodput_reason(*shares[:3]), first
+        for replicas in (0, 3):
+            working = left if replicas else []
+            ours = feasibility.shrinking_progress_reason(additive, replicas / 4)
+            yield ours, stops * (not working)
+            yield feasibility.sync_infeasible_reason(0.0, ours), stops * (not working)
+            yield feasibility.sync_infeasible_reason(fits_not, ours), fits_not

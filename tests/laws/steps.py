@@ -37,6 +37,7 @@ def layouts() -> list[dict[str, Any]]:
 
 @check(
     "usual_awaited_pipeline_sends",
+    "awaited_pipeline_time",
     "exposed_pipeline_parallel_time",
     "bubble_time",
     "step.bubble_fraction",
@@ -48,8 +49,9 @@ def sends_and_bubbles() -> Pairs:
     for layout in layouts():
         m, send = layout["num_microbatches"], 0.02
         alone, longer = played(layout, 0.0), played(layout, send)
+        names = ["awaited_pipeline_time", "exposed_pipeline_parallel_time"]
         got = fleetcube.evaluate(
-            ["bubble_time", "bubble_fraction", "exposed_pipeline_parallel_time"],
+            [*names, "bubble_time", "bubble_fraction"],
             engine="numpy",
             **layout,
             pipeline_send_time=0.015,
@@ -57,11 +59,12 @@ def sends_and_bubbles() -> Pairs:
             compute_time=0.5 * m,  # with the layers' traffic and the slowest rank: 1 s
             straggler_time=0.2 * m,
             exposed_layer_communication_time=0.3 * m,
+            exposed_data_parallel_time=0.0,
         )
         yield float(got["bubble_time"]), alone - m
         yield float(got["bubble_fraction"]), (alone - m) / alone
-        # without sends a pipeline of one stage waits for none
-        yield m + float(got["exposed_pipeline_parallel_time"]), m + longer - alone
+        for name in names:  # of order m: one stage waits for nothing
+            yield m + float(got[name]), m + longer - alone
 
 
 @check("fixed_step_time", by="simulator", source=PLAYED)
