@@ -49,7 +49,7 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
         found |= flags(doc.flags)
     else:
         found["units"] = doc.unit
-    if said := _conventions(plan, name):
+    if not doc.flags and (said := _conventions(plan, name)):
         found["convention"] = said
     return found
 

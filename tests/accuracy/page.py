@@ -108,7 +108,7 @@ def held_out() -> str:
     head = ["calibration", "n", "fitted, mean", "median", "held out", "mean", "median", "largest"]
     rows = []
     for label, held in told.items():
-        fit = held["fit"]
+        fit = held.get("fit", {})  # superseded records keep their values alone
         if "held_out" in fit:
             names = ("held_out_mean_error", "held_out_median_error", "held_out_max_error")
             fitted = [f"{100 * fit[name]:.1f} %" for name in ("mean_error", "median_error")]
