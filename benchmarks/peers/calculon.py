@@ -650,15 +650,21 @@ GATHER = Difference(
     "convention",
     "Megatron's scatter/gather keeps the all-reduce and adds a gather (Narayanan et al. 2021, "
     "section 4.1); calculon's p2p_rs_ag sends between the all-reduce's two halves",
-    lambda c: (
-        -2
-        * c.point.chunks
-        * c.point.micro_batches
-        * c.point.wire
-        / INSIDE
-        * (c.point.traffic == "scattered" and c.point.pipeline > 1)
-    ),
+    lambda c: -_all_sends(c) * c.point.wire / INSIDE * (c.point.traffic == "scattered"),
 )
+ENDS = Difference(
+    "two stages are two ends",
+    "fleetcube",
+    "the first chunk receives no activation and the last sends none: on two stages every stage has "
+    "one of them, and (2 v - 1) m sends carry all; calculon counts 2 v m",
+    lambda c: c.point.micro_batches * c.theirs["block_fw_pp_size"] / RAIL * (c.point.pipeline == 2),
+)
+
+
+def _all_sends(c: Case) -> float:
+    """Sends of the busiest stage in one step."""
+    inner = 2 * c.point.chunks * c.point.micro_batches
+    return (inner - c.point.micro_batches * (c.point.pipeline == 2)) * (c.point.pipeline > 1)
 
 
 def _sends(c: Case) -> float:
@@ -1014,7 +1020,7 @@ def _lines() -> list[Line]:
             "time of sends, a step",
             _mine("pipeline_parallel_time"),
             _other("pp_comm_link_time"),
-            (GATHER,),
+            (ENDS, GATHER),
         ),
         Line(
             "time a step waits for sends",
