@@ -85,8 +85,9 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
         doc = read(formula)
         yield from ("", doc.summary)
         if quantity.option:
-            default = " (default)" * (inputs.INPUTS[quantity.option].default in values)
-            yield from ("", f"Where {_link(quantity.option)} is {_codes(values)}{default}:")
+            usual = inputs.INPUTS[quantity.option].default
+            chosen = (_codes([value]) + " (default)" * (value == usual) for value in values)
+            yield from ("", f"Where {_link(quantity.option)} is {', '.join(chosen)}:")
         yield from ("", "```text", *doc.maths.splitlines(), "```")
         yield from ("```python", *_body(formula), "```", "")
         if doc.flags:

@@ -138,9 +138,9 @@ def _explain_quantity(quantity: Quantity) -> list[str]:
     for formula, values in choices.items():
         lines.append("")
         if quantity.option:
-            default = " (default)" if INPUTS[quantity.option].default in values else ""
-            chosen = " or ".join(map(_written, values))
-            lines += _wrapped(f"where {quantity.option} = {chosen}{default}:")
+            usual = INPUTS[quantity.option].default
+            chosen = [_written(v) + (" (default)" if v == usual else "") for v in values]
+            lines += _wrapped(f"where {quantity.option} = {' or '.join(chosen)}:")
         lines += _explain_formula(formula)
     lines += ["", *_feeds(quantity.name, "nothing: it is a result")]
     formulas = select([quantity.name], choose({}, ()), INPUTS)

@@ -414,7 +414,7 @@ _ROWS: list[str | Input] = [
     _mttf("host_mttf", math.inf, "host (CPU, board, memory)"),
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
-    _real("failure_shape", "1", 1.0, "Weibull shape of the time between failures (not goodput)"),
+    _real("failure_shape", "1", 1.0, "Weibull shape of times between failures; goodput takes 1"),
     _option(
         "failure_distribution",
         "exponential",

@@ -433,9 +433,9 @@ def shared_contention_time(
         node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
         pipeline_fabric_time [s]
     Returns: [s] time of one step
-    Range: all overlaps 1, two kinds of traffic on one link, or any number with one overlap; else a
-        lower bound, as if a link could use every wait; an upper bound where kinds hide behind
-        different parts of compute
+    Range: exact where all overlaps are 1, for two kinds of traffic on one link, and for any number
+        with one overlap; else a lower bound, as if a link could use every wait; an upper bound
+        where kinds hide behind different parts of compute
     Source: by definition: a link carries one byte at a time; Wang et al. 2023 (ASPLOS), section 2
     """
     waits = exposed_layer_communication_time + exposed_data_parallel_time
