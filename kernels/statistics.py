@@ -267,7 +267,8 @@ def poisson_at_most(count: Any, mean: Any) -> Any:
     never = mean <= 0
     m = where(never, 1.0, mean)
     tail = poisson_probability(count, m) * _tail_ratio(count, m)
-    return where(never, 1.0, where(m >= count + 1, tail, 1 - tail))
+    few = 1 - where(count <= 0, mean, 0.0)  # at a mean of 0, for its slope
+    return where(never, few, where(m >= count + 1, tail, 1 - tail))
 
 
 def poisson_below(count: Any, mean: Any) -> Any:
@@ -288,7 +289,8 @@ def poisson_below(count: Any, mean: Any) -> Any:
     m = where(never, 1.0, mean)
     one, tail = poisson_probability(count, m), _tail_ratio(count, m)
     below = where(m >= count + 1, one * (tail - 1), 1 - one * (tail + 1))
-    return where(count <= 0, 0.0, where(never, 1.0, below))
+    few = 1 - where(count <= 1, mean, 0.0)  # at a mean of 0, for its slope
+    return where(count <= 0, 0.0, where(never, few, below))
 
 
 def poisson_excess(count: Any, mean: Any) -> Any:
@@ -310,7 +312,8 @@ def poisson_excess(count: Any, mean: Any) -> Any:
     one = poisson_probability(count, m)
     tail = one * _tail_ratio(count, m)
     above = where(m >= count + 1, 1 - tail, tail)
-    return where(never, 0.0, np.maximum((m - count) * above + m * one, 0.0))
+    few = where(count <= 0, mean, 0.0)  # at a mean of 0, for its slope
+    return where(never, few, np.maximum((m - count) * above + m * one, 0.0))
 
 
 def erlang_carried(servers: Any, load: Any) -> Any:
@@ -334,4 +337,5 @@ def erlang_carried(servers: Any, load: Any) -> Any:
     low = a >= servers  # then P(N < n) itself may vanish
     below = where(low, tail, 1 - poisson_probability(count, a) * tail)
     more = where(low, one_more, poisson_probability(count, a) * one_more)
-    return where(never, 1.0, below / (below + more))
+    few = 1 - where(servers <= 1, load, 0.0)  # at a load of 0, for its slope
+    return where(never, few, below / (below + more))

@@ -21,7 +21,12 @@ from .test_engines import FORMULAS, POINTS, RUN, operands
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 SMOOTH = {name: f for name, f in FORMULAS.items() if read(f).unit != "flag"}
-PARTIALS = [(name, parameter) for name, f in SMOOTH.items() for parameter in parameters(f)]
+PARTIALS = [
+    (name, parameter)
+    for name, f in SMOOTH.items()
+    for parameter, unit in read(f).parameters.items()
+    if unit != "flag"
+]
 TOLERANCE = 1e-8  # relative
 SLOW = {"sync_wall_gpus"}  # to compile: its chain is in test_derivatives
 DRAWN = 8  # points at which every formula is differentiated in 80 digits

@@ -21,7 +21,7 @@ def evaluate(name: str, schedule: str, stages: int, microbatches: int, chunks: i
             pipeline_parallel=stages,
             num_microbatches=microbatches,
             virtual_stages=chunks,
-            recompute="none",
+            recompute_flops_factor=1.0,
         )
     )
 
@@ -210,7 +210,8 @@ def test_interleaving_with_an_uneven_group_is_only_a_bound() -> None:
 
 
 def test_one_stage_never_waits() -> None:
-    scenario: dict[str, Any] = {"num_microbatches": 3, "pipeline_parallel": 1, "recompute": "none"}
+    scenario: dict[str, Any] = {"num_microbatches": 3, "pipeline_parallel": 1}
+    scenario["recompute_flops_factor"] = 1.0
     schedules = ["gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"]
     got = fleetcube.evaluate("bubble_ratio", pipeline_schedule=schedules, **scenario)
     assert list(got) == [0] * 5
