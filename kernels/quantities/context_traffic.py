@@ -112,6 +112,8 @@ def context_parallel_time(
     Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
         num_microbatches [1], context_send_time [s]
     Returns: [s] context-parallel traffic of one step
+    Range: keys and values go all the way round, also where a window needs those of near ranks
+        only: a bound from above for windows shorter than (1 - 2 / c) s
     Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
     """
     per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel

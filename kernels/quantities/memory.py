@@ -148,6 +148,9 @@ def dense_held_parameters(local_parameters: Any) -> Any:
 
     Parameters: local_parameters [1]
     Returns: [1] parameters
+    Range: stages alike. In a pipeline the stage of a table of embeddings holds (1 - tables / p)
+        V h / t more, unless it has fewer layers: a bound from below, by 28 % for Gemma 7B, whose
+        one table both ends keep, in four stages, by 13 % for Llama 3 8B
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
     return 1.0 * local_parameters

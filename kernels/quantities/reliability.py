@@ -268,7 +268,8 @@ def closed_whole_cluster_probability(
     Returns: [1] share of the wall time
     Range: any repair and life times; nodes in repair are binomial, and the share is within 0.19 r
         of theirs. Nodes fail one by one: in groups of k (correlated_failure_fraction) the share is
-        larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair
+        larger for few spares and smaller for many, by up to 0.21 for k = 4 and 10 nodes in repair.
+        All of spare_nodes count, whatever `sparing` says
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
     """
     ratio = repair_time * node_failure_rate / nodes

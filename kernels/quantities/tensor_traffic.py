@@ -320,6 +320,8 @@ def sequence_regather_time(
     Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
         num_microbatches [1], tensor_parallel_all_reduce_time [s]
     Returns: [s] traffic of one step
+    Range: a bound from below where switches add up, which a gather gains nothing from; see
+        `tensor_parallel_time`
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2 (an extra all-gather backward,
         overlapped with the gradient of the input)
     """
@@ -417,6 +419,10 @@ def tensor_parallel_time(
     Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
         num_microbatches [1], tensor_parallel_all_reduce_time [s], regather_time [s]
     Returns: [s] tensor-parallel traffic of one step
+    Range: a bound from below with sequence parallelism where switches add up (node_reduction,
+        fabric_reduction): a half alone receives as much as without them, and takes up to
+        2 (g - 1) / (g + 1) times half of their all-reduce in a node of g ranks (1.56 for 8),
+        2 (k - 1) / k times between k nodes
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
     """
     per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
