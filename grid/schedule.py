@@ -120,7 +120,7 @@ def simulate_schedule(
             f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
         )
     several = isinstance(send_time, Iterable) and not isinstance(send_time, str | bytes)
-    given: Iterable[Any] = send_time if several and np.ndim(send_time) else [send_time] * p
+    given: Any = send_time if several and np.ndim(send_time) else [send_time] * p
     sends = [_time("send_time", time) for time in given]
     if len(sends) != p:
         raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one for each")
