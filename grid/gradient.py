@@ -31,6 +31,11 @@ def names(sweep: "Sweep", of: Any, wrt: Any, elasticity: bool) -> list[list[str]
         raise InputError("of = [] names no quantity; name one")
     plan = sweep.of(outputs).plan()
     inputs = continuous(plan, outputs) if wrt is None else _check_inputs(plan, wrt)
+    if not inputs:
+        raise InputError(
+            f"{', '.join(outputs)} depends on no continuous input here; name a quantity that does, "
+            "or whole-numbered inputs with wrt"
+        )
     return [[_name(one, other, elasticity) for other in inputs] for one in outputs]
 
 

@@ -29,12 +29,15 @@ _PRECEDENCE = (
 )
 
 # What a label states of a whole no longer holds where one of its parts is given otherwise.
-_SHAPE = frozenset(
+_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
+_SHAPE = _HEADS | frozenset(
     {
         "layers",
-        "hidden_size",
         "ffn_hidden_size",
         "gated_ffn",
+        "vocab_size",
+        "embedding_tables",
+        "mixture_of_experts",
         "experts",
         "expert_ffn_hidden_size",
         "shared_experts",
@@ -42,7 +45,6 @@ _SHAPE = frozenset(
     }
 )
 _COUNTED = _SHAPE | {"parameters", "experts_per_token"}
-_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _PARTS: Mapping[str, frozenset[str]] = {
     "parameters": _SHAPE,
     "active_parameters": _COUNTED,

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..kernels.inputs import INPUTS
 from .errors import InputError, nearest, shown
 
 _SPLIT = ("zb_h1", "zb_v")  # weight gradients are passes of their own
+MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
+_LONGEST = 1e200  # sums of times stay finite
 _STEPS = 4  # played one after the other until they follow each other at an even pace
 
 Key = tuple[str, int, int]  # F, B or W; position in the model; micro-batch
@@ -95,30 +99,37 @@ def simulate_schedule(
         pipeline_flush: False lets the next step begin on stages that are done; step_time is then
             the time between two steps.
     """
-    counts = {"pipeline_parallel": pipeline_parallel, "num_microbatches": num_microbatches}
-    counts["virtual_stages"] = virtual_stages
-    for name, count in counts.items():
-        if isinstance(count, bool) or count != int(count) or count < 1:
-            raise InputError(f"{name} = {shown(count)} is not a whole number from 1 on; change it")
+    p = _count("pipeline_parallel", pipeline_parallel)
+    m = _count("num_microbatches", num_microbatches)
+    chunks = _count("virtual_stages", virtual_stages)
+    if microbatch_group_size is not None:
+        microbatch_group_size = _count("microbatch_group_size", microbatch_group_size)
+    if not isinstance(pipeline_flush, bool | np.bool_):
+        raise InputError(f"pipeline_flush = {shown(pipeline_flush)} is not True or False; give one")
     chosen = {"pipeline_schedule": pipeline_schedule, "pipeline_scheduler": pipeline_scheduler}
     for name, choice in {**chosen, "pipeline_sends": pipeline_sends}.items():
         if choice not in INPUTS[name].choices:
             listed = ", ".join(map(str, INPUTS[name].choices))
             hint = nearest(str(choice), INPUTS[name].choices, "choose one of them")
             raise InputError(f"{name} = {shown(choice)} is not one of {listed}; {hint}")
-    p, m = int(pipeline_parallel), int(num_microbatches)
-    pieces = {"1f1b": int(virtual_stages), "interleaved": int(virtual_stages), "zb_v": 2}
+    pieces = {"1f1b": chunks, "interleaved": chunks, "zb_v": 2}
     v = pieces.get(pipeline_schedule, 1)
-    given = send_time if isinstance(send_time, Iterable) else [send_time] * p
-    sends = [float(time) for time in given]
+    if p * m * v > MOST_MICROBATCHES:
+        raise InputError(
+            f"{m} micro-batches through {v} pieces on each of {p} stages are more than "
+            f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
+        )
+    several = isinstance(send_time, Iterable) and not isinstance(send_time, str | bytes)
+    given: Any = send_time if several and np.ndim(send_time) else [send_time] * p
+    sends = [_time("send_time", time) for time in given]
     if len(sends) != p:
         raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one for each")
-    backward = recompute_time + input_gradient_time
+    weight = _time("weight_gradient_time", weight_gradient_time)
+    backward = _time("recompute_time", recompute_time)
+    backward += _time("input_gradient_time", input_gradient_time)
     if pipeline_schedule not in _SPLIT:
-        backward += weight_gradient_time
-    times = {"F": forward_time, "B": backward, "W": weight_gradient_time}
-    if not all(math.isfinite(time) and time >= 0 for time in [*times.values(), *sends]):
-        raise InputError("a time of a pass or a send is negative or no number; change it")
+        backward += weight
+    times = {"F": _time("forward_time", forward_time), "B": backward, "W": weight}
     times = {kind: time / v for kind, time in times.items()}
     if pipeline_schedule == "gpipe":
         orders = _gpipe(p, m)
@@ -148,6 +159,25 @@ def simulate_schedule(
         tuple(_most_held(order) / v for order in orders),
         tuple(tuple(passes) for passes in stages),
     )
+
+
+def _count(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not plain or not value >= 1 or value % 1:
+        raise InputError(f"{name} = {shown(value)} is not a whole number from 1 on; change it")
+    return int(value)
+
+
+def _time(name: str, value: Any) -> float:
+    """A number from 0 on; all times are in one unit, whatever it is."""
+    plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not plain or not 0 <= value <= _LONGEST:
+        raise InputError(
+            f"{name} = {shown(value)} is negative, too large or no plain number; give all times in "
+            "one unit, without it"
+        )
+    return float(value)
 
 
 def _ends(stages: Iterable[Sequence[Pass]]) -> float:
@@ -258,6 +288,11 @@ def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> 
             raise InputError(
                 f"PyTorch runs {microbatches} micro-batches in {rounds} rounds, which do not "
                 "divide them; change num_microbatches"
+            )
+        if size not in (None, microbatches // rounds):
+            raise InputError(
+                f"PyTorch runs {microbatches} micro-batches on {stages} stages in groups of "
+                f"{microbatches // rounds}, not {size}: remove microbatch_group_size"
             )
         return microbatches // rounds
     if microbatches < stages:

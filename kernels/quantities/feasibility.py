@@ -37,12 +37,14 @@ def megatron_interleaving_reason(
 
 
 @alternative("interleaving_reason", pipeline_scheduler="pytorch")
-def pytorch_interleaving_reason(num_microbatches: Any, microbatch_group_size: Any) -> Any:
+def pytorch_interleaving_reason(
+    pipeline_parallel: Any, num_microbatches: Any, microbatch_group_size: Any
+) -> Any:
     """Why a scheduler cannot run an interleaved pipeline; 0 where it can.
 
-    N = m / max(1, floor(m / p)) whole
+    N = m / max(1, floor(m / p)) whole: no other groups are formed
 
-    Parameters: num_microbatches [1], microbatch_group_size [1]
+    Parameters: pipeline_parallel [1], num_microbatches [1], microbatch_group_size [1]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
@@ -51,7 +53,8 @@ def pytorch_interleaving_reason(num_microbatches: Any, microbatch_group_size: An
         13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
-    fits = _whole(microbatch_group_size) & _whole(num_microbatches / microbatch_group_size)
+    rounds = np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
+    fits = _whole(microbatch_group_size) & (microbatch_group_size * rounds == num_microbatches)
     return where(fits, 0.0, 13.0)
 
 
@@ -170,16 +173,18 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
 def routed_expert_layout_reason(
     layout_reason: Any,
     experts: Any,
+    experts_per_token: Any,
     expert_parallel: Any,
     gradient_ranks: Any,
     expert_layers: Any,
 ) -> Any:
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
-    the layout's reason; E / e and d c / e whole; no more dense layers than layers
+    the layout's reason; E / e and d c / e whole; no more dense layers than layers, and no more
+    experts of a token than experts
 
-    Parameters: layout_reason [flag], experts [1], expert_parallel [1], gradient_ranks [1],
-        expert_layers [1]
+    Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
+        gradient_ranks [1], expert_layers [1]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
@@ -190,7 +195,8 @@ def routed_expert_layout_reason(
     """
     divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
     divides = divides & _whole(expert_parallel) & (expert_layers >= 0)
-    known = experts + expert_parallel + expert_layers
+    divides = divides & (experts_per_token <= experts)
+    known = experts + experts_per_token + expert_parallel + expert_layers
     shared = where(known == known, where(divides, 0.0, 9.0), np.nan)
     return where(layout_reason == 0, shared, layout_reason)
 

@@ -1,9 +1,11 @@
 """Playing pipeline schedules: what is refused, what must hold of any, the picture."""
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
+import pint
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,6 +108,26 @@ def test_a_slow_boundary_is_waited_for() -> None:
         ({"pipeline_parallel": 2.5}, "whole number"),
         ({"pipeline_schedule": "1b1f"}, "1f1b"),
         ({"send_time": -1.0}, "negative"),
+        ({"num_microbatches": math.nan}, "whole number"),
+        ({"num_microbatches": math.inf}, "whole number"),
+        ({"num_microbatches": True}, "whole number"),
+        ({"num_microbatches": "8"}, "whole number"),
+        ({"num_microbatches": None}, "whole number"),
+        ({"num_microbatches": 1_000_000_000}, "1,000,000"),
+        ({"forward_time": "1 ms"}, "plain number"),
+        ({"forward_time": True}, "plain number"),
+        ({"recompute_time": -1.0}, "recompute_time = -1.0"),
+        ({"input_gradient_time": -1.0}, "input_gradient_time = -1.0"),
+        ({"weight_gradient_time": None}, "plain number"),
+        ({"send_time": pint.UnitRegistry().Quantity(1, "ms")}, "plain number"),
+        ({"send_time": "1 ms"}, "plain number"),
+        ({"send_time": 1e308}, "too large"),
+        ({"pipeline_flush": "False"}, "True or False"),
+        ({"virtual_stages": 2, "microbatch_group_size": "4"}, "whole number"),
+        (
+            {"virtual_stages": 2, "microbatch_group_size": 2, "pipeline_scheduler": "pytorch"},
+            "in groups of 4",
+        ),
         ({"send_time": [1.0]}, "boundaries"),
         ({"virtual_stages": 2, "num_microbatches": 3}, "as many as stages"),
         ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),

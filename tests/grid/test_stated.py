@@ -1,11 +1,12 @@
 """What a scenario states: what labels then no longer say, and what nothing depends on."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fleetcube
-from fleetcube import Sweep
+from fleetcube import InputError, Sweep
 
 JOB = {
     "model": "llama-3-70b",
@@ -28,6 +29,32 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
     # what the shape does not decide stays as published
     same = fleetcube.evaluate("parameters", model="llama-3-70b", sequence_length=2048)
     assert same == fleetcube.evaluate("parameters", model="llama-3-70b")
+
+
+@pytest.mark.parametrize(
+    ("change", "more"),
+    [
+        ({"kv_heads": 64}, 80 * 8192 * 128 * 2 * 56),
+        ({"head_size": 256}, 80 * 8192 * 128 * 2 * (64 + 8)),
+        ({"vocab_size": 512_000}, 2 * 8192 * (512_000 - 128_256)),
+        ({"embedding_tables": 1}, -8192 * 128_256),
+        ({"mixture_of_experts": True, "experts": 8}, 80 * (7 * 3 * 8192 * 28672 + 8 * 8192)),
+        ({"mixture_of_experts": True}, 80 * (7 * 3 * 8192 * 28672 + 8 * 8192)),
+    ],
+)
+def test_heads_words_and_experts_are_part_of_the_shape(change: dict[str, Any], more: float) -> None:
+    asked = ["parameters", "model_flops_per_step"]
+    whole = fleetcube.evaluate(asked, model="llama-3-70b", layers=80)
+    other = fleetcube.evaluate(asked, model="llama-3-70b", **change)
+    assert other.parameters - whole.parameters == more
+    tables = "embedding_tables" in change
+    assert tables or other.model_flops_per_step > whole.model_flops_per_step
+
+
+def test_a_token_visits_no_more_experts_than_there_are() -> None:
+    job = {"model": "mixtral-8x7b", "node": "dgx-h100", "n_gpus": 64}
+    verdict = fleetcube.evaluate("expert_layout_reason", **job, experts_per_token=[8, 9])
+    assert verdict.values.tolist() == [0, 9]
 
 
 def test_a_model_cut_down_counts_both_of_its_embeddings() -> None:
@@ -86,3 +113,8 @@ def test_a_stored_cube_says_so_too(tmp_path: Path) -> None:
         tmp_path / "a.zarr"
     )
     assert "virtual_stages" in fleetcube.open_cube(path).attrs["fleetcube_unused"].split()
+
+
+def test_a_quantity_without_continuous_inputs_has_no_gradient() -> None:
+    with pytest.raises(InputError, match="depends on no continuous input"):
+        Sweep(JOB, {}, ["bubble_ratio"]).gradient("bubble_ratio")

@@ -274,12 +274,19 @@ def what_no_scheduler_runs() -> Pairs:
         cases = [
             (
                 {"pipeline_scheduler": "pytorch"},
-                f.pytorch_interleaving_reason(m, t.pytorch_microbatch_group_size(p, m)),
+                f.pytorch_interleaving_reason(p, m, t.pytorch_microbatch_group_size(p, m)),
             ),
             ({}, f.megatron_interleaving_reason(p, m, default)),
         ]
         cases += [
             ({"microbatch_group_size": n}, f.megatron_interleaving_reason(p, m, n))
+            for n in range(1, 13)
+        ]
+        cases += [
+            (
+                {"microbatch_group_size": n, "pipeline_scheduler": "pytorch"},
+                f.pytorch_interleaving_reason(p, m, n),
+            )
             for n in range(1, 13)
         ]
         for more, reason in cases:
@@ -313,7 +320,7 @@ def refusals() -> Pairs:
         shared = [m // rounds] * rounds  # micro-batches of each round
         group = t.pytorch_microbatch_group_size(p, m)
         multiple_of_the_rounds = sum(shared) == m
-        yield f.pytorch_interleaving_reason(m, group) == 0, multiple_of_the_rounds
+        yield f.pytorch_interleaving_reason(p, m, group) == 0, multiple_of_the_rounds
         if multiple_of_the_rounds:
             yield group, shared[0]
 
