@@ -44,13 +44,13 @@ class Point:
 
         At a kink the slope on the floats' side is right; at 0, where most inputs begin, the one
         above. An infinite input changes nothing. Where the slope is infinite, any finite number
-        will do.
+        will do; where it fades with the step, it is 0.
         """
         found, right = [], 0
         for wrt in self.inputs:
             here = self.leaves[wrt]
             slopes = self.graph.slopes(wrt) if np.isfinite(here) else {}
-            finer: dict[str, Any] = {}  # where a slope at 0 seems wrong: is it infinite?
+            finer: dict[str, Any] = {}  # where a slope at 0 seems wrong: infinite, or 0?
             for of in self.outputs:
                 if not np.isfinite(self.values[of]):
                     continue
@@ -61,7 +61,8 @@ class Point:
                 if here == 0 and not near and of in slopes:
                     finer = finer or self.graph.slopes(wrt, 1e-26)
                 endless = of in finer and abs(finer[of]) > 100 * abs(slope)
-                if np.isfinite(got) and (near or endless):
+                fades = of in finer and got == 0 and abs(finer[of]) < abs(slope) / 100
+                if np.isfinite(got) and (near or endless or fades):
                     right += 1
                 else:
                     found.append(f"d {of} / d {wrt} at {here}: {got}, not {float(slope)}")
