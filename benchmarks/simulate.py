@@ -32,6 +32,8 @@ JOB = {
     "repair": 1e4,
     "corruption": 0.0,
     "fails_in_recovery": 1.0,
+    "pool": 0.0,  # open
+    "nodes": 1.0,
 }
 CASES: dict[str, dict[str, float]] = {
     "exponential": {},

@@ -44,7 +44,8 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
     ("ask", "total", "unit"),  # points are those of what is computed
     [
         (lambda: SWEEP.reduce("max"), POINTS, "points"),
-        (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 9, "points"),
+        # and of the winners: the other outputs, and whether memory's error decides
+        (lambda: SWEEP.reduce("argmin", of="job_time"), POINTS + 2 * 9, "points"),
         (lambda: SWEEP.pareto(["job_time", "goodput"], ["min", "max"]), POINTS, "points"),
         (lambda: SWEEP.crossing("goodput", "gpu_mttf", 0.9), 9, "points"),
         (lambda: SWEEP.dominance("job_time"), POINTS, "points"),
