@@ -48,6 +48,7 @@ ELSEWHERE = {
     "explore": "it serves until it is stopped; test_explore.py",
     "gradients": "test_gradients_page.py",
     "lookup": "test_lookup_page.py",
+    "peers": "it needs a checkout of another program; test_benchmarks.py runs it without one",
     "object-stores": "the buckets are invented; test_objects.py and test_icechunk.py have stores",
 }
 _BLOCK = re.compile(r"^```(\{code-cell\}|\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
