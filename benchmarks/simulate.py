@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 
 from fleetcube.kernels.job import default_threads
-from fleetcube.kernels.monte_carlo import PARAMETERS, STATISTICS
+from fleetcube.kernels.monte_carlo import OPEN, PARAMETERS, STATISTICS
 from fleetcube.kernels.monte_carlo import run as simulate
 
 from .tables import Row, Table
@@ -32,7 +32,7 @@ JOB = {
     "repair": 1e4,
     "corruption": 0.0,
     "fails_in_recovery": 1.0,
-    "pool": 0.0,  # open
+    "pool": OPEN,
     "nodes": 1.0,
 }
 CASES: dict[str, dict[str, float]] = {
