@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from .collectives import reduce_scatter_time
+from .ops import where
 
 
 def logarithmic_reduce_scatter_time(
@@ -95,20 +96,40 @@ def hierarchical_logarithmic_reduce_scatter_time(
     return inside + logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
 
 
+def nvls_reduce_scatter_time(message_bytes: Any, ranks: Any, latency: Any, bandwidth: Any) -> Any:
+    """Time of a reduce-scatter whose sums one NVLink switch makes; an all-gather takes as long.
+
+    t = a + M / B: each rank sends its whole buffer M to be added, or receives all that is copied;
+    the switch saves hops, but no bytes on the busier direction of a link
+
+    Parameters:
+        message_bytes [B]: full buffer of one rank
+        ranks [1]: number of ranks on the switch
+        latency [s]: fixed cost of one hop
+        bandwidth [B/s]: rate of one rank in one direction
+    Returns: [s] time of the collective
+    Source: NCCL 2.30 src/transport/nvls.cc; Klenk et al. 2020, ISCA, section III
+    Example:
+        >>> float(nvls_reduce_scatter_time(8e9, 8, 1.0, 1e9))
+        9.0
+    """
+    return where(ranks > 1, latency + message_bytes / bandwidth, 0.0)
+
+
 def auto_reduce_scatter_time(
     message_bytes: Any,
     ranks: Any,
     ranks_per_node: Any,
     latency: Any,
     bandwidth: Any,
-    intra_latency: Any,
-    intra_bandwidth: Any,
+    in_node: Any,
     inter_latency: Any,
     inter_bandwidth: Any,
 ) -> Any:
     """Time of the cheapest reduce-scatter that a library would offer; an all-gather takes as long.
 
-    t = min(ring, min(ring, logarithmic) in node + min(ring, logarithmic) between nodes per rail)
+    t = min(ring, in node + ring between nodes per rail); in node + min(ring, logarithmic) where
+    each node holds one rank
 
     Parameters:
         message_bytes [B]: full buffer of one rank
@@ -116,30 +137,21 @@ def auto_reduce_scatter_time(
         ranks_per_node [1]: ranks of the group on each node, each with a rail of its own
         latency [s]: fixed cost of one hop of a flat ring
         bandwidth [B/s]: rate of one rank in a flat ring
-        intra_latency [s]: fixed cost of one hop inside a node
-        intra_bandwidth [B/s]: rate of one rank inside a node
+        in_node [s]: time inside the nodes, as their switches allow
         inter_latency [s]: fixed cost of one hop between nodes
         inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
-    Range: more than one rank on a node and a logarithmic algorithm: a lower bound for NCCL, which
-        offers it for one rank on a node
-    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
-        arXiv:2506.20252
+    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, and among logarithmic
+        algorithms (PAT) only for one rank on a node; Jeaugey 2025 (PAT), arXiv:2506.20252
     Example:
-        >>> float(auto_reduce_scatter_time(8e9, 4, 1, 1.0, 1e9, 0.0, 1e9, 1.0, 1e9))
+        >>> float(auto_reduce_scatter_time(8e9, 4, 1, 1.0, 1e9, 0.0, 1.0, 1e9))
         8.0
     """
     share, nodes = message_bytes / ranks_per_node, ranks / ranks_per_node
+    ring = reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
     # Without latency both take as long: the one that feels it less stands first
-    inside = np.minimum(
-        logarithmic_reduce_scatter_time(
-            message_bytes, ranks_per_node, intra_latency, intra_bandwidth
-        ),
-        reduce_scatter_time(message_bytes, ranks_per_node, intra_latency, intra_bandwidth),
-    )
     between = np.minimum(
-        logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
-        reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth),
+        logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth), ring
     )
     flat = reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
-    return np.minimum(inside + between, flat)
+    return np.minimum(in_node + where(ranks_per_node > 1, ring, between), flat)

@@ -13,6 +13,7 @@ MODULES = (
     "communication",
     "tensor_traffic",
     "tensor_all_reduce",
+    "tensor_halves",
     "pipeline_traffic",
     "context_traffic",
     "expert_traffic",

@@ -229,12 +229,12 @@ def capacity_reason(
 
 
 @alternative("goodput_reason", goodput_model="exact")
-def exact_goodput_reason() -> Any:
+def exact_goodput_reason(goodput: Any) -> Any:
     """Why a job makes no progress by its goodput; 0 where it makes some.
 
-    0: the exact model leaves a share, however small
+    goodput > 0: the exact model leaves a share, but not always one that a float can hold
 
-    Parameters: none
+    Parameters: goodput [1]
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
@@ -243,7 +243,7 @@ def exact_goodput_reason() -> Any:
         13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
     Source: Daly 2006, FGCS 22(3), eq. 13
     """
-    return 0.0
+    return _progress_reason(goodput)
 
 
 @alternative("goodput_reason", goodput_model="first_order")

@@ -148,13 +148,14 @@ def auto_gradient_reduce_scatter_time(
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
-    the cheapest: buckets x min(ring, level by level), in rings or logarithmic on each level
+    the cheapest: buckets x min(ring, level by level), logarithmic where a node holds one rank
 
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
         intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
         gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
+    Range: rings inside nodes: over switches that add up, a bound from above by g - 2 hops a bucket
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     """
@@ -164,8 +165,12 @@ def auto_gradient_reduce_scatter_time(
         data_parallel_ranks_per_node,
         data_parallel_latency,
         data_parallel_bandwidth,
-        intra_node_latency,
-        gradient_node_bandwidth,
+        reduce_scatter_time(
+            bucket_message,
+            data_parallel_ranks_per_node,
+            intra_node_latency,
+            gradient_node_bandwidth,
+        ),
         inter_node_latency,
         gradient_rail_bandwidth,
     )
@@ -308,13 +313,14 @@ def auto_weight_all_gather_time(
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
-    the cheapest: buckets x min(ring, level by level), in rings or logarithmic on each level
+    the cheapest: buckets x min(ring, level by level), logarithmic where a node holds one rank
 
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
         data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
         intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
         gradient_rail_bandwidth [B/s]
     Returns: [s] time of all buckets
+    Range: rings inside nodes: over switches that add up, a bound from above by g - 2 hops a bucket
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     """
@@ -324,8 +330,12 @@ def auto_weight_all_gather_time(
         data_parallel_ranks_per_node,
         data_parallel_latency,
         data_parallel_bandwidth,
-        intra_node_latency,
-        gradient_node_bandwidth,
+        reduce_scatter_time(
+            gathered_message,
+            data_parallel_ranks_per_node,
+            intra_node_latency,
+            gradient_node_bandwidth,
+        ),
         inter_node_latency,
         gradient_rail_bandwidth,
     )

@@ -11,7 +11,7 @@ from ..topology import busy_time
 
 def tensor_fabric_time(
     tensor_parallel_time: Any,
-    tensor_parallel_all_reduce_time: Any,
+    tensor_parallel_exchange_time: Any,
     activation_message: Any,
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
@@ -19,9 +19,9 @@ def tensor_fabric_time(
 ) -> Any:
     """Time of one step in which a GPU's rail carries tensor-parallel traffic.
 
-    all-reduces x 2 M (1 / g - 1 / n) / B_e, at most the traffic's time
+    exchanges x 2 M (1 / g - 1 / n) / B_e, at most the traffic's time
 
-    Parameters: tensor_parallel_time [s], tensor_parallel_all_reduce_time [s],
+    Parameters: tensor_parallel_time [s], tensor_parallel_exchange_time [s],
         activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
         tensor_rail_bandwidth [B/s]
     Returns: [s] time of one step
@@ -30,29 +30,29 @@ def tensor_fabric_time(
     halves = 2 * activation_message
     moved = halves * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
     return busy_time(
-        tensor_parallel_time, tensor_parallel_all_reduce_time, moved, tensor_rail_bandwidth
+        tensor_parallel_time, tensor_parallel_exchange_time, moved, tensor_rail_bandwidth
     )
 
 
 def tensor_node_time(
     tensor_parallel_time: Any,
-    tensor_parallel_all_reduce_time: Any,
+    tensor_parallel_exchange_time: Any,
     activation_message: Any,
     tensor_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
 ) -> Any:
     """Time of one step in which a GPU's link inside its node carries tensor-parallel traffic.
 
-    all-reduces x 2 M (1 - 1 / g) / B_i, at most the traffic's time
+    exchanges x 2 M (1 - 1 / g) / B_i, at most the traffic's time
 
-    Parameters: tensor_parallel_time [s], tensor_parallel_all_reduce_time [s],
+    Parameters: tensor_parallel_time [s], tensor_parallel_exchange_time [s],
         activation_message [B], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
     moved = 2 * activation_message * (1 - 1 / tensor_parallel_ranks_per_node)
     return busy_time(
-        tensor_parallel_time, tensor_parallel_all_reduce_time, moved, intra_node_bandwidth
+        tensor_parallel_time, tensor_parallel_exchange_time, moved, intra_node_bandwidth
     )
 
 

@@ -100,43 +100,69 @@ def selective_recompute_all_reduces_per_layer() -> Any:
     return 4.0
 
 
-@alternative("saved_input_all_reduces", distribute_saved_activations=False)
-def no_saved_input_all_reduces() -> Any:
-    """All-reduces that gathering a layer's saved input takes: none, it is at hand.
+@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
+def full_recompute_all_reduces_per_layer() -> Any:
+    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+
+    6
+
+    Parameters: none
+    Returns: [1] all-reduces
+    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 6.0
+
+
+@alternative("distributed_input_gathers", distribute_saved_activations=False)
+def no_distributed_input_gathers() -> Any:
+    """All-gathers that bring a layer's saved input together: none, it is at hand.
 
     0
 
     Parameters: none
-    Returns: [1] all-reduces
+    Returns: [1] all-gathers
     Source: by definition
     """
     return 0.0
 
 
-@alternative("saved_input_all_reduces", distribute_saved_activations=True)
-def distributed_saved_input_all_reduces(tensor_parallel: Any, residual_ranks: Any) -> Any:
-    """All-reduces that gathering a layer's saved input takes: the gather is half of one.
+@alternative("distributed_input_gathers", distribute_saved_activations=True)
+def split_distributed_input_gathers(tensor_parallel: Any, residual_ranks: Any) -> Any:
+    """All-gathers that bring a layer's saved input together, kept in parts by tensor ranks.
 
-    1/2; none with sequence parallelism, where parts are used as such
+    1; none with sequence parallelism, where parts are used as such
 
     Parameters: tensor_parallel [1], residual_ranks [1]
-    Returns: [1] all-reduces
+    Returns: [1] all-gathers
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
-    return where(tensor_parallel > residual_ranks, 0.5, 0.0)
+    return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
-@alternative("tensor_parallel_all_reduces_per_layer", recompute="full")
-def full_recompute_all_reduces_per_layer(saved_input_all_reduces: Any) -> Any:
-    """All-reduces of each layer and micro-batch: two each forward, backward and repeated.
+@alternative("saved_input_gathers_per_layer", recompute=("none", "selective", "core_attention"))
+def no_saved_input_gathers_per_layer() -> Any:
+    """All-gathers of each layer and micro-batch before its passes are repeated: none are.
 
-    6, and what gathering the saved input takes
+    0
 
-    Parameters: saved_input_all_reduces [1]
-    Returns: [1] all-reduces
-    Source: Shoeybi et al. 2019, section 3; Narayanan et al. 2021 (SC21), section 3.2
+    Parameters: none
+    Returns: [1] all-gathers
+    Source: by definition
     """
-    return 6 + saved_input_all_reduces
+    return 0.0
+
+
+@alternative("saved_input_gathers_per_layer", recompute="full")
+def full_recompute_saved_input_gathers_per_layer(distributed_input_gathers: Any) -> Any:
+    """All-gathers of each layer and micro-batch before its passes are repeated.
+
+    one where the saved input is kept in parts
+
+    Parameters: distributed_input_gathers [1]
+    Returns: [1] all-gathers
+    Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
+    """
+    return 1.0 * distributed_input_gathers
 
 
 @alternative("qkv_input_gradient_time", compute_model="mfu")
@@ -311,22 +337,20 @@ def sequence_regather_time(
     layers: Any,
     pipeline_parallel: Any,
     num_microbatches: Any,
-    tensor_parallel_all_reduce_time: Any,
+    tensor_parallel_gather_time: Any,
 ) -> Any:
     """Time of one step to gather layers' inputs again for gradients of weights.
 
-    (1 + feed-forward gathers) x l / p x m x t / 2: a gather is half an all-reduce
+    (1 + feed-forward gathers) x l / p x m x t
 
     Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_all_reduce_time [s]
+        num_microbatches [1], tensor_parallel_gather_time [s]
     Returns: [s] traffic of one step
-    Range: a bound from below where switches add up, which a gather gains nothing from; see
-        `tensor_parallel_time`
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2 (an extra all-gather backward,
         overlapped with the gradient of the input)
     """
     passes = layers / pipeline_parallel * num_microbatches
-    return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_all_reduce_time / 2
+    return (1 + ffn_regathers_per_layer) * passes * tensor_parallel_gather_time
 
 
 @alternative("regather_window", sequence_parallel=False)
@@ -383,50 +407,49 @@ def sequence_hidden_regather_time(
     layers: Any,
     pipeline_parallel: Any,
     num_microbatches: Any,
-    tensor_parallel_all_reduce_time: Any,
+    tensor_parallel_gather_time: Any,
     qkv_input_gradient_time: Any,
     ffn_input_gradient_time: Any,
 ) -> Any:
     """Part of gathering layers' inputs again that products of the same layer hide.
 
-    l / p x m x (min(t / 2, product of QKV) + feed-forward gathers x min(t / 2, its product))
+    l / p x m x (min(t, product of QKV) + feed-forward gathers x min(t, its product))
 
     Parameters: ffn_regathers_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_all_reduce_time [s], qkv_input_gradient_time [s],
+        num_microbatches [1], tensor_parallel_gather_time [s], qkv_input_gradient_time [s],
         ffn_input_gradient_time [s]
     Returns: [s] hidden traffic of one step
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    gather = tensor_parallel_all_reduce_time / 2
-    attention = np.minimum(gather, qkv_input_gradient_time)
-    ffn = ffn_regathers_per_layer * np.minimum(gather, ffn_input_gradient_time)
+    attention = np.minimum(tensor_parallel_gather_time, qkv_input_gradient_time)
+    ffn = ffn_regathers_per_layer * np.minimum(tensor_parallel_gather_time, ffn_input_gradient_time)
     return layers / pipeline_parallel * num_microbatches * (attention + ffn)
 
 
 def tensor_parallel_time(
     tensor_parallel_all_reduces_per_layer: Any,
+    saved_input_gathers_per_layer: Any,
     layers: Any,
     pipeline_parallel: Any,
     num_microbatches: Any,
-    tensor_parallel_all_reduce_time: Any,
+    tensor_parallel_exchange_time: Any,
+    tensor_parallel_gather_time: Any,
     regather_time: Any,
 ) -> Any:
     """Time of one step's tensor-parallel traffic on each stage.
 
-    all-reduces per layer x l / p x m x t + gathers repeated; with sequence parallelism the same
-    bytes travel as reduce-scatter and all-gather, and 10 halves of all-reduces for 8 (14 for 12)
+    (all-reduces per layer x t_exchange + saved inputs gathered x t_gather) x l / p x m
+    + gathers repeated; with sequence parallelism an exchange is a reduce-scatter and an all-gather
 
-    Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], tensor_parallel_all_reduce_time [s], regather_time [s]
+    Parameters: tensor_parallel_all_reduces_per_layer [1], saved_input_gathers_per_layer [1],
+        layers [1], pipeline_parallel [1], num_microbatches [1], tensor_parallel_exchange_time [s],
+        tensor_parallel_gather_time [s], regather_time [s]
     Returns: [s] tensor-parallel traffic of one step
-    Range: a bound from below with sequence parallelism where switches add up (node_reduction,
-        fabric_reduction): a half alone receives as much as without them, and takes up to
-        2 (g - 1) / (g + 1) times half of their all-reduce in a node of g ranks (1.56 for 8),
-        2 (k - 1) / k times between k nodes
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
     """
-    per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
-    return per_microbatch * num_microbatches * tensor_parallel_all_reduce_time + regather_time
+    exchanges = tensor_parallel_all_reduces_per_layer * tensor_parallel_exchange_time
+    layer = exchanges + saved_input_gathers_per_layer * tensor_parallel_gather_time
+    return layer * layers / pipeline_parallel * num_microbatches + regather_time
 
 
 def exposed_tensor_parallel_time(

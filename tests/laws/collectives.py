@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetcube.kernels import collectives
 from fleetcube.kernels.quantities import gradient_all_reduce, tensor_all_reduce
+from fleetcube.kernels.reduce_scatter import nvls_reduce_scatter_time
 
 from .check import Pairs, check
 
@@ -236,6 +237,29 @@ def nvls_all_reduce() -> Pairs:
     for n, (message, latency, bandwidth) in product((1, 2, 8, 72), SIZES):
         law = collectives.nvls_all_reduce_time(message, n, latency, bandwidth)
         yield law, nvlink_switch(n, message, latency, bandwidth)
+
+
+def nvlink_half(members: int, message: float, latency: float, bandwidth: float) -> float:
+    """One switch of a node, half an all-reduce: shares that the busiest port sends or receives."""
+    if members == 1:
+        return 0.0
+    out, into = Counter[int](), Counter[int]()
+    for writer in range(members):  # copies: written once, the switch sends them to all
+        out[writer] += 1
+        into.update(range(members))
+    return latency + max([*out.values(), *into.values()]) * message / members / bandwidth
+
+
+@check(
+    "nvls_reduce_scatter_time",
+    by="derivation",
+    source="reads and writes at each port of the switch, counted (NCCL 2.30 src/transport/nvls.cc)",
+)
+def nvls_halves() -> Pairs:
+    """1 to 72 ranks"""
+    for n, (message, latency, bandwidth) in product((1, 2, 8, 72), SIZES):
+        law = nvls_reduce_scatter_time(message, n, latency, bandwidth)
+        yield law, nvlink_half(n, message, latency, bandwidth)
 
 
 def levels(nodes: int, per_node: int, message: float, inside: Any, across: Any) -> float:

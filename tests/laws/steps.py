@@ -1,5 +1,6 @@
 """Steps of pipelines played whole, and what groups exchange in them."""
 
+import itertools
 from typing import Any
 
 import fleetcube
@@ -103,7 +104,6 @@ def what_more_gpus_leave() -> Pairs:
 @check(
     "reduced_exchanged_message",
     "sharded_exchanged_message",
-    "distributed_saved_input_all_reduces",
     by="simulator",
     source="blocks passed round rings, bytes through a port counted",
 )
@@ -115,9 +115,41 @@ def exchanges() -> Pairs:
         yield share * data_traffic.reduced_exchanged_message(16e9), both
         there, back = _go_round(ranks, 16e9, 0.0, 1.0), _go_round(ranks, 8e9, 0.0, 1.0)
         yield share * data_traffic.sharded_exchanged_message(16e9, 8e9), there + back
-        gathered = tensor_traffic.distributed_saved_input_all_reduces(ranks, 1)
-        yield gathered * both, _go_round(ranks, 16e9, 0.0, 1.0)
-        yield tensor_traffic.distributed_saved_input_all_reduces(ranks, ranks), 0
+
+
+@check(
+    "split_distributed_input_gathers",
+    "full_recompute_saved_input_gathers_per_layer",
+    by="simulator",
+    source="rings of each layer's passes played; a rank without the whole saved input gathers it",
+)
+def saved_inputs() -> Pairs:
+    """2 to 16 ranks, full recompute, inputs kept whole, in parts, or in parts that are used so"""
+    for ranks, kept, sequence in itertools.product((2, 5, 16), (False, True), (False, True)):
+        both = ring(ranks, 16e9, 0.0, 1e9)
+        once = _go_round(ranks, 16e9, 0.0, 1e9)
+        used = 1 if sequence else ranks  # parts of an input that a rank works on
+        saved = 1 if kept or sequence else ranks
+        played = 2 * both + (saved < used) * once + 4 * both
+        got = fleetcube.evaluate(
+            "tensor_parallel_time",
+            engine="numpy",
+            all_reduce="ring",
+            recompute="full",
+            distribute_saved_activations=kept,
+            sequence_parallel=sequence,
+            tensor_parallel=ranks,
+            gpus_per_node=16,
+            layers=1,
+            num_microbatches=1,
+            activation_message=16e9,
+            intra_node_bandwidth=1e9,
+            inter_node_bandwidth=1e9,
+            inter_node_latency=0.0,
+            intra_node_latency=0.0,
+            regather_time=0.0,
+        )
+        yield float(got), played
 
 
 @check(

@@ -10,6 +10,7 @@ import fleetcube
 from fleetcube.kernels import collectives, reduce_scatter
 
 from .check import Pairs, check
+from .collectives import nvlink_half
 
 
 def _value(output: str, **scenario: Any) -> float:
@@ -233,12 +234,71 @@ def halves_of_all_reduces() -> Pairs:
             reduce_scatter.hierarchical_logarithmic_reduce_scatter_time(message, nodes, *links),
             inside[1] + trees,
         )
-        yield (
-            reduce_scatter.auto_reduce_scatter_time(
-                message, ranks, ranks_per_node, *flat, *near, *far
-            ),
-            min(ring, min(inside) + min(_go_round(nodes, share, *far), trees)),
+        rails = _go_round(nodes, share, *far)
+        for switched in (inside[0], nvlink_half(ranks_per_node, message, *near)):
+            yield (
+                reduce_scatter.auto_reduce_scatter_time(
+                    message, ranks, ranks_per_node, *flat, switched, *far
+                ),
+                min(ring, switched + (rails if ranks_per_node > 1 else min(rails, trees))),
+            )
+
+
+@check(
+    "ring_tensor_parallel_gather_time",
+    "logarithmic_tensor_parallel_gather_time",
+    "hierarchical_tensor_parallel_gather_time",
+    "fitted_tensor_parallel_gather_time",
+    "auto_tensor_parallel_gather_time",
+    "nvls_tensor_parallel_in_node_gather_time",
+    "whole_tensor_parallel_exchange_time",
+    "sequence_tensor_parallel_exchange_time",
+    by="simulator",
+    source="blocks passed round rings, halved between partners and copied by switches",
+)
+def halves_of_activations() -> Pairs:
+    """1 to 8 ranks on each of 1 to 16 nodes, 1 kB to 1 GB, with and without switches that add up"""
+    near, far = (1e-6, 450e9), (5e-6, 50e9)
+    for nodes, here, message, switches in itertools.product(
+        (1, 2, 16), (1, 2, 8), (1e3, 1e6, 1e9), (False, True)
+    ):
+        ranks, share = nodes * here, message / here
+        flat = near if nodes == 1 else (far[0], min(near[1], here * far[1]))
+        ring, rails = _go_round(ranks, message, *flat), _go_round(nodes, share, *far)
+        inside = _go_round(here, message, *near)
+        trees = _halve(nodes, share, *far)
+        switched = min(inside, nvlink_half(here, message, *near)) if switches else inside
+        climb = 3e-9 * math.sqrt(message)
+        moved = message * (ranks - 1) / ranks / flat[1]
+        gathers = {
+            "ring": ring,
+            "tree": _halve(here, message, *near) + trees,
+            "hierarchical": inside + rails,
+            "in_network": inside + rails,
+            "fitted": (flat[0] + climb) / 2 + moved if ranks > 1 else 0.0,
+            "auto": min(ring, switched + (min(rails, trees) if here == 1 else rails)),
+        }
+        got = fleetcube.evaluate(
+            "tensor_parallel_exchange_time",
+            engine="numpy",
+            all_reduce=list(gathers),
+            sequence_parallel=[False, True],
+            node_reduction=switches,
+            fabric_reduction=switches,
+            tensor_parallel=ranks,
+            gpus_per_node=here,
+            activation_message=message,
+            tensor_parallel_all_reduce_time=3.0,
+            intra_node_latency=near[0],
+            intra_node_bandwidth=near[1],
+            inter_node_latency=far[0],
+            tensor_rail_bandwidth=far[1],
+            sqrt_coefficient=3e-9,
         )
+        for name, gather in gathers.items():
+            both = got.sel(all_reduce=name)
+            yield float(both.sel(sequence_parallel=False)), 3.0
+            yield float(both.sel(sequence_parallel=True)), 2 * gather
 
 
 @check(
@@ -277,9 +337,7 @@ def buckets_of_a_step() -> Pairs:
         return _halve(here, message, *near) + _halve(16, message / here, *far)
 
     def auto(message: float) -> float:
-        inside = min(_go_round(here, message, *near), _halve(here, message, *near))
-        between = min(_go_round(16, message / here, *far), _halve(16, message / here, *far))
-        return min(_go_round(ranks, message, *flat), inside + between)
+        return min(_go_round(ranks, message, *flat), levels(message))
 
     algorithms = {
         "ring": lambda message: _go_round(ranks, message, *flat),
