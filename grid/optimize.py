@@ -3,7 +3,8 @@
 Sobol points over the box find where conditions can be kept and where the output is small; from the
 best of them SciPy's SLSQP goes on with exact gradients, in logarithms where the range is above 0.
 Counts are continuous until then: of the whole numbers around the optimum, those that can be laid
-out and keep to the conditions, the best is taken, and the other inputs are optimised again.
+out and keep to the conditions, the best is taken, better ones are looked for from there, and the
+other inputs are optimised again. Counts alone, if not too many, are all tried.
 """
 
 import itertools
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 SAMPLES, STARTS = 256, 3  # Sobol points, and how many of the best SLSQP starts from
 CANDIDATES = 4096  # whole numbers tried around an optimum
+ALL = 2**21  # combinations of counts up to which every one is tried
+ROWS = 65_536  # evaluated at a time
 MOST_POINTS = 10_000  # of the grid: each takes about a second
 SLACK = 1e-9  # relative excess over a condition that rounding may leave
 STATUS = {
@@ -169,7 +172,7 @@ class Search:
         self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
         self.sign = 1.0 if sense == "min" else -1.0
         names = [one.name for one in ranges]
-        starts = Axis(_START, np.arange(float(max(SAMPLES, CANDIDATES))))
+        starts = Axis(_START, np.arange(float(ROWS)))
         problem = replace(problem, axes=(*problem.axes, starts))
         rated = list(dict.fromkeys([of, *(name for c in conditions for name in c.outputs)]))
         plan = Plan(problem, rated, engine, free=names)
@@ -245,6 +248,11 @@ class Search:
         from scipy.stats import qmc
 
         with np.errstate(all="ignore"):
+            counts = [range(math.ceil(one.first), math.floor(one.last) + 1) for one in self.ranges]
+            if all(self.whole) and math.prod(map(len, counts)) <= ALL:
+                every = _combinations(counts)
+                best = self._choose(point, every)
+                return self._failure(point, every) if best is None else best
             sobol = qmc.Sobol(len(self.ranges), scramble=False).random(SAMPLES)
             places = np.clip(sobol, 1e-6, 1 - 1e-6)
             rated, kept = self._rate(point, self._values(places))
@@ -256,7 +264,7 @@ class Search:
                 best = self._choose(point, tried)
                 return self._failure(point, self._values(places)) if best is None else best
             options = np.concatenate([self._whole_near(point, row) for row in tried[:STARTS]])
-            best = self._choose(point, options)
+            best = self._climb(point, self._choose(point, options))
             if best is None:
                 nearest = np.where(self.whole, np.rint(tried), tried)
                 return self._failure(point, np.concatenate([options, nearest]))
@@ -273,7 +281,7 @@ class Search:
 
         Reasons are in the order in which they are asked, so that the greatest came farthest.
         """
-        parts = [tried[k : k + CANDIDATES] for k in range(0, len(tried), CANDIDATES)]
+        parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
         sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
         if self.reason:
             found = [self.evaluate(point, rows, self.reason)[REASON] for rows in parts]
@@ -357,8 +365,32 @@ class Search:
                 powers = 2.0 ** np.arange(math.ceil(math.log2(max(one.first, 1))), 40)
                 near = np.concatenate([near, powers])
                 columns.append(np.unique(near[(near >= one.first) & (near <= one.last)]))
-        rows = itertools.islice(itertools.product(*columns), CANDIDATES)
-        return np.array(list(rows)).reshape(-1, len(self.ranges))
+        return _combinations(columns)
+
+    def _climb(self, point: tuple[int, ...], best: Array | None) -> Array | None:
+        """Counts from which no better ones are found along one, or by trading factors of two."""
+        whole = np.flatnonzero(self.whole)
+        while best is not None:
+            rows = [best]
+            for k in whole:
+                one, step = self.ranges[k], self._step(point, best, k)
+                line = best[k] + step * np.arange(-CANDIDATES // 2, CANDIDATES // 2)
+                for count in line[(line >= one.first) & (line <= one.last)]:
+                    rows.append(np.where(np.arange(len(best)) == k, count, best))
+                for other, factor in itertools.product(whole[whole != k], (2, 3)):
+                    trade = best.copy()
+                    trade[k], trade[other] = best[k] * factor, best[other] / factor
+                    if (
+                        trade[k] <= one.last
+                        and trade[other] >= self.ranges[other].first
+                        and trade[other] % 1 == 0
+                    ):
+                        rows.append(trade)
+            better = self._choose(point, np.array(rows))
+            if better is None or (better == best).all():
+                break
+            best = better
+        return best
 
     def _step(self, point: tuple[int, ...], values_: Array, k: int) -> float:
         """Of a whole number: GPUs come in whole replicas."""
@@ -373,15 +405,24 @@ class Search:
         if len(tried) == 0:
             return None
         chosen: list[tuple[float, Array]] = []
-        for rows in (tried[k : k + CANDIDATES] for k in range(0, len(tried), CANDIDATES)):
+        for start in range(0, len(tried), ROWS):
+            rows = tried[start : start + ROWS]
+            for name in self.reason:
+                rows = rows[self.evaluate(point, rows, [name])[name] <= 0]
+            if len(rows) == 0:
+                continue
             rated, kept = self._rate(point, rows)
             good = np.isfinite(rated) & (kept >= -SLACK).all(axis=0)
-            for name in self.reason:
-                good &= self.evaluate(point, rows, [name])[name] <= 0
             if good.any():
                 k = int(np.where(good, rated, np.inf).argmin())
                 chosen.append((float(rated[k]), rows[k]))
         return min(chosen, key=lambda pair: pair[0])[1] if chosen else None
+
+
+def _combinations(columns: Sequence[Sequence[float] | Array]) -> Array:
+    """Every combination of a value of each column, a row each."""
+    grid = np.meshgrid(*[np.asarray(column, float) for column in columns], indexing="ij")
+    return np.stack([column.reshape(-1) for column in grid], axis=1)
 
 
 def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:

@@ -120,38 +120,36 @@ def auto_reduce_scatter_time(
     message_bytes: Any,
     ranks: Any,
     ranks_per_node: Any,
-    latency: Any,
     bandwidth: Any,
-    in_node: Any,
+    intra_latency: Any,
     inter_latency: Any,
-    inter_bandwidth: Any,
 ) -> Any:
-    """Time of the cheapest reduce-scatter that a library would offer; an all-gather takes as long.
+    """Time of the cheapest reduce-scatter that NCCL would take; an all-gather takes as long.
 
-    t = min(ring, in node + ring between nodes per rail); in node + min(ring, logarithmic) where
-    each node holds one rank
+    t = (k - 1) a_e + (n - k) a_i + (n - 1) / n M / B, a ring through k nodes; where each node holds
+    one rank at most ceil(log2 n) a_e + (n - 1) / n M / B
 
     Parameters:
         message_bytes [B]: full buffer of one rank
         ranks [1]: number of ranks
-        ranks_per_node [1]: ranks of the group on each node, each with a rail of its own
-        latency [s]: fixed cost of one hop of a flat ring
+        ranks_per_node [1]: ranks of the group on each node
         bandwidth [B/s]: rate of one rank in a flat ring
-        in_node [s]: time inside the nodes, as their switches allow
+        intra_latency [s]: fixed cost of one hop inside a node
         inter_latency [s]: fixed cost of one hop between nodes
-        inter_bandwidth [B/s]: rate of one rail between nodes
     Returns: [s] time of the collective
+    Range: one rank on a node: a bound from below for NCCL 2.30, which counts 2.8 us more a rank;
+        fabrics whose switches add up: a bound from above, CollNet may save hops, not bytes
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, and among logarithmic
         algorithms (PAT) only for one rank on a node; Jeaugey 2025 (PAT), arXiv:2506.20252
     Example:
-        >>> float(auto_reduce_scatter_time(8e9, 4, 1, 1.0, 1e9, 0.0, 1.0, 1e9))
+        >>> float(auto_reduce_scatter_time(8e9, 4, 1, 1e9, 0.0, 1.0))
+        8.0
+        >>> float(auto_reduce_scatter_time(8e9, 4, 2, 1e9, 0.5, 1.0))
         8.0
     """
-    share, nodes = message_bytes / ranks_per_node, ranks / ranks_per_node
-    ring = reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth)
+    nodes = ranks / ranks_per_node
+    hops = (nodes - 1) * inter_latency + (ranks - nodes) * intra_latency
+    steps = np.ceil(np.log2(ranks)) * inter_latency
+    wire = (ranks - 1) * (message_bytes / (ranks * bandwidth))
     # Without latency both take as long: the one that feels it less stands first
-    between = np.minimum(
-        logarithmic_reduce_scatter_time(share, nodes, inter_latency, inter_bandwidth), ring
-    )
-    flat = reduce_scatter_time(message_bytes, ranks, latency, bandwidth)
-    return np.minimum(in_node + where(ranks_per_node > 1, ring, between), flat)
+    return where(ranks_per_node > 1, hops, np.minimum(steps, hops)) + wire

@@ -139,23 +139,20 @@ def auto_gradient_reduce_scatter_time(
     bucket_message: Any,
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
-    data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
     intra_node_latency: Any,
-    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to reduce the gradients and leave each data-parallel rank its share.
 
-    the cheapest: buckets x min(ring, level by level), logarithmic where a node holds one rank
+    NCCL's: buckets x ((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B), rings through k nodes, or
+    logarithmic ones where a node holds one rank
 
     Parameters: gradient_buckets [1], bucket_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
-        intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
-        gradient_rail_bandwidth [B/s]
+        data_parallel_ranks_per_node [1], data_parallel_bandwidth [B/s], intra_node_latency [s],
+        inter_node_latency [s]
     Returns: [s] time of all buckets
-    Range: rings inside nodes: over switches that add up, a bound from above by g - 2 hops a bucket
+    Range: of one node whose switches add up, a bound from above by n - 2 hops a bucket
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     """
@@ -163,16 +160,9 @@ def auto_gradient_reduce_scatter_time(
         bucket_message,
         gradient_ranks,
         data_parallel_ranks_per_node,
-        data_parallel_latency,
         data_parallel_bandwidth,
-        reduce_scatter_time(
-            bucket_message,
-            data_parallel_ranks_per_node,
-            intra_node_latency,
-            gradient_node_bandwidth,
-        ),
+        intra_node_latency,
         inter_node_latency,
-        gradient_rail_bandwidth,
     )
 
 
@@ -304,23 +294,20 @@ def auto_weight_all_gather_time(
     gathered_message: Any,
     gradient_ranks: Any,
     data_parallel_ranks_per_node: Any,
-    data_parallel_latency: Any,
     data_parallel_bandwidth: Any,
     intra_node_latency: Any,
-    gradient_node_bandwidth: Any,
     inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
 ) -> Any:
     """Time to gather the weights from the data-parallel ranks that hold them.
 
-    the cheapest: buckets x min(ring, level by level), logarithmic where a node holds one rank
+    NCCL's: buckets x ((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B), rings through k nodes, or
+    logarithmic ones where a node holds one rank
 
     Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], data_parallel_latency [s], data_parallel_bandwidth [B/s],
-        intra_node_latency [s], gradient_node_bandwidth [B/s], inter_node_latency [s],
-        gradient_rail_bandwidth [B/s]
+        data_parallel_ranks_per_node [1], data_parallel_bandwidth [B/s], intra_node_latency [s],
+        inter_node_latency [s]
     Returns: [s] time of all buckets
-    Range: rings inside nodes: over switches that add up, a bound from above by g - 2 hops a bucket
+    Range: of one node whose switches add up, a bound from above by n - 2 hops a bucket
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     """
@@ -328,14 +315,7 @@ def auto_weight_all_gather_time(
         gathered_message,
         gradient_ranks,
         data_parallel_ranks_per_node,
-        data_parallel_latency,
         data_parallel_bandwidth,
-        reduce_scatter_time(
-            gathered_message,
-            data_parallel_ranks_per_node,
-            intra_node_latency,
-            gradient_node_bandwidth,
-        ),
+        intra_node_latency,
         inter_node_latency,
-        gradient_rail_bandwidth,
     )

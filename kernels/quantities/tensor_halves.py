@@ -6,6 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..collectives import fitted_all_reduce_time, reduce_scatter_time
+from ..ops import where
 from ..reduce_scatter import (
     auto_reduce_scatter_time,
     hierarchical_logarithmic_reduce_scatter_time,
@@ -129,57 +130,40 @@ def fitted_tensor_parallel_gather_time(
     return whole / 2
 
 
-@alternative("tensor_parallel_in_node_gather_time", node_reduction=False)
-def ring_tensor_parallel_in_node_gather_time(
+@alternative("tensor_parallel_switch_gather_time", node_reduction=False)
+def no_tensor_parallel_switch_gather_time() -> Any:
+    """Time of one all-gather that a node's switch copies: none does, so never.
+
+    infinite
+
+    Parameters: none
+    Returns: [s] time of one all-gather
+    Source: by definition
+    """
+    return np.inf
+
+
+@alternative("tensor_parallel_switch_gather_time", node_reduction=True)
+def nvls_tensor_parallel_switch_gather_time(
     activation_message: Any,
+    tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
     intra_node_latency: Any,
     intra_node_bandwidth: Any,
 ) -> Any:
-    """Time of the part of an all-gather inside the nodes: a ring.
+    """Time of one all-gather that a node's switch copies; infinite for a group on several nodes.
 
-    (g - 1) (a_i + M / (g B_i))
+    a_i + M / B_i: the switch saves hops, not bytes
 
-    Parameters: activation_message [B], tensor_parallel_ranks_per_node [1],
+    Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
         intra_node_latency [s], intra_node_bandwidth [B/s]
-    Returns: [s] time inside the nodes
-    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
+    Returns: [s] time of one all-gather
+    Source: NCCL 2.30 src/transport/nvls.cc
     """
-    return reduce_scatter_time(
-        activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
+    time = nvls_reduce_scatter_time(
+        activation_message, tensor_parallel, intra_node_latency, intra_node_bandwidth
     )
-
-
-@alternative("tensor_parallel_in_node_gather_time", node_reduction=True)
-def nvls_tensor_parallel_in_node_gather_time(
-    activation_message: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
-    """Time of the part of an all-gather inside the nodes: the cheaper of ring and NVLink switch.
-
-    min((g - 1) (a_i + M / (g B_i)), a_i + M / B_i): the switch saves hops, not bytes
-
-    Parameters: activation_message [B], tensor_parallel_ranks_per_node [1],
-        intra_node_latency [s], intra_node_bandwidth [B/s]
-    Returns: [s] time inside the nodes
-    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time, src/transport/nvls.cc
-    """
-    return np.minimum(
-        reduce_scatter_time(
-            activation_message,
-            tensor_parallel_ranks_per_node,
-            intra_node_latency,
-            intra_node_bandwidth,
-        ),
-        nvls_reduce_scatter_time(
-            activation_message,
-            tensor_parallel_ranks_per_node,
-            intra_node_latency,
-            intra_node_bandwidth,
-        ),
-    )
+    return where(tensor_parallel_ranks_per_node < tensor_parallel, np.inf, time)
 
 
 @alternative("tensor_parallel_gather_time", all_reduce="auto")
@@ -187,34 +171,32 @@ def auto_tensor_parallel_gather_time(
     activation_message: Any,
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
-    tensor_parallel_latency: Any,
     tensor_parallel_bandwidth: Any,
-    tensor_parallel_in_node_gather_time: Any,
+    intra_node_latency: Any,
     inter_node_latency: Any,
-    tensor_rail_bandwidth: Any,
+    tensor_parallel_switch_gather_time: Any,
 ) -> Any:
     """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: the cheapest.
 
-    min(ring, level by level), logarithmic between nodes where each holds one rank
+    NCCL's: min((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B, the node's switch), logarithmic where
+    a node holds one rank
 
     Parameters: activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
-        tensor_parallel_latency [s], tensor_parallel_bandwidth [B/s],
-        tensor_parallel_in_node_gather_time [s], inter_node_latency [s],
-        tensor_rail_bandwidth [B/s]
+        tensor_parallel_bandwidth [B/s], intra_node_latency [s], inter_node_latency [s],
+        tensor_parallel_switch_gather_time [s]
     Returns: [s] time of one all-gather
     Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
         arXiv:2506.20252
     """
-    return auto_reduce_scatter_time(
+    rings = auto_reduce_scatter_time(
         activation_message,
         tensor_parallel,
         tensor_parallel_ranks_per_node,
-        tensor_parallel_latency,
         tensor_parallel_bandwidth,
-        tensor_parallel_in_node_gather_time,
+        intra_node_latency,
         inter_node_latency,
-        tensor_rail_bandwidth,
     )
+    return np.minimum(rings, tensor_parallel_switch_gather_time)
 
 
 @alternative("tensor_parallel_exchange_time", sequence_parallel=False)

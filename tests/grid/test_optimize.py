@@ -161,3 +161,26 @@ def test_a_few_whole_numbers_are_all_tried() -> None:
     )
     for name in axes:
         assert found[name].item() == best[f"{name}_at_min_job_time"].item()
+
+
+def test_counts_are_traded_for_each_other() -> None:
+    """126 layers on 6 stages of 7 chunks; 80 on 8 of 10: no slope leads to either."""
+    job = {"node": "dgx-h100", "fabric": "infiniband-ndr", "pipeline_schedule": "interleaved"}
+    axes = {
+        "pipeline_parallel": np.arange(1, 65),
+        "virtual_stages": np.arange(1, 21),
+        "tensor_parallel": np.array([1, 2, 4, 8, 16]),
+    }
+    between = {name: [values.min(), values.max()] for name, values in axes.items()}
+    for model, n_gpus, more in (
+        ("llama-3-405b", 768, {"sequence_parallel": True, "micro_batch_size": 2}),
+        ("llama-3-70b", 256, {"compute_model": "roofline"}),
+    ):
+        own = {**job, **more, "model": model, "n_gpus": n_gpus, "global_batch_size": 8 * n_gpus}
+        best = fleetcube.Sweep(own, axes, ["step_time"]).reduce(
+            "argmin", of="step_time", mask_infeasible=True
+        )
+        found = fleetcube.Sweep(own, {}, ["step_time"]).optimize("step_time", between)
+        assert {name: found[name].item() for name in axes} == {
+            name: best[f"{name}_at_min_step_time"].item() for name in axes
+        }

@@ -234,14 +234,24 @@ def halves_of_all_reduces() -> Pairs:
             reduce_scatter.hierarchical_logarithmic_reduce_scatter_time(message, nodes, *links),
             inside[1] + trees,
         )
-        rails = _go_round(nodes, share, *far)
-        for switched in (inside[0], nvlink_half(ranks_per_node, message, *near)):
-            yield (
-                reduce_scatter.auto_reduce_scatter_time(
-                    message, ranks, ranks_per_node, *flat, switched, *far
-                ),
-                min(ring, switched + (rails if ranks_per_node > 1 else min(rails, trees))),
-            )
+        library = _library_half(nodes, ranks_per_node, message, near[0], *far[:1], flat[1])
+        law = reduce_scatter.auto_reduce_scatter_time
+        yield law(message, ranks, ranks_per_node, flat[1], near[0], far[0]), library
+
+
+def _library_half(
+    nodes: int, per_node: int, message: float, near: float, far: float, bandwidth: float
+) -> float:
+    """The faster of NCCL's: a ring whose hops have their own latency, halves where nodes hold one.
+
+    A share goes from rank to rank and leaves each node but the last; ranks send at the same time.
+    """
+    ranks = nodes * per_node
+    seats = [rank // per_node for rank in range(ranks)]
+    clock = 0.0
+    for here, there in itertools.pairwise(seats):
+        clock += (near if here == there else far) + message / ranks / bandwidth
+    return min(clock, _halve(nodes, message, far, bandwidth)) if per_node == 1 else clock
 
 
 @check(
@@ -250,7 +260,7 @@ def halves_of_all_reduces() -> Pairs:
     "hierarchical_tensor_parallel_gather_time",
     "fitted_tensor_parallel_gather_time",
     "auto_tensor_parallel_gather_time",
-    "nvls_tensor_parallel_in_node_gather_time",
+    "nvls_tensor_parallel_switch_gather_time",
     "whole_tensor_parallel_exchange_time",
     "sequence_tensor_parallel_exchange_time",
     by="simulator",
@@ -267,7 +277,9 @@ def halves_of_activations() -> Pairs:
         ring, rails = _go_round(ranks, message, *flat), _go_round(nodes, share, *far)
         inside = _go_round(here, message, *near)
         trees = _halve(nodes, share, *far)
-        switched = min(inside, nvlink_half(here, message, *near)) if switches else inside
+        library = _library_half(nodes, here, message, near[0], far[0], flat[1])
+        if switches and nodes == 1:
+            library = min(library, nvlink_half(here, message, *near))
         climb = 3e-9 * math.sqrt(message)
         moved = message * (ranks - 1) / ranks / flat[1]
         gathers = {
@@ -276,7 +288,7 @@ def halves_of_activations() -> Pairs:
             "hierarchical": inside + rails,
             "in_network": inside + rails,
             "fitted": (flat[0] + climb) / 2 + moved if ranks > 1 else 0.0,
-            "auto": min(ring, switched + (min(rails, trees) if here == 1 else rails)),
+            "auto": library,
         }
         got = fleetcube.evaluate(
             "tensor_parallel_exchange_time",
@@ -337,7 +349,7 @@ def buckets_of_a_step() -> Pairs:
         return _halve(here, message, *near) + _halve(16, message / here, *far)
 
     def auto(message: float) -> float:
-        return min(_go_round(ranks, message, *flat), levels(message))
+        return _library_half(16, here, message, near[0], far[0], flat[1])
 
     algorithms = {
         "ring": lambda message: _go_round(ranks, message, *flat),
