@@ -11,7 +11,9 @@ from ..topology import busy_time
 
 def tensor_fabric_time(
     tensor_parallel_time: Any,
+    saved_input_gather_time: Any,
     tensor_parallel_exchange_time: Any,
+    tensor_parallel_gather_time: Any,
     activation_message: Any,
     tensor_parallel: Any,
     tensor_parallel_ranks_per_node: Any,
@@ -19,41 +21,48 @@ def tensor_fabric_time(
 ) -> Any:
     """Time of one step in which a GPU's rail carries tensor-parallel traffic.
 
-    exchanges x 2 M (1 / g - 1 / n) / B_e, at most the traffic's time
+    (2 exchanges + saved inputs gathered) x M (1 / g - 1 / n) / B_e, at most the traffic's time
 
-    Parameters: tensor_parallel_time [s], tensor_parallel_exchange_time [s],
+    Parameters: tensor_parallel_time [s], saved_input_gather_time [s],
+        tensor_parallel_exchange_time [s], tensor_parallel_gather_time [s],
         activation_message [B], tensor_parallel [1], tensor_parallel_ranks_per_node [1],
         tensor_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
-    halves = 2 * activation_message
-    moved = halves * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
+    moved = activation_message * (1 / tensor_parallel_ranks_per_node - 1 / tensor_parallel)
+    exchanges = tensor_parallel_time - saved_input_gather_time
     return busy_time(
-        tensor_parallel_time, tensor_parallel_exchange_time, moved, tensor_rail_bandwidth
+        exchanges, tensor_parallel_exchange_time, 2 * moved, tensor_rail_bandwidth
+    ) + busy_time(
+        saved_input_gather_time, tensor_parallel_gather_time, moved, tensor_rail_bandwidth
     )
 
 
 def tensor_node_time(
     tensor_parallel_time: Any,
+    saved_input_gather_time: Any,
     tensor_parallel_exchange_time: Any,
+    tensor_parallel_gather_time: Any,
     activation_message: Any,
     tensor_parallel_ranks_per_node: Any,
     intra_node_bandwidth: Any,
 ) -> Any:
     """Time of one step in which a GPU's link inside its node carries tensor-parallel traffic.
 
-    exchanges x 2 M (1 - 1 / g) / B_i, at most the traffic's time
+    (2 exchanges + saved inputs gathered) x M (1 - 1 / g) / B_i, at most the traffic's time
 
-    Parameters: tensor_parallel_time [s], tensor_parallel_exchange_time [s],
+    Parameters: tensor_parallel_time [s], saved_input_gather_time [s],
+        tensor_parallel_exchange_time [s], tensor_parallel_gather_time [s],
         activation_message [B], tensor_parallel_ranks_per_node [1], intra_node_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
     """
-    moved = 2 * activation_message * (1 - 1 / tensor_parallel_ranks_per_node)
+    moved = activation_message * (1 - 1 / tensor_parallel_ranks_per_node)
+    exchanges = tensor_parallel_time - saved_input_gather_time
     return busy_time(
-        tensor_parallel_time, tensor_parallel_exchange_time, moved, intra_node_bandwidth
-    )
+        exchanges, tensor_parallel_exchange_time, 2 * moved, intra_node_bandwidth
+    ) + busy_time(saved_input_gather_time, tensor_parallel_gather_time, moved, intra_node_bandwidth)
 
 
 def context_fabric_time(

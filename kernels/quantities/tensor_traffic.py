@@ -139,30 +139,38 @@ def split_distributed_input_gathers(tensor_parallel: Any, residual_ranks: Any) -
     return where(tensor_parallel > residual_ranks, 1.0, 0.0)
 
 
-@alternative("saved_input_gathers_per_layer", recompute=("none", "selective", "core_attention"))
-def no_saved_input_gathers_per_layer() -> Any:
-    """All-gathers of each layer and micro-batch before its passes are repeated: none are.
+@alternative("saved_input_gather_time", recompute=("none", "selective", "core_attention"))
+def no_saved_input_gather_time() -> Any:
+    """Time of one step to bring layers' saved inputs together: passes are not repeated.
 
     0
 
     Parameters: none
-    Returns: [1] all-gathers
+    Returns: [s] traffic of one step
     Source: by definition
     """
     return 0.0
 
 
-@alternative("saved_input_gathers_per_layer", recompute="full")
-def full_recompute_saved_input_gathers_per_layer(distributed_input_gathers: Any) -> Any:
-    """All-gathers of each layer and micro-batch before its passes are repeated.
+@alternative("saved_input_gather_time", recompute="full")
+def full_recompute_saved_input_gather_time(
+    distributed_input_gathers: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_gather_time: Any,
+) -> Any:
+    """Time of one step to bring layers' saved inputs together before passes are repeated.
 
-    one where the saved input is kept in parts
+    gathers x l / p x m x t
 
-    Parameters: distributed_input_gathers [1]
-    Returns: [1] all-gathers
+    Parameters: distributed_input_gathers [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], tensor_parallel_gather_time [s]
+    Returns: [s] traffic of one step
     Source: Megatron-LM, --distribute-saved-activations (megatron/core/tensor_parallel/random.py)
     """
-    return 1.0 * distributed_input_gathers
+    passes = layers / pipeline_parallel * num_microbatches
+    return distributed_input_gathers * passes * tensor_parallel_gather_time
 
 
 @alternative("qkv_input_gradient_time", compute_model="mfu")
@@ -428,28 +436,27 @@ def sequence_hidden_regather_time(
 
 def tensor_parallel_time(
     tensor_parallel_all_reduces_per_layer: Any,
-    saved_input_gathers_per_layer: Any,
     layers: Any,
     pipeline_parallel: Any,
     num_microbatches: Any,
     tensor_parallel_exchange_time: Any,
-    tensor_parallel_gather_time: Any,
+    saved_input_gather_time: Any,
     regather_time: Any,
 ) -> Any:
     """Time of one step's tensor-parallel traffic on each stage.
 
-    (all-reduces per layer x t_exchange + saved inputs gathered x t_gather) x l / p x m
-    + gathers repeated; with sequence parallelism an exchange is a reduce-scatter and an all-gather
+    all-reduces per layer x l / p x m x t + inputs gathered; with sequence parallelism an all-reduce
+    is a reduce-scatter and an all-gather
 
-    Parameters: tensor_parallel_all_reduces_per_layer [1], saved_input_gathers_per_layer [1],
-        layers [1], pipeline_parallel [1], num_microbatches [1], tensor_parallel_exchange_time [s],
-        tensor_parallel_gather_time [s], regather_time [s]
+    Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], tensor_parallel_exchange_time [s], saved_input_gather_time [s],
+        regather_time [s]
     Returns: [s] tensor-parallel traffic of one step
     Source: Narayanan et al. 2021 (SC21), section 3.2; Korthikanti et al. 2022, section 4.2.2
     """
-    exchanges = tensor_parallel_all_reduces_per_layer * tensor_parallel_exchange_time
-    layer = exchanges + saved_input_gathers_per_layer * tensor_parallel_gather_time
-    return layer * layers / pipeline_parallel * num_microbatches + regather_time
+    per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
+    exchanges = per_microbatch * num_microbatches * tensor_parallel_exchange_time
+    return exchanges + (saved_input_gather_time + regather_time)
 
 
 def exposed_tensor_parallel_time(

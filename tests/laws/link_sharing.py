@@ -1,5 +1,6 @@
 """Links that several kinds of traffic share, played out or counted link by link."""
 
+import itertools
 import random
 from typing import Any
 
@@ -213,3 +214,44 @@ def bytes_on_links() -> Pairs:
         )
         yield float(got["node_network_busy_time"]), here["node"]
         yield float(got["fabric_busy_time"]), here["rail"]
+
+
+@check(
+    "tensor_fabric_time",
+    "tensor_node_time",
+    by="derivation",
+    source="bytes of every gather and reduce-scatter of a layer's passes counted link by link",
+)
+def halves_on_links() -> Pairs:
+    """2 to 16 tensor ranks on nodes of 8: whole, sequence-parallel, repeated, inputs in parts"""
+    near, rail, message = 450e9, 50e9, 4096 * 2048 * 2
+    blocks = ("attention", "feed-forward")
+    for tensor, sequence, full, kept in itertools.product(
+        (2, 8, 16), (False, True), (False, True), (False, True)
+    ):
+        passes = ["forward"] + ["again"] * full + ["backward"]
+        halves = [half for _ in passes for _ in blocks for half in ("gather", "scatter")]
+        halves += ["gather"] * (len(blocks) if sequence else full and kept)
+        here = min(tensor, 8)
+        node = sum((here - 1) / here * message / near for _ in halves)
+        fabric = sum((1 / here - 1 / tensor) * message / rail for _ in halves)
+        got = fleetcube.evaluate(
+            ["tensor_node_time", "tensor_fabric_time"],
+            engine="numpy",
+            all_reduce="hierarchical",
+            tensor_parallel=tensor,
+            n_gpus=tensor,
+            gpus_per_node=8,
+            sequence_parallel=sequence,
+            recompute="full" if full else "none",
+            distribute_saved_activations=kept,
+            activation_message=message,
+            layers=1,
+            num_microbatches=1,
+            intra_node_bandwidth=near,
+            inter_node_bandwidth=rail,
+            intra_node_latency=1e-6,
+            inter_node_latency=5e-6,
+        )
+        yield float(got["tensor_node_time"]), node
+        yield float(got["tensor_fabric_time"]), fabric

@@ -119,7 +119,7 @@ def exchanges() -> Pairs:
 
 @check(
     "split_distributed_input_gathers",
-    "full_recompute_saved_input_gathers_per_layer",
+    "full_recompute_saved_input_gather_time",
     by="simulator",
     source="rings of each layer's passes played; a rank without the whole saved input gathers it",
 )
