@@ -229,21 +229,22 @@ def capacity_reason(
 
 
 @alternative("goodput_reason", goodput_model="exact")
-def exact_goodput_reason(goodput: Any) -> Any:
+def exact_goodput_reason() -> Any:
     """Why a job makes no progress by its goodput; 0 where it makes some.
 
-    goodput > 0: the exact model leaves a share, but not always one that a float can hold
+    0: the exact model leaves a share, however small
 
-    Parameters: goodput [1]
+    Parameters: none
     Returns: [flag] reason
     Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
         4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
         7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
         10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
         13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Range: where that share is below 1e-308 goodput is 0, and what is divided by it infinite
     Source: Daly 2006, FGCS 22(3), eq. 13
     """
-    return _progress_reason(goodput)
+    return 0.0
 
 
 @alternative("goodput_reason", goodput_model="first_order")

@@ -147,9 +147,11 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
-def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], words: str) -> None:
+def test_bad_usage_is_exit_two_and_one_line(
+    inside: Any, folder: Path, arguments: list[str], words: str
+) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    done = fleetcube("calibrate", *arguments, folder=folder)
+    done = inside("calibrate", *arguments, folder=folder)
     assert done.returncode == 2, done.stdout
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
     assert words in line

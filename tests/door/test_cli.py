@@ -186,9 +186,11 @@ BAD: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), BAD)
-def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], words: str) -> None:
+def test_bad_usage_is_exit_two_and_one_line(
+    inside: Any, folder: Path, arguments: list[str], words: str
+) -> None:
     before = sorted(folder.rglob("*"))
-    done = fleetcube(*arguments, folder=folder)
+    done = inside(*arguments, folder=folder)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr

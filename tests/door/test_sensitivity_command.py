@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,8 +104,10 @@ def test_json_and_sobol(folder: Path) -> None:
         (["--of", "job_time", "-o", "x.txt"], "change its ending"),
     ],
 )
-def test_bad_requests_are_one_line_and_exit_2(words: list[str], said: str, folder: Path) -> None:
-    done = fleetcube("sensitivity", "spec.toml", *words, folder=folder)
+def test_bad_requests_are_one_line_and_exit_2(
+    inside: Any, words: list[str], said: str, folder: Path
+) -> None:
+    done = inside("sensitivity", "spec.toml", *words, folder=folder)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

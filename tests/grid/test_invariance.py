@@ -86,8 +86,12 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
     return {name: value(name) for name in names}
 
 
+# JAX compiles for seconds at every example
+SOME_JAX = st.sampled_from(["numpy"] * 7 + ["jax"])
+
+
 @settings(max_examples=scaled(40))
-@given(axes(), st.sampled_from(["numpy", "jax"]))
+@given(axes(), SOME_JAX)
 def test_a_sweep_equals_its_points_one_by_one(chosen: dict[str, list[Any]], engine: str) -> None:
     result = Sweep(SCENARIO, chosen, OUTPUTS).evaluate(engine)
     combinations = list(itertools.product(*[range(len(v)) for v in chosen.values()]))
@@ -112,7 +116,7 @@ def same_bits(first: Any, second: Any) -> None:
 
 
 @settings(max_examples=scaled(15))
-@given(axes(), st.data(), st.sampled_from(["numpy", "jax"]))
+@given(axes(), st.data(), SOME_JAX)
 def test_axis_order_blocks_and_threads_change_no_bit(
     chosen: dict[str, list[Any]], data: Any, engine: str
 ) -> None:
@@ -139,7 +143,7 @@ NUMBA_AXES = {
     st.sampled_from([1, 2, 5]),
 )
 def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, threads: int) -> None:
-    names = ["job_time", "goodput", "dominant_overhead"]
+    names = ["goodput", "checkpoint_overhead"]  # all of the rest would compile for a minute
     reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate("numba", threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(evaluation.BLOCK, "numba", block)
@@ -149,7 +153,8 @@ def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, thr
 
 @pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_any_region_holds_what_the_whole_grid_holds(engine: str) -> None:
-    chosen = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "tensor_parallel", "all_reduce")}
+    chosen = {name: AXES[name] for name in ("n_gpus", "gpu_mttf", "tensor_parallel")}
+    chosen["all_reduce"] = ["ring", "hierarchical"]
     sweep = Sweep(SCENARIO, chosen, ["job_time", "dominant_overhead"])
     plan = sweep.plan(engine)
     (dims,) = [dims for dims, names in plan.groups().items() if "job_time" in names]

@@ -39,7 +39,7 @@ def questions(draw: Any) -> tuple[Sweep, list[str], str, int, int, bool]:
     """A sweep, axes to reduce, an engine, points of a block, threads, whether to mask."""
     order = draw(st.permutations(list(AXES)))
     over = [axis for axis in order if draw(st.booleans())]
-    engine = draw(st.sampled_from(["numpy", "numpy", "jax"]))
+    engine = draw(st.sampled_from(["numpy"] * 5 + ["jax"]))  # which compiles for seconds
     block, threads = draw(st.sampled_from([5, 40, 300, 1 << 20])), draw(st.sampled_from([1, 3]))
     sweep = Sweep(SCENARIO, {name: AXES[name] for name in order}, OUTPUTS)
     return sweep, over, engine, block, threads, draw(st.booleans())
@@ -163,8 +163,8 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
 def test_compiled_blocks_give_the_same_winners_and_quantiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sweep = Sweep(SCENARIO, {name: AXES[name] for name in list(AXES)[:5]}, ["job_time"])
-    whole = sweep.evaluate("numba", mask_infeasible=True)["job_time"]
+    sweep = Sweep(SCENARIO, {name: AXES[name] for name in list(AXES)[:5]}, ["data_parallel_time"])
+    whole = sweep.evaluate("numba", mask_infeasible=True)["data_parallel_time"]
     monkeypatch.setattr(stream, "BLOCK", 20)
     monkeypatch.setattr(quantile, "SMALL", 1)
     over = ["tensor_parallel", "pipeline_parallel"]
@@ -172,9 +172,10 @@ def test_compiled_blocks_give_the_same_winners_and_quantiles(
     middle = sweep.reduce("quantile", over, q=0.4, engine="numba", mask_infeasible=True)
     for place, points in cells(whole, over):
         value, at = first_best(points, "argmin")
-        assert found["job_time"].values[place] == value
-        label = found["pipeline_parallel_at_min_job_time"].values[place]
+        assert found["data_parallel_time"].values[place] == value
+        label = found["pipeline_parallel_at_min_data_parallel_time"].values[place]
         assert label == AXES["pipeline_parallel"][at["pipeline_parallel"]]
         values = [value for value, _ in points if value == value]
         wanted = np.quantile(values, 0.4)
-        np.testing.assert_allclose(middle["job_time"].values[place], wanted, rtol=1e-13)
+        got = middle["data_parallel_time"].values[place]
+        np.testing.assert_allclose(got, wanted, rtol=1e-13)

@@ -1,5 +1,6 @@
 """`verify` finds what is wrong with a cube, and nothing where nothing is."""
 
+import itertools
 import random
 import subprocess
 import sys
@@ -22,9 +23,14 @@ def sweep() -> Sweep:
     return Sweep(SCENARIO, AXES, OUTPUTS)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
-@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "dtype", "mask"),
+    [
+        *itertools.product(["numpy"], ["float64", "float32"], [False, True]),
+        *itertools.product(["numba", "jax"], ["float64"], [False]),
+        *itertools.product(["numba", "jax"], ["float32"], [True]),
+    ],
+)
 def test_a_sound_cube_passes(
     sweep: Sweep, tmp_path: Path, dtype: str, engine: str, mask: bool
 ) -> None:

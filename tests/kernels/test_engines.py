@@ -128,41 +128,36 @@ def operands() -> Arrays:
     return {**leaves, **{name: np.atleast_1d(value) for name, value in values.items()}}
 
 
-def results(engine: str) -> Arrays:
-    """Every formula, alternatives included, over the same operands: one job for each module."""
-    values, found = operands(), {}
-    by_module = itertools.groupby(FORMULAS.values(), key=lambda function: function.__module__)
-    for _, functions in by_module:
-        formulas = {f"{function.__name__}_": function for function in functions}
-        outs = {
-            name: np.empty(POINTS, np.int8 if read(function).unit == "flag" else np.float64)
-            for name, function in formulas.items()
-        }
-        RUN[engine](Job(formulas, values, outs), 2)
-        found.update(outs)
-    return {name.removesuffix("_"): array for name, array in found.items()}
+def results(engine: str, functions: list[Function]) -> Arrays:
+    """Formulas, alternatives included, over the same operands: one job."""
+    formulas = {f"{function.__name__}_": function for function in functions}
+    outs = {
+        name: np.empty(POINTS, np.int8 if read(function).unit == "flag" else np.float64)
+        for name, function in formulas.items()
+    }
+    RUN[engine](Job(formulas, operands(), outs), 2)
+    return {name.removesuffix("_"): array for name, array in outs.items()}
 
 
-@pytest.fixture(scope="module")
-def reference() -> Arrays:
-    return results("numpy")
-
-
-@pytest.fixture(scope="module", params=COMPILED)
-def compiled(request: pytest.FixtureRequest) -> tuple[Arrays, float]:
-    return results(request.param), TOLERANCE[request.param]
+BY_MODULE = {
+    module.rpartition(".")[2]: list(functions)
+    for module, functions in itertools.groupby(FORMULAS.values(), key=lambda f: f.__module__)
+}
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("name", FORMULAS)
-def test_formula_agrees_with_numpy(
-    reference: Arrays, compiled: tuple[Arrays, float], name: str
-) -> None:
-    found, tolerance = compiled
-    np.testing.assert_allclose(found[name], reference[name], tolerance, equal_nan=True)
+@pytest.mark.parametrize("engine", COMPILED)
+@pytest.mark.parametrize("module", BY_MODULE)
+def test_formulas_agree_with_numpy(module: str, engine: str) -> None:
+    found, reference = (results(name, BY_MODULE[module]) for name in (engine, "numpy"))
+    for name, values in reference.items():
+        np.testing.assert_allclose(
+            found[name], values, TOLERANCE[engine], equal_nan=True, err_msg=name
+        )
 
 
-def test_the_points_reach_every_reason_and_most_losses(reference: Arrays) -> None:
+def test_the_points_reach_every_reason_and_most_losses() -> None:
+    reference = results("numpy", list(FORMULAS.values()))
     codes = set(read(FORMULAS["flushed_infeasible_reason"]).flags)
     reasons = [name for name, made in FORMULAS.items() if set(read(made).flags) == codes]
     assert {code for name in reasons for code in reference[name].tolist()} == codes

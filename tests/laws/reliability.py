@@ -522,7 +522,6 @@ def a_day_without_failures() -> Pairs:
 
 
 @check(
-    "exact_goodput_reason",
     "first_order_goodput_reason",
     "additive_goodput_reason",
     "shrinking_progress_reason",
@@ -531,7 +530,7 @@ def a_day_without_failures() -> Pairs:
     source="a day of 1,024 shares handed out to each loss in turn: is any share left for the job?",
 )
 def shares_left_for_progress() -> Pairs:
-    """Losses of none to more than a day; replicas none, a half and all; shares no float can hold"""
+    """Losses of none to more than a day, both models; replicas none, a half and all"""
     for rework, bubbles in itertools.product((0, 256, 511, 512, 768), (0, 256, 512)):
         left = {"first_order": 1024, "additive": 1024}
         for loss in (256, rework, 256):
@@ -548,7 +547,3 @@ def shares_left_for_progress() -> Pairs:
             for replicas in (0, 1, 2):
                 some = feasibility.shrinking_progress_reason(reason, replicas / 2)
                 yield float(some), theirs if replicas else 15
-    for restart in (0.0, 700.0, 740.0, 760.0, 1e6):  # in times between failures
-        digits = mpmath.exp(-restart) / (mpmath.e - 1)
-        ours = feasibility.exact_goodput_reason(goodput.exact_goodput(1.0, 0.0, restart, 1.0, 1.0))
-        yield float(ours), 0 if float(digits) > 0 else 15
