@@ -218,7 +218,9 @@ class Search:
         held = {dim for of in target.outputs for dim in scan.dims[of]}
         if for_ not in held:
             raise InputError(f"{target} does not depend on {for_}; solve for another input")
-        problem = replace(problem, axes=tuple(a for a in problem.axes if a.name in held))
+        problem = replace(
+            problem, axes=tuple(a for a in problem.axes if a.name in held or _sets(a))
+        )
         self.scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         self.slopes = {
             of: name_of("d", of, for_) for of in target.outputs if derivative(of) is None
@@ -450,6 +452,11 @@ class Search:
         else:
             lower = below <= 0 if self.target.relation == "<=" else below >= 0
         return np.where(np.isnan(root), np.nan, np.where(lower, low, high))
+
+
+def _sets(axis: Axis) -> bool:
+    """Whether an axis chooses formulas although nothing changes along it: it has one value."""
+    return bool(axis.options) and all(len(set(row)) == 1 for row in axis.options.values())
 
 
 def without(problem: Problem, for_: str) -> Problem:

@@ -168,7 +168,9 @@ def test_the_order_turns_where_clusters_are_frail_slow_or_deep() -> None:
     beyond = question.crossovers()
     assert (beyond.diff("gpu_mttf") > 0)[..., 1].all()
     assert (beyond.isel(gpu_mttf=0).diff("checkpoint_write_bandwidth") > 0).all()
-    assert (beyond.isel(layout=1) < beyond.isel(layout=0)).all()
+    shallow, deep = beyond.isel(layout=0), beyond.isel(layout=1)
+    assert ((deep < shallow) | np.isinf(deep)).all()
+    assert np.isinf(shallow).where(np.isinf(deep), True).all()
     assert float(beyond.min()) > 900  # and not from 512 GPUs on, not even there
 
 

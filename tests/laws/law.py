@@ -67,6 +67,8 @@ def why_none(function: Function) -> str:
     match made.body[1:]:
         case [ast.Return(ast.Constant(value))] if defined or value in (0, 1):
             return "a constant"
+        case [ast.Return(ast.Attribute(ast.Name("np"), "inf"))] if defined:
+            return "a constant"
         case [ast.Return(ast.BinOp(ast.Constant(1.0), ast.Mult(), ast.Name()))]:
             return "passed on"
         case [ast.Return(ast.Call(ast.Name(called), arguments))] if all(
