@@ -25,6 +25,13 @@ def codecs(dtype: Any) -> list[Any]:
     return [blosc, Crc32cCodec()]
 
 
+def small_codecs() -> list[Any]:
+    """How coordinates are compressed, for Zarr; their bytes are checked like those of chunks."""
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    return [ZstdCodec(level=0), Crc32cCodec()]
+
+
 def fill(chunk: Array, values: Array) -> Array:
     """Put values into memory of a whole chunk's shape; the fill value stands beyond them."""
     if values.shape != chunk.shape:

@@ -61,7 +61,7 @@ def store(
     """Evaluate a plan into a cube at a place, where it appears when it is complete."""
     modes = {"--overwrite": overwrite, "--resume": resume, "--append": append}
     said = [mode for mode, on in modes.items() if on]
-    if len(said) > 1:
+    if len(said) > 1 and (append or not resume):
         raise InputError(f"{' and '.join(said)} exclude each other; say one of them")
     if not (resume and is_cube(place)):  # which may be sound, and need no writing
         place.check()
@@ -74,8 +74,11 @@ def store(
         check_grows(place, held_record(place), writer)
     elif append and not is_ours(partial):
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
-    if resume and place.exists():
+    # what was begun in the place of another cube goes on, whatever that one is
+    replaces = resume and place.exists() and partial != place and not _differs(partial, writer)
+    if resume and place.exists() and not (replaces or overwrite):
         _check_same(place, writer)
+    if resume and place.exists() and not _differs(place, writer):
         if not damage(place):
             if partial != place and partial.exists():  # what an exchange left
                 with partial.one_writer():
@@ -96,7 +99,7 @@ def store(
         elsewhere = functools.partial(written, cluster, reached(cluster, partial))
     try:
         with partial.one_writer():
-            _prepare(place, partial, writer, overwrite, goes_on)
+            _prepare(place, partial, writer, overwrite, resume, append)
             writer.run(partial, threads, elsewhere)
             partial.finish(place)
     except ConnectionError as error:
@@ -156,6 +159,12 @@ def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) ->
         )
 
 
+def _differs(place: Place, writer: Writer) -> bool:
+    """Whether a place holds no record, or one of another cube."""
+    old = read_record(place, PLAN)
+    return old is None or difference(old, writer.fingerprint()) is not None
+
+
 def _check_same(place: Place, writer: Writer) -> None:
     """Refuse to continue what was begun otherwise."""
     old = read_record(place, PLAN)
@@ -173,8 +182,11 @@ def _check_same(place: Place, writer: Writer) -> None:
         )
 
 
-def _prepare(place: Place, partial: Place, writer: Writer, overwrite: bool, goes_on: bool) -> None:
+def _prepare(
+    place: Place, partial: Place, writer: Writer, overwrite: bool, resume: bool, append: bool
+) -> None:
     """Bring an unfinished cube into the state from which `run` goes on; its lock is held."""
+    goes_on = resume or append
     if place.exists() and not (overwrite or goes_on):
         raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
     begun = not isinstance(read_file(partial, PLAN), str)
@@ -184,16 +196,19 @@ def _prepare(place: Place, partial: Place, writer: Writer, overwrite: bool, goes
             "--resume continues it, --overwrite starts anew"
         )
     whole = place.exists()
-    if whole and place == partial and goes_on:
+    # of another cube nothing is taken; what may be appended to was compared before
+    borrows = whole and goes_on and (append or not _differs(place, writer))
+    if borrows and place == partial:
         _borrow(place, partial, writer)
         return
     partial.delete(ROOT)  # killed between the root and the rename
-    # a sealed one beside a cube is what an exchange left, or is quickly made again
-    if begun and goes_on and not (whole and read_seal(partial) is not None):
+    differs = _differs(partial, writer)
+    left = whole and read_seal(partial) is not None  # by an exchange, if it is another
+    if begun and goes_on and not (differs and (left or overwrite)):
         _check_same(partial, writer)
     else:
         partial.keep({LOCK})
-    if whole and goes_on:
+    if borrows:
         _borrow(place, partial, writer)
 
 
@@ -261,11 +276,20 @@ def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> l
 
 def sealed_files(place: Place) -> dict[str, bytes]:
     """The files beside the chunks; a cube is refused that is not as it was sealed."""
-    sealed = read_seal(place)
-    if sealed is None:
-        raise InputError(
-            f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
-        )
+    while True:
+        sealed = read_seal(place)
+        if sealed is None:
+            raise InputError(
+                f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
+            )
+        try:
+            return _as_sealed(place, sealed)
+        except InputError:
+            if read_seal(place) == sealed:
+                raise  # no other cube came in its place meanwhile
+
+
+def _as_sealed(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes]:
     files = read_files(place, sealed)
     held = {name: data for name, data in files.items() if isinstance(data, bytes)}
     _check_whole(place, held)

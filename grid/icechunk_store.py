@@ -19,8 +19,9 @@ from zarr.core.sync import sync
 
 from .errors import InputError
 from .journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL
-from .objects import Objects, SealedStore
+from .objects import Objects
 from .place import Folder, Place
+from .sealed import SealedStore
 
 COMMIT_SECONDS = 20.0
 MAIN, UNFINISHED = "main", "unfinished"

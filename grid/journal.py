@@ -1,5 +1,6 @@
 """The record beside the arrays: what was asked, which blocks are finished, and the seal."""
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -86,12 +87,15 @@ def read_journal(place: "Place") -> dict[Any, Block]:
     """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
     found: dict[Any, Block] = {}
     for name in (JOURNAL, *sorted(place.names(PARTS) or ())):
-        try:
-            lines = place.read(name).split(b"\n")[:-1]
-        except FileNotFoundError:
-            continue
-        found |= {block.key: block for line in lines if (block := _block(line)) is not None}
+        with contextlib.suppress(FileNotFoundError):
+            found |= blocks_of(place.read(name))
     return found
+
+
+def blocks_of(journal: bytes) -> dict[Any, Block]:
+    """The finished blocks that a journal holds; torn and damaged lines are left out."""
+    lines = journal.split(b"\n")[:-1]
+    return {block.key: block for line in lines if (block := _block(line)) is not None}
 
 
 def write_journal(place: "Place", blocks: Iterable[Block]) -> None:

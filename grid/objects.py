@@ -12,18 +12,17 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import WrapperStore
 
 from .errors import InputError
 from .journal import LOCK, PARTS, RECORD, ROOT
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
 STALE_SECONDS = 60.0  # after which a lock that was not renewed counts no more
@@ -210,47 +209,12 @@ class Objects:
     def discard(self) -> None:
         self.keep({LOCK})
 
-    def source(self, files: dict[str, bytes]) -> Store:
+    def source(self, files: dict[str, bytes]) -> "Store":
         from zarr.storage import ObjectStore
 
+        from .sealed import SealedStore
+
         return SealedStore(ObjectStore(self.client, read_only=True), self, files)
-
-
-class SealedStore(WrapperStore[Store]):
-    """A complete cube: what lies beside the chunks is in memory, a chunk that is lost an error."""
-
-    def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
-        super().__init__(store)
-        self.place, self.files = place, files
-
-    def _with_store(self, store: Store) -> "SealedStore":
-        return SealedStore(store, self.place, self.files)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Read one file."""
-        if byte_range is None and key in self.files:
-            return prototype.buffer.from_bytes(self.files[key])
-        if "/c/" not in key and not key.endswith("/c"):
-            return None
-        with self.place.telling():
-            value = await self._store.get(key, prototype, byte_range)
-        if value is None:
-            raise ConnectionError(
-                f"{f'{self.place}/{key}'!r} is missing; `run --resume` of its sweep mends it"
-            )
-        return value
-
-    async def exists(self, key: str) -> bool:
-        """Whether a file is there."""
-        return key in self.files or await self._store.exists(key)
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The arrays of the cube, or what else lies in a group."""
-        under = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
-        for name in {n[len(under) :].split("/")[0] for n in self.files if n.startswith(under)}:
-            yield name
 
 
 class _Batches:

@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import memory
 from .durable import exchange, link, one_writer, sync_folder, sync_folders, write_file
 from .errors import InputError
 from .journal import JOURNAL, LOCK, ROOT
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
 
 LARGEST = 1 << 31  # bytes of a file of a cube: Blosc makes no larger ones
 
@@ -89,8 +92,11 @@ class Place(Protocol):
     def discard(self) -> None:
         """Remove what is left of an unfinished cube; the lock is held."""
 
-    def source(self, files: dict[str, bytes]) -> Any:
-        """What Zarr opens; `files` are those beside the chunks."""
+    def telling(self) -> AbstractContextManager[None]:
+        """Turn errors of the store, if it has its own, into one line, as a ConnectionError."""
+
+    def source(self, files: dict[str, bytes]) -> "Store":
+        """What Zarr opens: the cube as it is now; `files` are those beside the chunks."""
 
 
 def place_of(target: str | os.PathLike[str]) -> Place:
@@ -210,8 +216,15 @@ class Folder:
         self.delete(ROOT)
         shutil.rmtree(self.path)
 
-    def source(self, files: dict[str, bytes]) -> Path:
-        return self.path
+    def telling(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def source(self, files: dict[str, bytes]) -> "Store":
+        from zarr.storage import LocalStore
+
+        from .sealed import SealedStore
+
+        return SealedStore(LocalStore(self.path, read_only=True), self, files)
 
 
 class _File:

@@ -253,10 +253,10 @@ def virtual(sweep: "Evaluation", engine: str, dtype: str, mask_infeasible: bool)
 
 
 class Backend(BackendEntrypoint):
-    """`xarray.open_dataset("sweep.toml", engine="fleetcube")`, or of a Sweep.
+    """`xarray.open_dataset("sweep.toml", engine="fleetcube")`, or of a Sweep, or of a stored cube.
 
-    Takes `compute_engine` ("auto", "numpy", "numba" or "jax"), `dtype` and `mask_infeasible`, as
-    `Sweep.virtual` does.
+    Sweeps take `compute_engine` ("auto", "numpy", "numba" or "jax"), `dtype` and `mask_infeasible`,
+    as `Sweep.virtual` does; a stored cube is opened by `open_cube`.
     """
 
     description = "Compute slices of a fleetcube sweep from its TOML spec"
@@ -277,14 +277,18 @@ class Backend(BackendEntrypoint):
         dtype: str = "float64",
         mask_infeasible: bool = False,
     ) -> xarray.Dataset:
-        """Open a spec or a Sweep; nothing is evaluated."""
+        """Open a spec, a Sweep or a stored cube; nothing is evaluated."""
+        from .cube import open_cube
         from .sweep import Sweep
 
         source = filename_or_obj
         if not isinstance(source, str | PathLike | Sweep):
             raise InputError(f"{type(source).__name__} is not a sweep; give a TOML file or a Sweep")
-        sweep = source if isinstance(source, Sweep) else Sweep.from_file(source)
-        cube = virtual(sweep, compute_engine, dtype, mask_infeasible)
+        if not isinstance(source, Sweep) and ("://" in str(source) or Path(source).is_dir()):
+            cube = open_cube(source)
+        else:
+            sweep = source if isinstance(source, Sweep) else Sweep.from_file(source)
+            cube = virtual(sweep, compute_engine, dtype, mask_infeasible)
         drop = [drop_variables] if isinstance(drop_variables, str) else drop_variables or []
         return cube.drop_vars(drop, errors="ignore")
 

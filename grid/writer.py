@@ -11,7 +11,7 @@ import numpy as np
 from ..kernels.job import pool
 from .axes import Array
 from .blocks import cells, chunk_shape
-from .chunks import codecs, encode, fill, fill_value
+from .chunks import codecs, encode, fill, fill_value, small_codecs
 from .dataset import attributes, coordinates, dtype_of, root_attributes
 from .execute import evaluate_block
 from .fingerprint import fingerprint
@@ -120,7 +120,14 @@ class Writer:
         store = MemoryStore(memory)
         coords = self.coordinates()
         frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, self.spec))
-        frame.to_zarr(store, zarr_format=3, consolidated=False, mode="w-", write_empty_chunks=True)
+        frame.to_zarr(
+            store,
+            zarr_format=3,
+            consolidated=False,
+            mode="w-",
+            write_empty_chunks=True,
+            encoding={name: {"compressors": small_codecs()} for name in frame.variables},
+        )
         group = zarr.open_group(store, mode="r+")
         for name in self.plan.outputs:
             dtype = dtype_of(name, self.dtype)

@@ -6,7 +6,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,8 +18,6 @@ from ...kernels.inputs import INPUTS
 from ..axes import Array
 from ..dataset import own_version
 from ..errors import InputError, nearest, shown
-from ..journal import ROOT, SEAL, read_file
-from ..place import place_of
 from ..plan import REASON
 from ..slicing import export, finite, scale
 
@@ -113,7 +111,6 @@ class View:
         cube: stored or virtual.
         source: its name.
         sweep: what the cube is evaluated from; None where that is not known, and `why`.
-        changed: whether the cube was written anew or removed since.
     """
 
     def __init__(
@@ -122,10 +119,8 @@ class View:
         source: str,
         sweep: "Sweep | None",
         why: str = "",
-        changed: Callable[[], bool] = bool,
     ) -> None:
         self.cube, self.source, self.sweep, self.why = cube, source, sweep, why
-        self._changed = changed
         held = [str(name) for name in cube.data_vars]
         order: Any = [] if sweep is None else sweep.spec["outputs"]
         self.variables = [name for name in order if name in held]
@@ -147,12 +142,6 @@ class View:
             return cls(asked.virtual(), source, asked)
         from ..cube import open_cube, spec_of
 
-        place = place_of(source)
-
-        def state() -> list[bytes | str]:
-            return [read_file(place, name) for name in (ROOT, SEAL)]
-
-        before = state()
         cube = open_cube(source)
         spec = spec_of(cube.attrs)
         sweep: Sweep | None = None
@@ -161,7 +150,7 @@ class View:
             sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
         except ValueError as error:
             why = f"the cube's spec is refused: {error}"
-        return cls(cube, source, sweep, why, lambda: state() != before)
+        return cls(cube, source, sweep, why)
 
     def description(self) -> dict[str, Any]:
         """What there is to choose from."""
@@ -232,7 +221,6 @@ class View:
         with self._one:
             numbers = self._read(asked.variable, asked, picks)
             reason = self._reason(asked, picks)
-            self._check_same()
         attrs = self.cube[asked.variable].attrs
         factor, unit = 1.0, ""
         if "flag_meanings" not in attrs:
@@ -311,16 +299,7 @@ class View:
         with self._one, tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
             export(cut.isel(fixed), path)
-            self._check_same()
             return plain, path.read_bytes()
-
-    def _check_same(self) -> None:
-        """Refuse what was read of a cube that is another by now: missing chunks read as NaN."""
-        if self._changed():
-            raise InputError(
-                f"{self.source!r} has changed since it was opened; stop `fleetcube explore` and "
-                "start it again"
-            )
 
     def _read(self, name: str, asked: Asked, picks: Mapping[str, Array]) -> Array:
         """A variable over the axes shown, y before x, and at one place of the others."""

@@ -89,6 +89,35 @@ def test_a_stopped_run_is_continued_to_the_same_bytes(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
 
 
+@pytest.mark.parametrize("again", [{"resume": True}, {"resume": True, "overwrite": True}])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_replacement_that_was_stopped_goes_on(
+    sweep: Sweep, tmp_path: Path, count: int, again: dict[str, bool]
+) -> None:
+    """The cube that is replaced is another one, and stays until the new one is whole."""
+    whole = contents(sweep.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+    path = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS).store(
+        tmp_path / "a.zarr", chunks=CHUNKS
+    )
+    other = contents(path)
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(count, disk_full, patch)
+        with pytest.raises(OSError, match="No space"):
+            sweep.store(path, chunks=CHUNKS, threads=1, overwrite=True)
+    assert contents(path) == other
+    sweep.store(path, chunks=CHUNKS, **again)
+    assert contents(path) == whole
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.zarr", "whole.zarr"]
+
+
+def test_a_replacement_begins_anew_where_another_was_begun(stopped: Path, tmp_path: Path) -> None:
+    other = Sweep({**SCENARIO, "restart_time": 1}, AXES, OUTPUTS)
+    with pytest.raises(InputError, match="this changed: scenario"):
+        other.store(stopped, chunks=CHUNKS, resume=True)
+    other.store(stopped, chunks=CHUNKS, resume=True, overwrite=True)
+    assert contents(stopped) == contents(other.store(tmp_path / "b.zarr", chunks=CHUNKS))
+
+
 def test_an_unfinished_cube_reads_as_none(stopped: Path) -> None:
     partial = stopped.with_name("a.zarr.partial")
     with pytest.raises(Exception, match=r"(?i)group|not found|no such file"):
@@ -135,8 +164,6 @@ def test_resume_begins_where_there_is_nothing_and_rests_where_all_is_done(
 def test_overwrite_begins_anew(sweep: Sweep, stopped: Path, tmp_path: Path) -> None:
     sweep.store(stopped, overwrite=True)
     assert contents(stopped) == contents(sweep.store(tmp_path / "whole.zarr"))
-    with pytest.raises(InputError, match="exclude each other"):
-        sweep.store(stopped, overwrite=True, resume=True)
 
 
 @pytest.mark.parametrize(

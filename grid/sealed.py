@@ -1,0 +1,73 @@
+"""What Zarr reads a complete cube from: the cube that was opened, or an error."""
+
+from collections.abc import AsyncIterator
+from functools import cached_property
+from typing import Any
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import WrapperStore
+
+from .errors import InputError
+from .journal import JOURNAL, blocks_of
+
+
+class SealedStore(WrapperStore[Store]):
+    """A complete cube as it was when it was opened.
+
+    What lies beside the chunks is in memory. A chunk counts only with the size and the crc32c that
+    the journal had then: one that is lost, or of another cube that was written meanwhile, is an
+    error in one line.
+    """
+
+    def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
+        super().__init__(store)
+        self.place, self.files = place, files
+
+    def _with_store(self, store: Store) -> "SealedStore":
+        return SealedStore(store, self.place, self.files)
+
+    def __reduce__(self) -> Any:
+        return SealedStore, (self._store, self.place, self.files)
+
+    @cached_property
+    def sums(self) -> dict[str, tuple[int, int]]:
+        """Size and crc32c of every chunk."""
+        blocks = blocks_of(self.files[JOURNAL]).values()
+        return {name: (size, crc) for block in blocks for name, size, crc in block.files}
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read one file. Raises InputError for a chunk that is not the cube's."""
+        if byte_range is None and key in self.files:
+            return prototype.buffer.from_bytes(self.files[key])
+        if key not in self.sums:
+            return None
+        with self.place.telling():
+            value = await self._store.get(key, prototype, byte_range)
+        if value is None:
+            raise self._foreign(key, "is missing")
+        if byte_range is None:
+            size, crc = self.sums[key]
+            # its last bytes hold its checksum, with which Zarr compares the others
+            last = value.as_numpy_array()[-4:].tobytes()
+            if len(value) != size or last != crc.to_bytes(4, "little"):
+                raise self._foreign(key, "is another than when the cube was opened")
+        return value
+
+    def _foreign(self, key: str, wrong: str) -> InputError:
+        return InputError(
+            f"{f'{self.place}/{key}'!r} {wrong}: it was overwritten or damaged; open the cube "
+            "again, and where that does not help, `run --resume` of its sweep mends it"
+        )
+
+    async def exists(self, key: str) -> bool:
+        """Whether a file is there."""
+        return key in self.files or await self._store.exists(key)
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The arrays of the cube, or what else lies in a group."""
+        under = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+        for name in {n[len(under) :].split("/")[0] for n in self.files if n.startswith(under)}:
+            yield name
