@@ -9,14 +9,9 @@ Values are NumPy's to the last bit: the same operations in the same order, and t
 """
 
 import contextlib
-import hashlib
-import importlib.util
 import math
 import os
-import platform
 import queue
-import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -25,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from . import kernel_cache
 from .graph import Function, parameters
 from .job import Array, Job, pool
 from .numba_source import TILE, kernel_source
@@ -170,10 +166,26 @@ def _kernel(call: _Call) -> Any:
     """The compiled kernel of a call; it is made by one thread at a time."""
     with _compile_lock:
         if call.key not in _ready:
-            kernel = _made(*call.key)
-            kernel(0, 0, 0, 0, *call.arguments)  # compiles, and computes nothing
-            _ready[call.key] = kernel
+            _ready[call.key] = _compiled(call)
         return _ready[call.key]
+
+
+def _compiled(call: _Call) -> Any:
+    """A kernel that is ready, whatever is wrong with the cache on the disk."""
+    nothing = (0, 0, 0, 0, *call.arguments)  # to compile, and compute nothing
+    kernel, folder = _made(*call.key)
+    if folder is None:
+        kernel(*nothing)
+        return kernel
+    try:
+        kernel(*nothing)
+        kernel_cache.seal(folder)
+    except Exception as error:
+        kernel_cache.say(f"{type(error).__name__}: {error}")
+        if not kernel.signatures:  # or it was compiled, and could not be written
+            kernel, _ = _made(*call.key, kept=False)
+            kernel(*nothing)
+    return kernel
 
 
 def compile_behind(job: Job) -> None:
@@ -232,61 +244,18 @@ def _made(
     operands: tuple[tuple[str, bool], ...],
     outs: tuple[tuple[str, np.dtype[Any]], ...],
     outer: int,
-) -> Any:
-    """The kernel, from the disk cache where an equal one was compiled before."""
+    kept: bool = True,
+) -> tuple[Any, Path | None]:
+    """The kernel, from the disk cache where an equal one was compiled before, and its folder."""
     import numba
 
     from .stream import apply, stream
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
     scope: dict[str, Any] = {"np": np, "apply": apply, "stream": stream}
-    folder = _cache_folder(source)
-    path = _write_module(folder, source) if folder else None
-    if path is None:
-        exec(compile(source, "<fleetcube kernel>", "exec"), scope)
-        return numba.njit(**_OPTIONS)(scope["kernel"])
-    spec = importlib.util.spec_from_file_location(f"fleetcube_kernel_{path.parent.name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    module.__dict__.update(scope)
-    sys.modules[spec.name] = module  # numba imports it by name when it reads its cache
-    spec.loader.exec_module(module)
-    return numba.njit(cache=True, **_OPTIONS)(module.kernel)
-
-
-def _cache_folder(source: str) -> Path | None:
-    """Folder named by a hash of everything the machine code depends on; None where unwritable."""
-    import llvmlite
-    import numba
-
-    digest = hashlib.sha256()
-    for text in (
-        source,
-        repr(sorted(_OPTIONS.items())),
-        f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
-        f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}",
-        Path(__file__).with_name("stream.py").read_text(),
-    ):
-        digest.update(text.encode())
-        digest.update(b"\0")
-    from platformdirs import user_cache_path
-
-    root = os.environ.get("FLEETCUBE_CACHE")
-    base = Path(root) if root else user_cache_path("fleetcube")
-    folder = base / "kernels" / digest.hexdigest()[:32]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        return None
-
-
-def _write_module(folder: Path, source: str) -> Path:
-    path = folder / "kernel.py"
-    if not path.exists() or path.read_text() != source:
-        temporary = folder / f"kernel.{os.getpid()}.tmp"
-        temporary.write_text(source)
-        temporary.replace(path)
-    return path
+    folder = kernel_cache.folder_of(f"{sorted(_OPTIONS.items())}\n{source}") if kept else None
+    if folder is not None:
+        kernel = kernel_cache.function(folder, source, scope)
+        return numba.njit(cache=True, **_OPTIONS)(kernel), folder
+    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
+    return numba.njit(**_OPTIONS)(scope["kernel"]), None

@@ -1,9 +1,17 @@
-"""Compiled kernels outlive the process that compiled them."""
+"""Compiled kernels outlive the process that compiled them, and are loaded as they were written."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetcube import Sweep
+from fleetcube.kernels import numba_engine
 
 SCRIPT = """
 from fleetcube import Sweep
@@ -13,19 +21,36 @@ print(result["cluster_mtbf"].values.sum())
 """
 
 
-def run(cache: Path) -> tuple[str, str]:
-    environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), "NUMBA_DEBUG_CACHE": "1"}
+def run(cache: Path, **more: str) -> tuple[str, str, str]:
+    environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), "NUMBA_DEBUG_CACHE": "1", **more}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=600
     )
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     lines = done.stdout.splitlines()
-    return lines[-1], "\n".join(lines[:-1])
+    return lines[-1], "\n".join(lines[:-1]), done.stderr
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache with one kernel, and what it gives."""
+    folder = tmp_path_factory.mktemp("cache")
+    return folder, run(folder)[0]
+
+
+@pytest.fixture
+def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "cache"
+    shutil.copytree(filled[0], folder)
+    yield folder
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o700)
 
 
 def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
-    first, compiled = run(tmp_path)
-    second, loaded = run(tmp_path)
+    first, compiled, _ = run(tmp_path)
+    second, loaded, _ = run(tmp_path)
     assert first == second
     assert "data saved" in compiled
     assert "data loaded" in loaded
@@ -35,6 +60,92 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
 def test_an_unwritable_cache_is_done_without(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder", encoding="utf-8")
-    result, told = run(blocked)
+    result, told, said = run(blocked)
     assert float(result) > 0
     assert "saved" not in told
+    assert said.count("compiled kernels are not kept") == 1
+
+
+HARMS = {
+    "cut": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "garbage": lambda data: os.urandom(len(data)),
+    "a byte": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+    "a pickle that runs": lambda data: b"cos\nsystem\n(S'touch PWNED'\ntR.",
+}
+
+
+@pytest.fixture
+def again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[str, bool]]:
+    """Evaluates in this process with what the cache holds: the result, and whether it compiled."""
+    monkeypatch.setenv("FLEETCUBE_CACHE", str(cache))
+
+    def evaluate() -> tuple[str, bool]:
+        monkeypatch.setattr(numba_engine, "_ready", {})
+        before = {file: file.stat().st_mtime_ns for file in cache.rglob("*.nbc")}
+        axes = {"n_gpus": [8, 16], "gpu_mttf": [1e8, 2e8, 3e8]}
+        found = Sweep({}, axes, ["cluster_mtbf"]).evaluate("numba")
+        after = {file: file.stat().st_mtime_ns for file in cache.rglob("*.nbc")}
+        return str(found["cluster_mtbf"].values.sum()), before != after
+
+    return evaluate
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_harmed_kernel_is_compiled_anew(
+    filled: tuple[Path, str], cache: Path, again: Any, ending: str, harm: str
+) -> None:
+    (file,) = cache.rglob(f"*.{ending}")
+    file.write_bytes(HARMS[harm](file.read_bytes()))
+    assert again() == (filled[1], True)
+    assert not list(Path.cwd().glob("PWNED"))
+    assert again() == (filled[1], False)
+
+
+@pytest.mark.parametrize("harm", ["{}", "[", '{"a": 1}', None])
+def test_without_its_checksums_nothing_is_loaded(cache: Path, again: Any, harm: str | None) -> None:
+    (sums,) = cache.rglob("sums.json")
+    sums.unlink() if harm is None else sums.write_text(harm)
+    assert again()[1]
+
+
+def test_no_bytecode_of_the_cache_is_run(filled: tuple[Path, str], cache: Path, again: Any) -> None:
+    (source,) = cache.rglob("kernel.py")
+    source.write_text("raise SystemExit('source')")
+    (source.parent / "__pycache__" / "kernel.cpython-311.pyc").write_bytes(b"\0" * 64)
+    assert again()[0] == filled[1]
+    assert not [file for file in cache.rglob("*.pyc") if file.stat().st_size != 64]
+
+
+@pytest.mark.parametrize("who", ["group", "all", "a link"])
+def test_a_folder_that_others_may_write_is_not_used(
+    filled: tuple[Path, str], cache: Path, who: str
+) -> None:
+    kernels = cache / "kernels"
+    if who == "a link":
+        kernels.rename(cache / "elsewhere")
+        kernels.symlink_to("elsewhere")
+    else:
+        kernels.chmod(0o770 if who == "group" else 0o777)
+    result, told, said = run(cache)
+    assert result == filled[1]
+    assert "loaded" not in told
+    assert "saved" not in told
+    assert said.count(f"others may write '{kernels}'") == 1
+    assert "data loaded" in run(cache, FLEETCUBE_SHARED_CACHE="1")[1]
+
+
+def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path) -> None:
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, -1)){SCRIPT}"
+    environment = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", limited],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [filled[1]]
+    assert done.stderr.count("compiled kernels are not kept") == 1

@@ -16,6 +16,7 @@ from fleetcube.kernels import (
     collectives,
     graph,
     jax_engine,
+    kernel_cache,
     numba_engine,
     numpy_engine,
     ops,
@@ -292,7 +293,7 @@ def cache_folder(formula: Function) -> Path:
     operands = tuple((name, True) for name in parameters(formula))
     source = kernel_source({"value": formula}, operands, {"value": np.dtype(float)}, 0)
     trace._binding.cache_clear()
-    folder = numba_engine._cache_folder(source)
+    folder = kernel_cache.folder_of(source)
     assert folder is not None
     return folder
 
