@@ -130,7 +130,7 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 def write(path: Path, content: str) -> None:
     """Write a calibration file whole or not at all. Raises OSError."""
-    write_file(path, content.encode())
+    write_file(path.absolute().parent, path.name, content.encode())
     sync_folder(path.absolute().parent)
 
 

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import memory
-from .durable import exchange, link, one_writer, sync_folder, sync_folders, write_file
+from .durable import (
+    UNFINISHED,
+    exchange,
+    inside,
+    link,
+    one_writer,
+    sync_folder,
+    sync_folders,
+    write_file,
+)
 from .errors import InputError
 from .journal import JOURNAL, LOCK, ROOT
 
@@ -134,10 +143,11 @@ class Folder:
         return path.read_bytes()
 
     def write(self, name: str, data: Any) -> None:
-        write_file(self.path / name, data)
+        write_file(self.path, name, data)
 
     def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError), inside(self.path, name) as (folder, last):
+            os.unlink(last, dir_fd=folder)
 
     def names(self, under: str = "") -> set[str]:
         found: set[str] = set()
@@ -149,7 +159,7 @@ class Folder:
                     name = f"{inner}/{entry.name}" if inner else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         left.append(name)
-                    elif entry.is_file():  # a pipe would be waited for
+                    elif entry.is_file() or entry.is_symlink():  # a pipe would be waited for
                         found.add(name)
         return found
 
@@ -161,7 +171,7 @@ class Folder:
                 os.rmdir(base)
 
     def log(self) -> "_File":
-        return _File(self.path / JOURNAL)
+        return _File(self.path)
 
     def exists(self) -> bool:
         return self.path.exists()
@@ -170,7 +180,7 @@ class Folder:
         return map(Folder, self.path.absolute().parents)
 
     def unfinished(self) -> "Folder":
-        return Folder(self.path.with_name(self.path.name + ".partial"))
+        return Folder(self.path.with_name(self.path.name + UNFINISHED))
 
     def check(self) -> None:
         if not self.path.name:
@@ -180,7 +190,7 @@ class Folder:
             raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
 
         partial = self.unfinished().path
-        if partial.exists() and not partial.is_dir():
+        if partial.is_symlink() or (partial.exists() and not partial.is_dir()):
             raise InputError(f"{str(partial)!r} is not an unfinished cube; move it away")
 
     def check_room(self, size: int, held: int) -> None:
@@ -193,12 +203,12 @@ class Folder:
             )
 
     def one_writer(self, lock: str = LOCK) -> AbstractContextManager[None]:
-        return one_writer(self.path, self.path / lock)
+        return one_writer(self.path, lock)
 
     def take(self, other: Place, names: Iterable[str]) -> None:
         assert isinstance(other, Folder)
         for name in names:
-            link(other.path / name, self.path / name)
+            link(other.path / name, self.path, name)
 
     def finish(self, whole: Place) -> None:
         assert isinstance(whole, Folder)
@@ -233,7 +243,9 @@ class _File:
     seconds = 1.0
 
     def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
+        with inside(path, JOURNAL) as (folder, last):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+            self._handle = os.open(last, flags, dir_fd=folder)
 
     def append(self, line: bytes) -> None:
         if os.write(self._handle, line) != len(line):  # the torn line is never read

@@ -204,7 +204,7 @@ def test_other_versions_records_and_formulas_are_refused(
 
 def test_a_second_writer_is_refused(sweep: Sweep, stopped: Path) -> None:
     partial = stopped.with_name("a.zarr.partial")
-    with durable.one_writer(partial, partial / journal.LOCK):
+    with durable.one_writer(partial, journal.LOCK):
         for keywords in ({"resume": True}, {"overwrite": True}, {}):
             told = f"is being written by process {os.getpid()} on "
             with pytest.raises(InputError, match=told):

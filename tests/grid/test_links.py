@@ -1,0 +1,94 @@
+"""Links planted in an unfinished cube: nothing outside of it is written, whoever put them there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fleetcube import InputError, Sweep
+from fleetcube.grid import journal
+
+from .races import CHUNKS, sweep
+from .test_resume import contents, disk_full, stop_after
+
+HELD = b"what is not ours"
+
+
+@pytest.fixture
+def victims(tmp_path: Path) -> Path:
+    """A folder with files beside the cubes."""
+    folder = tmp_path / "victims"
+    for name in ("file", "c/0/0", "record/lock", "record/plan", "zarr.json"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(HELD)
+    return folder
+
+
+# What is replaced by a link, and what the link leads to
+PLANTED = {
+    "the folder": ("", ""),
+    "the lock": (journal.LOCK, "file"),
+    "the journal": (journal.JOURNAL, "file"),
+    "the record": (journal.RECORD, "record"),
+    "an array": ("goodput", ""),
+    "its chunks": ("goodput/c", "c"),
+    "a chunk": ("goodput/c/0/0", "file"),
+    "metadata": ("job_time/zarr.json", "zarr.json"),
+    "the root": ("zarr.json", "zarr.json"),
+}
+
+
+@pytest.mark.parametrize("again", ["resume", "overwrite", None])
+@pytest.mark.parametrize("what", PLANTED)
+def test_no_link_is_followed(
+    tmp_path: Path, victims: Path, what: str, again: str | None, asked: Sweep
+) -> None:
+    path = tmp_path / "a.zarr"
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(3, disk_full, patch)
+        with pytest.raises(OSError, match="finished blocks are kept"):
+            asked.store(path, chunks=CHUNKS, threads=1)
+    name, target = PLANTED[what]
+    place = path.with_name("a.zarr.partial") / name
+    if place.exists():
+        place.rename(tmp_path / "aside")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    Path(str(place).rstrip("/")).symlink_to(victims / target)
+    before = contents(victims)
+    said = ""
+    try:
+        asked.store(path, chunks=CHUNKS, **({again: True} if again else {}))
+    except (InputError, OSError) as error:
+        said = str(error)
+    assert "\n" not in said
+    assert path.exists() == (not said)
+    if path.exists():
+        assert contents(path) == contents(asked.store(tmp_path / "whole.zarr", chunks=CHUNKS))
+        assert not [file for file in path.rglob("*") if file.is_symlink()]
+    assert contents(victims) == before
+    assert set(before.values()) == {HELD}
+
+
+@pytest.fixture
+def asked() -> Sweep:
+    return sweep(20)
+
+
+def test_a_linked_place_is_one_place(tmp_path: Path, asked: Sweep) -> None:
+    """A link to where cubes are kept is the user's own way to name it."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cubes").symlink_to("disk")
+    path = asked.store(tmp_path / "cubes" / "a.zarr", chunks=CHUNKS)
+    assert contents(path) == contents(asked.store(tmp_path / "b.zarr", chunks=CHUNKS))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_folder_of_another_user_is_refused(tmp_path: Path, asked: Sweep) -> None:
+    partial = tmp_path / "a.zarr.partial"
+    (partial / journal.RECORD).mkdir(parents=True)
+    (partial / journal.PLAN).write_bytes(b"")
+    os.chown(partial, 12345, 12345)
+    with pytest.raises(InputError, match="is of another user"):
+        asked.store(tmp_path / "a.zarr", overwrite=True)
+    assert set(contents(partial)) == {journal.PLAN}
