@@ -13,6 +13,7 @@ import numpy as np
 from . import values
 from .errors import InputError, nearest
 from .plan import NEAR, REASON
+from .text import guarded, visible
 
 if TYPE_CHECKING:
     import xarray
@@ -193,7 +194,8 @@ def export(cube: "xarray.Dataset", path: Path) -> None:
     """
     check_target(path)
     if path == STDOUT:
-        _frame_for_people(cube.load()).to_csv(sys.stdout, index=False)
+        table = _frame_for_people(cube.load()).to_csv(index=False)
+        sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
         sys.stdout.flush()
         return
     try:
@@ -239,10 +241,10 @@ def _frame_for_people(cube: "xarray.Dataset") -> Any:
     for name in dict.fromkeys([*given, *dims, *map(str, whole.data_vars)]):
         attrs, cells = whole[name].attrs, _cells(whole, name, dims)
         if "flag_meanings" in attrs:
-            cells = _words(attrs, cells)
+            cells = list(map(guarded, _words(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
-            cells = [label(cell) for cell in cells]
-        columns[_heading(name, str(attrs.get("units", "1")))] = cells
+            cells = [guarded(label(cell)) for cell in cells]
+        columns[guarded(_heading(name, str(attrs.get("units", "1"))))] = cells
     return pandas.DataFrame(columns)
 
 

@@ -24,6 +24,7 @@ from .errors import InputError, nearest, shown
 from .execute import evaluate_block
 from .plan import Plan
 from .scenario import resolve
+from .text import unguarded
 
 LARGEST = 1 << 26  # bytes of a table
 MOST_ROWS = 100_000
@@ -107,6 +108,7 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
     lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
     try:
         rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
+        rows = [list(map(unguarded, row)) for row in rows]
     except csv.Error as error:
         raise InputError(f"{str(path)!r} is not CSV: {error}; mend that line") from None
     if len(rows) < 2:

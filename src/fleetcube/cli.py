@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fleetcube.commands import COMMANDS
 from fleetcube.commands.changed import changed
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -131,12 +133,12 @@ def run_spec(
     seconds = time.perf_counter() - started
     size = size_of(place_of(path))
     used = sweep.plan(engine, feasible_only).engine
-    click.echo(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
-    click.echo(f"wrote {path} ({size / 1e6:.1f} MB)")
+    say(f"{sweep.points:,} points in {seconds:.1f} s with {used}")
+    say(f"wrote {path} ({size / 1e6:.1f} MB)")
     _show(open_cube(path))
     for near in _near(sweep, _MOST_JUDGED).values():
         if count := int((near == 1).sum()):
-            click.echo(f"near the limit of memory: {count} of {near.size} (memory_error_factor)")
+            say(f"near the limit of memory: {count} of {near.size} (memory_error_factor)")
 
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
@@ -242,7 +244,7 @@ def show(cube: str, bibtex: bool) -> None:
     from fleetcube.grid.cube import open_cube
 
     if bibtex:
-        click.echo(citations(open_cube(cube)))
+        say(citations(open_cube(cube)))
     else:
         _show(open_cube(cube), sources=True)
 
@@ -262,12 +264,12 @@ def verify(cube: str, samples: int) -> None:
     with progress("checking"):
         found = check(cube, samples)
     for note in found.notes:
-        click.echo(note)
+        say(note)
     for problem in found.problems:
-        click.echo(problem)
+        say(problem)
     if found.problems:
         raise OSError(f"{cube!r} is damaged in {len(found.problems)} places; {found.advice}")
-    click.echo(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
+    say(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
 
 
 @cli.command("slice")
@@ -297,7 +299,7 @@ def slice_cube(
     cut, notes = select(whole, selectors)
     cut = variables(cut, variable)
     for note in notes:
-        click.echo(note, err=True)
+        say(note, err=True)
     if output is not None:
         write_table(cut, output)
         return
@@ -319,7 +321,7 @@ def explain(name: str | None) -> None:
     """
     from fleetcube.grid.explain import explain as text
 
-    click.echo(text(name))
+    say(text(name))
 
 
 @cli.command()
@@ -346,14 +348,14 @@ def catalog(kind: str | None, label: str | None) -> None:
         print_table(["label", "title", "date"], rows)
         return
     record = entries.record(kind, label)
-    click.echo(f"{record.label}: {record.title}\n")
+    say(f"{record.label}: {record.title}\n")
     for name, value in record.values.items():
         if isinstance(value, float):
-            click.echo(f"  {name:<28} {told(value, record.unit(name), name)}")
+            say(f"  {name:<28} {told(value, record.unit(name), name)}")
         else:
-            click.echo(f"  {name:<28} {str(value).lower()}")
-    click.echo(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")
-    click.echo(f"edition: {record.edition} (sha256 {record.digest[:16]})")
+            say(f"  {name:<28} {str(value).lower()}")
+    say(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")
+    say(f"edition: {record.edition} (sha256 {record.digest[:16]})")
 
 
 for command in COMMANDS:
@@ -367,7 +369,7 @@ def _show(cube: Any, sources: bool = False) -> None:
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))
-    click.echo(f"axes: {_sizes(dict(sizes))}")
+    say(f"axes: {_sizes(dict(sizes))}")
     rows = []
     for name, variable in cube.data_vars.items():
         unit = "flag" if "flag_meanings" in variable.attrs else variable.attrs.get("units", "")
@@ -377,15 +379,15 @@ def _show(cube: Any, sources: bool = False) -> None:
     print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
-        click.echo(f"infeasible: {_reasons(reason)}")
+        say(f"infeasible: {_reasons(reason)}")
     _remarks(cube)
     if sources:
         version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
-        click.echo(one_line(f"fleetcube {version}, engine {engine}"))
+        say(one_line(f"fleetcube {version}, engine {engine}"))
         for record in records(cube.attrs):
             edition = f", edition {record['edition']}" if "edition" in record else ""
             about = f"{record['source']} ({record['date']}{edition})"
-            click.echo(one_line(f"{record['kind']} {record['label']}: {about}"))
+            say(one_line(f"{record['kind']} {record['label']}: {about}"))
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
@@ -393,10 +395,10 @@ def _remarks(cube: Any, err: bool = False) -> None:
     from fleetcube.grid.explain import unused
 
     if "fleetcube_unused" in cube.attrs:
-        click.echo(unused(cube.attrs), err=err)
+        say(unused(cube.attrs), err=err)
     if "fleetcube_medians" in cube.attrs:
         medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
-        click.echo(f"uncertain, at the median here: {medians}", err=err)
+        say(f"uncertain, at the median here: {medians}", err=err)
 
 
 def _reasons(reason: Any) -> str:
@@ -428,6 +430,10 @@ def run() -> None:
     def stop(*_: Any) -> None:
         raise Terminated
 
+    def remark(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(f"note: {' '.join(str(message).split())}", err=True)
+
+    warnings.showwarning = remark
     signal.signal(signal.SIGTERM, stop)  # batch schedulers stop a job so
     try:
         cli(prog_name="fleetcube", standalone_mode=False)
@@ -440,7 +446,7 @@ def run() -> None:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("FLEETCUBE_DEBUG"):
             traceback.print_exc()
-        click.echo(f"fleetcube: {_told(error)}", err=True)
+        say(f"fleetcube: {_told(error)}", err=True)
         sys.exit(2 if isinstance(error, InputError | CatalogError) else 1)
 
 

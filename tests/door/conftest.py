@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -21,6 +22,7 @@ def inside(
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", ["fleetcube", *arguments])
         before = signal.getsignal(signal.SIGTERM)
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
         code = 0
         try:
             main()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def calibrate(
     _show(found, [*found.notes, *notes], as_json)
     for path in (plot, output):
         if path is not None:
-            click.echo(f"wrote {path}", err=as_json)
+            say(f"wrote {path}", err=as_json)
 
 
 def _refuse(given: dict[str, Any], what: str) -> None:
@@ -144,7 +145,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     from fleetcube.grid.calibration_file import units
 
     if as_json:
-        click.echo(json.dumps(_json(fit, notes), indent=2))
+        say(json.dumps(_json(fit, notes), indent=2))
         return
     from fleetcube.grid.slicing import scale
 
@@ -158,15 +159,15 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         rows.append([name, f"{value / factor:.5g}", f"{error:.2g}", span, unit or "-", bound])
     print_table(["", "value", "standard error", "90 % interval", "unit", ""], rows)
     if isinstance(fit, CollectiveFit):
-        click.echo(f"{fit.collective} on {fit.ranks} ranks: t = a + c M / B + g sqrt(M)")
-    click.echo(
+        say(f"{fit.collective} on {fit.ranks} ranks: t = a + c M / B + g sqrt(M)")
+    say(
         f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %, "
         f"largest {100 * fit.max_error:.2g} %"
     )
     for reason, count in fit.dropped.items():
-        click.echo(f"dropped {count}: {reason}")
+        say(f"dropped {count}: {reason}")
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:

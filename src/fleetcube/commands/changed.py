@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import click
+from fleetcube.commands.say import say
 
 
 def changed_spec(
@@ -15,7 +15,7 @@ def changed_spec(
 
     spec, notes = narrow(read_spec(path), selectors, without)
     for note in notes:
-        click.echo(note, err=True)
+        say(note, err=True)
     return spec
 
 

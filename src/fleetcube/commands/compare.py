@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from fleetcube.commands.changed import changed
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, told_number
 
 
@@ -38,12 +39,12 @@ def compare(
     sweeps = (changed(a), changed(b))
     found = held_against(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
-        click.echo(json.dumps(finite(_told(found))))
+        say(json.dumps(finite(_told(found))))
         return
     for side, spec, point, reason in zip("AB", (a, b), found.points, found.infeasible, strict=True):
         told = f" (infeasible: {reason})" if reason else ""
-        click.echo(f"{side}: {spec}{f' at {point}' if point else ''}{told}")
-    click.echo()
+        say(f"{side}: {spec}{f' at {point}' if point else ''}{told}")
+    say()
     _outputs(found)
     for name in dict.fromkeys(["step_time", found.of]):
         if f"{name}_terms" in found.values:
@@ -104,7 +105,7 @@ def _terms(found: Any, name: str) -> None:
         share = f"{100 * (ends[1] - ends[0]) / whole:.1f} %" if whole else "-"
         rows.append([str(term), *_row(ends, factor), share])
     rows.append(["total", *_row(means, factor), "100.0 %" if whole else "-"])
-    click.echo(f"\n{name} by term, in {shown}{': means over ' + over if over else ''}")
+    say(f"\n{name} by term, in {shown}{': means over ' + over if over else ''}")
     print_table(["term", "A", "B", "B - A", "share of B - A"], rows)
 
 
@@ -115,7 +116,7 @@ def _row(ends: list[float], factor: float) -> list[str]:
 
 def _changes(found: Any) -> None:
     if not found.changes:
-        click.echo("\nthe specs say the same here")
+        say("\nthe specs say the same here")
         return
     rows = []
     for change in sorted(found.changes, key=lambda c: -abs(_middle(c.factor) - 1)):
@@ -123,12 +124,10 @@ def _changes(found: Any) -> None:
         cells = ["-" if value != value else f"{value:.4g}" for value in effects]
         rows.append([change.name, *(_entry(change.name, v) for v in (change.a, change.b)), *cells])
     over = _over(found)
-    click.echo(
-        f"\nwhat differs, and by what it multiplies {found.of}{' (medians)' if over else ''}"
-    )
+    say(f"\nwhat differs, and by what it multiplies {found.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
     total = float(_ratio(found.values[found.of]).median())
-    click.echo(
+    say(
         "alone: A with only this changed; last: changed after all others; factor: mean over all "
         f"orders{'' if over else f'; the factors multiply to {total:.4g}'}"
     )
@@ -138,7 +137,7 @@ def _inputs(found: Any) -> None:
     from fleetcube.grid.values import unit_of
 
     if found.inputs:
-        click.echo("\nset by labels")
+        say("\nset by labels")
         rows = [
             [name, *("-" if v != v else told_number(v, unit_of(name), name) for v in ends)]
             for name, *ends in found.inputs

@@ -6,6 +6,8 @@ import webbrowser
 
 import click
 
+from fleetcube.commands.say import say
+
 
 @click.command()
 @click.argument("source", metavar="CUBE|SPEC", type=click.Path())
@@ -30,15 +32,15 @@ def explore(source: str, port: int, host: str, no_browser: bool) -> None:
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
     with Server(View.open(source), host, port) as server:
-        click.echo(f"{source} is shown at {server.url} (Ctrl-C ends it)")
+        say(f"{source} is shown at {server.url} (Ctrl-C ends it)")
         if not server.local:
-            click.echo(f"--host {host}: everyone who reaches this machine can read it", err=True)
+            say(f"--host {host}: everyone who reaches this machine can read it", err=True)
         if not no_browser and _has_screen():
             webbrowser.open(server.url)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            click.echo("ended")
+            say("ended")
 
 
 def _has_screen() -> bool:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands.say import say
+
 KINDS = ("curves", "map", "losses", "surface", "flips", "roofline", "pareto")
 
 
@@ -74,7 +76,7 @@ def plot(
     held, notes = select(held, selectors)
     cut = held[[*drawn, *(name for name in more if name in held)]]
     for note in notes:
-        click.echo(note, err=True)
+        say(note, err=True)
     if kind == "losses":
         plot_kinds.losses(cut, x or "", path)
     elif kind == "flips":
@@ -85,7 +87,7 @@ def plot(
         plot_kinds.pareto(cut, x or "", y or "", path, best.split(","), by)
     else:
         draw(cut, drawn[0], x or "", y, path)
-    click.echo(f"wrote {output}")
+    say(f"wrote {output}")
 
 
 # The options that a kind goes with, beside those that it needs

@@ -8,6 +8,7 @@ import click
 
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, to_file, told_number, write_table
 
 
@@ -108,18 +109,18 @@ def sensitivity(
     if output is not None:
         write_table(found.drop_dims([dim for dim in found.dims if dim != "input"]), output)
     elif as_json:
-        click.echo(json.dumps(finite(_each(found, top))))
+        say(json.dumps(finite(_each(found, top))))
     else:
         _print(found, of, top)
     quiet = as_json or output == "-"
     if tornado is not None:
         draw_tornado(found, of, Path(tornado), top)
-        click.echo(f"wrote {tornado}", err=quiet)
+        say(f"wrote {tornado}", err=quiet)
     if picture is not None and x is not None and y is not None:
         flat, told = cut(sweep, at, free=[x, y])
         dominant = flat.dominance(of, asked)
         dominance_map(dominant, of, x, y, told, Path(picture))
-        click.echo(f"wrote {picture}", err=quiet)
+        say(f"wrote {picture}", err=quiet)
 
 
 def _check_alone(
@@ -180,14 +181,12 @@ def _print(found: Any, of: str, top: int) -> None:
     if "share" in found:
         _print_cube(found, of, top)
     elif "value" in found:
-        click.echo(
-            f"{of} = {told_number(found[of].item(), found[of].attrs['units'], of)} {told}".rstrip()
-        )
+        say(f"{of} = {told_number(found[of].item(), found[of].attrs['units'], of)} {told}".rstrip())
         _print_levers(found, of, top)
     else:
         count = found.attrs["fleetcube_evaluations"]
         around = f", around {told.removeprefix('at ')}" if told else ""
-        click.echo(f"{of} over {count:,} samples{around}")
+        say(f"{of} over {count:,} samples{around}")
         _print_global(found, of, top)
 
 
@@ -207,7 +206,7 @@ def _print_levers(found: Any, of: str, top: int) -> None:
             cells.append(told)
         rows.append(cells)
     print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
-    click.echo(
+    say(
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers take the nearest that divide, fit or not"
     )
@@ -232,18 +231,18 @@ def _print_global(found: Any, of: str, top: int) -> None:
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
     print_table(["input", "from", "to", *headings], rows)
     if sobol:
-        click.echo(
+        say(
             f"first order: share of the variance of {of} that the input explains alone; "
             "total: with what it does together with others (95 % intervals)"
         )
     else:
-        click.echo(
+        say(
             f"effect: mean size of the change of {of} when the input crosses its range; a large "
             "standard deviation says that it depends on the others, or is not linear"
         )
     left_out = str(found.attrs["fleetcube_left_out"]).split()
     if left_out:
-        click.echo(
+        say(
             f"{len(left_out)} inputs do not vary, being whole, 0 or infinite: a distribution in "
             "the spec makes one vary"
         )
@@ -257,7 +256,7 @@ def _print_cube(found: Any, of: str, top: int) -> None:
         same = row["same_as"] if row["same_as"] != row["input"] else ""
         rows.append([row["input"], f"{100 * row['share']:.1f} %", *ends, same])
     print_table(["input", "dominates", "elasticity: min", "median", "max", "same as"], rows)
-    click.echo(
+    say(
         f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
         "inputs the first is named"
     )
@@ -274,4 +273,4 @@ def _each(found: Any, top: int) -> list[dict[str, Any]]:
 def _rest(found: Any, top: int) -> None:
     more = found.sizes["input"] - top
     if more > 0:
-        click.echo(f"{more} more inputs: --top {top + more} shows them")
+        say(f"{more} more inputs: --top {top + more} shows them")

@@ -7,6 +7,7 @@ import click
 
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, to_file, write_table
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def solve(
     found = found.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
     print_table(*table(found))
     for remark in _remarks(found, for_):
-        click.echo(remark)
+        say(remark)
 
 
 def _remarks(found: "xarray.Dataset", for_: str) -> list[str]:

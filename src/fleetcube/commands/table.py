@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from fleetcube.commands.say import say
+
 _NUMERIC = re.compile(r"-|[-+]?(inf|nan|[\d,]*\.?\d+(e[-+]?\d+)?)( .*)?")  # a unit may follow
 _PARTS = re.compile(r"\[[^\]]*\]|[^_ ]*(?:[_ ]|$)")  # units stay whole
 
@@ -35,7 +37,7 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
         while lines and max(map(len, lines)) > width:
             lines = next(found, [])
     for line in lines or plain:
-        click.echo(line)
+        say(line)
 
 
 def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
@@ -99,4 +101,4 @@ def write_table(found: Any, output: str) -> None:
 
     export(found, Path(output))
     if output != "-":
-        click.echo(f"wrote {output}")
+        say(f"wrote {output}")

@@ -7,6 +7,7 @@ import click
 
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, to_file, write_table
 
 
@@ -62,7 +63,7 @@ def uncertainty(
         check_rows(user_sizes(plan, dims), "shorten an axis")
     flags = [str(name) for name in sweep.spec["outputs"] if name not in numeric(plan)]
     if flags and not variable:
-        click.echo(f"without {', '.join(flags)}: flags have no quantiles", err=True)
+        say(f"without {', '.join(flags)}: flags have no quantiles", err=True)
     with progress("drawing"):
         found = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
     if output is not None:
@@ -109,5 +110,5 @@ def _print(found: Any, name: str) -> None:
     }
     columns |= {"mean": found[f"{name}_mean"], "std. dev.": found[f"{name}_std"]}
     scaled = {said: (values / factor).assign_attrs(units="1") for said, values in columns.items()}
-    click.echo(f"{name} [{unit}]" if unit else name)
+    say(f"{name} [{unit}]" if unit else name)
     print_table(*table(xarray.Dataset(scaled)))

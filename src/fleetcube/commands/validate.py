@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
@@ -59,14 +60,14 @@ def validate(
     with progress("predicting"):
         found = grid.validate(rows, left_out)
     if as_json:
-        click.echo(json.dumps(told(found), indent=2))
+        say(json.dumps(told(found), indent=2))
     else:
         _print(found, listed)
     if plot is not None:
         from fleetcube.grid.plot_validation import plot_validation
 
         plot_validation(found, Path(plot))
-        click.echo(f"wrote {plot}", err=as_json)
+        say(f"wrote {plot}", err=as_json)
 
 
 def told(found: "Validation") -> dict[str, Any]:
@@ -94,17 +95,17 @@ def told(found: "Validation") -> dict[str, Any]:
 
 def _print(found: "Validation", listed: bool) -> None:
     for of in dict.fromkeys(group.of for group in found.groups):
-        click.echo(f"{of}: errors in % of what was measured")
+        say(f"{of}: errors in % of what was measured")
         print_table(_HEADINGS, [_cells(group) for group in found.groups if group.of == of])
-        click.echo()
-    click.echo(f"{len(found.rows)} measurements compared, {len(found.left_out)} records left out")
+        say()
+    say(f"{len(found.rows)} measurements compared, {len(found.left_out)} records left out")
     reasons = Counter(record.reason for record in found.left_out)
     for reason, count in reasons.most_common():
-        click.echo(f"{count:5}  {reason}")
+        say(f"{count:5}  {reason}")
         if listed:
             for record in found.left_out:
                 if record.reason == reason:
-                    click.echo(f"       {record.id}")
+                    say(f"       {record.id}")
 
 
 def _cells(group: "Accuracy") -> list[str]:

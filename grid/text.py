@@ -1,0 +1,29 @@
+"""Text that came from files, for terminals and spreadsheets: neither takes it for a command."""
+
+import unicodedata
+
+_STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, marks of direction, breaks of lines
+_RUN = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001
+
+
+def visible(text: str) -> str:
+    """Text in which characters that steer a terminal stand as their codes, but for line ends."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        f"\\u{ord(char):04x}" if unicodedata.category(char) in _STEERING and char != "\n" else char
+        for char in text
+    )
+
+
+def guarded(cell: str) -> str:
+    """A cell of CSV that no spreadsheet takes for a formula.
+
+    Source: OWASP, CSV injection (a single quote before what would be run)
+    """
+    return f"'{cell}" if cell.startswith((*_RUN, "'")) else cell
+
+
+def unguarded(cell: str) -> str:
+    """What `guarded` was given."""
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith((*_RUN, "'")) else cell
