@@ -14,6 +14,10 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
+class ChangedError(InputError):
+    """What was opened is not there any more as it was."""
+
+
 def shown(value: Any) -> str:
     """A value as it was written, cut where it is long."""
     try:

@@ -18,7 +18,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from .errors import InputError
-from .journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL
+from .journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL, check_size
 from .objects import Objects
 from .place import Folder, Place
 from .sealed import SealedStore
@@ -132,12 +132,13 @@ class Icechunk:
                     self._session = repository.readonly_session(self.branch)
         return self._session
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, size: int | None = None) -> bytes:
         session = self._reading()
         with self.telling():
             held = session and sync(session.store.get(_key(name), default_buffer_prototype()))
         if held is None:
             raise FileNotFoundError(name)
+        check_size(len(held), size)
         return bytes(held.to_bytes())
 
     def _holds(self, name: str) -> bool:

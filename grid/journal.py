@@ -187,10 +187,22 @@ def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) ->
     place.write(ROOT, files[ROOT])
 
 
-def read_file(place: "Place", name: str) -> bytes | str:
-    """A file, or what is wrong with it."""
+class OtherSizeError(OSError):
+    """A file is larger or smaller than it should be."""
+
+
+def check_size(held: int, size: int | None) -> None:
+    """Raise OtherSizeError for a file of so many bytes that should have others."""
+    if size is not None and held != size:
+        raise OtherSizeError(f"holds {held} bytes, not {size}")
+
+
+def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str:
+    """A file, or what is wrong with it; one of another size is not read."""
     try:
-        return place.read(name)
+        return place.read(name, size)
+    except OtherSizeError as error:
+        return str(error)
     except ConnectionError:  # says nothing about the file
         raise
     except OSError as error:
@@ -231,12 +243,11 @@ def damaged_chunks(
     def check(block: Block) -> dict[str, str]:
         found = {}
         for name, size, crc in block.files:
-            data = read_file(place, name)
+            data = read_file(place, name, size)
             if isinstance(data, str):
                 found[name] = data
             elif not is_sound(data, size, crc):
-                wrong = f"holds {len(data)} bytes, not {size}" if len(data) != size else None
-                found[name] = wrong or "does not match its checksum"
+                found[name] = "does not match its checksum"
         done(len(block.files))
         return found
 

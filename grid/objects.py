@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .errors import InputError
-from .journal import LOCK, PARTS, RECORD, ROOT
+from .journal import LOCK, PARTS, RECORD, ROOT, check_size
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -120,10 +120,12 @@ class Objects:
             said = f"{first}; try again"
         return f"{self.url!r}: {said}"
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, size: int | None = None) -> bytes:
         client = self.client
         with self.telling():
-            return bytes(client.get(name).bytes())
+            found = client.get(name)
+            check_size(found.meta["size"], size)
+            return bytes(found.bytes())
 
     def write(self, name: str, data: Any) -> None:
         client = self.client

@@ -23,7 +23,7 @@ from .durable import (
     write_file,
 )
 from .errors import InputError
-from .journal import JOURNAL, LOCK, ROOT
+from .journal import JOURNAL, LOCK, ROOT, check_size
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -56,8 +56,11 @@ class Place(Protocol):
     in_sight: bool  # whether readers look here while it is written
     writers: int  # blocks under way for each thread: all but one of them wait
 
-    def read(self, name: str) -> bytes:
-        """A file. Raises FileNotFoundError where there is none."""
+    def read(self, name: str, size: int | None = None) -> bytes:
+        """A file. Raises FileNotFoundError where there is none.
+
+        One that has not the size that is given is not read; OtherSizeError is raised.
+        """
 
     def write(self, name: str, data: Any) -> None:
         """Write a file whole or not at all; it survives from then on."""
@@ -133,13 +136,14 @@ class Folder:
     def __str__(self) -> str:
         return str(self.path)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, size: int | None = None) -> bytes:
         path = self.path / name
         held = path.stat()
         if not stat.S_ISREG(held.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if held.st_size > LARGEST:
             raise OSError(errno.EFBIG, f"it has more than {LARGEST:,} bytes", str(path))
+        check_size(held.st_size, size)
         return path.read_bytes()
 
     def write(self, name: str, data: Any) -> None:
@@ -159,7 +163,7 @@ class Folder:
                     name = f"{inner}/{entry.name}" if inner else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         left.append(name)
-                    elif entry.is_file() or entry.is_symlink():  # a pipe would be waited for
+                    elif entry.is_file():  # a pipe would be waited for
                         found.add(name)
         return found
 

@@ -173,16 +173,15 @@ def _kernel(call: _Call) -> Any:
 def _compiled(call: _Call) -> Any:
     """A kernel that is ready, whatever is wrong with the cache on the disk."""
     nothing = (0, 0, 0, 0, *call.arguments)  # to compile, and compute nothing
-    kernel, folder = _made(*call.key)
-    if folder is None:
-        kernel(*nothing)
-        return kernel
+    kernel = None
     try:
+        kernel, folder = _made(*call.key)
         kernel(*nothing)
-        kernel_cache.seal(folder)
+        if folder is not None:
+            kernel_cache.seal(folder)
     except Exception as error:
         kernel_cache.say(f"{type(error).__name__}: {error}")
-        if not kernel.signatures:  # or it was compiled, and could not be written
+        if kernel is None or not kernel.signatures:  # or it was compiled, and not written
             kernel, _ = _made(*call.key, kept=False)
             kernel(*nothing)
     return kernel

@@ -1,12 +1,13 @@
 """What the page shows: slices of a cube and the levers at a point, as JSON and files hold them."""
 
 import base64
+import contextlib
 import math
 import re
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,7 @@ import numpy as np
 from ...kernels.inputs import INPUTS
 from ..axes import Array
 from ..dataset import own_version
-from ..errors import InputError, nearest, shown
+from ..errors import ChangedError, InputError, nearest, shown
 from ..plan import REASON
 from ..slicing import export, finite, scale
 
@@ -218,7 +219,7 @@ class View:
         shown_axes = [name for name in (asked.y, asked.x) if name is not None]
         picks = {name: _thinned(self.axes[name].values.size) for name in shown_axes}
         begun = time.perf_counter()
-        with self._one:
+        with self._one, self._unchanged():
             numbers = self._read(asked.variable, asked, picks)
             reason = self._reason(asked, picks)
         attrs = self.cube[asked.variable].attrs
@@ -296,10 +297,21 @@ class View:
         cut = self.cube[[asked.variable]]
         fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
-        with self._one, tempfile.TemporaryDirectory() as folder:
+        with self._one, self._unchanged(), tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
             export(cut.isel(fixed), path)
             return plain, path.read_bytes()
+
+    @contextlib.contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Say what to do where the cube was written anew or removed meanwhile."""
+        try:
+            yield
+        except ChangedError as error:
+            raise InputError(
+                f"{self.source!r} has changed since it was opened; stop `fleetcube explore` and "
+                f"start it again ({error})"
+            ) from None
 
     def _read(self, name: str, asked: Asked, picks: Mapping[str, Array]) -> Array:
         """A variable over the axes shown, y before x, and at one place of the others."""
