@@ -373,7 +373,7 @@ class Search:
         while best is not None:
             rows = [best]
             for k in whole:
-                one, step = self.ranges[k], self._step(point, best, k)
+                one, step = self.ranges[k], self._step(point, best, int(k))
                 line = best[k] + step * np.arange(-CANDIDATES // 2, CANDIDATES // 2)
                 for count in line[(line >= one.first) & (line <= one.last)]:
                     rows.append(np.where(np.arange(len(best)) == k, count, best))

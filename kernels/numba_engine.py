@@ -175,14 +175,14 @@ def _compiled(call: _Call) -> Any:
     nothing = (0, 0, 0, 0, *call.arguments)  # to compile, and compute nothing
     kernel = None
     try:
-        kernel, folder = _made(*call.key)
+        kernel, folder = _made(True, *call.key)
         kernel(*nothing)
         if folder is not None:
             kernel_cache.seal(folder)
     except Exception as error:
         kernel_cache.say(f"{type(error).__name__}: {error}")
         if kernel is None or not kernel.signatures:  # or it was compiled, and not written
-            kernel, _ = _made(*call.key, kept=False)
+            kernel, _ = _made(False, *call.key)
             kernel(*nothing)
     return kernel
 
@@ -239,11 +239,11 @@ if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would l
 
 
 def _made(
+    kept: bool,
     formulas: tuple[tuple[str, Function], ...],
     operands: tuple[tuple[str, bool], ...],
     outs: tuple[tuple[str, np.dtype[Any]], ...],
     outer: int,
-    kept: bool = True,
 ) -> tuple[Any, Path | None]:
     """The kernel, from the disk cache where an equal one was compiled before, and its folder."""
     import numba

@@ -108,6 +108,6 @@ def test_the_explorer_says_that_its_cube_changed(path: str) -> None:
     view = View.open(path)
     shutil.rmtree(path)
     sweep(9).store(path, chunks=CHUNKS)
-    assert "another than when the cube was opened" in told(
+    assert "start it again" in told(
         lambda: view.slice("variable=goodput&x=n_gpus")
     )
