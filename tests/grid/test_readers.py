@@ -91,12 +91,11 @@ def test_a_changed_coordinate_is_an_error_in_every_reader(path: str) -> None:
             file.write_bytes(data)
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_no_read_beside_a_writer_is_wrong(path: str, how: str) -> None:
+def test_no_read_beside_a_writer_is_wrong(path: str) -> None:
     """Two cubes take turns in one place: what is read is one of the two, whole, or one line."""
     writer = beside(path)
     try:
-        outcomes = {read(path, how) for _ in range(30)}
+        outcomes = {read(path, how) for how in WAYS for _ in range(10)}
     finally:
         writer.kill()
         writer.wait()
@@ -108,6 +107,4 @@ def test_the_explorer_says_that_its_cube_changed(path: str) -> None:
     view = View.open(path)
     shutil.rmtree(path)
     sweep(9).store(path, chunks=CHUNKS)
-    assert "start it again" in told(
-        lambda: view.slice("variable=goodput&x=n_gpus")
-    )
+    assert "start it again" in told(lambda: view.slice("variable=goodput&x=n_gpus"))
