@@ -299,7 +299,7 @@ def chunk_times(values: Any, codec: Any, megabytes: float, tries: int) -> Row:
             def write(task: tuple[str, Any], path: Path = path) -> None:
                 data = bytes(compress(task[1]))
                 data += google_crc32c.value(data).to_bytes(4, "little")
-                write_file(path / "v" / "c" / task[0], data)
+                write_file(path, f"v/c/{task[0]}", data)
 
             zarr.open_group(path, mode="a")
             start = time.perf_counter()

@@ -74,7 +74,7 @@ class SealedStore(WrapperStore[Store]):
     def _foreign(self, key: str, wrong: str) -> ChangedError:
         return ChangedError(
             f"{f'{self.place}/{key}'!r} {wrong}: it was overwritten or damaged; open the cube "
-            "again, and where that does not help, `run --resume` of its sweep mends it"
+            "again; `fleetcube verify CUBE` says what is wrong, `run --resume` mends it"
         )
 
     async def exists(self, key: str) -> bool:

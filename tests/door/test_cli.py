@@ -265,9 +265,9 @@ def test_a_damaged_chunk_sends_to_verify(folder: Path) -> None:
     data[-1] ^= 1
     chunk.write_bytes(data)
     done = fleetcube("slice", "worn.zarr", "-v", "goodput", folder=folder)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "a chunk is damaged" in done.stderr
-    assert "`fleetcube verify CUBE` says which" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "goodput/c/0/0' is another than when the cube was opened" in done.stderr
+    assert "`fleetcube verify CUBE` says what is wrong" in done.stderr
     told = fleetcube("verify", "worn.zarr", folder=folder)
     assert "goodput/c/0/0 does not match its checksum" in told.stdout
 

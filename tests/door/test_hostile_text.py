@@ -105,7 +105,7 @@ COMMANDS = [
     ["run", "spec.toml", "-o", "a.zarr", "--resume"],
     ["run", "spec.toml", "-o", "a.zarr", "--append"],
 ]
-WHERE = ["title", "long_name", "spec", "all"]
+WHERE = ["long_name", "spec", "all"]
 
 
 @pytest.mark.parametrize("where", WHERE)
