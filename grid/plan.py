@@ -7,6 +7,7 @@ table and kernel is fixed for the whole sweep, so that block shape never changes
 
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -69,6 +70,9 @@ class Plan:
         _check_outputs(outputs, problem)
         if engine not in ENGINES:
             raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+        self.compiles = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+        if engine == "numba" and not self.compiles:
+            raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
         self._selected: dict[Any, Mapping[str, Function]] = {}
         split = {axis.name: _runs(axis) for axis in problem.axes}
         self._split = {name: runs for name, runs in split.items() if len(runs) > 1}
@@ -353,6 +357,8 @@ class Plan:
     def _pick(self, engine: str) -> str:
         if engine != "auto":
             return engine
+        if not self.compiles:
+            return "numpy"
         names = {name for case in self.cases for name in case.formulas}
         seconds = sum(self.size(name) for name in names) * SECONDS_PER_POINT
         compiled = sum(self.size(name) * TABLE_SHARE > self.full for name in names)

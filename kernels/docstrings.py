@@ -3,6 +3,7 @@
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,10 @@ def read(function: Callable[..., Any]) -> Doc:
 
     Raises ValueError where a section is missing or malformed.
     """
+    if function.__doc__ is None and sys.flags.optimize > 1:
+        raise RuntimeError(
+            "python -OO strips the docstrings in which formulas state their units; leave it out"
+        )
     text = inspect.getdoc(function) or ""
     heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
     starts = list(heading.finditer(text))

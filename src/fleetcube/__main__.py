@@ -5,6 +5,8 @@ import sys
 
 def main() -> None:
     """Run the command line."""
+    if sys.stdout is None:
+        sys.exit("fleetcube: standard output is closed; send it to a file or to /dev/null")
     try:
         from fleetcube.cli import run
 

@@ -1,0 +1,73 @@
+"""The command line under interpreters that are set otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SPEC = """
+outputs = ["job_time"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "roce-100g"
+[axes]
+n_gpus = [8, 64]
+"""
+DRIVER = """
+import sys
+from fleetcube.cli import run
+for words in ("run spec.toml -o a.zarr", "show a.zarr", "slice a.zarr", "verify a.zarr",
+              "explain goodput", "run spec.toml n_gpus=16"):
+    sys.argv = ["fleetcube", *words.split()]
+    run()
+"""
+
+
+def python(folder: Path, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def test_nothing_hangs_on_an_assert(tmp_path: Path) -> None:
+    done = python(tmp_path, "-O", "-c", DRIVER)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "and 32 samples" in done.stdout  # of job_time and infeasible_reason
+    assert "axes: n_gpus (2)" in done.stdout
+
+
+def test_docstrings_are_asked_for(tmp_path: Path) -> None:
+    done = python(tmp_path, "-OO", "-m", "fleetcube", "run", "spec.toml")
+    assert done.returncode == 1
+    assert "python -OO strips the docstrings" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_closed_output_is_said_before_anything_is_computed(tmp_path: Path) -> None:
+    closing = (
+        "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    words = ("-m", "fleetcube", "run", "spec.toml", "-o", "a.zarr")
+    done = python(tmp_path, "-c", closing, *words)
+    assert done.returncode == 1
+    assert done.stderr.startswith("fleetcube: standard output is closed; ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "a.zarr").exists()
+
+
+@pytest.mark.parametrize("engine", ["numba", "auto"])
+def test_without_a_compiler_numpy_is_taken_or_numba_refused(tmp_path: Path, engine: str) -> None:
+    words = ("-m", "fleetcube", "run", "spec.toml", "--engine", engine)
+    done = python(tmp_path, *words, NUMBA_DISABLE_JIT="1")
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (2 if engine == "numba" else 0)
+    assert ("unset NUMBA_DISABLE_JIT" in done.stderr) == (engine == "numba")
