@@ -27,8 +27,8 @@ def sweep() -> Sweep:
     ("engine", "dtype", "mask"),
     [
         *itertools.product(["numpy"], ["float64", "float32"], [False, True]),
-        *itertools.product(["numba", "jax"], ["float64"], [False]),
-        *itertools.product(["numba", "jax"], ["float32"], [True]),
+        ("numba", "float32", True),
+        ("jax", "float64", False),
     ],
 )
 def test_a_sound_cube_passes(
