@@ -1,110 +1,62 @@
-"""Readers beside writers: an open cube stays the cube that was opened, or says so in one line."""
+"""A cube is plain Zarr v3: readers that know nothing of fleetcube read the same numbers."""
 
-import pickle
-import shutil
-from collections.abc import Callable
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorstore
 import xarray
-import zarr
 
-from fleetcube import InputError, Sweep
-from fleetcube.grid.cube import open_cube
-from fleetcube.grid.explore.view import View
+from fleetcube import Sweep, open_cube
 
-from .races import CHUNKS, WAYS, beside, read, sweep, truth
+from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    path = str(tmp_path / "a.zarr")
-    sweep(20).store(path, chunks=CHUNKS)
-    return path
+@pytest.fixture(params=["float64", "float32"])
+def cube(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    sweep = Sweep(SCENARIO, AXES, OUTPUTS)
+    return sweep.store(tmp_path / "a.zarr", chunks=CHUNKS, dtype=request.param)
 
 
-def told(action: Callable[[], Any]) -> str:
-    with pytest.raises(InputError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def read(path: Path) -> Any:
+    store = {"driver": "file", "path": str(path)}
+    return tensorstore.open({"driver": "zarr3", "kvstore": store}).result()
 
 
-@pytest.mark.parametrize("chunks", [None, {}])
-def test_an_overwritten_cube_is_not_read_as_the_other(path: str, chunks: Any) -> None:
-    cube = open_cube(path, chunks=chunks)
-    first = cube["goodput"].isel(gpu_mttf=0).values
-    sweep(9).store(path, overwrite=True, chunks=CHUNKS)
-    told(lambda: cube["job_time"].values)
-    assert np.array_equal(first, truth(20)["goodput"].isel(gpu_mttf=0))
-    xarray.testing.assert_equal(open_cube(path).load(), truth(9))
-
-
-def test_a_lost_chunk_is_no_number(path: str) -> None:
-    cube = open_cube(path)
-    next(file for file in (Path(path) / "goodput" / "c").rglob("*") if file.is_file()).unlink()
-    assert "is missing" in told(lambda: cube["goodput"].values)
-    assert "chunks are there" in told(lambda: open_cube(path))
-
-
-def test_chunks_that_change_places_are_no_numbers(path: str) -> None:
-    """Each is sound by its own checksum: of the other chunk, or of the cube before."""
-    one, other = sorted((Path(path) / "goodput" / "c").rglob("[0-9]/[0-9]"))[:2]
-    data = one.read_bytes(), other.read_bytes()
-    one.write_bytes(data[1])
-    other.write_bytes(data[0])
-    cube = open_cube(path)
-    assert "is another than when the cube was opened" in told(lambda: cube["goodput"].values)
-    plain = zarr.open_group(path, mode="r")["goodput"][...]  # which storage.md warns of
-    assert not np.array_equal(plain, truth(20)["goodput"])
-
-
-def test_an_appended_cube_goes_on_being_read(path: str) -> None:
-    cube = open_cube(path)
-    more = sweep(20).spec
-    axes = {**more["axes"], "n_gpus": [*more["axes"]["n_gpus"], 4096]}
-    Sweep(more["scenario"], axes, more["outputs"]).store(path, append=True)
-    xarray.testing.assert_equal(cube["goodput"].load(), truth(20)["goodput"])
-    assert open_cube(path).sizes["n_gpus"] == 4
-
-
-def test_a_pickled_cube_is_pinned_too(path: str) -> None:
-    cube = pickle.loads(pickle.dumps(open_cube(path, chunks={})))
-    sweep(9).store(path, overwrite=True, chunks=CHUNKS)
-    told(lambda: cube["job_time"].values)
-
-
-def test_a_changed_coordinate_is_an_error_in_every_reader(path: str) -> None:
-    names = [str(name) for name in open_cube(path).coords]
-    assert {"n_gpus", "gpu_mttf", "layout"} <= set(names)
+def test_tensorstore_reads_every_number(cube: Path) -> None:
+    expected = open_cube(cube)
+    names = [*OUTPUTS, "infeasible_reason", "n_gpus", "gpu_mttf"]
     for name in names:
-        for file in sorted(file for file in (Path(path) / name / "c").rglob("*") if file.is_file()):
-            data = file.read_bytes()
-            for at in range(len(data)):
-                harmed = bytearray(data)
-                harmed[at] ^= 1 << at % 8
-                file.write_bytes(harmed)
-                with pytest.raises((ValueError, RuntimeError)):
-                    zarr.open_group(path, mode="r")[name][...]
-            file.write_bytes(data)
+        array = read(cube / name)
+        assert array.domain.labels == expected[name].dims
+        assert array.dtype.numpy_dtype == expected[name].dtype
+        assert np.array_equal(array.read().result(), expected[name].values)
 
 
-def test_no_read_beside_a_writer_is_wrong(path: str) -> None:
-    """Two cubes take turns in one place: what is read is one of the two, whole, or one line."""
-    writer = beside(path)
-    try:
-        outcomes = {read(path, how) for how in WAYS for _ in range(10)}
-    finally:
-        writer.kill()
-        writer.wait()
-    assert "wrong" not in outcomes
-    assert outcomes & {"first", "second"}
+def test_tensorstore_refuses_a_changed_chunk(cube: Path) -> None:
+    chunk = cube / "job_time/c/0/1/2"
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 1
+    chunk.write_bytes(data)
+    with pytest.raises(ValueError, match=r"Digest mismatch"):
+        read(cube / "job_time").read().result()
 
 
-def test_the_explorer_says_that_its_cube_changed(path: str) -> None:
-    view = View.open(path)
-    shutil.rmtree(path)
-    sweep(9).store(path, chunks=CHUNKS)
-    assert "start it again" in told(lambda: view.slice("variable=goodput&x=n_gpus"))
+def test_plain_xarray_reads_dimensions_coordinates_and_units(cube: Path) -> None:
+    plain = xarray.open_zarr(cube, consolidated=False, chunks=None)
+    xarray.testing.assert_identical(plain.load(), open_cube(cube).load())
+    assert plain["job_time"].dims == tuple(AXES)
+    assert list(plain["fabric"].values) == AXES["fabric"]
+    assert plain["job_time"].attrs["units"] == "s"
+    assert plain["gpu_mttf"].values[0] == 10_000 * 3600
+    held = json.loads(plain.attrs["fleetcube_spec"])
+    assert held["scenario"] == SCENARIO
+
+
+def test_every_stored_array_is_zarr_version_3(cube: Path) -> None:
+    for name in [*OUTPUTS, *AXES]:
+        meta = json.loads((cube / name / "zarr.json").read_text(encoding="utf-8"))
+        assert (meta["zarr_format"], meta["node_type"]) == (3, "array")
+        assert len(meta["dimension_names"]) == len(meta["shape"])
