@@ -37,7 +37,7 @@ def check_grows(place: Place, record: Mapping[str, Any], writer: Writer) -> None
     """Refuse a sweep that is not that of a cube with labels added at the end of its axes."""
     from .cube import open_cube
 
-    new, before = writer.fingerprint(), open_cube(str(place))
+    new, before = writer.fingerprint, open_cube(str(place))
     if all(record[part] == new[part] for part in ("outputs", "axes")):
         _check_dimensions(place, before, writer)
     axes = {f"axes.{name}" for name in new["axes"]} if record["axes"] == new["axes"] else set()

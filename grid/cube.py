@@ -74,17 +74,18 @@ def store(
         check_grows(place, held_record(place), writer)
     elif append and not is_ours(partial):
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
-    # what was begun in the place of another cube goes on, whatever that one is
-    replaces = resume and place.exists() and partial != place and not _differs(partial, writer)
-    if resume and place.exists() and not (replaces or overwrite):
-        _check_same(place, writer)
-    if resume and place.exists() and not _differs(place, writer):
-        if not damage(place):
-            if partial != place and partial.exists():  # what an exchange left
-                with partial.one_writer():
-                    partial.discard()
-            return
-        place.check()
+    if resume and place.exists():
+        # what was begun in the place of another cube goes on, whatever that one is
+        replaces = partial != place and not _differs(partial, writer)
+        if not (replaces or overwrite):
+            _check_same(place, writer)
+        if not _differs(place, writer):
+            if not damage(place):
+                if partial != place and partial.exists():  # what an exchange left
+                    with partial.one_writer():
+                        partial.discard()
+                return
+            place.check()
     size = sum(
         math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
         for name in plan.outputs
@@ -162,7 +163,7 @@ def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) ->
 def _differs(place: Place, writer: Writer) -> bool:
     """Whether a place holds no record, or one of another cube."""
     old = read_record(place, PLAN)
-    return old is None or difference(old, writer.fingerprint()) is not None
+    return old is None or difference(old, writer.fingerprint) is not None
 
 
 def _check_same(place: Place, writer: Writer) -> None:
@@ -173,7 +174,7 @@ def _check_same(place: Place, writer: Writer) -> None:
             f"the record in {str(place)!r} is damaged, so that it cannot be continued; "
             "say --overwrite to write it anew"
         )
-    changed = difference(old, writer.fingerprint())
+    changed = difference(old, writer.fingerprint)
     if changed is not None:
         raise InputError(
             f"{str(place)!r} cannot be continued, for this changed: {changed}; "
@@ -224,7 +225,7 @@ def _borrow(place: Place, partial: Place, writer: Writer) -> None:
         for block in sound.values():
             partial.take(place, [name for name, _, _ in block.files])
     # killed between the two, the next run finds out which blocks fit
-    write_record(partial, PLAN, writer.fingerprint())
+    write_record(partial, PLAN, writer.fingerprint)
     write_journal(partial, {**held, **sound}.values())
 
 

@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -87,6 +88,7 @@ class Writer:
         sizes = dict(zip(dims, self.chunks(dims), strict=True))
         return tuple(sizes[dim] for dim in self.plan.user_dims(name))
 
+    @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Everything that the cube's bytes depend on."""
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
@@ -165,7 +167,7 @@ class Writer:
                     place.write(name, files[name])
         journal = Journal(place, blocks.values())
         if read_record(place, PLAN) is None:
-            write_record(place, PLAN, self.fingerprint())
+            write_record(place, PLAN, self.fingerprint)
         try:
             tasks = [
                 (dims, region)
