@@ -3,9 +3,7 @@
 import csv
 import json
 import os
-import pty
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from fleetcube.grid.step_times import read_table
 from fleetcube.grid.text import guarded, unguarded, visible
 
 from ..grid.test_tampered import seal_anew
+from .terminal import sent
 
 # Titles, colours, the clipboard, C1 controls, marks of direction, line separators
 EVIL = "\x1b]0;pwned\x07\x1b[31mred\x1b]52;c;cHduZWQ=\x07\x9b2J\u202egnp.exe\u2028end\r\x00"
@@ -44,26 +43,11 @@ for words in {commands}:
 """
 
 
-def sent(folder: Path, commands: list[list[str]]) -> str:
+def told(folder: Path, commands: list[list[str]]) -> str:
     """What a terminal is sent by commands."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER.format(commands=commands)],
-        stdout=theirs,
-        stderr=theirs,
-        cwd=folder,
-        env={**os.environ, "TERM": "dumb"},  # without progress, whose bars steer it themselves
-    )
-    os.close(theirs)
-    found = b""
-    try:
-        while data := os.read(ours, 65536):
-            found += data
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    process.wait(timeout=600)
-    return found.decode("utf-8", "replace").replace("\r\n", "\n")
+    environment = {**os.environ, "TERM": "dumb"}  # without progress, whose bars steer it themselves
+    driver = [sys.executable, "-c", DRIVER.format(commands=commands)]
+    return sent(driver, cwd=folder, env=environment)[1].replace("\r\n", "\n")
 
 
 def steering(text: str) -> list[str]:
@@ -124,9 +108,9 @@ def test_no_string_of_a_cube_steers_the_terminal(folder: Path, where: str) -> No
                 attrs[name] = json.dumps(spec)
         path.write_text(json.dumps(held), encoding="utf-8")
     seal_anew(folder / "a.zarr")
-    told = sent(folder, COMMANDS)
-    assert steering(told) == []
-    assert "Traceback" not in told
+    shown = told(folder, COMMANDS)
+    assert steering(shown) == []
+    assert "Traceback" not in shown
 
 
 def test_no_string_of_a_spec_or_of_records_steers_the_terminal(folder: Path) -> None:
@@ -137,7 +121,7 @@ def test_no_string_of_a_spec_or_of_records_steers_the_terminal(folder: Path) -> 
     (folder / "word.toml").write_text(SPEC.replace("llama-3-8b", EVIL[1:9]), encoding="utf-8")
     head = "id,source,quantity,unit,value\n"
     (folder / "evil.csv").write_text(f'{head}"{EVIL[:-2]}","{EVIL[:-2]}",step_time,s,1\n')
-    told = sent(
+    shown = told(
         folder,
         [
             ["run", "evil.toml"],
@@ -150,8 +134,8 @@ def test_no_string_of_a_spec_or_of_records_steers_the_terminal(folder: Path) -> 
             ["catalog", "gpu", EVIL[:20]],
         ],
     )
-    assert steering(told) == []
-    assert "Traceback" not in told
+    assert steering(shown) == []
+    assert "Traceback" not in shown
 
 
 def test_text_is_shown_with_its_codes() -> None:

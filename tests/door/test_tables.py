@@ -1,14 +1,11 @@
 """Tables on terminals: no number is broken, and what fits is not cut."""
 
 import os
-import pty
-import struct
-import subprocess
 import sys
-import termios
-from fcntl import ioctl
 
 import pytest
+
+from .terminal import sent
 
 HEADS = ["n_gpus", "job_time [d]", "electricity_cost [M USD]", "facility_power [MW]"]
 HEADS += ["carbon_emissions [t]", "memory_per_gpu [GB]", "feasible"]
@@ -18,22 +15,12 @@ OTHER = ["8,192", "181.9", "89.42", "12.53", "21,891", "48.02", "yes"]
 
 def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
     """What a terminal of some width is sent."""
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     code = f"from fleetcube.commands.table import print_table; print_table({heads}, {rows})"
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     command = [sys.executable, "-c", code]
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    sent = b""
-    try:
-        while data := os.read(ours, 65536):
-            sent += data
-    except OSError:  # the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(timeout=600) == 0
-    return sent.decode().splitlines()
+    status, told = sent(command, width, env=environment)
+    assert status == 0
+    return told.splitlines()
 
 
 def words(lines: list[str]) -> list[list[str]]:
