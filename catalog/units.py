@@ -78,7 +78,7 @@ def carried(value: Any) -> tuple[Any, str] | None:
 
 def converted(number: float, unit: str, base: str) -> float:
     """A number of some unit in the base unit, exact in between. Raises UnitError, the rule."""
-    return _times(repr(number), number, Fraction(repr(factor(unit, base))))
+    return _times(repr(number), number, _exact(factor(unit, base)))
 
 
 def factor(unit: str, base: str) -> float:
@@ -120,9 +120,9 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     dollars = priced and text.lstrip().startswith("$")
     written = text.lstrip()[1:] if dollars else text
     match = _NUMBER.match(written)
-    shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
 
     def refused(rule: str) -> UnitError:
+        shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
         hint = f'write for example "{example or _HINTS.get(base, base)}"'
         return UnitError(f"{name} = {shown} {rule}; {hint}")
 
@@ -161,7 +161,13 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     value = number * scale * power
     if math.isinf(value) and "inf" not in digits:
         raise refused("is too large for a floating-point number")
-    return _times(digits, number, Fraction(repr(scale)) * power)
+    return _times(digits, number, _exact(scale) * power if power != 1 else _exact(scale))
+
+
+@functools.cache
+def _exact(scale: float) -> Fraction:
+    """A factor as it is written in decimals."""
+    return Fraction(repr(scale))
 
 
 def _times(digits: str, number: float, factor: Fraction) -> float:

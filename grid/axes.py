@@ -1,7 +1,8 @@
 """Axes: what varies along one dimension of a sweep."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,9 @@ from . import values
 from .errors import InputError, nearest, shown
 
 Array = np.ndarray[Any, Any]
-LONGEST = 10**8  # values of one axis
+LONGEST = 5_000_000  # values that the axes of a spec generate
+MOST_GIVEN = 1 << 24  # of an axis that is given as an array
+MOST_SPELLED = 300_000  # points of an axis that are named by texts
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
 
@@ -75,17 +78,35 @@ def make_axis(name: str, spec: Any) -> Axis:
     return _single(name, name, _points(name, spec))
 
 
+def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
+    """Read the entries of `axes`, which are refused before they hold too many values together."""
+    made: dict[str, Axis] = {}
+    held = 0
+    for name, spec in specs.items():
+        made[name] = make_axis(name, spec)
+        if isinstance(spec, Mapping):  # what is given as arrays is there already
+            held += made[name].size * max(1, len(made[name].inputs))
+        if held > LONGEST:
+            raise InputError(
+                f"the axes up to {name!r} hold {held:,} values; "
+                f"at most {LONGEST:,} are generated: give fewer"
+            )
+    return made
+
+
 def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
     """An axis of several inputs with a coordinate of its own."""
-    axis = _coupled(name, inputs)
-    if len(labels) != axis.size:
-        raise InputError(f"axis {name!r} has {len(labels)} labels for {axis.size} points")
+    rows = _rows(name, inputs)
+    size = len(next(iter(rows.values())))
+    check_length(name, size, MOST_GIVEN)
+    if len(labels) != size:
+        raise InputError(f"axis {name!r} has {len(labels)} labels for {size} points")
     if labels.dtype.kind not in "iufU":
         labels = labels.astype(str)
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InputError(f"axis {name!r} has a coordinate that is not a number; mend it")
     _check_distinct(name, labels)
-    return Axis(name, labels, axis.numbers, axis.options, axis.records)
+    return _together(name, labels, rows)
 
 
 def _points(name: str, spec: Any) -> list[Any] | Array:
@@ -128,7 +149,9 @@ def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
     if not isinstance(spec.get("round", False), bool):
         raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
     if spec.get("round", False):
-        points = np.array(list(dict.fromkeys(np.rint(points).tolist())))
+        points = np.rint(points)
+        first = np.unique(points, return_index=True)[1]
+        points = points[np.sort(first)]
     return points
 
 
@@ -159,22 +182,22 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
     return np.linspace(ends[0], ends[1], number)
 
 
-def check_length(name: str, count: int) -> None:
-    """Refuse an axis that is too long."""
-    if count > LONGEST:
-        raise InputError(f"axis {name!r} has {count:,} values; an axis holds at most {LONGEST:,}")
+def check_length(name: str, count: int, most: int = LONGEST) -> None:
+    """Refuse an axis that is too long, before its values are made."""
+    if count > most:
+        raise InputError(
+            f"axis {name!r} has {count:,} values; at most {most:,} are allowed: give fewer"
+        )
 
 
 def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
     """An axis of one input, option or catalog kind."""
     if len(points) == 0:
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    check_length(name, len(points))
+    if target in KINDS or values.is_option(target):
+        check_length(name, len(points), MOST_SPELLED)
     if target in KINDS:
-        try:
-            names = tuple(record(target, label).name for label in points)
-        except CatalogError as error:
-            raise InputError(str(error)) from None
+        names = _named(target, points)
         _check_distinct(name, names)
         labels = tuple(points)  # as written: with or without an edition
         return Axis(name, np.array(labels), records={target: labels})
@@ -182,30 +205,61 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
         choices = tuple(values.option(target, point) for point in points)
         _check_distinct(name, choices)
         return Axis(name, np.array(choices), options={target: choices})
-    if isinstance(points, np.ndarray):
-        numbers = points.astype(np.float64)
-        for extreme in (numbers.min(), numbers.max()):
-            values.number(target, float(extreme))
-        if np.isnan(numbers).any():
-            raise InputError(f"axis {name!r} holds a value that is not a number; remove it")
-    else:
-        numbers = np.array([values.number(target, point) for point in points])
+    check_length(name, len(points), MOST_GIVEN)
+    numbers = _numbers(target, points)
     _check_distinct(name, numbers)
     return Axis(name, numbers, numbers={target: numbers})
 
 
+def _named(kind: str, labels: Iterable[Any]) -> list[str]:
+    """The names of catalog records, with their editions."""
+    try:
+        return [record(kind, label).name for label in labels]
+    except CatalogError as error:
+        raise InputError(str(error)) from None
+
+
+def _numbers(name: str, points: list[Any] | Array) -> Array:
+    """Values of an input in its base unit."""
+    if not isinstance(points, np.ndarray):
+        return np.array([values.number(name, point) for point in points])
+    numbers = points.astype(np.float64)
+    for extreme in (numbers.min(), numbers.max()) if numbers.size else ():
+        values.number(name, float(extreme))  # refuses one that is not a number, too
+    return numbers
+
+
 def _check_distinct(name: str, points: Any) -> None:
-    if isinstance(points, np.ndarray):
-        ordered = np.sort(points)
-        same = ordered[1:][ordered[1:] == ordered[:-1]]
-    else:
-        same = [point for point in points if points.count(point) > 1]
-    if len(same):
+    if len(same := _repeated(points)):
         raise InputError(f"axis {name!r} holds {same[0]} twice; remove the duplicate")
 
 
+def _repeated(points: Any) -> Sequence[Any] | Array:
+    """Some of the points that are there more than once."""
+    if isinstance(points, np.ndarray):
+        ordered = np.sort(points)
+        repeated: Array = ordered[1:][ordered[1:] == ordered[:-1]]
+        return repeated
+    return [point for point, count in Counter(points).items() if count > 1][:1]
+
+
 def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
-    """An axis along which several inputs move together."""
+    """An axis of several inputs, its points named by their values or by `labels`."""
+    labels = spec.get("labels")
+    rows = _rows(name, {key: entry for key, entry in spec.items() if key != "labels"})
+    size = len(next(iter(rows.values())))
+    check_length(name, size, MOST_SPELLED)
+    if labels is None:
+        texts = [" ".join(map(_text, point)) for point in zip(*rows.values(), strict=True)]
+    else:
+        texts = _labels(name, labels, size)
+    if same := _repeated(texts):
+        raise InputError(f"axis {name!r} holds ({same[0]}) twice; remove the duplicate")
+    return _together(name, np.array(texts), rows)
+
+
+def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
+    """The points of inputs that move together, as many of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
     if name in INPUTS or name in load() or name in KINDS:
@@ -214,42 +268,36 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
             f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
             f"{', '.join(_GENERATORS)}, or name the coupled axis otherwise"
         )
-    spec = dict(spec)
-    labels = spec.pop("labels", None)
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
     unknown = [key for key in spec if key not in values.known_names()]
     if unknown:
         hint = nearest(unknown[0], [*values.known_names(), *_GENERATORS])
         raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
-    numbers: dict[str, Array] = {}
-    options: dict[str, tuple[Any, ...]] = {}
-    records: dict[str, tuple[str, ...]] = {}
-    rows: list[tuple[Any, ...]] = []
-    sizes = {}
-    for key, entry in spec.items():
-        values.check_name(key)
-        points = _points(key, entry)
-        sizes[key] = len(points)
-        if key in KINDS:
-            records[key] = tuple(_single(key, key, [point]).records[key][0] for point in points)
-        elif values.is_option(key):
-            options[key] = tuple(values.option(key, point) for point in points)
-        else:
-            numbers[key] = np.array([values.number(key, point) for point in points])
-        rows.append(tuple(points))
+    rows = {values.check_name(key): _points(key, entry) for key, entry in spec.items()}
+    sizes = {key: len(row) for key, row in rows.items()}
     if len(set(sizes.values())) != 1:
         told = ", ".join(f"{key} has {size}" for key, size in sizes.items())
         raise InputError(f"axis {name!r}: inputs that move together need equal lengths, but {told}")
-    if not rows[0]:
+    if not min(sizes.values()):
         raise InputError(f"axis {name!r} is empty; give at least one value")
-    texts = [" ".join(map(_text, point)) for point in zip(*rows, strict=True)]
-    if labels is not None:
-        texts = _labels(name, labels, len(texts))
-    if len(set(texts)) < len(texts):
-        same = next(text for text in texts if texts.count(text) > 1)
-        raise InputError(f"axis {name!r} holds ({same}) twice; remove the duplicate")
-    return Axis(name, np.array(texts), numbers, options, records)
+    return rows
+
+
+def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -> Axis:
+    """An axis along which inputs move together."""
+    numbers: dict[str, Array] = {}
+    options: dict[str, tuple[Any, ...]] = {}
+    records: dict[str, tuple[str, ...]] = {}
+    for key, row in rows.items():
+        if key in KINDS:
+            _named(key, row)
+            records[key] = tuple(row)
+        elif values.is_option(key):
+            options[key] = tuple(values.option(key, point) for point in row)
+        else:
+            numbers[key] = _numbers(key, row)
+    return Axis(name, labels, numbers, options, records)
 
 
 def _labels(name: str, labels: Any, size: int) -> list[str]:

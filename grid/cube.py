@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .append import check_grows, fitting, held_record
+from .chunks import Stored
 from .dataset import dtype_of
 from .errors import InputError
 from .fingerprint import difference
@@ -312,15 +313,13 @@ def _check_whole(place: Place, files: Mapping[str, bytes]) -> None:
         if last != ROOT or not array or array.startswith("."):
             continue
         try:
-            meta = json.loads(data)
-            chunk = meta["chunk_grid"]["configuration"]["chunk_shape"]
-            counts = [-(-s // c) for s, c in zip(meta["shape"], chunk, strict=True)]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue  # it does not match its checksum
-        if found[array, "c"] != math.prod(counts):
+            count = math.prod(Stored.of(json.loads(data)).counts)
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
+            continue  # it does not match its checksum, or is refused when it is read
+        if found[array, "c"] != count:
             raise InputError(
                 f"{f'{place}/{array}'!r} is damaged: {found[array, 'c']} of its "
-                f"{math.prod(counts)} chunks are there; `run --resume` of its sweep mends it"
+                f"{count} chunks are there; `run --resume` of its sweep mends it"
             )
 
 

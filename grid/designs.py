@@ -8,7 +8,7 @@ import numpy as np
 
 from ..catalog import KINDS, CatalogError, record
 from . import values
-from .axes import Array, Axis, check_length
+from .axes import LONGEST, MOST_SPELLED, Array, Axis, check_length
 from .errors import InputError, nearest
 
 DESIGNS = ("random", "latin_hypercube", "sobol")
@@ -35,7 +35,9 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
         )
     if isinstance(num, bool) or not isinstance(num, int) or num < 1:
         raise InputError(f"axis {name!r}: num = {num!r} is not a whole number above 0; give one")
-    check_length(name, num)
+    drawn = [key for key in spec if key not in _SETTINGS]
+    named = any(key in KINDS or values.is_option(key) for key in drawn)
+    check_length(name, num, MOST_SPELLED if named else LONGEST // max(1, len(drawn)))
     if design == "sobol" and num & (num - 1):
         raise InputError(
             f"axis {name!r}: num = {num} is not a power of 2, which a Sobol design needs; "
@@ -43,7 +45,6 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"axis {name!r}: seed = {seed!r} is not a whole number; give one from 0")
-    drawn = [key for key in spec if key not in _SETTINGS]
     if not drawn:
         raise InputError(f"axis {name!r} draws nothing; give the range of at least one input")
     for key in drawn:
@@ -65,7 +66,9 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
         else:
             numbers[key] = np.asarray(found, float)
     chosen = [*records.values(), *options.values()]
-    order = sorted(range(num), key=lambda k: [str(row[k]) for row in chosen])
+    order: Any = slice(None)
+    if chosen:
+        order = sorted(range(num), key=lambda k: [str(row[k]) for row in chosen])
     return Axis(
         name,
         np.arange(num),

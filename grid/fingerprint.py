@@ -22,7 +22,7 @@ _ENGINE_CODE = {
     "jax": ("jax_engine",),
 }
 _COMMON_CODE = ("bind", "derivatives", "dual", "graph", "job", "made", "ops", "slopes")
-_GRID_CODE = ("axes", "blocks", "execute", "plan", "scenario", "values")
+_GRID_CODE = ("axes", "blocks", "chunks", "dataset", "execute", "plan", "scenario", "values")
 _PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from .chunks import is_sound
+from .chunks import LARGEST, is_sound
 from .plan import Region
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def damaged_chunks(
     def check(block: Block) -> dict[str, str]:
         found = {}
         for name, size, crc in block.files:
-            data = read_file(place, name, size)
+            data = read_file(place, name, size) if size <= LARGEST else "is too large for a chunk"
             if isinstance(data, str):
                 found[name] = data
             elif not is_sound(data, size, crc):

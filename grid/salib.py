@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..kernels.job import default_threads
-from .axes import Array, Axis, make_axis
+from .axes import Array, Axis, make_axes
 from .distributions import Distribution
 from .errors import InputError
 from .sensitivity import cut, frozen, is_whole, outputs_at
@@ -23,7 +23,7 @@ def salib(sweep: "Sweep", of: str) -> tuple[dict[str, Any], Callable[[Any], Arra
     plan = sweep.of([of]).plan("numpy")
     check_output(plan, of)
     known = plan.problem.distributions
-    ranges = {name: _axis(make_axis(name, entry)) for name, entry in spec["axes"].items()}
+    ranges = {name: _axis(axis) for name, axis in make_axes(spec["axes"]).items()}
     ranges |= {name: _distribution(name, found) for name, found in known.items()}
     if not ranges:
         raise InputError("the sweep has no axis and no distribution; give what is to vary")

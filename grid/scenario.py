@@ -11,7 +11,7 @@ from ..catalog import KINDS, CatalogError, Record, is_path, record
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
-from .axes import Axis, make_axis
+from .axes import Axis, make_axes
 from .distributions import Distribution, distribution
 from .errors import InputError
 
@@ -76,7 +76,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     for what, given in (("scenario", scenario), ("axes", axes)):
         if not isinstance(given, Mapping):
             raise InputError(f"{what} = {given!r} is not a table; write [{what}]")
-    made = [make_axis(name, axis) for name, axis in axes.items()]
+    made = list(make_axes(axes).values())
     owner: dict[str, str] = {}
     for axis in made:
         for name in axis.inputs:

@@ -1,6 +1,7 @@
 """What Zarr reads a complete cube from: the cube that was opened, or an error."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import Any
@@ -9,8 +10,9 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
-from .errors import ChangedError
-from .journal import GROUP, JOURNAL, blocks_of
+from .chunks import Stored
+from .errors import ChangedError, InputError
+from .journal import GROUP, JOURNAL, ROOT, blocks_of
 
 
 class SealedStore(WrapperStore[Store]):
@@ -37,11 +39,22 @@ class SealedStore(WrapperStore[Store]):
         blocks = blocks_of(self.files[JOURNAL]).values()
         return {name: (size, crc) for block in blocks for name, size, crc in block.files}
 
+    @cached_property
+    def arrays(self) -> dict[str, Stored]:
+        """What the metadata say of every array. ValueError: what fleetcube never writes."""
+        metas = {name: name.rpartition("/")[0] for name in self.files if name.endswith(f"/{ROOT}")}
+        return {
+            array: Stored.of(json.loads(self.files[name]))
+            for name, array in metas.items()
+            if not array.startswith(GROUP)
+        }
+
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Read one file. Raises ChangedError for a chunk that is not the cube's."""
         if byte_range is None and key in self.files:
+            self._check(key, self.files[key])
             return prototype.buffer.from_bytes(self.files[key])
         if key not in self.sums:
             return None
@@ -60,7 +73,14 @@ class SealedStore(WrapperStore[Store]):
         last = value.as_numpy_array()[-4:].tobytes()
         if len(value) != size or last != crc.to_bytes(4, "little"):
             raise self._foreign(key, "is another than when the cube was opened")
+        self._check(key, value.as_numpy_array())
         return value
+
+    def _check(self, key: str, data: Any) -> None:
+        """Refuse a chunk that would expand to other values than the array has in it."""
+        array, _, rest = key.partition("/")
+        if rest.partition("/")[0] == "c" and (wrong := self.arrays[array].wrong(data)):
+            raise InputError(f"{f'{self.place}/{key}'!r} is damaged: it {wrong}; do not use it")
 
     def _on_disk(self, key: str, size: int, prototype: BufferPrototype) -> Buffer | None:
         """A file, which may by now be a pipe, a device or a huge one: those are not read."""

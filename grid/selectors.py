@@ -10,7 +10,7 @@ from ..catalog import KINDS
 from ..kernels.graph import load
 from ..kernels.inputs import INPUTS
 from . import values
-from .axes import Axis, make_axis
+from .axes import Axis, make_axes
 from .errors import InputError, nearest, shown
 from .slicing import label, scale
 
@@ -173,7 +173,7 @@ def narrow(
     """
     scenario = dict(spec["scenario"])
     axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
-    made = {name: make_axis(name, axis) for name, axis in axes.items()}
+    made = make_axes(axes)
     owners = {name: axis.name for axis in made.values() for name in axis.inputs}
     notes: list[str] = []
     for name, text in pairs(selectors).items():

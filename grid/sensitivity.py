@@ -10,7 +10,7 @@ from ..kernels import graph
 from ..kernels.derivatives import name_of, unit_of
 from ..kernels.inputs import INPUTS
 from . import memory, stream
-from .axes import Array, Axis, make_axis
+from .axes import Array, Axis, make_axes, make_axis
 from .blocks import blocks
 from .dataset import attributes, coordinates, root_attributes
 from .errors import InputError
@@ -51,7 +51,7 @@ def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tupl
             raise InputError(f"{name!r} is not an axis; choose from {known}")
     wanted = {n: without_unit(n, value) for n, value in at.items() if n not in free}
     told, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
-    axes = {name: make_axis(name, entry) for name, entry in told["axes"].items()}
+    axes = make_axes(told["axes"])
     for name, axis in axes.items():
         if name in wanted and axis.size > 1:
             raise InputError(f"{name} = {wanted[name]} is more than one point; give one value")
@@ -331,7 +331,7 @@ def _medians(sweep: "Sweep", named: Mapping[str, str], mask_infeasible: bool) ->
     from .sweep import Sweep
 
     spec: Any = sweep.spec
-    axes = {name: make_axis(name, entry) for name, entry in spec["axes"].items()}
+    axes = make_axes(spec["axes"])
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))

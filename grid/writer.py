@@ -12,8 +12,9 @@ import numpy as np
 from ..kernels.job import pool
 from .axes import Array
 from .blocks import cells, chunk_shape
-from .chunks import codecs, encode, fill, fill_value, small_codecs
+from .chunks import MOST, codecs, encode, fill, fill_value, small_codecs
 from .dataset import attributes, coordinates, dtype_of, root_attributes
+from .errors import InputError
 from .execute import evaluate_block
 from .fingerprint import fingerprint
 from .journal import (
@@ -69,6 +70,12 @@ class Writer:
         # held while computing, not while writing
         self.cores: AbstractContextManager[Any] = nullcontext()
         self._values, self._chunk = Workspace(), Workspace()
+        for dims in plan.groups():
+            if (size := 8 * math.prod(self.chunks(dims))) > MOST:
+                raise InputError(
+                    f"chunks over {', '.join(dims)} hold {size:,} bytes; at most {MOST:,} are "
+                    "read back: give smaller chunks"
+                )
 
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         """Chunk sizes of the outputs over some dimensions, in the plan's order."""

@@ -202,7 +202,7 @@ def simulate(
       fleetcube simulate examples/scaling-and-reliability.toml --trials 100 \\
           -o failures.csv
     """
-    from fleetcube.grid.axes import make_axis
+    from fleetcube.grid.axes import make_axes
     from fleetcube.grid.simulate import VARIABLES, simulate_spec
     from fleetcube.grid.slicing import check_target, check_variables, table, variables
 
@@ -222,7 +222,7 @@ def simulate(
     if output is not None:
         write_table(variables(found, variable), output)
         return
-    axes = [make_axis(name, axis) for name, axis in told["axes"].items()]
+    axes = make_axes(told["axes"]).values()
     given = {*told["scenario"], *(name for axis in axes for name in axis.inputs)}
     more = [name for key, names in _SIMULATED.items() if key in given for name in names]
     main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
