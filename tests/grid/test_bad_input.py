@@ -56,6 +56,27 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {"n_gpus": {"linspace": [1], "num": 2}}, ["job_time"], "takes [first, last]"),
     ({}, {"n_gpus": {"linspace": [1, 8], "num": 10**9}}, ["job_time"], "at most 5,000,000"),
     ({}, {"n_gpus": {"arange": [1, 1e12]}}, ["job_time"], "at most 5,000,000"),
+    (
+        {},
+        {
+            name: {"linspace": [1, 1e6], "num": 2_000_000}
+            for name in ("gpu_mttf", "restart_time", "drain_time")
+        },
+        ["job_time"],
+        "up to 'drain_time' hold 6,000,000 values",
+    ),
+    (
+        {},
+        {
+            "both": {
+                name: {"linspace": [1, 9], "num": 400_000} for name in ("gpu_mttf", "drain_time")
+            }
+        },
+        ["job_time"],
+        "at most 300,000",
+    ),
+    ({}, {"n_gpus": ["1"] * 99 + [1]}, ["job_time"], "twice"),
+    ({}, {"fabric": ["roce-100g"] * 9000}, ["job_time"], "twice"),
     ({}, {"n_gpus": {"arange": [8, 8]}}, ["job_time"], "is empty"),
     ({}, {"n_gpus": {"arange": [1, 8, 0.0]}}, ["job_time"], "greater than 0"),
     (

@@ -1,5 +1,6 @@
 """Cubes that somebody else made: sealed anew around what no fleetcube writes."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -154,6 +155,42 @@ def test_specs_that_are_none(cube: Path, spec: Any) -> None:
 def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) -> None:
     attributes(cube, of, **changed)
     refused(lambda: open_cube(cube))
+
+
+def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
+    """All checksums are right, every value is: only the axis says what it is not."""
+    from fleetcube.grid.writer import Writer
+
+    other = Sweep(SCENARIO, {**AXES, "n_gpus": [16, 64]}, ["job_time", "dominant_overhead"])
+    files = Writer(other.plan("numpy"), other.spec, "float64", {}).files()
+    (cube / AXIS).write_bytes(files[AXIS])
+    seal_anew(cube)
+    assert verify(cube, samples=0).problems == ["the labels 'n_gpus' are not those of its spec"]
+
+
+def test_metadata_that_are_not_those_of_the_spec(cube: Path) -> None:
+    attributes(cube, "job_time", units="h")
+    assert verify(cube).problems == ["job_time/zarr.json is not what its spec gives"]
+
+
+def test_bombs_are_refused_before_they_are_expanded(tmp_path: Path) -> None:
+    from ..door.costs import bombs
+
+    for name, path in bombs(tmp_path).items():
+        with pytest.raises(InputError, match="is damaged"):
+            open_cube(path).load()
+        with contextlib.suppress(InputError):  # one line, too
+            assert verify(path).problems, name
+
+
+def test_chunks_that_no_reader_takes_are_not_written(tmp_path: Path) -> None:
+    sweep = Sweep(
+        SCENARIO, {**AXES, "restart_time": {"linspace": [1, 9], "num": 5_000_000}}, ["goodput"]
+    )
+    with pytest.raises(InputError, match="at most 134,217,728 are read back"):
+        sweep.store(
+            tmp_path / "a.zarr", chunks={"n_gpus": 2, "gpu_mttf": 2, "restart_time": 5_000_000}
+        )
 
 
 @pytest.mark.parametrize(
