@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import memory
 from .append import check_grows, fitting, held_record
 from .chunks import Stored
 from .dataset import dtype_of
@@ -87,12 +88,7 @@ def store(
                         partial.discard()
                 return
             place.check()
-    size = sum(
-        math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, dtype).itemsize
-        for name in plan.outputs
-    )
-    there = (size for block in read_journal(partial).values() for _, size, _ in block.files)
-    place.check_room(size, sum(there))  # what is there need not be written again
+    _check_room(place, partial, writer)
     again = "--append" if append else "--resume"
     elsewhere = None
     if cluster is not None:
@@ -113,6 +109,25 @@ def store(
         raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, again)}") from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept(partial, again)) from None
+
+
+def _check_room(place: Place, partial: Place, writer: Writer) -> None:
+    """Refuse a cube that does not fit, as compressed: some of its chunks are made to know."""
+    plan, free = writer.plan, place.room()
+    dense = sum(
+        math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, writer.dtype).itemsize
+        for name in plan.outputs
+    )
+    if dense <= free:
+        return
+    there = (size for block in read_journal(partial).values() for _, size, _ in block.files)
+    free += sum(there)  # what is there need not be written again
+    likely = writer.likely_size()
+    if likely > free:
+        raise InputError(
+            f"the cube takes about {memory.human(likely)} and {memory.human(free)} of disk are "
+            "free; shorten an axis, ask for fewer outputs, or use float32"
+        )
 
 
 def kept(partial: Place, again: str) -> str:

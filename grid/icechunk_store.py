@@ -214,8 +214,8 @@ class Icechunk:
         self._icechunk()
         self.base.check()
 
-    def check_room(self, size: int, held: int) -> None:
-        self.base.check_room(size, held)
+    def room(self) -> float:
+        return self.base.room()
 
     @contextlib.contextmanager
     def one_writer(self) -> Iterator[None]:

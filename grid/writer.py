@@ -47,8 +47,16 @@ class Target(Protocol):
         """Write a file whole or not at all."""
 
 
+class _Nowhere:
+    """Where chunks go of which only the size is asked."""
+
+    def write(self, name: str, data: Any) -> None:
+        pass
+
+
 Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and what they cover
 Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # who writes, if not this process
+SAMPLED = 4  # chunks of each shape that tell how the others compress
 CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
 
 
@@ -197,6 +205,27 @@ class Writer:
         finally:
             journal.close()
         seal(place, journal.blocks.values(), files)
+
+    def likely_size(self) -> float:
+        """Bytes of all chunks, as some of each shape compress; nothing is written."""
+        total = 0.0
+        for dims in self.plan.groups():
+            sizes = {dim: self.plan.sizes[dim] for dim in dims}
+            steps = self.chunks(dims)
+            counts = [-(-size // step) for size, step in zip(sizes.values(), steps, strict=True)]
+            count = math.prod(counts)
+            made = []
+            for k in np.linspace(0, count - 1, min(count, SAMPLED)).astype(int):
+                at = map(int, np.unravel_index(k, counts) if counts else ())
+                starts = [i * step for i, step in zip(at, steps, strict=True)]
+                region = {
+                    dim: slice(start, min(start + step, sizes[dim]))
+                    for dim, start, step in zip(dims, starts, steps, strict=True)
+                }
+                block = self.write(_Nowhere(), dims, region)
+                made.append(sum(size for _, size, _ in block.files))
+            total += count * float(np.mean(made))
+        return total
 
     def write(self, place: Target, dims: tuple[str, ...], region: Region) -> Block:
         """Evaluate one chunk of every output over some dimensions and write it."""

@@ -10,10 +10,11 @@ import xarray
 import zarr
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import slicing
+from fleetcube.grid import journal, slicing
 from fleetcube.grid import writer as writer_module
 from fleetcube.grid.cube import in_order
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.place import Folder
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {
@@ -117,9 +118,25 @@ def test_only_cubes_are_overwritten(sweep: Sweep, tmp_path: Path) -> None:
 
 def test_a_cube_larger_than_the_disk_is_refused(tmp_path: Path) -> None:
     axes = {name: np.arange(1, 10_001) for name in ("n_gpus", "gpu_mttf", "nic_mttf", "psu_mttf")}
-    with pytest.raises(InputError, match="of disk are free"):
+    with pytest.raises(InputError, match=r"takes about .* PB and .* of disk are free"):
         Sweep({"series_psus_per_node": 2}, axes, ["cluster_mtbf"]).store(tmp_path / "a.zarr")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cube_that_fits_compressed_is_written(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = {"n_gpus": 3}
+    path = sweep.store(tmp_path / "a.zarr", chunks=chunks)
+    blocks = journal.read_journal(Folder(path)).values()
+    taken = sum(size for block in blocks for _, size, _ in block.files)
+    for share, fits in ((0.8, False), (1.25, True)):
+        monkeypatch.setattr(Folder, "room", lambda _, free=share * taken: free)
+        if fits:
+            sweep.store(tmp_path / "b.zarr", chunks=chunks)
+        else:
+            with pytest.raises(InputError, match="of disk are free"):
+                sweep.store(tmp_path / "b.zarr", chunks=chunks)
 
 
 def test_a_failed_run_leaves_no_cube_and_is_continued(

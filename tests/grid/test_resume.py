@@ -124,6 +124,8 @@ def test_an_unfinished_cube_reads_as_none(stopped: Path) -> None:
         xarray.open_zarr(partial, consolidated=False)
     with pytest.raises(InputError, match="--resume"):
         open_cube(partial)
+    assert any(partial.rglob("c/0*")), "chunks, but no array that plain readers would fill with NaN"
+    assert not list(partial.glob("*/zarr.json"))
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "remove", "journal"])
