@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test check types bench docs kill races fuzz validate clean
+.PHONY: sweep test check types bench docs attack fuzz validate clean
 
 sweep: .venv/installed
 	@mkdir -p cubes
@@ -35,12 +35,9 @@ validate: .venv/test
 	@$(BIN)/fleetcube validate
 	@$(BIN)/python -m tests.accuracy --write
 
-kill: .venv/test
-	$(BIN)/python tests/grid/kill.py 100
-
-# Thousands of reads beside a writer: none is wrong
-races: .venv/test
-	$(BIN)/python -m tests.grid.races 5000
+# Kills, changed bits, reads beside writers, hostile files: the table of docs/storage.md. An hour
+attack: .venv/test
+	$(BIN)/python -m tests.attack --write
 
 # The tests that draw examples, with fresh ones by the thousand; the same SEED draws the same again
 fuzz: SEED := $(or $(SEED),$(shell date +%s))

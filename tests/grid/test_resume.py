@@ -258,4 +258,4 @@ def test_kills_leave_no_wrong_cube(tmp_path: Path) -> None:
         timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 kills" in done.stdout
+    assert "5 tries, 0 wrong" in done.stdout

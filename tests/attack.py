@@ -1,0 +1,128 @@
+"""Attack cubes, files and readers, and count what is wrong.
+
+`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` puts the
+table into docs/storage.md.
+"""
+
+import datetime
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "storage.md"
+BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A command whose last line tells tries and failures: a module and how often, or tests."""
+
+    what: str
+    module: str
+    tries: int = 0
+    quick: int = 0
+
+    def command(self, quick: bool) -> list[str]:
+        """What is run."""
+        if not self.module.endswith(".py"):
+            count = self.quick if quick else self.tries
+            return ["-m", self.module, *([str(count)] if count else [])]
+        return ["-m", "pytest", "-q", "-n0", self.module]
+
+    @property
+    def shown(self) -> str:
+        """The command in a table."""
+        if self.module.endswith(".py"):
+            return self.module
+        return f"`python -m {self.module}{f' {self.tries}' if self.tries else ''}`"
+
+
+ATTACKS = {
+    "kills": Attack(
+        "`run` killed at any moment, chunks harmed in between, resumed: bytes",
+        "tests.grid.kill",
+        200,
+        3,
+    ),
+    "flips": Attack(
+        "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 100
+    ),
+    "races": Attack(
+        "reads in seven ways beside a writer that replaces, appends to or mends the cube",
+        "tests.grid.races",
+        5000,
+        30,
+    ),
+    "fuzz": Attack(
+        "specs, calibrations, logs, tables and records with spans replaced",
+        "tests.door.fuzz",
+        300_000,
+        1000,
+    ),
+    "costs": Attack(
+        "files below 1 MB that ask for much: over 5 s or 500 MB", "tests.door.costs", 0, 0
+    ),
+    "pinned": Attack(
+        "chunks and coordinates changed, swapped or lost while a cube is open",
+        "tests/grid/test_pinned.py",
+    ),
+    "tampered": Attack("cubes sealed anew around what is foreign", "tests/grid/test_tampered.py"),
+    "links": Attack("links planted in an unfinished cube", "tests/grid/test_links.py"),
+    "kernels": Attack(
+        "compiled kernels cut, changed, forged, or where others may write",
+        "tests/grid/test_kernel_cache.py",
+    ),
+    "strings": Attack(
+        "every command on cubes, specs and records of hostile strings, on a terminal",
+        "tests/door/test_hostile_text.py",
+    ),
+}
+
+
+def attack(one: Attack, quick: bool) -> tuple[int, int, str]:
+    """Tries, failures and a remark."""
+    done = subprocess.run(
+        [sys.executable, *one.command(quick)], cwd=ROOT, capture_output=True, text=True
+    )
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    if told := re.fullmatch(r"(\d+) tries, (\d+) wrong(?: \((.*)\))?", last):
+        tries, wrong, remark = int(told[1]), int(told[2]), told[3] or ""
+    else:  # of pytest
+        passed, failed = (
+            sum(map(int, re.findall(rf"(\d+) {word}", last))) for word in ("passed", "failed|error")
+        )
+        tries, wrong, remark = passed + failed, failed, "tests"
+    if wrong or done.returncode or not tries:
+        print(done.stdout[-4000:], done.stderr[-4000:], file=sys.stderr)
+        wrong = wrong or 1
+    return tries, wrong, remark
+
+
+def main() -> int:
+    """Run the attacks one after the other."""
+    words = sys.argv[1:]
+    quick, write = "--quick" in words, "--write" in words
+    names = [word for word in words if not word.startswith("--")] or list(ATTACKS)
+    rows = ["| attack | tries | wrong | by |", "| --- | --- | --- | --- |"]
+    failed = 0
+    for name in names:
+        began = time.monotonic()
+        tries, wrong, remark = attack(ATTACKS[name], quick)
+        failed += wrong
+        told = f"{wrong} ({remark})" if remark else str(wrong)
+        print(f"{name}: {tries:,} tries, {told} wrong, {time.monotonic() - began:.0f} s", flush=True)
+        rows.append(f"| {ATTACKS[name].what} | {tries:,} | {told} | {ATTACKS[name].shown} |")
+    if write:
+        text = PAGE.read_text(encoding="utf-8")
+        head, tail = text.split(BEGIN)[0], text.split(END)[1]
+        told = f"By `make attack` on {datetime.date.today():%Y-%m-%d}:\n\n" + "\n".join(rows)
+        PAGE.write_text(f"{head}{BEGIN}\n{told}\n{END}{tail}", encoding="utf-8")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main()))
