@@ -268,7 +268,7 @@ def verify(cube: str, samples: int) -> None:
     for problem in found.problems:
         say(problem)
     if found.problems:
-        raise OSError(f"{cube!r} is damaged in {len(found.problems)} places; {found.advice}")
+        raise OSError(f"{cube!r} is damaged (problems: {len(found.problems)}); {found.advice}")
     say(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
 
 
