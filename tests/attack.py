@@ -114,7 +114,8 @@ def main() -> int:
         tries, wrong, remark = attack(ATTACKS[name], quick)
         failed += wrong
         told = f"{wrong} ({remark})" if remark else str(wrong)
-        print(f"{name}: {tries:,} tries, {told} wrong, {time.monotonic() - began:.0f} s", flush=True)
+        took = time.monotonic() - began
+        print(f"{name}: {tries:,} tries, {told} wrong, {took:.0f} s", flush=True)
         rows.append(f"| {ATTACKS[name].what} | {tries:,} | {told} | {ATTACKS[name].shown} |")
     if write:
         text = PAGE.read_text(encoding="utf-8")
