@@ -5,7 +5,6 @@ import contextlib
 import math
 import re
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -131,7 +130,6 @@ class View:
         if not self.variables:
             raise InputError(f"{source!r} holds no variable; name outputs in its spec")
         self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
-        self._one = threading.Lock()  # evaluates and reads one slice at a time: memory is bounded
 
     @classmethod
     def open(cls, source: str) -> Self:
@@ -219,7 +217,7 @@ class View:
         shown_axes = [name for name in (asked.y, asked.x) if name is not None]
         picks = {name: _thinned(self.axes[name].values.size) for name in shown_axes}
         begun = time.perf_counter()
-        with self._one, self._unchanged():
+        with self._unchanged():
             numbers = self._read(asked.variable, asked, picks)
             reason = self._reason(asked, picks)
         attrs = self.cube[asked.variable].attrs
@@ -253,8 +251,7 @@ class View:
             for name, k in asked.at.items()
             if name in self.sweep.sizes
         }
-        with self._one:
-            found = self.sweep.levers(asked.variable, at=at)
+        found = self.sweep.levers(asked.variable, at=at)
         of, unit = asked.variable, str(found[asked.variable].attrs["units"])
         rows = []
         for k in range(min(TOP, found.sizes["input"])):
@@ -276,6 +273,7 @@ class View:
             "value": said(found[of].item(), unit, of),
             "point": found.attrs["fleetcube_point"],
             "infeasible": found.attrs["fleetcube_infeasible"],
+            "near": found.attrs["fleetcube_near_memory_limit"] == 1,
             "rows": rows,
             "more": max(0, found.sizes["input"] - TOP),
             "note": ""
@@ -297,7 +295,7 @@ class View:
         cut = self.cube[[asked.variable]]
         fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
-        with self._one, self._unchanged(), tempfile.TemporaryDirectory() as folder:
+        with self._unchanged(), tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
             export(cut.isel(fixed), path)
             return plain, path.read_bytes()
@@ -323,7 +321,7 @@ class View:
         for dim, rows in picks.items():
             if dim in key and rows.size == self.cube.sizes[dim]:
                 key[dim] = slice(None)
-        cut = variable.isel(key)
+        cut = variable.isel(key).load()  # transposed before it is read, it is read point by point
         return np.asarray(cut.transpose(*[dim for dim in picks if dim in cut.dims]).values, float)
 
     def _reason(self, asked: Asked, picks: Mapping[str, Array]) -> Array | None:
