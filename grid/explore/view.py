@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import functools
 import math
 import re
 import tempfile
@@ -68,8 +69,18 @@ class Points:
             return value
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    def told(self, picks: Array) -> dict[str, Any]:
-        """Some points as JSON."""
+    @functools.cached_property
+    def picks(self) -> Array:
+        """The points that are shown: at most MOST_ACROSS, evenly."""
+        size = self.values.size
+        if size <= MOST_ACROSS:
+            return np.arange(size)
+        return np.linspace(0, size - 1, MOST_ACROSS).round().astype(np.int64)
+
+    @functools.cached_property
+    def told(self) -> dict[str, Any]:
+        """The points that are shown, as JSON."""
+        picks = self.picks
         plotted = self.scale != "labels"
         return {
             "name": self.name,
@@ -215,7 +226,7 @@ class View:
         """
         asked = self.asked(query)
         shown_axes = [name for name in (asked.y, asked.x) if name is not None]
-        picks = {name: _thinned(self.axes[name].values.size) for name in shown_axes}
+        picks = {name: self.axes[name].picks for name in shown_axes}
         begun = time.perf_counter()
         with self._unchanged():
             numbers = self._read(asked.variable, asked, picks)
@@ -224,7 +235,7 @@ class View:
         factor, unit = 1.0, ""
         if "flag_meanings" not in attrs:
             factor, unit = scale(str(attrs.get("units", "1")), numbers, asked.variable)
-        told = {name: self.axes[name].told(rows) for name, rows in picks.items()}
+        told = {name: self.axes[name].told for name in picks}
         return {
             "variable": asked.variable,
             "unit": unit,
@@ -389,12 +400,6 @@ def _place(name: str, text: str, size: int) -> int:
     if not whole or int(text) >= size:
         raise InputError(f"at.{name} = {shown(text)} is no place on the axis; give 0 to {size - 1}")
     return int(text)
-
-
-def _thinned(size: int) -> Array:
-    if size <= MOST_ACROSS:
-        return np.arange(size)
-    return np.linspace(0, size - 1, MOST_ACROSS).round().astype(np.int64)
 
 
 def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
