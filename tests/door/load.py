@@ -1,7 +1,7 @@
 """Many clients of `fleetcube explore` at once, alone and beside those who send nothing.
 
-`python -m tests.door.load CUBE|SPEC [CLIENTS] [SILENT]`: exit 0 where no request fails and, of those
-who look at the same maps, 99 of 100 are answered within a second. Maps of their own are evaluated
+`python -m tests.door.load CUBE|SPEC [CLIENTS] [SILENT]`: exit 0 where no request fails and, where
+all look at the same maps, 99 of 100 are answered within a second. Maps of their own are evaluated
 one after the other, and wait for each other.
 """
 
