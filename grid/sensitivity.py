@@ -16,7 +16,7 @@ from .dataset import attributes, coordinates, root_attributes
 from .errors import InputError
 from .execute import evaluate_block
 from .gradient import check_input, check_output, reached
-from .plan import REASON, Plan, Region
+from .plan import NEAR, REASON, Plan, Region
 from .scenario import Problem, choose
 from .selectors import narrow, point_of
 from .values import without_unit
@@ -126,12 +126,14 @@ def levers(
     if not inputs:
         raise InputError(f"{of} depends on no number here; name another quantity")
     named = derivative_names(of, inputs)
-    plan = point.of([of, *named.values()]).plan("numpy")
+    judged = [NEAR] if REASON in point.plan("numpy").outputs else []
+    plan = point.of([of, *named.values(), *judged]).plan("numpy")
     (case,) = plan.cases
     problem, values = frozen(plan)
     with np.errstate(all="ignore"):
         elasticity = {name: plan.table(case, d).item() for name, d in named.items()}
         reason = int(plan.table(case, REASON).item()) if REASON in plan.outputs else 0
+        near = any(plan.table(case, name).item() == 1 for name in judged)
         sides = {name: _sides(plan, name, values[name]) for name in inputs}
         columns = {name: np.full(2 * len(inputs) + 1, values[name]) for name in inputs}
         for k, name in enumerate(inputs):
@@ -169,6 +171,7 @@ def levers(
             **root_attributes(plan, sweep.spec),
             "fleetcube_point": told,
             "fleetcube_infeasible": _meaning(plan, reason),
+            "fleetcube_near_memory_limit": int(near),
         },
     )
 

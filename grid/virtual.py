@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ALONE = 1 << 16  # points up to which threads cost more than they bring
 SMALLER = 8  # what is this many times smaller than the slice is evaluated before it
+KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept, and looked up
 LARGEST_SPEC = 1 << 24  # bytes of a TOML file that is looked into unasked
 
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
@@ -45,7 +46,7 @@ class _Part(Plan):
     ) -> None:
         self.__dict__.update(whole.__dict__)
         self.engine = engine
-        self._whole, self._tables = whole, {}
+        self._whole, self._of, self._places, self._tables = whole, case, places, {}
         names = tuple(map(str, range(len(shape))))
         self.axes: Any = tuple(SimpleNamespace(name=name) for name in names)
         self.sizes = dict(zip(names, shape, strict=True))
@@ -54,11 +55,12 @@ class _Part(Plan):
             dim: {name for name, size in zip(names, at.shape, strict=True) if size > 1}
             for dim, at in places.items()
         }
-        self.dims = {
-            name: tuple(n for n in names if any(n in along[dim] for dim in dims))
-            for name, dims in whole.dims.items()
+        shadows = {
+            dims: tuple(n for n in names if any(n in along[dim] for dim in dims))
+            for dims in set(whole.dims.values())
             if all(dim in places for dim in dims)
         }
+        self.dims = {name: shadows[dims] for name, dims in whole.dims.items() if dims in shadows}
         self.case = Case({}, case.formulas, dict(self._leaves(case, places, len(shape))))
 
     def _leaves(self, case: Case, places: Places, ndim: int) -> Any:
@@ -74,7 +76,26 @@ class _Part(Plan):
     def is_table(self, name: str) -> bool:
         if self.engine == "jax":
             return self._whole.is_table(name)
-        return self.size(name) * SMALLER <= self.points
+        return self.size(name) * SMALLER <= self.points or self._is_known(name)
+
+    def _is_known(self, name: str) -> bool:
+        whole = self._whole
+        return self.engine != "jax" and whole.size(name) <= KNOWN and whole.is_table(name)
+
+    def table(self, case: Case, name: str) -> Array:
+        if name not in case.formulas or not self._is_known(name):
+            return super().table(case, name)
+        if (name, ()) not in self._tables:
+            held, runs = self._whole.table(self._of, name), self._of.runs
+            index = tuple(
+                self._places[axis.name] - (runs[axis.name].start if axis.name in runs else 0)
+                if size > 1
+                else 0
+                for axis, size in zip(self._whole.axes, held.shape, strict=True)
+            )
+            found = held[index]
+            self._tables[name, ()] = found if found.ndim else found.reshape((1,) * len(self.axes))
+        return self._tables[name, ()]
 
 
 def values_at(

@@ -124,6 +124,7 @@ const askLevers = latest(async () => {
   $("levers-table").hidden = false;
   const parts = [`${found.variable} = ${found.value}`];
   if (found.infeasible) parts.push(`infeasible: ${found.infeasible}`);
+  if (found.near) parts.push("near the memory limit: the model's own error decides whether it fits");
   if (found.more) parts.push(`${found.more} more inputs matter less`);
   if (found.note) parts.push(found.note);
   $("levers-said").textContent = parts.join("; ");

@@ -2,10 +2,10 @@
 
 import base64
 import contextlib
+import functools
 import math
 import re
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,8 +69,18 @@ class Points:
             return value
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    def told(self, picks: Array) -> dict[str, Any]:
-        """Some points as JSON."""
+    @functools.cached_property
+    def picks(self) -> Array:
+        """The points that are shown: at most MOST_ACROSS, evenly."""
+        size = self.values.size
+        if size <= MOST_ACROSS:
+            return np.arange(size)
+        return np.linspace(0, size - 1, MOST_ACROSS).round().astype(np.int64)
+
+    @functools.cached_property
+    def told(self) -> dict[str, Any]:
+        """The points that are shown, as JSON."""
+        picks = self.picks
         plotted = self.scale != "labels"
         return {
             "name": self.name,
@@ -131,7 +141,6 @@ class View:
         if not self.variables:
             raise InputError(f"{source!r} holds no variable; name outputs in its spec")
         self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
-        self._one = threading.Lock()  # evaluates and reads one slice at a time: memory is bounded
 
     @classmethod
     def open(cls, source: str) -> Self:
@@ -217,16 +226,16 @@ class View:
         """
         asked = self.asked(query)
         shown_axes = [name for name in (asked.y, asked.x) if name is not None]
-        picks = {name: _thinned(self.axes[name].values.size) for name in shown_axes}
+        picks = {name: self.axes[name].picks for name in shown_axes}
         begun = time.perf_counter()
-        with self._one, self._unchanged():
+        with self._unchanged():
             numbers = self._read(asked.variable, asked, picks)
             reason = self._reason(asked, picks)
         attrs = self.cube[asked.variable].attrs
         factor, unit = 1.0, ""
         if "flag_meanings" not in attrs:
             factor, unit = scale(str(attrs.get("units", "1")), numbers, asked.variable)
-        told = {name: self.axes[name].told(rows) for name, rows in picks.items()}
+        told = {name: self.axes[name].told for name in picks}
         return {
             "variable": asked.variable,
             "unit": unit,
@@ -253,8 +262,7 @@ class View:
             for name, k in asked.at.items()
             if name in self.sweep.sizes
         }
-        with self._one:
-            found = self.sweep.levers(asked.variable, at=at)
+        found = self.sweep.levers(asked.variable, at=at)
         of, unit = asked.variable, str(found[asked.variable].attrs["units"])
         rows = []
         for k in range(min(TOP, found.sizes["input"])):
@@ -276,6 +284,7 @@ class View:
             "value": said(found[of].item(), unit, of),
             "point": found.attrs["fleetcube_point"],
             "infeasible": found.attrs["fleetcube_infeasible"],
+            "near": found.attrs["fleetcube_near_memory_limit"] == 1,
             "rows": rows,
             "more": max(0, found.sizes["input"] - TOP),
             "note": ""
@@ -297,7 +306,7 @@ class View:
         cut = self.cube[[asked.variable]]
         fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
-        with self._one, self._unchanged(), tempfile.TemporaryDirectory() as folder:
+        with self._unchanged(), tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
             export(cut.isel(fixed), path)
             return plain, path.read_bytes()
@@ -323,7 +332,7 @@ class View:
         for dim, rows in picks.items():
             if dim in key and rows.size == self.cube.sizes[dim]:
                 key[dim] = slice(None)
-        cut = variable.isel(key)
+        cut = variable.isel(key).load()  # transposed before it is read, it is read point by point
         return np.asarray(cut.transpose(*[dim for dim in picks if dim in cut.dims]).values, float)
 
     def _reason(self, asked: Asked, picks: Mapping[str, Array]) -> Array | None:
@@ -391,12 +400,6 @@ def _place(name: str, text: str, size: int) -> int:
     if not whole or int(text) >= size:
         raise InputError(f"at.{name} = {shown(text)} is no place on the axis; give 0 to {size - 1}")
     return int(text)
-
-
-def _thinned(size: int) -> Array:
-    if size <= MOST_ACROSS:
-        return np.arange(size)
-    return np.linspace(0, size - 1, MOST_ACROSS).round().astype(np.int64)
 
 
 def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:

@@ -1,5 +1,6 @@
 """`fleetcube explore`: what the page is given, whom it refuses, and the page in a browser."""
 
+import asyncio
 import base64
 import contextlib
 import csv
@@ -25,10 +26,12 @@ import xarray
 import fleetcube
 from fleetcube import Sweep
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.explore import server as servers
 from fleetcube.grid.explore import view as views
-from fleetcube.grid.explore.server import MOST_CONNECTIONS, PAGE, Server
+from fleetcube.grid.explore.server import PAGE, Server
 from fleetcube.grid.explore.view import View, number, spacing
 from fleetcube.kernels.derivatives import quantity
+from tests.door import load
 
 HOSTILE = "<img src=x onerror=document.title=1>"
 # Only GPUs fail: the cluster's mean time between failures is that of one over their number.
@@ -56,14 +59,18 @@ MTTF = 3.6e6 * 100 ** (np.arange(1001) / 1000)  # [s]
 
 @contextlib.contextmanager
 def served(view: View, host: str = "127.0.0.1") -> Iterator[Server]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
     with Server(view, host) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+        serving = asyncio.run_coroutine_threadsafe(server.serve(), loop)
         try:
             yield server
         finally:
-            server.shutdown()
+            serving.cancel()
+            loop.call_soon_threadsafe(loop.call_later, 0.05, loop.stop)
             thread.join()
+            loop.close()
 
 
 @pytest.fixture(scope="module")
@@ -418,6 +425,8 @@ def test_two_hosts_are_refused(server: Server) -> None:
         (b"GET / HTTP/9.1\r\nHost: localhost\r\n\r\n", b"Invalid HTTP version"),
         (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b" 414 "),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 200 + b"\r\n", b" 431 "),
+        (b"GET / HTTP/1.1\r\nA: " + b"a" * 70_000 + b"\r\nHost: localhost\r\n\r\n", b" 431 "),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: %060000d\r\n" % 0 * 2, b" 431 "),
     ],
     ids=lambda value: value[:20].decode(),
 )
@@ -470,17 +479,134 @@ def test_a_failure_is_told_in_the_terminal_and_not_to_the_page(
     assert asked(server, "/api/cube")["source"]  # it goes on
 
 
-def test_who_sends_nothing_keeps_nobody_out(server: Server) -> None:
+# Many at once
+
+
+@pytest.fixture
+def scarce(spec: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server that holds few connections."""
+    monkeypatch.setattr(servers, "MOST_CONNECTIONS", 64)
+    with served(View.open(str(spec))) as found:
+        yield found
+
+
+def begun(server: Server, path: str) -> socket.socket:
+    wire = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    wire.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return wire
+
+
+def held_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, list[str]]:
+    """Slices wait for the event; those asked for."""
+    go, queries = threading.Event(), []
+    ask = server.view.slice
+
+    def wait(query: str) -> Any:
+        queries.append(query)
+        assert go.wait(60)
+        return ask(query)
+
+    monkeypatch.setattr(server.view, "slice", wait)
+    return go, queries
+
+
+def test_of_a_crowd_beside_the_silent_no_request_fails(
+    scarce: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "GRACE", 0.1)
+    cube = scarce.view.description()
+    asked = load.pages(cube, 90, own=False) + load.pages(cube, 10, own=True)
+    found = asyncio.run(load.crowd(scarce.port, asked, silent=80, before=0.3))
+    assert len(found) == 500
+    assert np.isfinite(found).all()
+
+
+def test_who_sends_nothing_or_drips_keeps_nobody_out(scarce: Server) -> None:
     with contextlib.ExitStack() as stack:
         slow = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            for _ in range(MOST_CONNECTIONS + 10)
+            stack.enter_context(socket.create_connection(("127.0.0.1", scarce.port), timeout=20))
+            for _ in range(servers.MOST_CONNECTIONS + 10)
         ]
-        for wire in slow:
-            with contextlib.suppress(ConnectionError):
-                wire.sendall(b"GET /api/cube HTTP/1.1\r\nHost: loc")
-        assert asked(server, "/api/cube")["source"]
+        for wire in slow[::2]:
+            wire.sendall(b"GET /api/cube HTTP/1.1\r\nHost: loc")
+        assert asked(scarce, "/api/cube")["source"]
         assert slow[0].recv(1) == b""  # the oldest is ended
+
+
+def test_who_has_asked_is_answered_however_many_come(
+    scarce: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, _ = held_up(scarce, monkeypatch)
+    path = "/api/slice?variable=job_time&at.gpu_mttf="
+    with contextlib.ExitStack() as stack:
+        count = 2 * servers.MOST_CONNECTIONS
+        wires = [stack.enter_context(begun(scarce, f"{path}{k}")) for k in range(count)]
+        time.sleep(3 * servers.GRACE)
+        go.set()
+        for wire in wires:
+            assert wire.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_those_who_ask_the_same_at_once_share_its_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, queries = held_up(server, monkeypatch)
+    with contextlib.ExitStack() as stack:
+        path = "/api/slice?variable=job_time"
+        wires = [stack.enter_context(begun(server, path)) for _ in range(20)]
+        until(lambda: queries, lambda: "nothing is asked")
+        time.sleep(0.2)
+        go.set()
+        answers = {wire.recv(65536).partition(b"\r\n\r\n")[2] for wire in wires}
+    assert (len(queries), len(answers)) == (1, 1)
+
+
+def test_slices_are_answered_before_levers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, queries = held_up(server, monkeypatch)
+    monkeypatch.setattr(server.view, "levers", lambda _: queries.append("levers") or {})
+    kinds = ("slice", "levers", "slice")
+    with contextlib.ExitStack() as stack:
+        for k, kind in enumerate(kinds):
+            query = f"variable=job_time&at.gpu_mttf={k}"
+            stack.enter_context(begun(server, f"/api/{kind}?{query}"))
+            until(lambda: queries, lambda: "nothing is asked")
+            time.sleep(0.1)
+        go.set()
+        until(lambda: len(queries) == len(kinds), lambda: queries)
+    assert queries[-1] == "levers"
+
+
+def test_a_request_that_is_dripped_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "HEAD_SECONDS", 0.3)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+        with contextlib.suppress(ConnectionError):
+            for letter in b"GET / HTTP/1.1\r\nHost: localhost":
+                wire.sendall(bytes([letter]))
+                time.sleep(0.05)
+        with contextlib.suppress(ConnectionError):
+            assert wire.recv(1) == b""
+
+
+def test_answers_that_nobody_takes_are_few_and_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def large(*_: str) -> tuple[str, bytes]:
+        made.append(b"0" * (1 << 24))
+        return "a.csv", made[-1]
+
+    monkeypatch.setattr(server.view, "saved", large)
+    monkeypatch.setattr(servers, "MOST_HELD", 1 << 24)
+    monkeypatch.setattr(servers, "PIECE_SECONDS", 1)
+    with contextlib.ExitStack() as stack:
+        for k in range(5):
+            stack.enter_context(begun(server, f"/api/download.csv?{k}"))
+        until(lambda: len(made) > 1, lambda: made)
+        time.sleep(0.3)
+        assert len(made) == 2  # the second is begun where no more than MOST_HELD is held
+        assert asked(server, "/api/cube")["source"]
+        until(lambda: len(made) == 5, lambda: "the others are not answered")
 
 
 @pytest.fixture
@@ -530,7 +656,8 @@ def fleetcube_explore(*words: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_the_command_serves_until_it_is_stopped(spec: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_stopped(spec: Path, stop: signal.Signals) -> None:
     process = fleetcube_explore("spec.toml", "--no-browser", folder=spec.parent)
     assert process.stdout is not None
     found = re.search(r"http://127\.0\.0\.1:(\d+)/", process.stdout.readline())
@@ -539,7 +666,7 @@ def test_the_command_serves_until_it_is_stopped(spec: Path) -> None:
     connection.request("GET", "/api/cube")
     assert json.loads(connection.getresponse().read())["source"] == "spec.toml"
     connection.close()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(stop)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (0, "ended\n", "")
 

@@ -7,6 +7,7 @@ import pytest
 
 import fleetcube
 from fleetcube import Sweep
+from fleetcube.grid.explore.view import View
 from fleetcube.grid.slicing import table
 
 # Llama 3's 8k phase (arXiv:2407.21783, table 4): nothing recomputed, gradients sharded (3.3.2)
@@ -69,6 +70,8 @@ def test_searches_say_what_is_near(capacity: float, near: int) -> None:
     for found in (best, root):
         assert found["near_memory_limit"] == near
         assert ("near_memory_limit" in table(found)[0]) == bool(near)
+    assert sweep.levers("step_time").attrs["fleetcube_near_memory_limit"] == near
+    assert View(sweep.virtual(), "a.toml", sweep).levers("variable=step_time")["near"] == bool(near)
     plan = Sweep(
         {**LLAMA_3, "hbm_capacity": capacity * NEED},
         {"network_efficiency": [0.5, 1.0]},

@@ -1,6 +1,8 @@
 """`fleetcube explore`: a cube in the browser."""
 
+import asyncio
 import os
+import signal
 import sys
 import webbrowser
 
@@ -37,9 +39,15 @@ def explore(source: str, port: int, host: str, no_browser: bool) -> None:
             say(f"--host {host}: everyone who reaches this machine can read it", err=True)
         if not no_browser and _has_screen():
             webbrowser.open(server.url)
+
+        async def serve() -> None:
+            loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
+            signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(serving.cancel))
+            await serving
+
         try:
-            server.serve_forever()
-        except KeyboardInterrupt:
+            asyncio.run(serve())
+        except (KeyboardInterrupt, asyncio.CancelledError):
             say("ended")
 
 
