@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels.bind import Binding
+from fleetcube.kernels.graph.bind import Binding
 
 from . import question
 from .measure import interleave

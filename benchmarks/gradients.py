@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.axes import coupled_axis
-from fleetcube.grid.gradient import continuous
-from fleetcube.grid.solve import Search, read_target, solve_spec
-from fleetcube.grid.stream import whole
+from fleetcube.grid.ask.gradient import continuous
+from fleetcube.grid.ask.solve.solve import Search, read_target, solve_spec
+from fleetcube.grid.run.threads import whole
+from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.inputs import INPUTS
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.axes import coupled_axis
-from fleetcube.grid.lookup import interp
+from fleetcube.grid.read.lookup import interp
+from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 
 from .measure import interleave, ratio

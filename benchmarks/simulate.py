@@ -5,7 +5,7 @@ from statistics import median
 
 import numpy as np
 
-from fleetcube.kernels.job import default_threads
+from fleetcube.kernels.engines.job import default_threads
 from fleetcube.kernels.monte_carlo import OPEN, PARAMETERS, STATISTICS
 from fleetcube.kernels.monte_carlo import run as simulate
 

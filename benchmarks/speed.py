@@ -7,9 +7,9 @@ from statistics import median
 
 import numpy as np
 
-from fleetcube.grid.axes import Array
+from fleetcube.grid.spec.axes import Array
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels.job import default_threads, pool
+from fleetcube.kernels.engines.job import default_threads, pool
 
 from . import question
 from .measure import interleave, ratio

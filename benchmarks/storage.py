@@ -20,9 +20,9 @@ import google_crc32c
 import numpy as np
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid.blocks import cells, chunk_shape
-from fleetcube.grid.chunks import COMPRESSOR, LEVEL, encode, fill
-from fleetcube.grid.durable import write_file
+from fleetcube.grid.plan.tiles import cells, chunk_shape
+from fleetcube.grid.store.chunks import COMPRESSOR, LEVEL, encode, fill
+from fleetcube.grid.store.places.durable import write_file
 
 from . import question
 from .measure import BUILD, ROOT, interleave, ratio

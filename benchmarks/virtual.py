@@ -135,7 +135,7 @@ def slice_once(number: int) -> dict[str, Any]:
 
 def await_kernels() -> None:
     """Wait until all that was asked for is compiled."""
-    from fleetcube.kernels import numba_engine
+    from fleetcube.kernels.engines import numba as numba_engine
 
     while numba_engine._asked - numba_engine._ready.keys():
         time.sleep(0.1)
@@ -147,8 +147,8 @@ def bare_loop() -> Any:
     import numba
 
     from fleetcube.grid.sweep import Sweep
-    from fleetcube.kernels.bind import Binding
-    from fleetcube.kernels.job import default_threads, pool
+    from fleetcube.kernels.engines.job import default_threads, pool
+    from fleetcube.kernels.graph.bind import Binding
     from fleetcube.kernels.quantities import goodput
     from fleetcube.kernels.quantities.checkpoint import exact_interval
 

@@ -19,8 +19,8 @@ from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.explain import bounds, default_of, feeds, modules
 from fleetcube.kernels import inputs
-from fleetcube.kernels.docstrings import read
-from fleetcube.kernels.graph import Quantity, load
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import Quantity, load
 
 FOLDER = Path(__file__).parent / "reference"
 

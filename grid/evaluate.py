@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from .axes import coupled_axis
-from .distributions import is_distribution
 from .errors import InputError
+from .spec.axes import coupled_axis
+from .spec.distributions import is_distribution
+from .spec.values import check_name, number, unit_of, without_unit
 from .sweep import Sweep
-from .values import check_name, number, unit_of, without_unit
 
 if TYPE_CHECKING:
     import xarray

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import memory
-from .axes import Array
-from .blocks import blocks
-from .dataset import dataset, dtype_of
 from .errors import InputError
-from .execute import evaluate_block
-from .plan import NEAR, REASON, Plan
-from .scenario import resolve
-from .spec import read_spec
-from .values import check_dtype, check_threads, without_unit
+from .plan import memory
+from .plan.execute import evaluate_block
+from .plan.labels import dataset, dtype_of
+from .plan.plan import NEAR, REASON, Plan
+from .plan.tiles import blocks
+from .spec.axes import Array
+from .spec.file import read_spec
+from .spec.scenario import resolve
+from .spec.values import check_dtype, check_threads, without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -160,10 +160,10 @@ class Evaluation:
         the target exists, cannot be written, or is larger than the disk. Returns the path or the
         URL.
         """
-        from .append import engine_of
-        from .cube import check_chunks, store
-        from .place import Folder, place_of
-        from .stream import cluster_of
+        from .run.threads import cluster_of
+        from .store.append import engine_of
+        from .store.cube import check_chunks, store
+        from .store.places.place import Folder, place_of
 
         place = place_of(path)
         if append and engine == "auto":  # whatever the size is now
@@ -219,8 +219,8 @@ class Evaluation:
 
         Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
-        from . import stream
-        from .reduce import reduce
+        from .reduce.fold import reduce
+        from .run import threads as stream
 
         asked = self.judged if how in ("argmin", "argmax") and of is not None else self
         plan = asked.plan(engine, mask_infeasible)
@@ -253,8 +253,8 @@ class Evaluation:
         Returns the axis' value over the output's other axes: NaN where the output does not cross.
         Nothing is crossed beside a point that is NaN.
         """
-        from . import stream
-        from .crossing import crossing
+        from .reduce.crossing import crossing
+        from .run import threads as stream
 
         plan = self.plan(engine, mask_infeasible)
         with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
@@ -285,8 +285,8 @@ class Evaluation:
         output, best first. Of equal points the first is listed; points where one of the outputs is
         not finite are left out.
         """
-        from . import stream
-        from .pareto import pareto
+        from .reduce.pareto import pareto
+        from .run import threads as stream
 
         plan = self.plan(engine, mask_infeasible)
         with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
@@ -321,8 +321,8 @@ class Evaluation:
         `chunks` are sizes by axis; by default blocks hold a million points and are cut alike along
         every axis.
         """
-        from .cube import check_chunks
-        from .lazy import lazy
+        from .run.lazy import lazy
+        from .store.cube import check_chunks
 
         plan = self.plan(engine, mask_infeasible)
         return lazy(plan, self.spec, check_chunks(plan, chunks), check_dtype(dtype))
@@ -336,7 +336,7 @@ class Evaluation:
         give the same bits. What `xarray.open_dataset("sweep.toml", engine="fleetcube")` gives for a
         file.
         """
-        from .virtual import virtual
+        from .read.virtual import virtual
 
         return virtual(self, engine, dtype, mask_infeasible)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from ..catalog import KINDS, kind
 from ..kernels import quantities
-from ..kernels.derivatives import derivative
-from ..kernels.docstrings import Doc, read
-from ..kernels.graph import Function, Quantity, load, parameters, select
+from ..kernels.calculus.derivatives import derivative
+from ..kernels.graph.docstrings import Doc, read
+from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
 from .errors import InputError, nearest, shown
-from .scenario import choose
-from .slicing import scale
+from .show.tables import scale
+from .spec.scenario import choose
 
 WIDTH = 80
 MOST_FOUND = 15  # names that a search by word lists

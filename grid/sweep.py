@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .evaluation import Evaluation
-from .values import check_threads
+from .spec.values import check_threads
 
 if TYPE_CHECKING:
     import xarray
@@ -55,7 +55,7 @@ class Sweep(Evaluation):
         `<output>_std`; NaN where any draw is NaN. Everything else that a sweep does takes the
         median of each distribution. An axis stands before a distribution of the same input.
         """
-        from .uncertainty import uncertainty
+        from .ask.uncertainty import uncertainty
 
         count = check_threads(threads)
         settings = (samples, seed, engine, mask_infeasible, count, dask)
@@ -79,7 +79,7 @@ class Sweep(Evaluation):
         anew, where the input is 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the
         nearest valid whole numbers. `fleetcube_point` among its attributes says which point it is.
         """
-        from .sensitivity import levers
+        from .ask.sensitivity import levers
 
         return levers(self, of, wrt, at)
 
@@ -102,7 +102,7 @@ class Sweep(Evaluation):
         Returns a Dataset: `dominant`, a flag over the axes (0: none), and over `input` the share of
         the points that each dominates and the range of its elasticity.
         """
-        from .sensitivity import dominance
+        from .ask.sensitivity import dominance
 
         return dominance(self, of, wrt, engine, mask_infeasible, check_threads(threads), dask)
 
@@ -129,7 +129,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset over `input`, with 95 % confidence intervals. Needs the extra `sens`.
         """
-        from .global_sensitivity import global_sensitivity
+        from .ask.global_sensitivity import global_sensitivity
 
         count = check_threads(threads)
         settings = (samples, spread, seed, engine, count)
@@ -145,7 +145,7 @@ class Sweep(Evaluation):
 
         The function takes samples, (samples, inputs), as `SALib.ProblemSpec.evaluate` wants it.
         """
-        from .salib import salib
+        from .ask.salib import salib
 
         return salib(self, of)
 
@@ -200,7 +200,7 @@ class Sweep(Evaluation):
 
         See `gradient`; with `elasticity`, relative ones.
         """
-        from .gradient import jacobian, names
+        from .ask.gradient import jacobian, names
 
         rows = names(self, of, wrt, elasticity)
         flat = [name for row in rows for name in row]
@@ -218,7 +218,7 @@ class Sweep(Evaluation):
         Its outputs are `d_<of>_d_<input>`, or `dln_<of>_dln_<input>` with `elasticity`;
         `delta_...` and `deltaln_...` for whole-numbered inputs. A spec may name them, too.
         """
-        from .gradient import names
+        from .ask.gradient import names
 
         return self.of([name for row in names(self, of, wrt, elasticity) for name in row])
 
@@ -251,7 +251,7 @@ class Sweep(Evaluation):
         the range: `nearest_...` are then the value scanned, and the output there, that come
         nearest. Where the output jumps over the target, the value after the jump.
         """
-        from .solve import read_target, solve_spec
+        from .ask.solve.solve import read_target, solve_spec
 
         aim = read_target(target)
         return solve_spec(self.spec, for_, aim, between, whole, engine, threads)
@@ -281,6 +281,6 @@ class Sweep(Evaluation):
         goes on from the best of 256 Sobol points with exact gradients; each point of the grid takes
         about a second.
         """
-        from .optimize import optimize
+        from .ask.optimize import optimize
 
         return optimize(self.spec, of, between, subject_to, sense, feasible, engine)

@@ -25,7 +25,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from .job import Array, pool
+from .engines.job import Array, pool
 
 PARAMETERS = (
     "mtbf",

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetcube.kernels import graph
-from fleetcube.kernels.bind import dependencies
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.bind import dependencies
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels import numpy_engine
-from fleetcube.kernels.bind import Binding
-from fleetcube.kernels.graph import Function, parameters
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.graph.bind import Binding
+from fleetcube.kernels.graph.formulas import Function, parameters
 
 
 def dense_numpy(sweep: Sweep) -> Callable[[], Any]:

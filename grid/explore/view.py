@@ -16,11 +16,11 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from ...kernels.inputs import INPUTS
-from ..axes import Array
-from ..dataset import own_version
 from ..errors import ChangedError, InputError, nearest, shown
-from ..plan import REASON
-from ..slicing import export, finite, scale
+from ..plan.labels import own_version
+from ..plan.plan import REASON
+from ..show.tables import export, finite, scale
+from ..spec.axes import Array
 
 if TYPE_CHECKING:
     import xarray
@@ -150,7 +150,7 @@ class View:
         if source.endswith(".toml") or Path(source).is_file():
             asked = Sweep.from_file(source)
             return cls(asked.virtual(), source, asked)
-        from ..cube import open_cube, spec_of
+        from ..store.cube import open_cube, spec_of
 
         cube = open_cube(source)
         spec = spec_of(cube.attrs)

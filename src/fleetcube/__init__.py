@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from fleetcube import catalog as catalog
     from fleetcube import grid as grid
     from fleetcube import kernels as kernels
-    from fleetcube.grid.citations import citations as citations
-    from fleetcube.grid.cube import open_cube as open_cube
+    from fleetcube.grid.ask.schedule import simulate_schedule as simulate_schedule
+    from fleetcube.grid.ask.simulate import simulate as simulate
+    from fleetcube.grid.ask.solve.solve import solve as solve
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
-    from fleetcube.grid.lookup import interp as interp
+    from fleetcube.grid.plan.citations import citations as citations
     from fleetcube.grid.progress import watching as watching
-    from fleetcube.grid.schedule import simulate_schedule as simulate_schedule
-    from fleetcube.grid.simulate import simulate as simulate
-    from fleetcube.grid.solve import solve as solve
+    from fleetcube.grid.read.lookup import interp as interp
+    from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.grid.sweep import Sweep as Sweep
 
 __all__ = [
@@ -41,14 +41,14 @@ __version__ = _version("fleetcube")
 _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Sweep": "fleetcube.grid.sweep",
-    "citations": "fleetcube.grid.citations",
+    "citations": "fleetcube.grid.plan.plan.citations",
     "evaluate": "fleetcube.grid.evaluate",
     "explain": "fleetcube.grid.explain",
-    "interp": "fleetcube.grid.lookup",
-    "open_cube": "fleetcube.grid.cube",
-    "simulate": "fleetcube.grid.simulate",
-    "simulate_schedule": "fleetcube.grid.schedule",
-    "solve": "fleetcube.grid.solve",
+    "interp": "fleetcube.grid.read.lookup",
+    "open_cube": "fleetcube.grid.store.cube",
+    "simulate": "fleetcube.grid.ask.simulate",
+    "simulate_schedule": "fleetcube.grid.ask.schedule",
+    "solve": "fleetcube.grid.ask.solve.solve",
     "watching": "fleetcube.grid.progress",
 }
 

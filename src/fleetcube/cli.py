@@ -98,10 +98,10 @@ def run_spec(
       fleetcube run examples/scaling-and-reliability.toml --dask 4 \\
           -o s3://bucket/scaling.zarr
     """
-    from fleetcube.grid.cube import open_cube, parse_chunks, size_of
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.place import place_of
-    from fleetcube.grid.slicing import FORMATS
+    from fleetcube.grid.show.tables import FORMATS
+    from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
+    from fleetcube.grid.store.places.place import place_of
 
     sweep = changed(spec, selectors, variable)
     if output in (None, "-"):
@@ -143,7 +143,7 @@ def run_spec(
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
     """Where memory is near its limit, a coordinate; none where it has no limit."""
-    from fleetcube.grid.plan import NEAR
+    from fleetcube.grid.plan.plan import NEAR
 
     if sweep.judged is sweep:
         return {}
@@ -156,8 +156,8 @@ def _evaluated(
     sweep: Any, engine: str, feasible_only: bool, threads: int | None, output: str | None
 ) -> None:
     """Print what a sweep gives: a table, if it is small, or CSV."""
-    from fleetcube.grid.slicing import check_rows, table
-    from fleetcube.grid.stream import user_sizes
+    from fleetcube.grid.run.threads import user_sizes
+    from fleetcube.grid.show.tables import check_rows, table
 
     plan = sweep.plan(engine, feasible_only)
     dims = {dim for own in plan.out_dims.values() for dim in own}
@@ -202,9 +202,9 @@ def simulate(
       fleetcube simulate examples/scaling-and-reliability.toml --trials 100 \\
           -o failures.csv
     """
-    from fleetcube.grid.axes import make_axes
-    from fleetcube.grid.simulate import VARIABLES, simulate_spec
-    from fleetcube.grid.slicing import check_target, check_variables, table, variables
+    from fleetcube.grid.ask.simulate import VARIABLES, simulate_spec
+    from fleetcube.grid.show.tables import check_target, check_variables, table, variables
+    from fleetcube.grid.spec.axes import make_axes
 
     check_variables(variable, VARIABLES)  # before anything is waited for
     if output is not None:
@@ -240,8 +240,8 @@ def show(cube: str, bibtex: bool) -> None:
       fleetcube show cubes/scaling.zarr
       fleetcube show cubes/scaling.zarr --bibtex > scaling.bib
     """
-    from fleetcube.grid.citations import citations
-    from fleetcube.grid.cube import open_cube
+    from fleetcube.grid.plan.citations import citations
+    from fleetcube.grid.store.cube import open_cube
 
     if bibtex:
         say(citations(open_cube(cube)))
@@ -259,7 +259,7 @@ def verify(cube: str, samples: int) -> None:
     Example:
       fleetcube verify cubes/scaling.zarr
     """
-    from fleetcube.grid.verify import verify as check
+    from fleetcube.grid.store.verify import verify as check
 
     with progress("checking"):
         found = check(cube, samples)
@@ -290,9 +290,9 @@ def slice_cube(
           fabric=infiniband-ndr checkpoint_write_bandwidth=100GB/s \\
           gpu_mttf=50000h -v goodput -v job_time
     """
-    from fleetcube.grid.cube import open_cube
-    from fleetcube.grid.selectors import select
-    from fleetcube.grid.slicing import table, variables
+    from fleetcube.grid.show.selectors import select
+    from fleetcube.grid.show.tables import table, variables
+    from fleetcube.grid.store.cube import open_cube
 
     whole = open_cube(cube)
     variables(whole, variable)  # names first
@@ -364,8 +364,8 @@ for command in COMMANDS:
 
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
-    from fleetcube.grid.citations import records
-    from fleetcube.grid.slicing import counted
+    from fleetcube.grid.plan.citations import records
+    from fleetcube.grid.show.tables import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
     sizes = sorted(cube.sizes.items(), key=lambda item: order.index(item[0]))

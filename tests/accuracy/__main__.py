@@ -2,7 +2,7 @@
 
 import sys
 
-from fleetcube.grid.plot_validation import plot_validation
+from fleetcube.grid.plots.validation import plot_validation
 
 from .page import PAGE, PICTURE, own, page
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fleetcube.grid.records import read_records
-from fleetcube.grid.validate import Accuracy, Validation, validate
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.validate import Accuracy, Validation, validate
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 PICTURE = PAGE.with_suffix(".png")

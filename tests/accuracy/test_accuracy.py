@@ -2,9 +2,9 @@
 
 import re
 
-from fleetcube.grid.predict import Compared
-from fleetcube.grid.records import LeftOut, read_records
-from fleetcube.grid.validate import Validation, accuracy
+from fleetcube.grid.measured.predict import Compared
+from fleetcube.grid.measured.records import LeftOut, read_records
+from fleetcube.grid.measured.validate import Validation, accuracy
 
 from .page import PAGE, PEERS, PICTURE, own, page, tables
 

@@ -4,9 +4,9 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetcube.grid.calibrate import CollectiveFit, calibrate_collective
-from fleetcube.grid.calibration_file import about_fit, all_reduce_values, text
-from fleetcube.grid.nccl_log import measured, parse_log
+from fleetcube.grid.measured.file import about_fit, all_reduce_values, text
+from fleetcube.grid.measured.fit import CollectiveFit, calibrate_collective
+from fleetcube.grid.measured.nccl import measured, parse_log
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "calibrate.md"

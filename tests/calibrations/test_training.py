@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fleetcube.catalog import kind
-from fleetcube.grid.records import read_records
-from fleetcube.grid.validate import validate
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.validate import validate
 
 from . import training
 from .curves import CATALOG

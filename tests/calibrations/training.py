@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.grid.calibration_file import about_fit, text
-from fleetcube.grid.records import Row, read_records
-from fleetcube.grid.step_times import StepFit, Table, calibrate_steps, held_out_errors
+from fleetcube.grid.measured.file import about_fit, text
+from fleetcube.grid.measured.records import Row, read_records
+from fleetcube.grid.measured.steps import StepFit, Table, calibrate_steps, held_out_errors
 
 Array = np.ndarray[Any, Any]
 DATE = "2026-11-22"  # of the fits

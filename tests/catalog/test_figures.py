@@ -7,7 +7,7 @@ import pytest
 
 import fleetcube
 from fleetcube.catalog import kind, record
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 

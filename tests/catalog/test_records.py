@@ -8,7 +8,7 @@ import pytest
 import fleetcube
 from fleetcube.catalog import KINDS, CatalogError, kind, record
 from fleetcube.catalog.records import read
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 ABOUT = {

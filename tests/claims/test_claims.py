@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from . import cluster, question, tutorial

@@ -20,7 +20,7 @@ import numpy as np
 from numcodecs import Blosc, Zstd
 
 from fleetcube import Sweep
-from fleetcube.grid.journal import JOURNAL
+from fleetcube.grid.store.journal import JOURNAL
 
 from ..grid.test_tampered import seal_anew
 

@@ -30,7 +30,7 @@ from fleetcube.grid.explore import server as servers
 from fleetcube.grid.explore import view as views
 from fleetcube.grid.explore.server import PAGE, Server
 from fleetcube.grid.explore.view import View, number, spacing
-from fleetcube.kernels.derivatives import quantity
+from fleetcube.kernels.calculus.derivatives import quantity
 from tests.door import load
 
 HOSTILE = "<img src=x onerror=document.title=1>"

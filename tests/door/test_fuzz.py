@@ -17,12 +17,12 @@ from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.files import parse_toml
 from fleetcube.catalog.units import UnitError, parse
-from fleetcube.grid.nccl_log import read_log
-from fleetcube.grid.records import read_records
-from fleetcube.grid.selectors import narrow, select
-from fleetcube.grid.solve import read_target
-from fleetcube.grid.spec import read_spec
-from fleetcube.grid.step_times import read_table
+from fleetcube.grid.ask.solve.solve import read_target
+from fleetcube.grid.measured.nccl import read_log
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.steps import read_table
+from fleetcube.grid.show.selectors import narrow, select
+from fleetcube.grid.spec.file import read_spec
 
 from .test_calibrate_command import STEPS, log
 

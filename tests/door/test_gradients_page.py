@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fleetcube import Sweep
-from fleetcube.kernels import graph
-from fleetcube.kernels.bind import dependencies
-from fleetcube.kernels.docstrings import read
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.bind import dependencies
+from fleetcube.kernels.graph.docstrings import read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gradients.md").read_text(encoding="utf-8")
 KINKS = {"maximum", "minimum", "floor", "ceil", "abs", "where"}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fleetcube import Sweep
-from fleetcube.grid.slicing import export
-from fleetcube.grid.step_times import read_table
+from fleetcube.grid.measured.steps import read_table
+from fleetcube.grid.show.tables import export
 from fleetcube.grid.text import guarded, unguarded, visible
 
 from ..grid.test_tampered import seal_anew

@@ -11,7 +11,7 @@ import pytest
 import fleetcube
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "_reference.py"

@@ -11,7 +11,7 @@ from pathlib import Path
 import xarray
 
 from fleetcube import InputError, Sweep, open_cube
-from fleetcube.grid.verify import verify
+from fleetcube.grid.store.verify import verify
 
 SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
 AXES = {"n_gpus": [8, 64], "layout": {"tensor_parallel": [1, 8]}}

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
-from fleetcube.grid.cube import open_cube
 from fleetcube.grid.explore.view import View
+from fleetcube.grid.store.cube import open_cube
 
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {

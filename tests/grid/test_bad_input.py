@@ -8,8 +8,8 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube.grid import memory
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan import memory
 from fleetcube.grid.sweep import Sweep
 
 GOOD: dict[str, Any] = {

@@ -9,9 +9,9 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError
-from fleetcube.grid.calibrate import COEFFICIENTS, CollectiveFit, calibrate_collective
-from fleetcube.grid.nccl_log import measured, parse_log
-from fleetcube.grid.step_times import FITTED, calibrate_steps, held_out_errors, read_table
+from fleetcube.grid.measured.fit import COEFFICIENTS, CollectiveFit, calibrate_collective
+from fleetcube.grid.measured.nccl import measured, parse_log
+from fleetcube.grid.measured.steps import FITTED, calibrate_steps, held_out_errors, read_table
 from fleetcube.kernels.collectives import fitted_all_reduce_time
 
 SIZES = 2.0 ** np.arange(3, 34)  # 8 B to 8 GiB

@@ -10,7 +10,7 @@ import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, record
 from fleetcube.catalog.records import LARGEST_FILE
-from fleetcube.grid.verify import verify
+from fleetcube.grid.store.verify import verify
 
 FILE = """\
 title = "My cluster"

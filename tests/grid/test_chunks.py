@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import zarr
 
-from fleetcube.grid.chunks import codecs, encode, fill, fill_value
-from fleetcube.grid.workspace import Workspace
+from fleetcube.grid.plan.workspace import Workspace
+from fleetcube.grid.store.chunks import codecs, encode, fill, fill_value
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])

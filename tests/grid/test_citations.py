@@ -12,7 +12,7 @@ import xarray
 
 import fleetcube
 from fleetcube import InputError, Sweep, catalog, citations, evaluate, open_cube
-from fleetcube.grid.citations import references
+from fleetcube.grid.plan.citations import references
 
 SCENARIO = {
     "model": "llama-3-8b",

@@ -14,10 +14,13 @@ import pytest
 import xarray
 
 from fleetcube import InputError, Sweep, open_cube, watching
-from fleetcube.grid import cluster, journal, quantile, stream
-from fleetcube.grid.durable import TEMPORARY
-from fleetcube.grid.place import Folder, place_of
-from fleetcube.grid.recipe import Recipe
+from fleetcube.grid.reduce import quantile
+from fleetcube.grid.run import cluster
+from fleetcube.grid.run import threads as stream
+from fleetcube.grid.run.recipe import Recipe
+from fleetcube.grid.store import journal
+from fleetcube.grid.store.places.durable import TEMPORARY
+from fleetcube.grid.store.places.place import Folder, place_of
 
 from .stores import object_store
 
@@ -215,7 +218,7 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
 
 
 def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> None:
-    from fleetcube.grid import remote
+    from fleetcube.grid.store import remote
 
     path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
     partial = path.rename(tmp_path / "a.zarr.partial")

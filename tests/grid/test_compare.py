@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fleetcube.grid.compare import DECOMPOSED, Comparison, compare
+from fleetcube.grid.ask.compare import DECOMPOSED, Comparison, compare
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.sweep import Sweep
 

@@ -10,11 +10,12 @@ import xarray
 import zarr
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import journal, slicing
-from fleetcube.grid import writer as writer_module
-from fleetcube.grid.cube import in_order
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.place import Folder
+from fleetcube.grid.show import tables as slicing
+from fleetcube.grid.store import journal
+from fleetcube.grid.store import writer as writer_module
+from fleetcube.grid.store.cube import in_order
+from fleetcube.grid.store.places.place import Folder
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {
@@ -177,7 +178,7 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
 def test_reductions_equal_those_of_the_whole(
     sweep: Sweep, how: str, over: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetcube.grid.stream.BLOCK", 20)
+    monkeypatch.setattr("fleetcube.grid.run.threads.BLOCK", 20)
     whole = sweep.evaluate(mask_infeasible=True)
     reduced = sweep.reduce(how, over, mask_infeasible=True)
     for name in ("job_time", "step_time", "cluster_mtbf", "mfu"):

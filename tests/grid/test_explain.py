@@ -12,8 +12,8 @@ import pytest
 from fleetcube import InputError, Sweep, explain
 from fleetcube.catalog.units import parse
 from fleetcube.grid.explain import told, unused
-from fleetcube.kernels.docstrings import read
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS, Input, groups
 
 GRAPH = load()

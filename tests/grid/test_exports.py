@@ -12,8 +12,8 @@ import xarray
 
 from fleetcube import Sweep
 from fleetcube.catalog import units
-from fleetcube.grid import slicing
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.show import tables as slicing
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {

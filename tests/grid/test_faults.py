@@ -13,9 +13,9 @@ import pytest
 import zarr
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import cube, journal
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.place import Folder
+from fleetcube.grid.store import cube, journal
+from fleetcube.grid.store.places.place import Folder
 
 from .kill import CHUNKS, SPEC
 from .test_resume import AXES, OUTPUTS, SCENARIO, contents

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid import stream
-from fleetcube.grid.crossing import _first
-from fleetcube.grid.pareto import _thin, unbeaten
+from fleetcube.grid.reduce.crossing import _first
+from fleetcube.grid.reduce.pareto import _thin, unbeaten
+from fleetcube.grid.run import threads as stream
 
 from .test_reduce import AXES, OUTPUTS, SCENARIO, SLOW, questions
 

@@ -14,12 +14,13 @@ import pytest
 import xarray
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import icechunk_store, journal
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.icechunk_store import UNFINISHED, Icechunk
-from fleetcube.grid.place import place_of
-from fleetcube.grid.verify import verify
-from fleetcube.grid.writer import Writer
+from fleetcube.grid.store import journal
+from fleetcube.grid.store.places import icechunk as icechunk_store
+from fleetcube.grid.store.places.icechunk import UNFINISHED, Icechunk
+from fleetcube.grid.store.places.place import place_of
+from fleetcube.grid.store.verify import verify
+from fleetcube.grid.store.writer import Writer
 
 from .stores import object_store
 from .test_cube import assert_same

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcube.grid import evaluation
-from fleetcube.grid.execute import evaluate_block
+from fleetcube.grid.plan.execute import evaluate_block
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels import graph, numpy_engine
-from fleetcube.kernels.graph import parameters
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import scaled

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fleetcube import Sweep
-from fleetcube.kernels import numba_engine
+from fleetcube.kernels.engines import numba as numba_engine
 
 SCRIPT = """
 from fleetcube import Sweep

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xarray
 
-from fleetcube.grid import lazy, recipe
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.run import lazy, recipe
 from fleetcube.grid.sweep import Sweep
 
 SCENARIO: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid import journal
+from fleetcube.grid.store import journal
 
 from .races import CHUNKS, sweep
 from .test_resume import contents, disk_full, stop_after

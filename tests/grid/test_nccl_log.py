@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcube import InputError
-from fleetcube.grid.calibrate import calibrate_collective
-from fleetcube.grid.nccl_log import LARGEST, Measured, factor, measured, parse_log, read_log
+from fleetcube.grid.measured.fit import calibrate_collective
+from fleetcube.grid.measured.nccl import LARGEST, Measured, factor, measured, parse_log, read_log
 
 from ..draws import scaled
 

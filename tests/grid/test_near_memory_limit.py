@@ -8,7 +8,7 @@ import pytest
 import fleetcube
 from fleetcube import Sweep
 from fleetcube.grid.explore.view import View
-from fleetcube.grid.slicing import table
+from fleetcube.grid.show.tables import table
 
 # Llama 3's 8k phase (arXiv:2407.21783, table 4): nothing recomputed, gradients sharded (3.3.2)
 LLAMA_3: dict[str, Any] = {

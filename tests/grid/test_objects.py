@@ -21,12 +21,13 @@ import zarr
 from zarr.storage import ObjectStore
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import journal, objects
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.objects import Objects
-from fleetcube.grid.place import Folder
-from fleetcube.grid.verify import verify
-from fleetcube.grid.writer import Writer
+from fleetcube.grid.store import journal
+from fleetcube.grid.store.places import objects
+from fleetcube.grid.store.places.objects import Objects
+from fleetcube.grid.store.places.place import Folder
+from fleetcube.grid.store.verify import verify
+from fleetcube.grid.store.writer import Writer
 
 from .stores import object_store
 from .test_cube import assert_same
@@ -430,7 +431,7 @@ def test_a_cube_opens_with_few_requests(
 
 
 def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
-    from fleetcube.grid.place import place_of
+    from fleetcube.grid.store.places.place import place_of
 
     assert place_of(tmp_path) == Folder(tmp_path)
     assert str(place_of("s3://bucket/a.zarr/")) == "s3://bucket/a.zarr"

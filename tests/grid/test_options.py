@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fleetcube import Sweep
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]

@@ -12,8 +12,8 @@ import xarray
 import zarr
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid.cube import open_cube
 from fleetcube.grid.explore.view import View
+from fleetcube.grid.store.cube import open_cube
 
 from .races import CHUNKS, WAYS, beside, read, sweep, truth
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.picture import DISTINCT, PALETTE, number, words
-from fleetcube.grid.plot import plot
-from fleetcube.grid.plot_kinds import LOSSES, flips, losses, pareto, roofline
+from fleetcube.grid.plots.kinds import LOSSES, flips, losses, pareto, roofline
+from fleetcube.grid.plots.picture import DISTINCT, PALETTE, number, words
+from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.sweep import Sweep
 
 pytest.importorskip("matplotlib")

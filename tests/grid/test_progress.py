@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import fleetcube
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.validate import validate
 from fleetcube.grid.progress import expected, watching
-from fleetcube.grid.records import read_records
-from fleetcube.grid.validate import validate
-from fleetcube.grid.verify import verify
+from fleetcube.grid.store.verify import verify
 
 AXES = {
     "n_gpus": {"geomspace": [64, 16384], "num": 9},

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetcube
-from fleetcube.grid.record_memory import memory_rows
+from fleetcube.grid.measured.published.memory import memory_rows
 
 GIB = 2**30
 TABLE = Path(__file__).parents[1] / "data" / "memory.csv"

@@ -15,10 +15,17 @@ from hypothesis import strategies as st
 
 from fleetcube import Sweep
 from fleetcube.catalog import KINDS
-from fleetcube.grid import record_calibration, record_tables
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.record_hardware import bandwidth_of, gpu_of, model_of, precision_of, system_of
-from fleetcube.grid.records import LeftOut, Row, read_records
+from fleetcube.grid.measured.published import calibration as record_calibration
+from fleetcube.grid.measured.published import tables as record_tables
+from fleetcube.grid.measured.published.hardware import (
+    bandwidth_of,
+    gpu_of,
+    model_of,
+    precision_of,
+    system_of,
+)
+from fleetcube.grid.measured.records import LeftOut, Row, read_records
 from fleetcube.kernels.inputs import INPUTS
 
 A100 = {

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetcube import Sweep
-from fleetcube.grid import quantile, stream
+from fleetcube.grid.reduce import quantile
+from fleetcube.grid.run import threads as stream
 
 from ..draws import scaled
 

@@ -13,10 +13,11 @@ import pytest
 import xarray
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import durable, journal
-from fleetcube.grid import writer as writer_module
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.place import Folder
+from fleetcube.grid.store import journal
+from fleetcube.grid.store import writer as writer_module
+from fleetcube.grid.store.places import durable
+from fleetcube.grid.store.places.place import Folder
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {

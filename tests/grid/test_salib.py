@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid.distributions import distribution
+from fleetcube.grid.spec.distributions import distribution
 
 SALib = pytest.importorskip("SALib")
 SCENARIO: dict[str, Any] = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetcube import InputError, Sweep
-from fleetcube.grid.selectors import narrow, remarks, select
+from fleetcube.grid.show.selectors import narrow, remarks, select
 
 SPEC: dict[str, Any] = {
     "outputs": ["job_time"],

@@ -117,7 +117,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(
     parts = np.stack([a, b, np.full_like(a, 50)])
     known = parts.argmax(axis=0)
     for block in (1 << 20, 256):
-        monkeypatch.setattr("fleetcube.grid.stream.BLOCK", block)
+        monkeypatch.setattr("fleetcube.grid.run.threads.BLOCK", block)
         found = sweep.dominance("recovery_time", names, threads=2)
         assert found["dominant"].dims == ("detection_time", "provision_time")
         np.testing.assert_array_equal(found["dominant"], known + 1)
@@ -132,7 +132,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(
 
 
 def test_medians_of_large_grids_are_of_an_even_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetcube.grid.sensitivity.THIN", 100)
+    monkeypatch.setattr("fleetcube.grid.ask.sensitivity.THIN", 100)
     sweep = phases(np.arange(1.0, 101), [50.0, 100.0])
     found = sweep.dominance("recovery_time", "detection_time")
     thin = np.arange(1.0, 101)[::2, None]
@@ -150,7 +150,7 @@ def test_inputs_of_one_size_everywhere_are_one_lever_and_the_first_leads() -> No
 
 
 def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetcube.grid.stream.BLOCK", 8)  # a point at a time
+    monkeypatch.setattr("fleetcube.grid.run.threads.BLOCK", 8)  # a point at a time
     names = ["detection_time", "provision_time"]
     for provision in (10.0, 30.0):
         met = phases([10.0, 30.0], [provision]).dominance("recovery_time", names)
@@ -252,7 +252,7 @@ def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch)
     for method in ("sobol", "morris"):
         whole = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=3)
         with monkeypatch.context() as patch:
-            patch.setattr("fleetcube.grid.global_sensitivity.PIECE", 100)
+            patch.setattr("fleetcube.grid.ask.global_sensitivity.PIECE", 100)
             again = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=3)
         assert again.identical(whole)
 
@@ -290,7 +290,7 @@ def test_a_bad_request_is_one_line(asked: dict[str, Any], said: str) -> None:
 
 def test_pictures_are_drawn_and_bad_files_refused(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fleetcube.grid.plot_sensitivity import dominance_map, tornado
+    from fleetcube.grid.plots.sensitivity import dominance_map, tornado
 
     axes = {"tensor_parallel": [1, 5, 8], "gpu_mttf": ["1000 h", "2000 h"]}
     sweep = Sweep(JOB, axes, ["job_time"])

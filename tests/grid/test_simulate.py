@@ -11,10 +11,10 @@ import pytest
 import xarray
 
 import fleetcube
-from fleetcube.grid import memory
-from fleetcube.grid import simulate as module
+from fleetcube.grid.ask import simulate as module
+from fleetcube.grid.ask.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.simulate import VARIABLES
+from fleetcube.grid.plan import memory
 from fleetcube.kernels import monte_carlo
 
 PLAIN: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import fleetcube
-from fleetcube.grid.solve import read_target
+from fleetcube.grid.ask.solve.solve import read_target
 
 LLAMA = {
     "model": "llama-3-70b",

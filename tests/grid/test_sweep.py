@@ -10,7 +10,7 @@ import xarray
 
 import fleetcube
 from fleetcube import Sweep, catalog
-from fleetcube.grid.axes import make_axis
+from fleetcube.grid.spec.axes import make_axis
 
 TRAINING: dict[str, Any] = {
     "n_gpus": 512,

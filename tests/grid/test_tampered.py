@@ -13,10 +13,10 @@ import google_crc32c
 import pytest
 
 from fleetcube import InputError, Sweep, open_cube
-from fleetcube.grid import journal
 from fleetcube.grid.explore.view import View
-from fleetcube.grid.place import Folder
-from fleetcube.grid.verify import verify
+from fleetcube.grid.store import journal
+from fleetcube.grid.store.places.place import Folder
+from fleetcube.grid.store.verify import verify
 
 SCENARIO = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"}
 AXES = {"n_gpus": [8, 64], "gpu_mttf": ["10_000 h", "50_000 h"]}
@@ -159,7 +159,7 @@ def test_attributes_that_are_none(cube: Path, of: str, changed: dict[str, Any]) 
 
 def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
     """All checksums are right, every value is: only the axis says what it is not."""
-    from fleetcube.grid.writer import Writer
+    from fleetcube.grid.store.writer import Writer
 
     other = Sweep(SCENARIO, {**AXES, "n_gpus": [16, 64]}, ["job_time", "dominant_overhead"])
     files = Writer(other.plan("numpy"), other.spec, "float64", {}).files()

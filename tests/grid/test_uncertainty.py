@@ -9,7 +9,7 @@ from scipy.stats import norm, truncnorm
 
 from fleetcube import InputError, Sweep, evaluate
 from fleetcube.commands.uncertainty import _shares
-from fleetcube.grid.distributions import distribution
+from fleetcube.grid.spec.distributions import distribution
 
 HOUR = 3600.0
 Q = (0.05, 0.3, 0.5, 0.95)
@@ -210,7 +210,7 @@ def test_the_grid_may_be_cut_anyhow(monkeypatch: pytest.MonkeyPatch) -> None:
         made = sweep(["job_time", "goodput"], axes, **scenario)
         whole = made.uncertainty(method=method, samples=64)
         with monkeypatch.context() as patch:
-            patch.setattr("fleetcube.grid.stream.BLOCK", 64 if method == "sampled" else 1)
+            patch.setattr("fleetcube.grid.run.threads.BLOCK", 64 if method == "sampled" else 1)
             assert made.uncertainty(method=method, samples=64, threads=2).identical(whole)
         assert "infeasible_reason" in whole.coords
 

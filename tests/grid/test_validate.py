@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import spearmanr
 
 from fleetcube.catalog import record
-from fleetcube.grid.predict import Compared
-from fleetcube.grid.records import LeftOut, Row
-from fleetcube.grid.validate import accuracy, validate
-from fleetcube.kernels.graph import load
+from fleetcube.grid.measured.predict import Compared
+from fleetcube.grid.measured.records import LeftOut, Row
+from fleetcube.grid.measured.validate import accuracy, validate
+from fleetcube.kernels.graph.formulas import load
 
 JOB: dict[str, Any] = {
     "parameters": 1e9,

@@ -11,9 +11,9 @@ import pytest
 import zarr
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid import journal
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.verify import verify
+from fleetcube.grid.store import journal
+from fleetcube.grid.store.verify import verify
 
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents
 
@@ -88,7 +88,7 @@ def test_wrong_values_with_right_checksums_are_found(
     sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cube whose writer was wrong by 1e-11: every checksum holds, the samples do not."""
-    from fleetcube.grid import writer
+    from fleetcube.grid.store import writer
 
     right = writer.evaluate_block
 

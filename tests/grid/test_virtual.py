@@ -14,10 +14,13 @@ import xarray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetcube.grid import execute, virtual
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan import execute
+from fleetcube.grid.read import virtual
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels import auto_engine, numba_engine, numpy_engine
+from fleetcube.kernels.engines import auto as auto_engine
+from fleetcube.kernels.engines import numba as numba_engine
+from fleetcube.kernels.engines import numpy as numpy_engine
 
 from ..draws import scaled
 

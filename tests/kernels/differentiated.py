@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from fleetcube import Sweep
-from fleetcube.grid.gradient import continuous
-from fleetcube.kernels import graph, numpy_engine
-from fleetcube.kernels.derivatives import Derivative, Differentiator, name_of
+from fleetcube.grid.ask.gradient import continuous
+from fleetcube.kernels.calculus.derivatives import Derivative, Differentiator, name_of
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.graph import formulas as graph
 
 from .precise import Graph
 

@@ -11,8 +11,8 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from fleetcube.kernels.bind import Binding
-from fleetcube.kernels.graph import parameters
+from fleetcube.kernels.graph.bind import Binding
+from fleetcube.kernels.graph.formulas import parameters
 
 DIGITS = 80
 STEP = mpmath.mpf("1e-20")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels import jax_engine
 from fleetcube.kernels.checkpoint import (
     daly_interval,
     exact_interval,
@@ -19,6 +18,7 @@ from fleetcube.kernels.checkpoint import (
     stall_share,
     young_interval,
 )
+from fleetcube.kernels.engines import jax as jax_engine
 
 TABLE = Path(__file__).parents[1] / "data" / "young_daly.csv"
 SHARES = ["checkpoint_overhead", "rework_overhead", "recovery_overhead"]

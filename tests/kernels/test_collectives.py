@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from fleetcube.kernels import collectives
-from fleetcube.kernels.bind import Binding
 from fleetcube.kernels.collectives import (
     all_gather_time,
     all_to_all_time,
@@ -33,6 +32,7 @@ from fleetcube.kernels.collectives import (
     tree_all_reduce_time,
     two_level_all_to_all_time,
 )
+from fleetcube.kernels.graph.bind import Binding
 from fleetcube.kernels.topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 Law = Callable[..., Any]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import Sweep
-from fleetcube.kernels import checkpoint, derivatives, reliability, scaling
+from fleetcube.kernels import checkpoint, reliability, scaling
+from fleetcube.kernels.calculus import derivatives
+from fleetcube.kernels.calculus.made import Partial
 from fleetcube.kernels.inputs import INPUTS
-from fleetcube.kernels.made import Partial
 
 from ..draws import scaled
 from .differentiated import Point

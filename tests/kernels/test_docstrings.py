@@ -14,7 +14,6 @@ from fleetcube.catalog.units import parse
 from fleetcube.kernels import (
     checkpoint,
     collectives,
-    graph,
     layer,
     pipeline,
     reliability,
@@ -23,7 +22,8 @@ from fleetcube.kernels import (
     statistics,
     topology,
 )
-from fleetcube.kernels.docstrings import read
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
 
 Function = Callable[..., Any]

@@ -11,25 +11,19 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels import (
-    checkpoint,
-    collectives,
-    graph,
-    jax_engine,
-    kernel_cache,
-    numba_engine,
-    numpy_engine,
-    ops,
-    topology,
-    trace,
-    ufunc_loops,
-)
-from fleetcube.kernels.bind import Binding, dependencies
-from fleetcube.kernels.docstrings import read
-from fleetcube.kernels.graph import Function, parameters
+from fleetcube.kernels import checkpoint, collectives, ops, topology
+from fleetcube.kernels.engines import jax as jax_engine
+from fleetcube.kernels.engines import kernel_cache, ufunc_loops
+from fleetcube.kernels.engines import numba as numba_engine
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.engines.codegen import kernel_source
+from fleetcube.kernels.engines.job import Job
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph import trace
+from fleetcube.kernels.graph.bind import Binding, dependencies
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.inputs import INPUTS
-from fleetcube.kernels.job import Job
-from fleetcube.kernels.numba_source import kernel_source
 
 from ..draws import generator
 

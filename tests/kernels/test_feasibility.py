@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels import graph, numpy_engine
-from fleetcube.kernels.docstrings import read
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
 
 LAYOUT: dict[str, Any] = {

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import fleetcube
-from fleetcube.kernels import graph, quantities
+from fleetcube.kernels import quantities
 from fleetcube.kernels.alternatives import alternative
-from fleetcube.kernels.graph import MissingInputError, UnknownNameError, parameters, select
+from fleetcube.kernels.graph import formulas as graph
+from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
 from fleetcube.kernels.inputs import INPUTS
 
 OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}

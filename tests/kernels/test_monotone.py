@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetcube.kernels import graph, numpy_engine
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import scaled

@@ -8,11 +8,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from fleetcube.kernels import derivatives, jax_engine
-from fleetcube.kernels.docstrings import read
-from fleetcube.kernels.graph import parameters
-from fleetcube.kernels.job import Job
-from fleetcube.kernels.made import Partial
+from fleetcube.kernels.calculus import derivatives
+from fleetcube.kernels.calculus.made import Partial
+from fleetcube.kernels.engines import jax as jax_engine
+from fleetcube.kernels.engines.job import Job
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import parameters
 
 from ..draws import generator
 from .precise import slopes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels import jax_engine
+from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.reliability import mean_time, weibull_failure_probability
 
 HOUR = 3600.0

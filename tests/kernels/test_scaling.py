@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels import jax_engine
 from fleetcube.kernels.collectives import ring_all_reduce_time
+from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.roofline import iron_law_time, network_roofline_flops, roofline_flops
 from fleetcube.kernels.scaling import (
     amdahl_speedup,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fleetcube import kernels
-from fleetcube.grid.citations import SELF_EVIDENT, cited, references
-from fleetcube.kernels.docstrings import read
+from fleetcube.grid.plan.citations import SELF_EVIDENT, cited, references
+from fleetcube.kernels.graph.docstrings import read
 
 MODULES = [
     importlib.import_module(module.name)

@@ -7,9 +7,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from fleetcube.kernels import jax_engine, numba_engine, numpy_engine
-from fleetcube.kernels.graph import Function, parameters
-from fleetcube.kernels.job import Job
+from fleetcube.kernels.engines import jax as jax_engine
+from fleetcube.kernels.engines import numba as numba_engine
+from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.engines.job import Job
+from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.statistics import (
     erlang_carried,
     expected_maximum,

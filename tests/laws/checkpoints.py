@@ -2,7 +2,7 @@
 
 import math
 
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.quantities import checkpoint, feasibility, recovery, reliability
 
 from .check import Pairs, check

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetcube import kernels
-from fleetcube.grid.citations import SELF_EVIDENT
-from fleetcube.kernels.docstrings import Doc, read
-from fleetcube.kernels.graph import load
+from fleetcube.grid.plan.citations import SELF_EVIDENT
+from fleetcube.kernels.graph.docstrings import Doc, read
+from fleetcube.kernels.graph.formulas import load
 
 Function = Callable[..., Any]
 MODULES = [

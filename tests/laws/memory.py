@@ -2,8 +2,8 @@
 
 import itertools
 
-from fleetcube.grid.records import read_records
-from fleetcube.grid.validate import validate
+from fleetcube.grid.measured.records import read_records
+from fleetcube.grid.measured.validate import validate
 from fleetcube.kernels.quantities import activations, feasibility, memory, working_memory
 
 from .check import Pairs, check

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 
 from .check import CHECKS, Check
 from .law import LAWS, Law

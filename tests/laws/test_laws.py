@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from fleetcube.kernels.graph import load
+from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
 from .check import Check

@@ -11,7 +11,7 @@ from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
-    from fleetcube.grid.calibrate import Fit
+    from fleetcube.grid.measured.fit import Fit
 
 
 @click.command()
@@ -55,9 +55,10 @@ def calibrate(
       fleetcube calibrate all_reduce.log -o my-cluster.toml --plot residuals.png
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
     """
-    from fleetcube.grid import calibration_file, calibration_plot
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.picture import check_picture
+    from fleetcube.grid.measured import file as calibration_file
+    from fleetcube.grid.plots import calibration as calibration_plot
+    from fleetcube.grid.plots.picture import check_picture
 
     if output is not None:
         calibration_file.check_target(Path(output), overwrite)
@@ -105,15 +106,15 @@ def _refuse(given: dict[str, Any], what: str) -> None:
 
 
 def _collective(log: str, ranks: int | None, collective: str | None, in_place: bool | None) -> Any:
-    from fleetcube.grid.calibrate import calibrate_collective
-    from fleetcube.grid.nccl_log import measured, read_log
+    from fleetcube.grid.measured.fit import calibrate_collective
+    from fleetcube.grid.measured.nccl import measured, read_log
 
     return calibrate_collective(measured(read_log(log), ranks, collective, in_place))
 
 
 def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
-    from fleetcube.grid.spec import read_spec
-    from fleetcube.grid.step_times import calibrate_steps, read_table
+    from fleetcube.grid.measured.steps import calibrate_steps, read_table
+    from fleetcube.grid.spec.file import read_spec
 
     of = of or "step_time"
     table = read_table(log, of)
@@ -141,13 +142,13 @@ def _known(errors: Any) -> dict[str, float]:
 
 
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
-    from fleetcube.grid.calibrate import CollectiveFit
-    from fleetcube.grid.calibration_file import units
+    from fleetcube.grid.measured.file import units
+    from fleetcube.grid.measured.fit import CollectiveFit
 
     if as_json:
         say(json.dumps(_json(fit, notes), indent=2))
         return
-    from fleetcube.grid.slicing import scale
+    from fleetcube.grid.show.tables import scale
 
     rows = []
     for name, value in fit.values.items():
@@ -172,7 +173,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     """The fit in base units; null stands for what is unknown or infinite."""
-    from fleetcube.grid.calibrate import CollectiveFit
+    from fleetcube.grid.measured.fit import CollectiveFit
 
     def finite(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None

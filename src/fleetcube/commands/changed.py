@@ -10,8 +10,8 @@ def changed_spec(
     path: str, selectors: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
     """A spec's file with other values, less some axes; remarks go to standard error."""
-    from fleetcube.grid.selectors import narrow
-    from fleetcube.grid.spec import read_spec
+    from fleetcube.grid.show.selectors import narrow
+    from fleetcube.grid.spec.file import read_spec
 
     spec, notes = narrow(read_spec(path), selectors, without)
     for note in notes:

@@ -32,9 +32,9 @@ def compare(
       fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus \\
           --of job_cost
     """
-    from fleetcube.grid.compare import compare as held_against
-    from fleetcube.grid.selectors import pairs
-    from fleetcube.grid.slicing import finite
+    from fleetcube.grid.ask.compare import compare as held_against
+    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.grid.show.tables import finite
 
     sweeps = (changed(a), changed(b))
     found = held_against(*sweeps, of=of, at=pairs(selectors), over=over)
@@ -72,7 +72,7 @@ def _told(found: Any) -> dict[str, Any]:
 
 
 def _outputs(found: Any) -> None:
-    from fleetcube.grid.slicing import counted
+    from fleetcube.grid.show.tables import counted
 
     rows = []
     for name, variable in found.values.items():
@@ -90,7 +90,7 @@ def _outputs(found: Any) -> None:
 
 
 def _terms(found: Any, name: str) -> None:
-    from fleetcube.grid.slicing import scale
+    from fleetcube.grid.show.tables import scale
 
     variable = found.values[name]
     means = [_mean(variable, side) for side in "ab"]
@@ -134,7 +134,7 @@ def _changes(found: Any) -> None:
 
 
 def _inputs(found: Any) -> None:
-    from fleetcube.grid.values import unit_of
+    from fleetcube.grid.spec.values import unit_of
 
     if found.inputs:
         say("\nset by labels")
@@ -146,7 +146,7 @@ def _inputs(found: Any) -> None:
 
 
 def _entry(name: str, value: Any) -> str:
-    from fleetcube.grid.values import unit_of
+    from fleetcube.grid.spec.values import unit_of
 
     if value is None:
         return "-"

@@ -40,9 +40,9 @@ def optimize(
           --subject-to "job_time <= 60 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s layout=pp1
     """
+    from fleetcube.grid.ask.optimize import optimize as best
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.optimize import optimize as best
-    from fleetcube.grid.slicing import check_target, table
+    from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
         check_target(Path(output))

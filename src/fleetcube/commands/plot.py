@@ -55,13 +55,13 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid import plot_kinds
-    from fleetcube.grid.cube import open_cube
-    from fleetcube.grid.picture import check_picture, need
-    from fleetcube.grid.plan import REASON
-    from fleetcube.grid.plot import plot as draw
-    from fleetcube.grid.selectors import select
-    from fleetcube.grid.slicing import check_variables
+    from fleetcube.grid.plan.plan import REASON
+    from fleetcube.grid.plots import kinds as plot_kinds
+    from fleetcube.grid.plots.picture import check_picture, need
+    from fleetcube.grid.plots.plot import plot as draw
+    from fleetcube.grid.show.selectors import select
+    from fleetcube.grid.show.tables import check_variables
+    from fleetcube.grid.store.cube import open_cube
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, named, x, y, by, best)
@@ -133,8 +133,8 @@ def _variables(
     kind: str, named: tuple[str, ...], x: str | None, y: str | None
 ) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws where they are there."""
-    from fleetcube.grid import plot_kinds
-    from fleetcube.grid.plot import CROSSING
+    from fleetcube.grid.plots import kinds as plot_kinds
+    from fleetcube.grid.plots.plot import CROSSING
 
     if kind == "losses":
         return list(plot_kinds.LOSSES), ["job_time"]

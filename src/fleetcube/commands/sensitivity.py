@@ -68,13 +68,13 @@ def sensitivity(
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time --global sobol
     """
+    from fleetcube.grid.ask.sensitivity import check_levers, cut
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.picture import check_picture
-    from fleetcube.grid.plot_sensitivity import dominance_map
-    from fleetcube.grid.plot_sensitivity import tornado as draw_tornado
-    from fleetcube.grid.selectors import pairs
-    from fleetcube.grid.sensitivity import check_levers, cut
-    from fleetcube.grid.slicing import check_target, finite
+    from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.grid.plots.sensitivity import dominance_map
+    from fleetcube.grid.plots.sensitivity import tornado as draw_tornado
+    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.grid.show.tables import check_target, finite
 
     _check_alone(method, cube, tornado, picture, (samples, spread, seed), selectors)
     if top < 1:
@@ -167,7 +167,7 @@ def _share(text: str) -> float:
 
 def _judged(sweep: Any) -> bool:
     """Whether it is known which points are infeasible."""
-    from fleetcube.grid.plan import REASON
+    from fleetcube.grid.plan.plan import REASON
 
     return REASON in sweep.plan("numpy").outputs
 

@@ -46,9 +46,9 @@ def solve(
           --target "job_time <= 30 d" gpu_mttf=50000h \\
           checkpoint_write_bandwidth=100GB/s
     """
+    from fleetcube.grid.ask.solve.solve import read_target, solve_spec
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.slicing import check_target, table
-    from fleetcube.grid.solve import read_target, solve_spec
+    from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
         check_target(Path(output))
@@ -73,7 +73,7 @@ def solve(
 
 def _remarks(found: "xarray.Dataset", for_: str) -> list[str]:
     """What a reader of the table must know."""
-    from fleetcube.grid.slicing import scale
+    from fleetcube.grid.show.tables import scale
 
     reason, remarks = found["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()

@@ -89,7 +89,7 @@ def _aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
 
 def told_number(value: float, unit: str, name: str) -> str:
     """A number in a convenient unit."""
-    from fleetcube.grid.slicing import numbers, scale
+    from fleetcube.grid.show.tables import numbers, scale
 
     factor, shown = scale(unit, [value], name)
     return f"{numbers([value / factor])[0]} {shown}".rstrip()
@@ -97,7 +97,7 @@ def told_number(value: float, unit: str, name: str) -> str:
 
 def write_table(found: Any, output: str) -> None:
     """Export a Dataset, and say so; "-" is standard output, which holds nothing else then."""
-    from fleetcube.grid.slicing import export
+    from fleetcube.grid.show.tables import export
 
     export(found, Path(output))
     if output != "-":

@@ -49,8 +49,8 @@ def uncertainty(
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
       fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
-    from fleetcube.grid.slicing import check_rows, check_target
-    from fleetcube.grid.stream import check_output, numeric, user_sizes
+    from fleetcube.grid.run.threads import check_output, numeric, user_sizes
+    from fleetcube.grid.show.tables import check_rows, check_target
 
     shares = _shares(quantiles)
     sweep = changed(spec, selectors)
@@ -101,7 +101,7 @@ def _print(found: Any, name: str) -> None:
     """One output in a convenient unit: a row for each point, quantiles side by side."""
     import xarray
 
-    from fleetcube.grid.slicing import scale, table
+    from fleetcube.grid.show.tables import scale, table
 
     factor, unit = scale(str(found[name].attrs["units"]), found[f"{name}_mean"].values, name)
     columns: dict[str, Any] = {

@@ -14,7 +14,7 @@ from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
-    from fleetcube.grid.validate import Accuracy, Validation
+    from fleetcube.grid.measured.validate import Accuracy, Validation
 
 _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]
 
@@ -40,10 +40,10 @@ def validate(
       fleetcube validate
       fleetcube validate --records mine.json --group my-cluster --plot a.png
     """
-    from fleetcube.grid import validate as grid
     from fleetcube.grid.errors import InputError, nearest
-    from fleetcube.grid.picture import check_picture
-    from fleetcube.grid.records import read_records
+    from fleetcube.grid.measured import validate as grid
+    from fleetcube.grid.measured.records import read_records
+    from fleetcube.grid.plots.picture import check_picture
 
     if plot is not None:
         check_picture(Path(plot))
@@ -64,7 +64,7 @@ def validate(
     else:
         _print(found, listed)
     if plot is not None:
-        from fleetcube.grid.plot_validation import plot_validation
+        from fleetcube.grid.plots.validation import plot_validation
 
         plot_validation(found, Path(plot))
         say(f"wrote {plot}", err=as_json)
@@ -72,7 +72,7 @@ def validate(
 
 def told(found: "Validation") -> dict[str, Any]:
     """A validation as JSON holds it: null stands for what is unknown."""
-    from fleetcube.grid.slicing import finite
+    from fleetcube.grid.show.tables import finite
 
     rows = [
         {

@@ -1,0 +1,459 @@
+"""Two scenarios held against each other: what changes, by how much, because of which term."""
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...catalog import KINDS
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, nearest
+from ..plan.labels import plain
+from ..plan.plan import REASON, Plan
+from ..spec import values
+from ..spec.axes import Axis, make_axis
+from .sensitivity import check_levers, cut
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..sweep import Sweep
+
+DECOMPOSED = ("step_time", "job_time", "job_cost")
+MOST_CHANGES = 8  # of which every combination is evaluated
+SMALLEST = 1e-12  # of the whole: terms that are smaller everywhere are left out
+SIDES = ("a", "b")
+UNAVAILABLE = "unavailable"
+OTHER = "other_losses"  # budgets of additive goodput, or all losses of a goodput that is given
+# What adds up to a quantity
+_PARTS = {
+    "step_time": (
+        "compute_time",
+        "straggler_time",
+        "bubble_time",
+        "exposed_communication_time",
+        "optimizer_time",
+        "serial_time_per_step",
+    ),
+    "exposed_communication_time": (
+        "exposed_layer_communication_time",
+        "exposed_pipeline_parallel_time",
+        "exposed_data_parallel_time",
+        "offload_time",
+        "contention_time",
+    ),
+    "exposed_layer_communication_time": (
+        "exposed_tensor_parallel_time",
+        "exposed_context_parallel_time",
+        "exposed_expert_parallel_time",
+    ),
+}
+_LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
+# What must be computed, not given, for a quantity to be taken apart
+_WAY = {
+    "step_time": ("step_time",),
+    "job_time": ("job_time", "attempted_steps"),
+    "job_cost": ("job_cost", "gpu_cost", "gpu_hours", "job_time", "attempted_steps"),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """An entry of the scenario that differs, and what it does to a quantity.
+
+    `alone` is the quantity of A with only this changed, over that of A; `last` is that of B over
+    that of B with only this left as in A; `factor` is the Shapley share, the geometric mean over
+    all orders of changing: the factors of all changes multiply to B / A. NaN where a scenario that
+    is needed cannot be evaluated.
+    """
+
+    name: str
+    a: Any
+    b: Any
+    alone: Any
+    last: Any
+    factor: Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two scenarios, at a point or over common axes.
+
+    `values` holds each output over `scenario` (a, b) and the axes, and, for each quantity that is
+    taken apart, `<name>_terms` over `<name>_term` as well. `changes` say what the entries that
+    differ do to `of`; `inputs` are the numbers behind labels and defaults that differ: name, value
+    in A, value in B.
+    """
+
+    values: "xarray.Dataset"
+    of: str
+    points: tuple[str, str]
+    infeasible: tuple[str, str]
+    changes: tuple[Change, ...]
+    inputs: tuple[tuple[str, float, float], ...]
+
+
+def compare(
+    a: "Sweep",
+    b: "Sweep",
+    *,
+    of: str | None = None,
+    at: Mapping[str, Any] | None = None,
+    over: Sequence[str] = (),
+) -> Comparison:
+    """Hold two sweeps against each other.
+
+    Args:
+        of: the quantity whose change is attributed to inputs; job_time by default, or the first
+            output of both.
+        at: values of inputs, numbers or text with a unit, for both sweeps, and of axes that only
+            one of them has; the middle of other axes is taken.
+        over: axes that stay whole; both sweeps have them, with the same points.
+
+    The terms of step_time (s), job_time (s) and job_cost (USD), where both sweeps can compute them,
+    add up to the whole, and their differences to the difference. Raises InputError.
+    """
+    from ..sweep import Sweep
+
+    _check_axes(a, b, at or {}, over)
+    cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
+    axes = {name: _axis(a, name) for name in over}
+    flat = (_flat(cuts[0][0], over), _flat(cuts[1][0], over))
+    pair = tuple(Sweep(own, axes, _asked(s)) for own, s in zip(flat, (a, b), strict=True))
+    names = _outputs(pair)
+    of = _attributed(of, names, pair)
+    names = list(dict.fromkeys([*names, of]))
+    held, reasons = _values(pair, names)
+    differing = _differing(*flat)
+    changes = _changes(flat, differing, axes, of, held[of].notnull().all("scenario"))
+    moved = _inputs(pair, names, differing)
+    return Comparison(held, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved)
+
+
+# What is compared
+
+
+def _asked(sweep: "Sweep") -> Any:
+    return sweep.spec["outputs"]
+
+
+def _check_axes(a: "Sweep", b: "Sweep", at: Mapping[str, Any], over: Sequence[str]) -> None:
+    known = [*a.sizes, *b.sizes, *values.known_names()]
+    for name in at:
+        if name not in known:
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
+    both = [name for name in a.sizes if name in b.sizes]
+    for name in over:
+        if name not in both:
+            raise InputError(f"{name!r} is not an axis of both specs; theirs: {', '.join(both)}")
+        if name in at:
+            raise InputError(f"{name} is cut at {at[name]} and stays whole; keep one of the two")
+        if _points(a, name) != _points(b, name):
+            raise InputError(f"the specs have other points along {name}; give both the same")
+
+
+def _at(sweep: "Sweep", at: Mapping[str, Any]) -> dict[str, Any]:
+    known = [*sweep.sizes, *values.known_names()]
+    return {name: value for name, value in at.items() if name in known}
+
+
+def _axis(sweep: "Sweep", name: str) -> Axis:
+    spec: Any = sweep.spec
+    return make_axis(name, spec["axes"][name])
+
+
+def _points(sweep: "Sweep", name: str) -> tuple[Any, ...]:
+    """All that an axis sets, to be compared."""
+    axis = _axis(sweep, name)
+    numbers = {name: row.tolist() for name, row in axis.numbers.items()}
+    return axis.labels.tolist(), numbers, axis.options, axis.records
+
+
+def _outputs(pair: Sequence["Sweep"]) -> list[str]:
+    """Numbers that both specs ask for, and those that are taken apart, where both can compute."""
+    plans = [sweep.plan("numpy") for sweep in pair]
+    shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
+    numbers = [name for name in shared if values.unit_of(name) != "flag"]
+    more = [name for name in DECOMPOSED if all(_can(sweep, name) for sweep in pair)]
+    return list(dict.fromkeys([*more, *numbers]))
+
+
+def _can(sweep: "Sweep", name: str) -> bool:
+    try:
+        sweep.of([name])
+    except InputError:
+        return False
+    return True
+
+
+def _attributed(of: str | None, names: Sequence[str], pair: Sequence["Sweep"]) -> str:
+    if of is None:
+        if not names:
+            raise InputError("the specs share no output that is a number; give both one")
+        return "job_time" if "job_time" in names else names[0]
+    for sweep in pair:
+        plan = sweep.of([of]).plan("numpy")
+        if values.unit_of(plan.outputs[0]) == "flag":
+            raise InputError(f"{of} is a flag; name an output that is a number")
+    return of
+
+
+# Values and terms
+
+
+def _values(
+    pair: Sequence["Sweep"], names: Sequence[str]
+) -> tuple["xarray.Dataset", tuple[str, str]]:
+    """Outputs and terms of both, and why or how often each one is infeasible."""
+    import xarray
+
+    apart = {name: _term_names(pair, name) for name in DECOMPOSED if name in names}
+    found: list[dict[str, Any]] = []
+    reasons: list[Any] = []
+    for sweep in pair:
+        terms = [term for row in apart.values() for term in row]
+        whole = ["goodput", "availability"] if any(OTHER in row for row in apart.values()) else []
+        elsewhere = (*INPUTS, OTHER, UNAVAILABLE, *sweep.sizes)
+        wanted = [name for name in [*names, *terms, *whole] if name not in elsewhere]
+        cube = sweep.of(list(dict.fromkeys(wanted))).evaluate("numpy")
+        held = {name: cube[name] for name in names}
+        for name, row in apart.items():
+            if row:
+                held[f"{name}_terms"] = _terms(sweep, cube, name, row)
+        found.append({name: part.reset_coords(drop=True) for name, part in held.items()})
+        reasons.append(cube.coords.get(REASON))
+    made = {name: _side_by_side([held[name] for held in found]) for name in found[0]}
+    both = _worth(xarray.Dataset(made), [name for name, row in apart.items() if row])
+    return _runnable(both, reasons)
+
+
+def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
+    import xarray
+
+    made = xarray.concat(xarray.broadcast(*sides), xarray.Variable("scenario", list(SIDES)))
+    made.attrs = sides[0].attrs
+    return made
+
+
+def _runnable(
+    both: "xarray.Dataset", reasons: Sequence[Any]
+) -> tuple["xarray.Dataset", tuple[str, str]]:
+    """NaN along axes where either is infeasible, and why or how often each one is."""
+    told = (_said(reasons[0]), _said(reasons[1]))
+    runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
+    if not runs:
+        return both, told
+    good = functools.reduce(operator.and_, runs)
+    if not good.any():
+        raise InputError(
+            f"no point can be run by both: infeasible are {told[0] or 'none'} of A and "
+            f"{told[1] or 'none'} of B; choose other axes, or one point"
+        )
+    return both.where(good), told
+
+
+def _said(reason: "xarray.DataArray | None") -> str:
+    """Why a point cannot be run, or how many of a grid."""
+    if reason is None:
+        return ""
+    if reason.ndim:
+        count = int((reason != 0).sum())
+        return f"{count:,} of {reason.size:,} layouts" if count else ""
+    code = int(reason)
+    return str(reason.attrs["flag_meanings"]).split()[code] if code else ""
+
+
+def _computed(pair: Sequence["Sweep"], of: str, name: str) -> bool:
+    """Whether both compute a quantity that `of` needs, at every point: it may be given instead."""
+    plans = [sweep.of([of]).plan("numpy") for sweep in pair]
+    return all(name in case.formulas for plan in plans for case in plan.cases)
+
+
+def _term_names(pair: Sequence["Sweep"], of: str) -> list[str]:
+    """The terms of a quantity; none where it is given."""
+    if not all(_computed(pair, of, name) for name in _WAY[of]):
+        return []
+    step = _expanded(pair, "step_time")
+    if of == "step_time":
+        return step
+    return [*step, *(_LOSSES if _computed(pair, of, "goodput") else ()), OTHER, UNAVAILABLE]
+
+
+def _expanded(pair: Sequence["Sweep"], name: str) -> list[str]:
+    if name not in _PARTS or not _computed(pair, "step_time", name):
+        return [name]
+    return [term for part in _PARTS[name] for term in _expanded(pair, part)]
+
+
+def _terms(
+    sweep: "Sweep", cube: "xarray.Dataset", of: str, names: Sequence[str]
+) -> "xarray.DataArray":
+    """The terms of a quantity of one scenario, which add up to it."""
+    import xarray
+
+    step = {
+        name: cube[name] if name in cube else _given(sweep, cube, name)
+        for name in names
+        if name not in (*_LOSSES, OTHER, UNAVAILABLE)
+    }
+    if of == "step_time":
+        terms = step
+    else:
+        kept = cube["goodput"] * cube["availability"] / cube["step_time"]
+        shares = {name: part * kept for name, part in step.items()}
+        shares |= _shares(cube, [name for name in _LOSSES if name in names])
+        terms = {name: cube[of] * shares[name] for name in names}
+    parts = xarray.broadcast(*(part.reset_coords(drop=True) for part in terms.values()))
+    made = xarray.concat(parts, xarray.Variable(f"{of}_term", list(terms)))
+    made.attrs = {"units": cube[of].attrs["units"], "long_name": f"terms of {of}"}
+    return made
+
+
+def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
+    """The shares of the wall time that no step has; with the steps' they add up to one."""
+    open_ = cube["availability"]
+    shares = {name: open_ * cube[name] for name in losses}
+    lost = open_ * (1 - cube["goodput"])
+    return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - open_}
+
+
+def _given(sweep: "Sweep", cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
+    """The value of an input, along its axis if it has one."""
+    import xarray
+
+    if name in cube.coords:
+        return cube[name]
+    constants = sweep.plan("numpy").problem.constants
+    return xarray.DataArray(float(constants.get(name, INPUTS[name].default)))
+
+
+def _worth(held: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
+    """Without the terms that are nothing on both sides."""
+    for of in apart:
+        dim = f"{of}_term"
+        sizes = abs(held[f"{of}_terms"]) > SMALLEST * abs(held[of])
+        kept = sizes.any([d for d in sizes.dims if d != dim]).values
+        held = held.isel({dim: np.flatnonzero(kept)})
+    return held
+
+
+# What differs, and what that does
+
+
+def _flat(sweep: "Sweep", over: Sequence[str]) -> dict[str, Any]:
+    """The entries of a scenario at a point, with what its axes set there; numbers in base units."""
+    spec: Any = sweep.spec
+    entries = {name: _entry(name, value) for name, value in spec["scenario"].items()}
+    for name in spec["axes"]:
+        if name in over:
+            for own in _axis(sweep, name).inputs:
+                entries.pop(own, None)
+            continue
+        axis = _axis(sweep, name)
+        numbers = {own: float(row[0]) for own, row in axis.numbers.items()}
+        entries |= {own: value for own, value in numbers.items() if not math.isnan(value)}
+        entries |= {own: row[0] for own, row in {**axis.options, **axis.records}.items()}
+    return entries
+
+
+def _entry(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping) or name in KINDS:
+        return value
+    return values.option(name, value) if values.is_option(name) else values.number(name, value)
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    names = dict.fromkeys([*a, *b])
+    return [name for name in names if name not in a or name not in b or a[name] != b[name]]
+
+
+def _changes(
+    flat: tuple[dict[str, Any], dict[str, Any]],
+    names: Sequence[str],
+    axes: Mapping[str, Any],
+    of: str,
+    good: "xarray.DataArray",
+) -> tuple[Change, ...]:
+    """What each entry that differs does to a quantity where that is `good`."""
+    count = len(names)
+    full = (1 << count) - 1
+    masks = range(full + 1) if count <= MOST_CHANGES else _ends(count)
+    with np.errstate(all="ignore"):
+        found = {mask: _with(flat, names, axes, of, mask) * good.where(good) for mask in masks}
+        changes = []
+        for k, name in enumerate(names):
+            bit = 1 << k
+            alone, last = found[bit] / found[0], found[full] / found[full ^ bit]
+            factor = _shapley(found, bit, count) if count <= MOST_CHANGES else np.nan
+            a, b = (_plain(side.get(name)) for side in flat)
+            changes.append(Change(name, a, b, alone, last, factor))
+    return tuple(changes)
+
+
+def _shapley(found: Mapping[int, Any], bit: int, count: int) -> Any:
+    """By what a change multiplies a quantity, the geometric mean over all orders of changing."""
+    logs = 0.0
+    for mask, before in found.items():
+        if not mask & bit:
+            size = mask.bit_count()  # changes that come first: this share of the orders
+            orders = math.factorial(size) * math.factorial(count - size - 1)
+            logs = logs + orders / math.factorial(count) * np.log(found[mask | bit] / before)
+    return np.exp(logs)
+
+
+def _plain(value: Any) -> Any:
+    """An entry of a scenario as JSON can hold it; None where a scenario lacks it."""
+    return value if value is None or isinstance(value, bool | float | str) else plain(value)
+
+
+def _ends(count: int) -> list[int]:
+    """No change, each change alone, all but each, all."""
+    full = (1 << count) - 1
+    ones = [1 << k for k in range(count)]
+    return list(dict.fromkeys([0, *ones, *(full ^ one for one in ones), full]))
+
+
+def _with(
+    flat: tuple[dict[str, Any], dict[str, Any]],
+    names: Sequence[str],
+    axes: Mapping[str, Any],
+    of: str,
+    mask: int,
+) -> Any:
+    """A quantity of A, changed to B in some entries; NaN where that is no scenario."""
+    from ..sweep import Sweep
+
+    entries = dict(flat[0])
+    for name in itertools.compress(names, (mask >> k & 1 for k in range(len(names)))):
+        entries.pop(name, None)
+        if name in flat[1]:
+            entries[name] = flat[1][name]
+    try:
+        cube = Sweep(entries, axes, [of]).evaluate("numpy")
+    except InputError:
+        return np.nan
+    return cube[of].reset_coords(drop=True)
+
+
+def _inputs(
+    pair: Sequence["Sweep"], of: Sequence[str], stated: Sequence[str]
+) -> tuple[tuple[str, float, float], ...]:
+    """Numbers in use that differ though the scenarios do not state them: labels set them."""
+    used: dict[str, None] = {}
+    plans: list[Plan] = [sweep.of(of).plan("numpy") for sweep in pair]
+    for plan in plans:
+        for name in of:
+            used |= dict.fromkeys(check_levers(plan, name, None))
+    found = []
+    for name in used:
+        sides = [case.leaves.get(name) for case in (plan.cases[0] for plan in plans)]
+        numbers = [math.nan if leaf is None else float(leaf.flat[0]) for leaf in sides]
+        single = all(leaf is None or leaf.size == 1 for leaf in sides)
+        if name not in stated and single and numbers[0] != numbers[1]:
+            found.append((name, numbers[0], numbers[1]))
+    return tuple(found)

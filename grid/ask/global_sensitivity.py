@@ -1,0 +1,251 @@
+"""Global sensitivity: all inputs vary at once; Sobol indices and Morris effects, with SALib."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import unit_of
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..plan import memory
+from ..plan.labels import attributes, root_attributes
+from ..progress import expected
+from ..spec.axes import Array
+from ..spec.distributions import Distribution
+from ..spec.scenario import Problem
+from .sensitivity import check_levers, cut, frozen, is_whole, outputs_at
+from .uncertainty import check_seed, sobol_points
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..sweep import Sweep
+
+METHODS = ("sobol", "morris")
+MOST_SAMPLES = 1 << 28
+FEWEST = 16  # base points of a Sobol estimate, trajectories of a Morris estimate
+PIECE = 1 << 18  # points evaluated at once
+RESAMPLED = 10_000_000  # numbers drawn again for confidence intervals, inputs x base points x times
+LEVELS = 4
+TAIL = 0.01  # probability at both ends of a distribution where Morris effects do not look
+
+Ranges = Mapping[str, Distribution]
+
+
+def global_sensitivity(
+    sweep: "Sweep",
+    of: str,
+    method: str,
+    wrt: str | Sequence[str] | None,
+    at: Mapping[str, Any] | None,
+    samples: int,
+    spread: float,
+    seed: int,
+    engine: str,
+    threads: int,
+) -> "xarray.Dataset":
+    """Sobol indices or Morris effects of inputs; see `Sweep.global_sensitivity`."""
+    import xarray
+
+    if method not in METHODS:
+        raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    _check(samples, spread)
+    check_seed(seed)
+    point, told = cut(sweep.of([of]), at or {})
+    plan = point.plan("numpy")
+    problem, values = frozen(plan)
+    inputs = check_levers(plan, of, wrt)
+    ranges = _ranges(inputs, values, plan.problem.distributions, spread, wrt is not None)
+    if not ranges:
+        raise InputError(f"{of} depends on no number here that could vary; name another quantity")
+    work = _sobol if method == "sobol" else _morris
+    found, count = work(problem, ranges, of, samples, seed, engine, threads)
+    key = next(iter(found)) if method == "morris" else "total"
+    rank = np.argsort(-found[key], kind="stable")
+    names = [list(ranges)[k] for k in rank]
+    unit = "1" if method == "sobol" else attributes(plan, of)["units"]
+    variables: dict[str, Any] = {
+        name: ("input", row[rank], {"units": unit, "long_name": _MEANING[name]})
+        for name, row in found.items()
+    }
+    for name, share in (("low", 0.05), ("high", 0.95)):
+        ends = [_end(ranges[n], name, share) for n in names]
+        variables[name] = ("input", ends, {"long_name": f"{name} end of the range (90 % of it)"})
+    coords = {"input": names, "units": ("input", [unit_of(n) for n in names])}
+    attrs = {
+        **root_attributes(plan, sweep.spec),
+        "fleetcube_point": told,
+        "fleetcube_evaluations": count,
+        "fleetcube_left_out": " ".join(n for n in inputs if n not in ranges),
+    }
+    return xarray.Dataset(variables, coords, attrs)
+
+
+_MEANING = {
+    "first_order": "share of the variance that the input explains alone",
+    "first_order_error": "half width of its 95 % confidence interval",
+    "total": "share of the variance that would be gone if the input were known",
+    "total_error": "half width of its 95 % confidence interval",
+    "effect": "mean size of the change when the input crosses its range",
+    "effect_error": "half width of its 95 % confidence interval",
+    "mean_effect": "mean change when the input crosses its range",
+    "effect_std": "standard deviation of that change: other inputs matter, or it is not linear",
+}
+
+
+def _check(samples: Any, spread: Any) -> None:
+    whole = isinstance(samples, int) and not isinstance(samples, bool)
+    if not whole or not 1 <= samples <= MOST_SAMPLES:
+        raise InputError(
+            f"samples = {samples!r} is not a whole number from 1 to {MOST_SAMPLES:,}; give one"
+        )
+    number = isinstance(spread, int | float | np.number) and not isinstance(spread, bool)
+    if not number or not 0 < spread < 1:
+        raise InputError(f"spread = {spread!r} is not a share between 0 and 1; give 0.2 for 20 %")
+
+
+def _salib() -> Any:
+    try:
+        import SALib.analyze.morris
+        import SALib.analyze.sobol
+        import SALib.sample.morris
+    except ImportError:
+        raise InputError(
+            "global sensitivity needs an extra; run: pip install 'fleetcube[sens]'"
+        ) from None
+    return SALib
+
+
+def _ranges(
+    inputs: Sequence[str],
+    values: Mapping[str, float],
+    known: Ranges,
+    spread: float,
+    asked: bool,
+) -> dict[str, Distribution]:
+    """What inputs are drawn from; those that cannot vary are left out, or refused where asked."""
+    found: dict[str, Distribution] = {}
+    for name in inputs:
+        value = values[name]
+        high = INPUTS[name].high if name in INPUTS else math.inf
+        if name in known:
+            found[name] = known[name]
+        elif not is_whole(name) and 0 < value < math.inf:
+            ends = (value * (1 - spread), min(value * (1 + spread), high))
+            found[name] = Distribution("uniform", ends)
+        elif asked:
+            why = "a whole number" if is_whole(name) else f"{value:g}"
+            raise InputError(f"{name} is {why} and has no range; give it a distribution")
+    return found
+
+
+def _end(found: Distribution, name: str, share: float) -> float:
+    if found.kind == "uniform":
+        return found.values[0 if name == "low" else 1]
+    return float(found.at(np.array([share]))[0])
+
+
+def _evaluated(
+    problem: Problem, ranges: Ranges, rows: Array, of: str, engine: str, threads: int
+) -> Array:
+    """A quantity at points between 0 and 1."""
+    columns = {
+        name: found.at(column) for (name, found), column in zip(ranges.items(), rows.T, strict=True)
+    }
+    return outputs_at(problem, columns, of, engine, threads)
+
+
+def _checked(of: str, out: Array) -> Array:
+    """The values, if they can be analysed."""
+    wrong = int((~np.isfinite(out)).sum())
+    if wrong:
+        raise InputError(
+            f"{of} is not finite at {wrong:,} of {out.size:,} samples; narrow the ranges"
+        )
+    if out.min() == out.max():
+        raise InputError(f"{of} is the same at all samples; widen the ranges, or name others")
+    return out
+
+
+def _sobol(
+    problem: Problem, ranges: Ranges, of: str, samples: int, seed: int, engine: str, threads: int
+) -> tuple[dict[str, Array], int]:
+    """Sobol indices (Saltelli et al. 2010) from base points and points with one input changed."""
+    inputs = len(ranges)
+    fewest = FEWEST * (inputs + 2)
+    if samples < fewest:
+        raise InputError(
+            f"samples = {samples} are too few for {inputs} inputs; give at least {fewest:,}"
+        )
+    salib = _salib()
+    base = 1 << int(math.log2(samples / (inputs + 2)))
+    memory.check(8 * (2 * base * inputs + base * (inputs + 2)), "take fewer samples")
+    points = sobol_points(base, 2 * inputs, seed)
+    out = np.empty((base, inputs + 2))
+    done = expected(out.size, "points")
+    step = max(1, PIECE // (inputs + 2))
+    for start in range(0, base, step):
+        one, other = np.split(points[start : start + step], 2, axis=1)
+        rows = np.repeat(one[:, None], inputs + 2, axis=1)  # A, A with a column of B each, B
+        each = np.arange(inputs)
+        rows[:, each + 1, each] = other
+        rows[:, -1] = other
+        flat = rows.reshape(-1, inputs)
+        part = _evaluated(problem, ranges, flat, of, engine, threads)
+        out[start : start + step] = part.reshape(-1, inputs + 2)
+        done(part.size)
+    resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
+    found = salib.analyze.sobol.analyze(
+        _salib_problem(ranges),
+        _checked(of, out.reshape(-1)),
+        calc_second_order=False,
+        num_resamples=resamples,
+        seed=seed,
+    )
+    named = {
+        "first_order": "S1",
+        "first_order_error": "S1_conf",
+        "total": "ST",
+        "total_error": "ST_conf",
+    }
+    return {name: np.asarray(found[key]) for name, key in named.items()}, out.size
+
+
+def _morris(
+    problem: Problem, ranges: Ranges, of: str, samples: int, seed: int, engine: str, threads: int
+) -> tuple[dict[str, Array], int]:
+    """Elementary effects (Morris 1991), per width of the range of each input."""
+    inputs = len(ranges)
+    trajectories = samples // (inputs + 1)
+    if trajectories < FEWEST:
+        raise InputError(
+            f"samples = {samples} are too few for {inputs} inputs; give at least "
+            f"{FEWEST * (inputs + 1):,}"
+        )
+    salib = _salib()
+    memory.check(8 * 8 * samples * inputs, "take fewer samples")
+    told = _salib_problem(ranges)
+    points = salib.sample.morris.sample(told, trajectories, num_levels=LEVELS, seed=seed)
+    out = np.empty(len(points))
+    done = expected(len(points), "points")
+    for start in range(0, len(points), PIECE):
+        rows = points[start : start + PIECE]
+        out[start : start + PIECE] = _evaluated(problem, ranges, rows, of, engine, threads)
+        done(len(rows))
+    found = salib.analyze.morris.analyze(
+        told, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed
+    )
+    named = {"effect": "mu_star", "effect_error": "mu_star_conf", "mean_effect": "mu"}
+    named["effect_std"] = "sigma"
+    return {name: np.asarray(found[key], float) for name, key in named.items()}, out.size
+
+
+def _salib_problem(ranges: Ranges) -> dict[str, Any]:
+    tails = [0.0 if found.kind in ("uniform", "empirical") else TAIL for found in ranges.values()]
+    return {
+        "num_vars": len(ranges),
+        "names": list(ranges),
+        "bounds": [[tail, 1 - tail] for tail in tails],
+    }

@@ -1,0 +1,486 @@
+"""The best values of several inputs under conditions, at every point of a grid.
+
+Sobol points over the box find where conditions can be kept and where the output is small; from the
+best of them SciPy's SLSQP goes on with exact gradients, in logarithms where the range is above 0.
+Counts are continuous until then: of the whole numbers around the optimum, those that can be laid
+out and keep to the conditions, the best is taken, better ones are looked for from there, and the
+other inputs are optimised again. Counts alone, if not too many, are all tried.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import name_of
+from ...kernels.graph.formulas import parameters
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, shown
+from ..plan.execute import evaluate_block
+from ..plan.labels import attributes, coordinates, flags, root_attributes
+from ..plan.plan import NEAR, REASON, Plan
+from ..progress import expected
+from ..spec import values
+from ..spec.axes import Array, Axis
+from ..spec.scenario import Problem, resolve
+from .gradient import check_output
+from .solve.solve import Target, check_free, read_target, without
+
+if TYPE_CHECKING:
+    import xarray
+
+SAMPLES, STARTS = 256, 3  # Sobol points, and how many of the best SLSQP starts from
+CANDIDATES = 4096  # whole numbers tried around an optimum
+ALL = 2**21  # combinations of counts up to which every one is tried
+ROWS = 65_536  # evaluated at a time
+MOST_POINTS = 10_000  # of the grid: each takes about a second
+SLACK = 1e-9  # relative excess over a condition that rounding may leave
+STATUS = {
+    0: "found",
+    1: "no_point_keeps_to_the_conditions",
+    2: "no_feasible_point",
+    3: "undefined",
+}
+_START = "start"
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values of an input: `place` 0 is the first, 1 the last, by ratios where it can be."""
+
+    name: str
+    first: float
+    last: float
+
+    @property
+    def log(self) -> bool:
+        """Whether places go by ratios."""
+        return self.first > 0
+
+    def value(self, place: Array) -> Array:
+        """The value at a place."""
+        if self.log:
+            found = self.first * (self.last / self.first) ** place
+        else:
+            found = self.first + (self.last - self.first) * place
+        return np.clip(found, self.first, self.last)
+
+    def place(self, value: Array) -> Array:
+        """The place of a value."""
+        if self.log:
+            return np.log(value / self.first) / math.log(self.last / self.first)
+        return (value - self.first) / (self.last - self.first)
+
+    def slope(self, value: Array) -> Array:
+        """How fast the value changes with its place."""
+        if self.log:
+            return value * math.log(self.last / self.first)
+        return np.full_like(value, self.last - self.first)
+
+
+def optimize(
+    spec: Mapping[str, Any],
+    of: str,
+    between: Mapping[str, Sequence[Any]],
+    subject_to: Sequence[str],
+    sense: str,
+    feasible: bool,
+    engine: str,
+) -> "xarray.Dataset":
+    """The best values of inputs at every point; see `Sweep.optimize`."""
+    import xarray
+
+    if sense not in ("min", "max"):
+        raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
+    check_output(of)
+    conditions = [_condition(text) for text in subject_to]
+    problem = resolve(spec["scenario"], spec["axes"])
+    ranges = [_range(name, ends) for name, ends in _items(between)]
+    for one in ranges:
+        problem = without(problem, one.name)
+    search = Search(problem, of, ranges, conditions, sense, feasible, engine)
+    plan, dims = search.plan, search.dims
+    shape = plan.shape(dims)
+    if math.prod(shape) > MOST_POINTS:
+        raise InputError(
+            f"the grid has {math.prod(shape):,} points; at most {MOST_POINTS:,} are optimised one "
+            "by one: shorten its axes, or sweep the inputs and use Sweep.reduce('argmin')"
+        )
+    shown_outputs = list(dict.fromkeys([of, *(c.of for c in conditions)]))
+    found = {one.name: np.full(shape, np.nan) for one in ranges}
+    outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
+    status = np.zeros(shape, np.int8)
+    reason = np.zeros(shape, np.int8)
+    near = np.full(shape, -1, np.int8)
+    done = expected(math.prod(shape), "points")
+    for point in np.ndindex(shape):
+        best = search.best(point)
+        done(1)
+        if isinstance(best, Failure):
+            status[point], reason[point] = best.status, best.reason
+            continue
+        held = search.evaluate(point, best[None, :], [*shown_outputs, *search.near])
+        for name in search.near:
+            near[point] = held[name][0]
+        for k, one in enumerate(ranges):
+            found[one.name][point] = best[k]
+        for name in shown_outputs:
+            outputs[name][point] = held[name][0]
+    order = [axis.name for axis in plan.problem.axes if axis.name != _START]
+    turn = [dims.index(dim) for dim in order]
+    variables: dict[str, Any] = {
+        name: (order, array.transpose(turn), attributes(plan, name))
+        for name, array in {**found, **outputs}.items()
+    }
+    variables["optimum_status"] = (
+        order,
+        status.transpose(turn),
+        {"long_name": "whether an optimum was found", **flags(STATUS)},
+    )
+    coords = coordinates(plan, dims)
+    for name in search.reason:
+        coords[name] = (order, reason.transpose(turn), attributes(plan, name))
+    for name in search.near:
+        coords[name] = (order, near.transpose(turn), attributes(plan, name))
+    return xarray.Dataset(variables, coords, root_attributes(plan, spec))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no optimum: a STATUS, and the infeasible_reason of what came farthest."""
+
+    status: int
+    reason: int
+
+
+class Search:
+    """Optimises the points of a grid one by one."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        of: str,
+        ranges: Sequence[Range],
+        conditions: Sequence[Target],
+        sense: str,
+        feasible: bool,
+        engine: str,
+    ) -> None:
+        self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
+        self.sign = 1.0 if sense == "min" else -1.0
+        names = [one.name for one in ranges]
+        starts = Axis(_START, np.arange(float(ROWS)))
+        problem = replace(problem, axes=(*problem.axes, starts))
+        rated = list(dict.fromkeys([of, *(name for c in conditions for name in c.outputs)]))
+        plan = Plan(problem, rated, engine, free=names)
+        for one in set(names) - _ancestors(plan, rated):
+            raise InputError(f"{of} and its conditions do not depend on {one}; leave it out")
+        judged = feasible and REASON in plan.outputs
+        self.memory = judged and all("memory_per_gpu" in case.formulas for case in plan.cases)
+        if self.memory and "memory_per_gpu" not in rated:
+            rated.append("memory_per_gpu")
+        self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
+        outputs = [*rated, *self.slopes.values()]
+        if "n_gpus" in names and any("data_parallel" in case.formulas for case in plan.cases):
+            outputs.append("data_parallel")
+        self.near = [NEAR] if self.memory else []
+        self.plan = Plan(problem, list(dict.fromkeys([*outputs, *self.near])), engine, free=names)
+        self.reason = [REASON] if judged else []
+        self.rated = rated
+        self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
+        self.whole = [one.name in INPUTS and INPUTS[one.name].kind == "count" for one in ranges]
+
+    def evaluate(self, point: tuple[int, ...], at: Array, names: Sequence[str]) -> dict[str, Array]:
+        """Outputs at a point of the grid, for rows of values of the inputs."""
+        where = dict(zip(self.dims, point, strict=True))
+        region = {
+            dim: slice(0, len(at)) if dim == _START else slice(where[dim], where[dim] + 1)
+            for dim in self.plan.sizes
+        }
+        shape = tuple(cut.stop - cut.start for cut in region.values())
+        free = {one.name: at[:, k].reshape(shape) for k, one in enumerate(self.ranges)}
+        outs: dict[str, Array] = {}
+        for name in names:
+            own = self.plan.out_dims[name]
+            out = np.empty(
+                tuple(region[dim].stop - region[dim].start for dim in own),
+                np.int8 if name == REASON else float,
+            )
+            cut = {dim: region[dim] for dim in own}
+            given = free if set(own) == set(region) else None
+            evaluate_block(self.plan, own, cut, {name: out}, 1, given)
+            outs[name] = np.broadcast_to(out.reshape(-1), (len(at),))
+        return outs
+
+    def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:
+        """The output to make small, and by how much each condition is kept (below 0: not)."""
+        held = self.evaluate(point, at, self.rated)
+        kept = [_kept(c, held) for c in self._conditions(point)]
+        return self.sign * held[self.of], np.array(kept).reshape(len(kept), len(at))
+
+    def _conditions(self, point: tuple[int, ...]) -> list[Target]:
+        """What is asked for, and that the memory suffices."""
+        if not self.memory:
+            return self.conditions
+        where = dict(zip(self.dims, point, strict=True))
+        case = next(
+            case
+            for case in self.plan.cases
+            if all(run.start <= where[dim] < run.stop for dim, run in case.runs.items())
+        )
+        capacity = 1.0  # as far as the model's error may save it
+        for name in ("hbm_capacity", "memory_error_factor"):
+            table = self.plan.table(case, name)
+            index = tuple(
+                where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
+                for axis, size in zip(self.plan.axes, table.shape, strict=True)
+            )
+            capacity *= float(table[index])
+        if math.isinf(capacity):
+            return self.conditions
+        return [*self.conditions, Target("memory_per_gpu", "<=", capacity)]
+
+    def best(self, point: tuple[int, ...]) -> "Array | Failure":
+        """The best values at a point, or why there are none."""
+        from scipy.stats import qmc
+
+        with np.errstate(all="ignore"):
+            counts = [range(math.ceil(one.first), math.floor(one.last) + 1) for one in self.ranges]
+            if all(self.whole) and math.prod(map(len, counts)) <= ALL:
+                every = _combinations(counts)
+                best = self._choose(point, every)
+                return self._failure(point, every) if best is None else best
+            sobol = qmc.Sobol(len(self.ranges), scramble=False).random(SAMPLES)
+            places = np.clip(sobol, 1e-6, 1 - 1e-6)
+            rated, kept = self._rate(point, self._values(places))
+            broken = -np.minimum(kept, 0).sum(axis=0) if len(kept) else np.zeros(len(places))
+            rank = np.lexsort((rated, np.where(np.isnan(broken + rated), np.inf, broken)))
+            ends = [self._descend(point, places[k], None) for k in rank[:STARTS]]
+            tried = self._values(np.array([*ends, *places[rank[:STARTS]]]))
+            if not any(self.whole):
+                best = self._choose(point, tried)
+                return self._failure(point, self._values(places)) if best is None else best
+            options = np.concatenate([self._whole_near(point, row) for row in tried[:STARTS]])
+            best = self._climb(point, self._choose(point, options))
+            if best is None:
+                nearest = np.where(self.whole, np.rint(tried), tried)
+                return self._failure(point, np.concatenate([options, nearest]))
+            if all(self.whole):
+                return best
+            places = np.array([one.place(v) for one, v in zip(self.ranges, best, strict=True)])
+            again = self._values(self._descend(point, places, best)[None, :])
+            again[:, self.whole] = best[self.whole]
+            chosen = self._choose(point, np.array([best, again[0]]))
+            return best if chosen is None else chosen
+
+    def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
+        """Why none of some rows is an optimum.
+
+        Reasons are in the order in which they are asked, so that the greatest came farthest.
+        """
+        parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
+        sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
+        if self.reason:
+            found = [self.evaluate(point, rows, self.reason)[REASON] for rows in parts]
+            reason = np.concatenate(found)
+            if reason.max() > 0 and not (reason == 0).any():
+                return Failure(2, int(reason.max()))
+            sound &= reason == 0
+        return Failure(1 if sound.any() else 3, -1)
+
+    def _values(self, places: Array) -> Array:
+        columns = [one.value(places[:, k]) for k, one in enumerate(self.ranges)]
+        return np.stack(columns, axis=1)
+
+    def _descend(self, point: tuple[int, ...], place: Array, fixed: Array | None) -> Array:
+        """Where SLSQP ends from a place; whole-numbered inputs stay where they are if fixed."""
+        from scipy.optimize import minimize
+
+        conditions = self._conditions(point)
+        scale = max(abs(float(self._rate(point, self._values(place[None, :]))[0][0])), 1e-300)
+
+        def at(p: Array) -> tuple[float, Array, Array, Array]:
+            key = p.tobytes()
+            if key not in known:
+                value = self._values(p[None, :])
+                held = self.evaluate(point, value, [*self.rated, *self.slopes.values()])
+                pace = np.array([one.slope(value[0, k]) for k, one in enumerate(self.ranges)])
+                slopes = {
+                    y: pace * [float(held[self.slopes[y, one.name]][0]) for one in self.ranges]
+                    for y in self.rated
+                }
+                rows = [_kept_slope(c, held, slopes) for c in conditions]
+                kept = [float(_kept(c, held)[0]) for c in conditions]
+                aim = self.sign * float(held[self.of][0]) / scale
+                known[key] = (
+                    aim,
+                    self.sign * slopes[self.of] / scale,
+                    np.array(kept),
+                    np.array(rows),
+                )
+            return known[key]
+
+        known: dict[bytes, tuple[float, Array, Array, Array]] = {}
+        bounds = [
+            (p, p) if fixed is not None and whole else (0.0, 1.0)
+            for p, whole in zip(place, self.whole, strict=True)
+        ]
+        found = minimize(
+            lambda p: at(p)[0],
+            place,
+            jac=lambda p: at(p)[1],
+            bounds=bounds,
+            constraints=[{"type": "ineq", "fun": lambda p: at(p)[2], "jac": lambda p: at(p)[3]}]
+            if conditions
+            else (),
+            method="SLSQP",
+            options={"maxiter": 100, "ftol": 1e-12},
+        )
+        end = np.clip(found.x, 0, 1)
+        return end if np.isfinite(end).all() else place
+
+    def _whole_near(self, point: tuple[int, ...], values_: Array) -> Array:
+        """Rows of values in which counts are whole: all in their ranges, or those around."""
+        steps = [self._step(point, values_, k) for k in range(len(self.ranges))]
+        spans = [
+            (math.ceil(one.first / step), math.floor(one.last / step))
+            for one, step in zip(self.ranges, steps, strict=True)
+        ]
+        counts = [high - low + 1 for (low, high), own in zip(spans, self.whole, strict=True) if own]
+        radius = int(CANDIDATES ** (1 / sum(self.whole)) / STARTS / 2)
+        columns = []
+        for k, one in enumerate(self.ranges):
+            low, high = spans[k]
+            if not self.whole[k]:
+                columns.append(np.array([values_[k]]))
+            elif math.prod(counts) <= CANDIDATES:
+                columns.append(steps[k] * np.arange(low, high + 1.0))
+            else:
+                near = (math.floor(values_[k] / steps[k]) + np.arange(-radius, radius + 1)) * steps[
+                    k
+                ]
+                powers = 2.0 ** np.arange(math.ceil(math.log2(max(one.first, 1))), 40)
+                near = np.concatenate([near, powers])
+                columns.append(np.unique(near[(near >= one.first) & (near <= one.last)]))
+        return _combinations(columns)
+
+    def _climb(self, point: tuple[int, ...], best: Array | None) -> Array | None:
+        """Counts from which no better ones are found along one, or by trading factors of two."""
+        whole = np.flatnonzero(self.whole)
+        while best is not None:
+            rows = [best]
+            for k in whole:
+                one, step = self.ranges[k], self._step(point, best, int(k))
+                line = best[k] + step * np.arange(-CANDIDATES // 2, CANDIDATES // 2)
+                for count in line[(line >= one.first) & (line <= one.last)]:
+                    rows.append(np.where(np.arange(len(best)) == k, count, best))
+                for other, factor in itertools.product(whole[whole != k], (2, 3)):
+                    trade = best.copy()
+                    trade[k], trade[other] = best[k] * factor, best[other] / factor
+                    if (
+                        trade[k] <= one.last
+                        and trade[other] >= self.ranges[other].first
+                        and trade[other] % 1 == 0
+                    ):
+                        rows.append(trade)
+            better = self._choose(point, np.array(rows))
+            if better is None or (better == best).all():
+                break
+            best = better
+        return best
+
+    def _step(self, point: tuple[int, ...], values_: Array, k: int) -> float:
+        """Of a whole number: GPUs come in whole replicas."""
+        if self.ranges[k].name != "n_gpus" or "data_parallel" not in self.plan.outputs:
+            return 1.0
+        share = self.evaluate(point, values_[None, :], ["data_parallel"])
+        ratio = values_[k] / float(share["data_parallel"][0])
+        return max(1.0, float(np.rint(ratio))) if math.isfinite(ratio) else 1.0
+
+    def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
+        """The best row that keeps to every condition; None where none does."""
+        if len(tried) == 0:
+            return None
+        chosen: list[tuple[float, Array]] = []
+        for start in range(0, len(tried), ROWS):
+            rows = tried[start : start + ROWS]
+            for name in self.reason:
+                rows = rows[self.evaluate(point, rows, [name])[name] <= 0]
+            if len(rows) == 0:
+                continue
+            rated, kept = self._rate(point, rows)
+            good = np.isfinite(rated) & (kept >= -SLACK).all(axis=0)
+            if good.any():
+                k = int(np.where(good, rated, np.inf).argmin())
+                chosen.append((float(rated[k]), rows[k]))
+        return min(chosen, key=lambda pair: pair[0])[1] if chosen else None
+
+
+def _combinations(columns: Sequence[Sequence[float] | Array]) -> Array:
+    """Every combination of a value of each column, a row each."""
+    grid = np.meshgrid(*[np.asarray(column, float) for column in columns], indexing="ij")
+    return np.stack([column.reshape(-1) for column in grid], axis=1)
+
+
+def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:
+    """Names that outputs depend on in any case."""
+    found = set(outputs)
+    for case in plan.cases:
+        for name in reversed(list(case.formulas)):
+            if name in found:
+                found |= set(parameters(case.formulas[name]))
+    return found
+
+
+def _kept(condition: Target, held: Mapping[str, Array]) -> Array:
+    """By how much a condition is kept: relative, by logarithms where both sides are above 0."""
+    value, aim = held[condition.of], _aim(condition, held)
+    sign = 1.0 if condition.relation == "<=" else -1.0
+    both = (value > 0) & (aim > 0)
+    logs = np.log(np.where(both, aim, 1.0) / np.where(both, value, 1.0))
+    plain = (aim - value) / np.maximum(np.maximum(np.abs(aim), np.abs(value)), 1e-300)
+    return sign * np.where(both, logs, plain)
+
+
+def _kept_slope(condition: Target, held: Mapping[str, Array], slopes: Mapping[str, Array]) -> Array:
+    """How that changes with the places of the inputs."""
+    value, aim = float(held[condition.of][0]), float(_aim(condition, held)[0])
+    sign = 1.0 if condition.relation == "<=" else -1.0
+    level = condition.level
+    drift = slopes[level] if isinstance(level, str) else np.zeros_like(slopes[condition.of])
+    if value > 0 and aim > 0:
+        return sign * (drift / aim - slopes[condition.of] / value)
+    return sign * (drift - slopes[condition.of]) / max(abs(aim), abs(value), 1e-300)
+
+
+def _aim(condition: Target, held: Mapping[str, Array]) -> Array:
+    level = condition.level
+    return held[level] if isinstance(level, str) else np.full(held[condition.of].shape, level)
+
+
+def _condition(text: Any) -> Target:
+    found = read_target(text)
+    if found.relation == "=":
+        raise InputError(f"subject_to: {shown(text)} is an equation; write <= or >=")
+    return found
+
+
+def _items(between: Any) -> list[tuple[str, Any]]:
+    if not isinstance(between, Mapping) or not between:
+        raise InputError(
+            f"between = {shown(between)} names no ranges; give {{input: [first, last]}}"
+        )
+    return list(between.items())
+
+
+def _range(name: str, ends: Any) -> Range:
+    check_free(name)
+    if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
+        raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
+    first, last = (values.number(name, end) for end in ends)
+    if not first < last < math.inf:
+        raise InputError(f"between: {name} = {shown(ends)} does not rise; give [first, last]")
+    return Range(name, first, last)

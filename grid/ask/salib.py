@@ -1,0 +1,79 @@
+"""A sweep as SALib sees one: a problem to draw samples from, and a model of those samples."""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.engines.job import default_threads
+from ..errors import InputError
+from ..run.threads import check_output
+from ..spec.axes import Array, Axis, make_axes
+from ..spec.distributions import Distribution
+from .sensitivity import cut, frozen, is_whole, outputs_at
+
+if TYPE_CHECKING:
+    from ..sweep import Sweep
+
+
+def salib(sweep: "Sweep", of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
+    """A `problem` for SALib, and the output at samples of it; see `Sweep.salib`."""
+    spec: Any = sweep.spec
+    plan = sweep.of([of]).plan("numpy")
+    check_output(plan, of)
+    known = plan.problem.distributions
+    ranges = {name: _axis(axis) for name, axis in make_axes(spec["axes"]).items()}
+    ranges |= {name: _distribution(name, found) for name, found in known.items()}
+    if not ranges:
+        raise InputError("the sweep has no axis and no distribution; give what is to vary")
+    problem = {
+        "num_vars": len(ranges),
+        "names": list(ranges),
+        "bounds": [bounds for _, bounds in ranges.values()],
+        "dists": [kind for kind, _ in ranges.values()],
+        "outputs": [of],
+    }
+    point, _ = cut(sweep.of([of]), {})
+    frozen_problem, _ = frozen(point.plan("numpy"))
+
+    def model(samples: Any) -> Array:
+        points = np.asarray(samples, float)
+        if points.ndim != 2 or points.shape[1] != len(ranges):
+            raise InputError(
+                f"samples have the shape {points.shape}; give (samples, {len(ranges)})"
+            )
+        columns = {
+            name: np.rint(column) if is_whole(name) else column
+            for name, column in zip(ranges, points.T, strict=True)
+        }
+        return outputs_at(frozen_problem, columns, of, "auto", default_threads())
+
+    return problem, model
+
+
+def _axis(axis: Axis) -> tuple[str, list[float]]:
+    """Even between the ends of an axis, in logarithms where its values have even ratios."""
+    if axis.inputs != (axis.name,) or not axis.numbers or axis.size < 2:
+        raise InputError(
+            f"axis {axis.name!r} is not a range of numbers; put one of its values into the scenario"
+        )
+    points = np.sort(axis.numbers[axis.name])
+    if not np.isfinite(points[-1]):
+        raise InputError(f"axis {axis.name!r} is not finite; give finite values")
+    ratios = points[1:] / points[:-1] if points[0] > 0 else np.zeros(1)
+    even = axis.size > 2 and points[0] > 0 and np.allclose(ratios, ratios[0], rtol=1e-6, atol=0)
+    return "logunif" if even else "unif", [float(points[0]), float(points[-1])]
+
+
+def _distribution(name: str, found: Distribution) -> tuple[str, list[float]]:
+    first, last = found.values[0], found.values[-1]
+    if found.kind == "uniform":
+        return "unif", [first, last]
+    if found.kind == "lognormal":
+        return "lognorm", [math.log(first), found.deviation]
+    if found.kind == "normal":
+        far = 40 * last  # as good as no bound
+        ends = [max(found.low, first - far), min(found.high, first + far)]
+        return "truncnorm", [*ends, first, last]
+    raise InputError(f"{name} has an empirical distribution, which SALib lacks; give another")

@@ -1,0 +1,472 @@
+"""Play a pipeline schedule pass by pass: the judge of the closed forms, and what pictures show."""
+
+import itertools
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, nearest, shown
+
+_SPLIT = ("zb_h1", "zb_v")  # weight gradients are passes of their own
+MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
+_LONGEST = 1e200  # sums of times stay finite
+_STEPS = 4  # played one after the other until they follow each other at an even pace
+
+Key = tuple[str, int, int]  # F, B or W; position in the model; micro-batch
+Orders = list[list[Key]]
+
+
+class Pass(NamedTuple):
+    """One pass of one micro-batch through one piece of the model.
+
+    `kind` is F (forward), B (backward; the input gradient alone where the schedule splits it) or
+    W (weight gradient); `piece` counts the model's pieces from its input.
+    """
+
+    kind: str
+    piece: int
+    microbatch: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class PlayedSchedule:
+    """What `simulate_schedule` returns: times of one step, and who computed what when.
+
+    `bubble_ratio` is what the step takes over what a stage computes, minus 1: waiting for sends
+    counts. `microbatches_in_flight` has the most activations that each stage held at once, in those
+    of a micro-batch on the whole stage.
+    """
+
+    pipeline_schedule: str
+    step_time: float
+    bubble_ratio: float
+    microbatches_in_flight: tuple[float, ...]
+    stages: tuple[tuple[Pass, ...], ...]
+
+    def plot(self, path: str | Path) -> Any:
+        """Draw who computes what when into a file (.png, .pdf, .svg); returns the figure."""
+        from ..plots.schedule import draw_schedule
+
+        return draw_schedule(self, Path(path))
+
+
+def simulate_schedule(
+    pipeline_schedule: str = "1f1b",
+    *,
+    pipeline_parallel: int,
+    num_microbatches: int,
+    virtual_stages: int = 1,
+    microbatch_group_size: int | None = None,
+    pipeline_scheduler: str = "megatron",
+    forward_time: float = 1.0,
+    input_gradient_time: float = 1.0,
+    weight_gradient_time: float = 1.0,
+    recompute_time: float = 0.0,
+    send_time: float | Sequence[float] = 0.0,
+    pipeline_sends: str = "auto",
+    pipeline_flush: bool = True,
+) -> PlayedSchedule:
+    """Play a pipeline schedule: every pass starts when its stage is free and its input is there.
+
+    Nothing of the closed forms behind `bubble_ratio` is used. Stages work through their passes in
+    the order that is published: GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch;
+    ZB-H1 by hand, ZB-V as its authors' scheduler plans it for the times given.
+
+    Args:
+        pipeline_schedule: gpipe, 1f1b, interleaved, zb_h1 or zb_v.
+        pipeline_parallel: stages.
+        num_microbatches: micro-batches of one step.
+        virtual_stages: pieces of the model on each stage (1f1b and interleaved).
+        microbatch_group_size: micro-batches that run through one piece after the other;
+            pipeline_parallel where it is not given, or PyTorch's own.
+        pipeline_scheduler: megatron or pytorch; what it cannot run is an InputError.
+        forward_time: of one micro-batch through a whole stage; its pieces share it evenly.
+        input_gradient_time: likewise.
+        weight_gradient_time: likewise; part of the backward pass but in zb_h1 and zb_v.
+        recompute_time: of what is computed again, right before the input gradient.
+        send_time: of one activation or gradient over a boundary between stages; or one for each,
+            the last from the last stage to the first.
+        pipeline_sends: blocking (a stage that sends does nothing else), asynchronous, or auto:
+            blocking where stages hold one piece of the model.
+        pipeline_flush: False lets the next step begin on stages that are done; step_time is then
+            the time between two steps.
+    """
+    p = _count("pipeline_parallel", pipeline_parallel)
+    m = _count("num_microbatches", num_microbatches)
+    chunks = _count("virtual_stages", virtual_stages)
+    if microbatch_group_size is not None:
+        microbatch_group_size = _count("microbatch_group_size", microbatch_group_size)
+    if not isinstance(pipeline_flush, bool | np.bool_):
+        raise InputError(f"pipeline_flush = {shown(pipeline_flush)} is not True or False; give one")
+    chosen = {"pipeline_schedule": pipeline_schedule, "pipeline_scheduler": pipeline_scheduler}
+    for name, choice in {**chosen, "pipeline_sends": pipeline_sends}.items():
+        if choice not in INPUTS[name].choices:
+            listed = ", ".join(map(str, INPUTS[name].choices))
+            hint = nearest(str(choice), INPUTS[name].choices, "choose one of them")
+            raise InputError(f"{name} = {shown(choice)} is not one of {listed}; {hint}")
+    pieces = {"1f1b": chunks, "interleaved": chunks, "zb_v": 2}
+    v = pieces.get(pipeline_schedule, 1)
+    if p * m * v > MOST_MICROBATCHES:
+        raise InputError(
+            f"{m} micro-batches through {v} pieces on each of {p} stages are more than "
+            f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
+        )
+    several = isinstance(send_time, Iterable) and not isinstance(send_time, str | bytes)
+    given: Any = send_time if several and np.ndim(send_time) else [send_time] * p
+    sends = [_time("send_time", time) for time in given]
+    if len(sends) != p:
+        raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one for each")
+    weight = _time("weight_gradient_time", weight_gradient_time)
+    backward = _time("recompute_time", recompute_time)
+    backward += _time("input_gradient_time", input_gradient_time)
+    if pipeline_schedule not in _SPLIT:
+        backward += weight
+    times = {"F": _time("forward_time", forward_time), "B": backward, "W": weight}
+    times = {kind: time / v for kind, time in times.items()}
+    if pipeline_schedule == "gpipe":
+        orders = _gpipe(p, m)
+    elif pipeline_schedule == "zb_h1":
+        orders = _zb_h1(p, m)
+    elif pipeline_schedule == "zb_v":
+        orders = _zb_v(p, m, times)
+    elif v == 1:
+        orders = _one_forward_one_backward(p, m)
+    else:
+        group = _group(p, m, microbatch_group_size, pipeline_scheduler)
+        orders = _interleaved(p, m, v, group)
+    blocks = pipeline_sends == "blocking" or (pipeline_sends == "auto" and v == 1)
+    stages = play(orders, times, sends, blocking=blocks)
+    step = _ends(stages)
+    if not pipeline_flush:
+        before, after = (
+            _ends(play(orders, times, sends, blocking=blocks, steps=steps))
+            for steps in (_STEPS, _STEPS + 1)
+        )
+        step = after - before
+    work = sum(part.end - part.start for part in stages[0])
+    return PlayedSchedule(
+        pipeline_schedule,
+        step,
+        step / work - 1 if work else math.nan,
+        tuple(_most_held(order) / v for order in orders),
+        tuple(tuple(passes) for passes in stages),
+    )
+
+
+def _count(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not plain or not value >= 1 or value % 1:
+        raise InputError(f"{name} = {shown(value)} is not a whole number from 1 on; change it")
+    return int(value)
+
+
+def _time(name: str, value: Any) -> float:
+    """A number from 0 on; all times are in one unit, whatever it is."""
+    plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not plain or not 0 <= value <= _LONGEST:
+        raise InputError(
+            f"{name} = {shown(value)} is negative, too large or no plain number; give all times in "
+            "one unit, without it"
+        )
+    return float(value)
+
+
+def _ends(stages: Iterable[Sequence[Pass]]) -> float:
+    return max(passes[-1].end for passes in stages)
+
+
+def _most_held(order: Iterable[Key]) -> int:
+    """The most forward passes that wait for their backward pass at once."""
+    steps = ({"F": 1, "B": -1}.get(kind, 0) for kind, _, _ in order)
+    return max(itertools.accumulate(steps))
+
+
+# Playing
+
+
+def play(
+    orders: Orders,
+    times: Mapping[str, float],
+    sends: Sequence[float],
+    *,
+    blocking: bool,
+    steps: int = 1,
+) -> list[list[Pass]]:
+    """The passes of each stage, which works through its own list and waits for what an entry needs.
+
+    A link between two stages takes one message at a time in each direction.
+    """
+    last = max(piece for order in orders for _, piece, _ in order)
+    home = {piece: stage for stage, order in enumerate(orders) for _, piece, _ in order}
+    folded = home.get(len(orders)) == len(orders) - 1  # pieces run back up the stages
+    done: dict[tuple[int, Key], tuple[float, float]] = {}  # end; arrival at the next stage
+    link: dict[tuple[int, int], float] = defaultdict(float)
+    clock = [0.0] * len(orders)
+    played: list[list[Pass]] = [[] for _ in orders]
+    left = [deque((step, key) for step in range(steps) for key in order) for order in orders]
+    while any(left):
+        before = sum(map(len, left))
+        for stage, todo in enumerate(left):
+            while todo:
+                step, key = todo[0]
+                needs = [(step, need) for need in _needs(key, last)]
+                if not all(need in done for need in needs):
+                    break
+                start = max([clock[stage], *(done[n][home[n[1][1]] != stage] for n in needs)])
+                clock[stage] = end = arrival = start + times[key[0]]
+                kind, piece, microbatch = todo.popleft()[1]
+                target = piece + {"F": 1, "B": -1, "W": 0}[kind]
+                if home.get(target, stage) != stage:
+                    here, there = home[min(piece, target)], home[max(piece, target)]
+                    boundary = min(here, there) if folded else here
+                    way = (boundary, home[target])
+                    arrival = link[way] = max(end, link[way]) + sends[boundary]
+                    if blocking:
+                        clock[stage] = arrival
+                done[step, key] = end, arrival
+                played[stage].append(Pass(kind, piece, microbatch, start, end))
+        if sum(map(len, left)) == before:
+            raise InputError("the stages wait for each other; no stage can go on with its order")
+    return played
+
+
+def _needs(key: Key, last: int) -> Iterator[Key]:
+    kind, piece, microbatch = key
+    if kind == "F" and piece:
+        yield "F", piece - 1, microbatch
+    if kind == "B":
+        yield "F", piece, microbatch
+        if piece < last:
+            yield "B", piece + 1, microbatch
+    if kind == "W":
+        yield "B", piece, microbatch
+
+
+# Published orders
+
+
+def _gpipe(stages: int, microbatches: int) -> Orders:
+    every = range(microbatches)
+    return [[(kind, s, i) for kind in "FB" for i in every] for s in range(stages)]
+
+
+def _alternating(forward: list[Key], backward: list[Key], ahead: int) -> list[Key]:
+    """Forward passes ahead, then one forward and one backward in turn, then the rest."""
+    ahead = min(ahead, len(forward))
+    turns = zip(forward[ahead:], backward, strict=False)
+    drained = backward[len(forward) - ahead :]
+    return [*forward[:ahead], *itertools.chain.from_iterable(turns), *drained]
+
+
+def _one_forward_one_backward(stages: int, microbatches: int) -> Orders:
+    return [
+        _alternating(
+            [("F", s, i) for i in range(microbatches)],
+            [("B", s, i) for i in range(microbatches)],
+            stages - 1 - s,
+        )
+        for s in range(stages)
+    ]
+
+
+def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> int:
+    """Micro-batches of a group, as a scheduler forms it; what it refuses is refused."""
+    if stages == 1:
+        raise InputError("virtual_stages > 1 on one stage is run by no scheduler; set it to 1")
+    if scheduler == "pytorch":
+        rounds = max(1, microbatches // stages)
+        if microbatches % rounds:
+            raise InputError(
+                f"PyTorch runs {microbatches} micro-batches in {rounds} rounds, which do not "
+                "divide them; change num_microbatches"
+            )
+        if size not in (None, microbatches // rounds):
+            raise InputError(
+                f"PyTorch runs {microbatches} micro-batches on {stages} stages in groups of "
+                f"{microbatches // rounds}, not {size}: remove microbatch_group_size"
+            )
+        return microbatches // rounds
+    if microbatches < stages:
+        raise InputError(
+            f"Megatron-Core interleaves no {microbatches} micro-batches on {stages} stages; give "
+            "as many as stages, or pipeline_scheduler = 'pytorch'"
+        )
+    group = stages if size is None else size
+    if not stages <= group <= microbatches or 0 < microbatches % group < stages:
+        raise InputError(
+            f"Megatron-Core runs {microbatches} micro-batches on {stages} stages in groups of "
+            f"{stages} to {microbatches} that leave none over, or as many as stages; not {group}: "
+            "change microbatch_group_size or num_microbatches"
+        )
+    return group
+
+
+def _interleaved(stages: int, microbatches: int, chunks: int, group: int) -> Orders:
+    """Groups of micro-batches run through one chunk after the other."""
+    turns = [
+        (chunk, i)
+        for first in range(0, microbatches, group)
+        for chunk in range(chunks)
+        for i in range(first, min(first + group, microbatches))
+    ]
+    return [
+        _alternating(
+            [("F", chunk * stages + s, i) for chunk, i in turns],
+            [("B", (chunks - 1 - chunk) * stages + s, i) for chunk, i in turns],
+            2 * (stages - 1 - s) + (chunks - 1) * group,
+        )
+        for s in range(stages)
+    ]
+
+
+def _zb_h1(stages: int, microbatches: int) -> Orders:
+    """1F1B whose weight gradients follow as many passes late as stages come before."""
+    orders = []
+    for s, passes in enumerate(_one_forward_one_backward(stages, microbatches)):
+        order: list[Key] = []
+        for kind, piece, i in passes:
+            order.append((kind, piece, i))
+            if kind == "B" and i >= s:
+                order.append(("W", piece, i - s))
+        late = range(max(microbatches - s, 0), microbatches)
+        orders.append(order + [("W", s, i) for i in late])
+    return orders
+
+
+def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
+    """ZB-V as the scheduler of Qi et al. plans it, for the memory of 1F1B."""
+    plan = _Folded(stages, microbatches, times)
+    plan.warm_up()
+    for _ in range(2 * microbatches):
+        for stage, leg in plan.backward_turns():
+            plan.put("B", stage, leg, fill=True)
+        for stage in range(stages):
+            forward = plan.forward_leg(stage)
+            if forward is not None:
+                plan.put("F", stage, forward, fill=True)
+    for stage in range(stages):
+        while plan.waiting[stage]:
+            plan.put_weight(stage)
+    return plan.orders
+
+
+class _Folded:
+    """A pipeline down (leg 0) and back up (leg 1) the stages, planned pass by pass.
+
+    Memory is counted in halves of a piece's activations: a forward pass takes two, the input
+    gradient gives one back, the weight gradient the other.
+    """
+
+    def __init__(self, stages: int, microbatches: int, times: Mapping[str, float]) -> None:
+        self.stages, self.microbatches, self.times = stages, microbatches, times
+        self.orders: Orders = [[] for _ in range(stages)]
+        self.clock = [0.0] * stages
+        self.held = [0] * stages
+        self.idle = [0.0] * stages
+        self.end: dict[tuple[str, int, int, int], float] = {}  # kind, stage, leg, micro-batch
+        self.count: Counter[tuple[str, int, int]] = Counter()  # passes of a kind, stage and leg
+        self.waiting: list[deque[tuple[int, int]]] = [deque() for _ in range(stages)]
+
+    def awaited(self, kind: str, stage: int, leg: int) -> float | None:
+        """When the stage before on a leg is done with what comes next; None at its first stage."""
+        other = stage + 1 if leg else stage - 1
+        if not 0 <= other < self.stages:
+            return None
+        return self.end.get((kind, other, leg, self.count[kind, stage, leg]), math.inf)
+
+    def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
+        """Append a pass; before it, weight gradients that end in time or whose memory it needs.
+
+        One more goes before a gradient on its way down, if its stage idles most without it.
+        """
+        awaited = self.awaited(kind, stage, leg)
+        waiting, width = self.waiting[stage], self.times["W"]
+        room = 4 * self.stages - (2 if kind == "F" else 0)
+        while fill and waiting and self.held[stage] > room:
+            self.put_weight(stage)
+        while fill and waiting and awaited is not None and awaited >= self.clock[stage] + width:
+            self.put_weight(stage)
+        spare = max(self.idle) - self.idle[stage]
+        late = awaited is not None and awaited - self.clock[stage] > spare
+        if fill and waiting and late and (kind, leg) == ("B", 1):
+            self.put_weight(stage)
+        number = self.count[kind, stage, leg]
+        start = max(self.clock[stage], awaited or 0.0)
+        if self.orders[stage]:
+            self.idle[stage] += start - self.clock[stage]
+        self.clock[stage] = self.end[kind, stage, leg, number] = start + self.times[kind]
+        self.count[kind, stage, leg] += 1
+        self.held[stage] += 2 if kind == "F" else -1
+        up = leg if kind == "F" else 1 - leg  # gradients come down where activations went up
+        piece = 2 * self.stages - 1 - stage if up else stage
+        self.orders[stage].append((kind, piece, number))
+        if kind == "B":
+            waiting.append((piece, number))
+
+    def put_weight(self, stage: int) -> None:
+        """Append the weight gradient that has waited longest."""
+        self.orders[stage].append(("W", *self.waiting[stage].popleft()))
+        self.clock[stage] += self.times["W"]
+        self.held[stage] -= 1
+
+    def warm_up(self) -> None:
+        """Forward passes until the first input gradient: as many as are free or fill gaps."""
+        count, most = self.count, self.microbatches
+        for stage in range(self.stages):
+            self.put("F", stage, 0)
+        for stage in reversed(range(self.stages)):
+            arrives = self.awaited("F", stage, 1)
+            while (
+                arrives is not None
+                and self.held[stage] + 4 * (stage + 1) <= 4 * self.stages
+                and self.clock[stage] + self.times["F"] <= arrives
+                and count["F", stage, 0] < most
+            ):
+                for above in range(stage + 1):
+                    self.put("F", above, 0)
+            self.put("F", stage, 1)
+        leg = 0
+        for stage in range(1, self.stages):
+
+            def behind(stage: int = stage) -> bool:
+                mine, theirs = ([count["F", s, way] for way in (0, 1)] for s in (stage, stage - 1))
+                return sum(mine) < sum(theirs) or mine[1] <= theirs[1] < most
+
+            while behind():
+                for below in reversed(range(stage, self.stages)):
+                    if count["F", below, leg] < most:
+                        self.put("F", below, leg)
+                leg = 1 - leg
+
+    def backward_turns(self) -> list[tuple[int, int]]:
+        """The stages' next input gradients: up the stages first, then down."""
+        down: list[tuple[int, int]] = []
+        up: list[tuple[int, int]] = []
+        for stage in range(self.stages):
+            goes_up = self.count["B", stage, 1] < self.count["B", stage, 0]
+            if goes_up and stage < self.stages - 1:
+                there = self.awaited("B", stage, 1) != math.inf
+                goes_up = there or self.count["B", stage, 0] >= self.microbatches
+            (up if goes_up else down).append((stage, int(goes_up)))
+        return up[::-1] + down
+
+    def forward_leg(self, stage: int) -> int | None:
+        """The leg of a stage's next forward pass; None where nothing is there to do."""
+        down, up = (self.count["F", stage, leg] for leg in (0, 1))
+        if up >= self.microbatches:
+            return None
+        if up >= down:
+            return 0
+        if self.awaited("F", stage, 1) != math.inf:
+            return 1
+        free = down < self.microbatches and self.awaited("F", stage, 0) != math.inf
+        return 0 if free else None

@@ -1,0 +1,345 @@
+"""Which inputs matter: ranked at a point, mapped over a cube."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import name_of, unit_of
+from ...kernels.graph import formulas as graph
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..plan import memory
+from ..plan.execute import evaluate_block
+from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.plan import NEAR, REASON, Plan, Region
+from ..plan.tiles import blocks
+from ..run import threads as stream
+from ..show.selectors import narrow, point_of
+from ..spec.axes import Array, Axis, make_axes, make_axis
+from ..spec.scenario import Problem, choose
+from ..spec.values import without_unit
+from .gradient import check_input, check_output, reached
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..sweep import Sweep
+
+STEP = 0.1  # of the value of an input, down and up
+SAME = 1e-9  # relative difference of elasticities that are equal
+THIN = 100_000  # points of which medians are taken
+NONE = "none"  # the flag of a point where no input matters
+ROW = "(row)"  # no axis of a spec can have this name
+
+
+# A point of the grid
+
+
+def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple["Sweep", str]:
+    """A sweep at one point of its grid, and that point in words.
+
+    `at` gives values of axes or of other inputs, as numbers or text; the other axes are cut in
+    their middle. Those of `free` stay whole.
+    """
+    from ..sweep import Sweep
+
+    spec: Any = sweep.spec
+    for name in free:
+        if name not in spec["axes"]:
+            known = ", ".join(spec["axes"]) or "none"
+            raise InputError(f"{name!r} is not an axis; choose from {known}")
+    wanted = {n: without_unit(n, value) for n, value in at.items() if n not in free}
+    told, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
+    axes = make_axes(told["axes"])
+    for name, axis in axes.items():
+        if name in wanted and axis.size > 1:
+            raise InputError(f"{name} = {wanted[name]} is more than one point; give one value")
+        if name not in free:
+            axes[name] = axis.cut(np.array([axis.size // 2]))
+    point = {name: axis for name, axis in axes.items() if name not in free}
+    point |= {n: make_axis(n, [told["scenario"][n]]) for n in wanted if n not in axes}
+    return Sweep(told["scenario"], axes, told["outputs"]), point_of(point)
+
+
+def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
+    """The inputs asked for; all numbers that `of` depends on, given quantities among them."""
+    of = check_output(of)
+    if wrt is not None:
+        listed = [wrt] if isinstance(wrt, str) else list(wrt)
+        return [check_input(plan, name) for name in dict.fromkeys(listed)]
+    found = reached(plan, [of])
+    given = {name for case in plan.cases for name in case.leaves if name not in INPUTS}
+    given -= {name for case in plan.cases for name in case.formulas}
+    known = [name for name, row in INPUTS.items() if row.kind != "option"]
+    felt = [name for name in known if name in found]
+    return felt + [name for name in graph.load() if name in found & given]
+
+
+def derivative_names(of: str, inputs: Sequence[str]) -> dict[str, str]:
+    """The elasticity of a quantity by each input: between neighbours where that is whole."""
+    return {name: name_of("deltaln" if is_whole(name) else "dln", of, name) for name in inputs}
+
+
+def is_whole(name: str) -> bool:
+    """Whether an input is a whole number."""
+    return name in INPUTS and INPUTS[name].kind == "count"
+
+
+def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
+    """The problem of a plan of one point, with every choice made, and the value of every input."""
+    (case,) = plan.cases
+    options, given = dict(plan.problem.options), set(plan.problem.constants)
+    for axis in plan.axes:
+        options |= {name: row[0] for name, row in axis.options.items()}
+        given |= {name for name, row in axis.numbers.items() if not np.isnan(row[0])}
+    values = {name: float(leaf.item()) for name, leaf in case.leaves.items()}
+    made = replace(plan.problem, constants=values, options=choose(options, given), axes=())
+    return made, values
+
+
+def outputs_at(
+    problem: Problem, columns: Mapping[str, Array], of: str, engine: str, threads: int
+) -> Array:
+    """A quantity where some inputs of a frozen problem take the values of columns, row by row."""
+    size = len(next(iter(columns.values())))
+    axis = Axis(ROW, np.arange(size), columns)
+    plan = Plan(replace(problem, axes=(axis,)), [of], engine)
+    if not plan.out_dims[of]:
+        found = np.empty(())
+        evaluate_block(plan, (), {}, {of: found}, threads)
+        return np.full(size, found)
+    out = np.empty(size)
+    for region in blocks({ROW: size}, stream.BLOCK):
+        evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, threads)
+    return out
+
+
+def levers(
+    sweep: "Sweep", of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
+) -> "xarray.Dataset":
+    """Inputs ranked by what they do at one point; see `Sweep.levers`."""
+    import xarray
+
+    point, told = cut(sweep.of([of]), at or {})
+    inputs = check_levers(point.plan("numpy"), of, wrt)
+    if not inputs:
+        raise InputError(f"{of} depends on no number here; name another quantity")
+    named = derivative_names(of, inputs)
+    judged = [NEAR] if REASON in point.plan("numpy").outputs else []
+    plan = point.of([of, *named.values(), *judged]).plan("numpy")
+    (case,) = plan.cases
+    problem, values = frozen(plan)
+    with np.errstate(all="ignore"):
+        elasticity = {name: plan.table(case, d).item() for name, d in named.items()}
+        reason = int(plan.table(case, REASON).item()) if REASON in plan.outputs else 0
+        near = any(plan.table(case, name).item() == 1 for name in judged)
+        sides = {name: _sides(plan, name, values[name]) for name in inputs}
+        columns = {name: np.full(2 * len(inputs) + 1, values[name]) for name in inputs}
+        for k, name in enumerate(inputs):
+            columns[name][[2 * k + 1, 2 * k + 2]] = sides[name]
+        base, *moved = outputs_at(problem, columns, of, "numpy", 1)
+    rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
+    names = [inputs[k] for k in rank]
+    about = attributes(plan, of)
+
+    def row(numbers: Sequence[float], said: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+        return "input", np.array(numbers, float), {**attrs, "long_name": said}
+
+    unit = {"units": about["units"]}
+    step = f"{STEP * 100:g} %, or the nearest valid whole number"
+    return xarray.Dataset(
+        {
+            of: ((), base, about),
+            "elasticity": row(
+                [elasticity[n] for n in names],
+                f"relative change of {of} over that of the input",
+                {"units": "1"},
+            ),
+            "value": row([values[n] for n in names], "value of the input", {}),
+            "value_below": row([sides[n][0] for n in names], "smaller value of the input", {}),
+            "value_above": row([sides[n][1] for n in names], "larger value of the input", {}),
+            f"{of}_below": row([moved[2 * k] for k in rank], f"{of} at -{step}", unit),
+            f"{of}_above": row([moved[2 * k + 1] for k in rank], f"{of} at +{step}", unit),
+        },
+        {
+            "input": names,
+            "units": ("input", [unit_of(n) for n in names]),
+            "kind": ("input", ["difference" if is_whole(n) else "derivative" for n in names]),
+        },
+        {
+            **root_attributes(plan, sweep.spec),
+            "fleetcube_point": told,
+            "fleetcube_infeasible": _meaning(plan, reason),
+            "fleetcube_near_memory_limit": int(near),
+        },
+    )
+
+
+def _size(elasticity: float) -> float:
+    return -1.0 if np.isnan(elasticity) else abs(elasticity)
+
+
+def _meaning(plan: Plan, reason: int) -> str:
+    return str(attributes(plan, REASON)["flag_meanings"]).split()[reason] if reason else ""
+
+
+def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
+    """The values of an input below and above: 10 % away, within its bounds.
+
+    Whole numbers go by steps to the next valid one: one step or, if they are small, about 10 %.
+    """
+    (case,) = plan.cases
+    if not is_whole(name):
+        high = INPUTS[name].high if name in INPUTS else np.inf
+        return value * (1 - STEP), min(value * (1 + STEP), high)
+    ends = []
+    for side in ("below", "above"):
+        known = f"{name}_{side}" in case.formulas
+        step = plan.table(case, f"{name}_{side}").item() - value if known else 0.0
+        times = round(STEP * value / abs(step)) if step else 1
+        ends.append(value + max(1, times) * step)
+    return ends[0], ends[1]
+
+
+# Over the cube
+
+
+def dominance(
+    sweep: "Sweep",
+    of: str,
+    wrt: str | Sequence[str] | None,
+    engine: str,
+    mask_infeasible: bool,
+    threads: int,
+    dask: Any,
+) -> "xarray.Dataset":
+    """Which input matters most at every point; see `Sweep.dominance`."""
+    import xarray
+
+    inputs = check_levers(sweep.of([of]).plan("numpy"), of, wrt)
+    if not inputs:
+        raise InputError(f"{of} depends on no number here; name another quantity")
+    named = derivative_names(of, inputs)
+    moved = sweep.of(list(named.values()))
+    plan = moved.plan(engine, mask_infeasible)
+    rooms = stream.Rooms(plan, list(named.values()))
+    dims = [axis.name for axis in plan.axes if axis.name in rooms.dims]
+    code = np.int8 if len(inputs) < 127 else np.int16
+    memory.check(np.dtype(code).itemsize * int(np.prod(plan.shape(dims), dtype=float)))
+    lead = np.zeros(plan.shape(dims), code)
+    held = _Held(len(inputs))
+    whole = stream.whole(plan, dims)
+    work = _Leaders(tuple(dims), list(named.values()), rooms, code)
+    with stream.mapping(plan, moved.spec, threads, dask) as map_:
+        for tile, (codes, part) in map_(work.part, stream.within(whole, stream.BLOCK // 8)):
+            lead[stream.inside(whole, tile, dims)] = codes
+            held.fold(part)
+    order = list(stream.user_sizes(plan, dims))
+    counts = np.bincount(lead.reshape(-1), minlength=len(inputs) + 1)[1:]
+    same = held.same(inputs)
+    coords = {name: row for name, row in coordinates(plan, dims).items() if row[0] in dims}
+    coords |= stream.reason(plan, dims, threads)
+    flags = {
+        "long_name": f"input with the largest elasticity of {of}, by size",
+        "flag_values": np.arange(len(inputs) + 1, dtype=code),
+        "flag_meanings": " ".join([NONE, *inputs]),
+    }
+
+    def row(numbers: Array, said: str) -> tuple[Any, ...]:
+        return "input", numbers, {"units": "1", "long_name": said}
+
+    return xarray.Dataset(
+        {
+            "dominant": (order, lead.transpose([dims.index(dim) for dim in order]), flags),
+            "share": row(counts / max(1, counts.sum()), "share of the points that it dominates"),
+            "elasticity_min": row(held.low, f"smallest elasticity of {of}"),
+            "elasticity_median": row(
+                _medians(moved, named, mask_infeasible),
+                f"median elasticity of {of}, over at most {THIN:,} points",
+            ),
+            "elasticity_max": row(held.high, f"largest elasticity of {of}"),
+        },
+        {
+            **coords,
+            "input": inputs,
+            "same_as": ("input", same, {"long_name": "first input of the same size everywhere"}),
+        },
+        root_attributes(plan, sweep.spec),
+    )
+
+
+class _Held:
+    """Ranges of elasticities, and pairs of inputs whose elasticities are of one size."""
+
+    def __init__(self, inputs: int) -> None:
+        self.low, self.high = np.full(inputs, np.nan), np.full(inputs, np.nan)
+        self.pairs = {(i, j) for j in range(inputs) for i in range(j)}
+
+    def fold(self, part: tuple[Array, Array, set[tuple[int, int]]]) -> None:
+        """Take in what was found in a tile."""
+        self.low, self.high = np.fmin(self.low, part[0]), np.fmax(self.high, part[1])
+        self.pairs &= part[2]
+
+    def same(self, inputs: Sequence[str]) -> list[str]:
+        """The first input that is like each one; itself where none is, or where it does nothing."""
+        still = {k for k in range(len(inputs)) if self.low[k] == self.high[k] == 0}
+        self.pairs = {pair for pair in self.pairs if still.isdisjoint(pair)}
+        first = {j: min(i for i, k in self.pairs if k == j) for _, j in self.pairs}
+        return [inputs[first.get(k, k)] for k in range(len(inputs))]
+
+
+@dataclass(frozen=True)
+class _Leaders:
+    """The largest elasticities of tiles."""
+
+    dims: tuple[str, ...]
+    names: list[str]
+    rooms: stream.Rooms
+    code: type
+
+    def part(self, plan: Plan, tile: Region) -> tuple[Array, Any]:
+        """Codes of the leading inputs over a tile; ranges and equal pairs.
+
+        Of inputs of equal size the first leads.
+        """
+        shape = tuple(tile[dim].stop - tile[dim].start for dim in self.dims)
+        found = self.rooms.evaluate(plan, self.dims, tile)
+        rows = [found[name] for name in self.names]
+        low = np.array([np.fmin.reduce(row, axis=None) for row in rows])
+        high = np.array([np.fmax.reduce(row, axis=None) for row in rows])
+        sizes = [np.nan_to_num(np.abs(row), copy=False, nan=0.0, posinf=np.inf) for row in rows]
+        best, lead = np.zeros(shape), np.zeros(shape, self.code)
+        for k, size in enumerate(sizes):
+            more = size > best * (1 + SAME)
+            np.copyto(lead, k + 1, where=more)
+            np.copyto(best, size, where=more)
+        return lead, (low, high, _equal(sizes))
+
+
+def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
+    """Pairs of arrays that are equal."""
+    firsts = [float(size.reshape(-1)[0]) for size in sizes]
+    pairs = set()
+    for j, one in enumerate(firsts):
+        for i, other in enumerate(firsts[:j]):
+            near = np.isclose(one, other, rtol=SAME, atol=0)
+            if near and np.allclose(sizes[i], sizes[j], rtol=SAME, atol=0):
+                pairs.add((i, j))
+    return pairs
+
+
+def _medians(sweep: "Sweep", named: Mapping[str, str], mask_infeasible: bool) -> Array:
+    """Medians of elasticities over an even part of the grid that is not too large."""
+    from ..sweep import Sweep
+
+    spec: Any = sweep.spec
+    axes = make_axes(spec["axes"])
+    while np.prod([axis.size for axis in axes.values()]) > THIN:
+        longest = max(axes, key=lambda name: axes[name].size)
+        axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
+    thin = Sweep(spec["scenario"], axes, spec["outputs"])
+    found = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
+    middle = [found[name].median(skipna=True).item() for name in named.values()]
+    return np.array(middle)

@@ -1,0 +1,315 @@
+"""Simulate jobs: a scenario's numbers into the Monte Carlo, its statistics into a Dataset."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..evaluate import scenario_and_axes
+from ..plan import memory
+from ..plan.labels import coordinates, flags, root_attributes
+from ..plan.plan import Case, Plan
+from ..progress import expected
+from ..show.tables import check_rows
+from ..spec.axes import Array
+from ..spec.scenario import Problem, resolve
+from ..spec.values import check_threads
+
+if TYPE_CHECKING:
+    import xarray
+
+MOST_TRIALS = 10_000_000
+BYTES_PER_POINT = 600  # of parameters and statistics, measured
+LONG = 100  # times the longer of MTBF and repair: a job whose start and end do not matter
+
+# What the graph and the Monte Carlo have in common; names that the graph lacks are left out
+FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
+HELD = {"sparing": "none"}  # recovery_time then holds provision_time in full; spares are simulated
+_INPUTS = (
+    "failure_shape",
+    "spare_nodes",
+    "repair_time",
+    "corruption_probability",
+)
+
+_POOLS = {"open": 0.0, "closed": 1.0, "closed_idle_safe": 2.0}  # as in the Monte Carlo
+
+_SHARE = "share of the simulated wall time "
+# unit and meaning of what is returned; `NAME_error` is the standard error of NAME
+MEANING = {
+    "goodput": ("1", _SHARE + "that makes progress"),
+    "checkpoint_overhead": ("1", _SHARE + "that training waits for checkpoints"),
+    "rework_overhead": ("1", _SHARE + "that computes again what failures destroyed"),
+    "recovery_overhead": ("1", _SHARE + "that goes into recovering from failures"),
+    "failures": ("1", "failures of one job, mean"),
+    "spare_shortage": ("1", "share of the failures that found no free spare"),
+    "whole_cluster_probability": ("1", _SHARE + "in which the job does not wait for a repair"),
+    "wall_time": ("s", "wall time of the simulated job, mean"),
+    "wall_time_p95": ("s", "wall time within which 95 of 100 simulated jobs are done"),
+    "work": ("s", "useful time of the simulated job"),
+}
+WITHOUT_ERROR = ("wall_time_p95", "work")
+VARIABLES = (
+    *MEANING,
+    *(f"{name}_error" for name in MEANING if name not in WITHOUT_ERROR),
+    "outcome",
+)
+VERDICTS = {"done": 0, "too_many_failures": 1, "undefined": 2}
+
+
+def simulate(
+    *,
+    trials: int = 1000,
+    seed: int = 0,
+    threads: int | None = None,
+    failures_during_recovery: bool = True,
+    **inputs: Any,
+) -> "xarray.Dataset":
+    """Simulate a job that fails, at a point or over a grid: a Monte Carlo of the failure process.
+
+    It judges the closed forms behind `goodput`, and answers what they cannot: failures that are
+    not exponential (failure_shape), spares that run out (spare_nodes, repair_time, provision_time,
+    node_pool), how late a job may be.
+
+    Args:
+        trials: jobs simulated at every point.
+        seed: of the random numbers; the same seed gives the same bits, whatever the threads and
+            the other points are.
+        threads: cores to use; all that the process may use by default.
+        failures_during_recovery: the time to the next failure runs from the last failure, so that
+            one may strike during recovery, which starts again (Daly 2006); else it runs from the
+            end of the recovery.
+        **inputs: as for `evaluate`. `job_duration`, where given, is the useful time that the job
+            needs; else the job is so long that its start and end do not matter. A `recovery_time`
+            that is given holds all of the recovery: nothing is added without a spare.
+
+    A failure takes the work since the last safe checkpoint, and one node, which comes back after
+    `repair_time`; recovery waits for `provision_time` where no spare is free, or for a repair where
+    `node_pool` is closed. All nodes are whole at the start. `failure_shape` is the Weibull shape of
+    the time between the job's failures, `cluster_mtbf` its mean.
+
+    Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
+    add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
+    errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which says where a point was
+    given up and is NaN: nodes failed a million times before its end, or an interval of 0 between
+    checkpoints that cost time.
+    Raises InputError (a ValueError) in one line for anything that cannot be used.
+
+    Example:
+        >>> import fleetcube
+        >>> found = fleetcube.simulate(cluster_mtbf="4 h", checkpoint_stall_time=30,
+        ...     recovery_time=600, failure_shape=[0.7, 1.0])
+        >>> found.goodput.dims
+        ('failure_shape',)
+    """
+    return simulate_spec(
+        *scenario_and_axes(inputs),
+        trials=trials,
+        seed=seed,
+        threads=threads,
+        failures_during_recovery=failures_during_recovery,
+    )
+
+
+def simulate_spec(
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    *,
+    trials: int = 1000,
+    seed: int = 0,
+    threads: int | None = None,
+    failures_during_recovery: bool = True,
+    printed: bool = False,
+) -> "xarray.Dataset":
+    """`simulate` for a scenario and axes as in a spec file.
+
+    `printed` refuses, before anything is simulated, a grid that is too large to print as a table.
+    """
+    _check(trials, seed, failures_during_recovery)
+    threads = check_threads(threads)
+    plan, dims, points = _points(resolve(scenario, axes), failures_during_recovery)
+    if printed:
+        check_rows({dim: plan.sizes[dim] for dim in dims}, "shorten an axis")
+    from ...kernels import monte_carlo
+
+    columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
+    done = expected(len(columns) * trials, "jobs")
+    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done)
+    shape = tuple(plan.sizes[dim] for dim in dims)
+    found = {
+        name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
+    }
+    found["work"] = points["work"].reshape(shape)
+    settings = {
+        "trials": trials,
+        "seed": str(seed),
+        "failures_during_recovery": str(failures_during_recovery).lower(),
+    }
+    spec = {"scenario": scenario, "axes": axes, "simulate": settings}
+    return _dataset(plan, dims, found, verdicts.reshape(shape), spec)
+
+
+def _check(trials: Any, seed: Any, during: Any) -> None:
+    whole = isinstance(trials, int) and not isinstance(trials, bool)
+    if not whole or not 2 <= trials <= MOST_TRIALS:
+        raise InputError(
+            f"trials = {trials!r} is not a whole number from 2 to {MOST_TRIALS:,}; give one"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise InputError(f"seed = {seed!r} is not a whole number from 0 to 2^64 - 1; give one")
+    if not isinstance(during, bool):
+        raise InputError(f"failures_during_recovery = {during!r} is not usable; give True or False")
+
+
+# From names of the graph to the parameters of the Monte Carlo. This is all that knows both.
+
+
+def _points(
+    problem: Problem, failures_during_recovery: bool
+) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
+    """The plan, the dimensions, and the parameters of every point, each over all dimensions."""
+    problem = _held(problem)
+    quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
+    quantities += ["node_provision_time"]
+    quantities += [FLUSH] if FLUSH in load() else []
+    closed = _chosen(problem, "node_pool") != {"open"}
+    quantities += ["whole_cluster_probability", "nodes"] if closed else []
+    axes = {axis.name for axis in problem.axes}
+    plan = Plan(problem, [name for name in quantities if name not in axes] or ["goodput"], "numpy")
+    names = [*quantities, *_INPUTS]
+    if all("job_duration" in case.leaves for case in plan.cases):
+        names.append("job_duration")
+    used = {dim for name in names for dim in plan.dims[name]}
+    _check_memory(plan, used)
+    points: dict[str, Array] = {}
+    for case in plan.cases:
+        values = {name: plan.table(case, name) for name in names}
+        if "recovery_time" in case.leaves:  # given: with all that it holds
+            values["node_provision_time"] = np.zeros(())
+        values["pool"] = np.array(_pool(case))
+        _fill(plan, case, used, _parameters(values), points)
+    points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
+    dims = tuple(axis.name for axis in problem.axes if axis.name in used)
+    order = [k for k, axis in enumerate(plan.axes) if axis.name not in used]
+    order += [[axis.name for axis in plan.axes].index(dim) for dim in dims]
+    return plan, dims, {name: array.transpose(order) for name, array in points.items()}
+
+
+def _pool(case: Case) -> float:
+    """The pool of nodes that a case has, as the Monte Carlo knows it, by the formula it chose."""
+    formula: Any = case.formulas.get("whole_cluster_probability")
+    return _POOLS[formula.__alternative__[2][0]] if formula else 0.0
+
+
+def _check_memory(plan: Plan, used: Iterable[str]) -> None:
+    """Refuse a grid whose parameters and statistics do not fit in memory."""
+    points = math.prod(plan.sizes[dim] for dim in used)
+    if points * BYTES_PER_POINT > 0.9 * memory.available():
+        raise InputError(
+            f"simulating {points:,} points takes {memory.human(points * BYTES_PER_POINT)} and "
+            f"{memory.human(memory.available())} of memory are free; shorten an axis"
+        )
+
+
+def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
+    """The parameters of the Monte Carlo."""
+    recovery = values["recovery_time"] - values["node_provision_time"]
+    parameters = {
+        "mtbf": values["cluster_mtbf"],
+        "shape": values["failure_shape"],
+        "interval": values["checkpoint_interval"],
+        "stall": values["checkpoint_stall_time"],
+        "flush": values.get(FLUSH, np.zeros(())),
+        "recovery": np.maximum(recovery, 0.0),
+        "provision": values["node_provision_time"],
+        "spares": values["spare_nodes"],
+        "repair": values["repair_time"],
+        "corruption": values["corruption_probability"],
+        "pool": values["pool"],
+        "nodes": values.get("nodes", np.ones(())),
+    }
+    parameters["work"] = values.get("job_duration", _long_job(**parameters))
+    return parameters
+
+
+def _long_job(
+    mtbf: Array, interval: Array, spares: Array, repair: Array, pool: Array, **_: Array
+) -> Array:
+    """Useful time of a job whose start and end do not matter, in whole intervals."""
+    fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
+    interval = np.where(writes, interval, 1.0)
+    longest = np.maximum(
+        np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair, 0.0)
+    )
+    work: Array = np.ceil(LONG * longest / interval) * interval
+    return work
+
+
+def _fill(
+    plan: Plan, case: Case, used: set[str], values: Mapping[str, Array], points: dict[str, Array]
+) -> None:
+    """Put a case's values where it belongs on the grid of the used dimensions."""
+    shape = tuple(axis.size if axis.name in used else 1 for axis in plan.axes)
+    region = tuple(
+        case.runs.get(axis.name, slice(None)) if axis.name in used else slice(None)
+        for axis in plan.axes
+    )
+    for name, value in values.items():
+        points.setdefault(name, np.empty(shape))[region] = value
+
+
+def _held(problem: Problem) -> Problem:
+    """The problem with what the Monte Carlo finds out by itself held at its plainest."""
+    if "shrink" in _chosen(problem, "elastic"):
+        raise InputError("elastic = 'shrink' cannot be simulated: jobs keep their size; leave it")
+    for name in {"whole_cluster_probability", "cluster_uptime"} & (
+        problem.constants.keys() | {axis.name for axis in problem.axes}
+    ):
+        raise InputError(f"{name} is given, and a simulation finds it; take it out")
+    held = {name: choice for name, choice in HELD.items() if name in INPUTS}
+    axes = [
+        replace(axis, options={k: row for k, row in axis.options.items() if k not in held})
+        for axis in problem.axes
+    ]
+    return replace(problem, options={**problem.options, **held}, axes=tuple(axes))
+
+
+def _chosen(problem: Problem, name: str) -> set[Any]:
+    """Every choice of an option in a problem."""
+    chosen = {problem.options.get(name, INPUTS[name].default)}
+    for axis in problem.axes:
+        chosen |= set(axis.options.get(name, ()))
+    return chosen
+
+
+# Names and meaning
+
+
+def _dataset(
+    plan: Plan,
+    dims: tuple[str, ...],
+    found: Mapping[str, Array],
+    verdicts: Array,
+    spec: Mapping[str, Any],
+) -> "xarray.Dataset":
+    import xarray
+
+    variables: dict[str, Any] = {
+        name: (dims, array, _attributes(name)) for name, array in found.items()
+    }
+    told = flags({code: name for name, code in VERDICTS.items()})
+    about = {"long_name": "whether the point was simulated to its end", **told}
+    variables["outcome"] = (dims, verdicts, about)
+    attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
+    return xarray.Dataset(variables, coordinates(plan, dims), attributes)
+
+
+def _attributes(name: str) -> dict[str, str]:
+    of = name.removesuffix("_error")
+    unit, meaning = MEANING[of]
+    return {"units": unit, "long_name": meaning if of == name else f"standard error: {meaning}"}

@@ -1,0 +1,261 @@
+"""Uncertainty: from distributions of inputs to quantiles of outputs, drawn or to first order."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import name_of
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..plan import memory
+from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.plan import Plan, Region
+from ..reduce.quantile import between
+from ..run import threads as stream
+from ..spec.axes import Array, Axis
+from ..spec.distributions import Distribution
+from .gradient import reached
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..sweep import Sweep
+
+METHODS = ("sampled", "first_order")
+DRAW = "(draw)"  # no axis of a spec can have this name
+MOST_SAMPLES = 1 << 20
+BITS = 30  # of a Sobol point
+
+Rows = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and deviation by output
+
+
+def uncertainty(
+    sweep: "Sweep",
+    of: str | Sequence[str] | None,
+    q: Sequence[float],
+    method: str,
+    samples: int,
+    seed: int,
+    engine: str,
+    mask_infeasible: bool,
+    threads: int,
+    dask: Any,
+) -> "xarray.Dataset":
+    """Quantiles, mean and standard deviation of outputs; see `Sweep.uncertainty`."""
+    import xarray
+
+    plan = sweep.plan("numpy", mask_infeasible)
+    known = plan.problem.distributions
+    names = [stream.check_output(plan, name) for name in _listed(of, stream.numeric(plan))]
+    shares = _check_shares(q)
+    if not known:
+        raise InputError(
+            "the scenario holds no distribution; give one, as in "
+            'gpu_mttf = {lognormal = ["50_000 h", 1.5]}'
+        )
+    if method not in METHODS:
+        raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    slopes: dict[str, dict[str, str]] = {}
+    if method == "sampled":
+        moved = _drawn(sweep, known, names, samples, seed)
+        told = f"{samples} draws, seed {seed}"
+    else:
+        moved, slopes = _differentiated(sweep, plan, names)
+        told = "first order"
+    plan = moved.plan(engine, mask_infeasible)
+    dims = {name: tuple(dim for dim in plan.out_dims[name] if dim != DRAW) for name in names}
+    variables: dict[str, Any] = {}
+    with stream.mapping(plan, moved.spec, threads, dask) as map_:
+        for own in dict.fromkeys(dims.values()):
+            group = [name for name in names if dims[name] == own]
+            work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan, group))
+            if method == "first_order":
+                rows = {name: slopes[name] for name in group}
+                needed = {*group, *(d for row in rows.values() for d in row.values())}
+                work = _Slopes(own, shares, stream.Rooms(plan, needed), rows, known)
+            variables |= _held(plan, own, group, shares, work, map_)
+    held = {dim for own in dims.values() for dim in own}
+    coords = {name: row for name, row in coordinates(plan, held).items() if row[0] in held}
+    coords |= stream.reason(plan, held, threads)
+    coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
+    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_uncertainty": told}
+    ordered = {name + end: variables[name + end] for name in names for end in ("", "_mean", "_std")}
+    return xarray.Dataset(ordered, coords, attrs)
+
+
+def _listed(of: Any, all_names: list[str]) -> list[str]:
+    if of is None:
+        return all_names
+    return [of] if isinstance(of, str) else list(of)
+
+
+def _check_shares(q: Any) -> Array:
+    try:
+        shares = np.atleast_1d(np.asarray(q, float))
+    except (TypeError, ValueError):
+        shares = np.array([np.nan])
+    if shares.ndim != 1 or not shares.size or not ((shares > 0) & (shares < 1)).all():
+        raise InputError(f"q = {q!r} is not a list of shares; give numbers between 0 and 1")
+    return shares
+
+
+def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
+    """Scrambled Sobol points between 0 and 1, a row each; neither end is met."""
+    from scipy.stats import qmc  # heavy: only where points are drawn
+
+    sampler = qmc.Sobol(dimensions, bits=BITS, rng=np.random.default_rng(seed))
+    return np.asarray(sampler.random(samples)) + 0.5 ** (BITS + 1)
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what does not seed random numbers."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed = {seed!r} is not a whole number; give one from 0")
+
+
+def _drawn(
+    sweep: "Sweep", known: Mapping[str, Distribution], names: Sequence[str], samples: Any, seed: Any
+) -> "Sweep":
+    """The sweep with one more axis, along which the uncertain inputs are drawn."""
+    from ..sweep import Sweep
+
+    whole = isinstance(samples, int) and not isinstance(samples, bool)
+    if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
+        raise InputError(
+            f"samples = {samples!r} is not a power of 2 from 2 to {MOST_SAMPLES:,}; give one, "
+            "such as 4096"
+        )
+    check_seed(seed)
+    columns = sobol_points(samples, len(known), seed).T
+    numbers = {name: known[name].at(u) for name, u in zip(known, columns, strict=True)}
+    spec: Any = sweep.spec
+    axis = Axis(DRAW, np.arange(samples), numbers)
+    return Sweep(spec["scenario"], {**spec["axes"], DRAW: axis}, names)
+
+
+def _differentiated(
+    sweep: "Sweep", plan: Plan, names: Sequence[str]
+) -> tuple["Sweep", dict[str, dict[str, str]]]:
+    """The sweep of some outputs and of their derivatives by the uncertain inputs they have."""
+    slopes: dict[str, dict[str, str]] = {}
+    for name in names:
+        slopes[name] = {}
+        felt = reached(plan, [name])
+        for wrt, found in plan.problem.distributions.items():
+            if wrt in felt:
+                _check_smooth(wrt, found)
+                slopes[name][wrt] = name_of("d", name, wrt)
+    derivatives = dict.fromkeys(d for row in slopes.values() for d in row.values())
+    return sweep.of([*names, *derivatives]), slopes
+
+
+def _check_smooth(name: str, found: Distribution) -> None:
+    if name in INPUTS and INPUTS[name].kind == "count":
+        raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
+    if not math.isfinite(found.deviation):
+        raise InputError(f"{name} may be infinite; use method = 'sampled'")
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Statistics of outputs that share dimensions, over the draws."""
+
+    own: tuple[str, ...]
+    shares: Array
+    rooms: stream.Rooms
+
+    def part(self, plan: Plan, tile: Region) -> Rows:
+        """Those of a tile."""
+        dims = [axis.name for axis in plan.axes if axis.name in (*self.own, DRAW)]
+        region = {**tile, DRAW: slice(0, plan.sizes[DRAW])}
+        found: Rows = {}
+        for name, out in self.rooms.evaluate(plan, dims, region).items():
+            rows = np.sort(np.moveaxis(out, dims.index(DRAW), -1), axis=-1)
+            found[name] = (self._quantiles(rows), rows.mean(axis=-1), rows.std(axis=-1))
+        return found
+
+    def _quantiles(self, rows: Array) -> Array:
+        """Linear between order statistics; NaN where a draw is NaN (which is last)."""
+        at = self.shares * (rows.shape[-1] - 1)
+        low = np.floor(at).astype(int)
+        values = between(rows[..., low], rows[..., np.ceil(at).astype(int)], at - low)
+        return np.where(np.isnan(rows[..., -1:]), np.nan, values)
+
+
+@dataclass(frozen=True)
+class _Slopes:
+    """Statistics of outputs that share dimensions, from their slopes at the medians."""
+
+    own: tuple[str, ...]
+    shares: Array
+    rooms: stream.Rooms
+    slopes: Mapping[str, Mapping[str, str]]
+    known: Mapping[str, Distribution]
+
+    def part(self, plan: Plan, tile: Region) -> Rows:
+        """Those of a tile."""
+        outs = self.rooms.evaluate(plan, self.own, tile)
+        return {name: self._statistics(outs, name, row) for name, row in self.slopes.items()}
+
+    def _statistics(
+        self, outs: Mapping[str, Array], name: str, row: Mapping[str, str]
+    ) -> tuple[Array, Array, Array]:
+        """Quantiles, mean and deviation of one output.
+
+        Lognormal where every input is and the output is above 0, else normal.
+        """
+        from scipy.special import ndtri
+
+        out, variance = outs[name], np.zeros_like(outs[name])
+        for wrt, slope in row.items():
+            scale = self.known[wrt].deviation
+            if self.known[wrt].kind == "lognormal":  # x d/dx is d/dln x
+                scale *= self.known[wrt].median
+            variance = variance + (outs[slope] * scale) ** 2
+        deviation, z = np.sqrt(variance), ndtri(self.shares)
+        values = out[..., None] + deviation[..., None] * z
+        mean = out.copy()
+        if row and all(self.known[wrt].kind == "lognormal" for wrt in row):
+            above = out > 0
+            spread = np.where(above, deviation / np.where(above, out, 1.0), 0.0)
+            raised = out[..., None] * np.exp(spread[..., None] * z)
+            values = np.where(above[..., None], raised, values)
+            mean = out * np.exp(spread * spread / 2)
+            deviation = np.where(above, mean * np.sqrt(np.expm1(spread * spread)), deviation)
+        return values, mean, deviation
+
+
+def _held(
+    plan: Plan,
+    own: tuple[str, ...],
+    names: Sequence[str],
+    shares: Array,
+    work: _Draws | _Slopes,
+    map_: stream.Map,
+) -> dict[str, Any]:
+    """Variables of outputs that share dimensions, tile by tile."""
+    shape = plan.shape(own)
+    memory.check(8 * (len(shares) + 2) * len(names) * math.prod(shape))
+    found = {
+        name: (np.empty((*shape, len(shares))), np.empty(shape), np.empty(shape)) for name in names
+    }
+    whole = stream.whole(plan, own)
+    most = max(1, stream.BLOCK // plan.sizes.get(DRAW, 1))
+    for tile, part in map_(work.part, stream.within(whole, most)):
+        cut = stream.inside(whole, tile, own)
+        for name in names:
+            for array, values in zip(found[name], part[name], strict=True):
+                array[cut] = values
+    order = list(stream.user_sizes(plan, own))
+    turn = [own.index(dim) for dim in order]
+    variables: dict[str, Any] = {}
+    for name, (quantiles, mean, deviation) in found.items():
+        attrs = attributes(plan, name)
+        variables[name] = ((*order, "quantile"), quantiles.transpose(*turn, len(turn)), attrs)
+        for end, said, values in (("mean", "mean", mean), ("std", "standard deviation", deviation)):
+            row = {**attrs, "long_name": f"{said}: {attrs['long_name']}"}
+            variables[f"{name}_{end}"] = (order, values.transpose(turn), row)
+    return variables

@@ -1,0 +1,145 @@
+"""Calibration files: a fit as a record that specs can name."""
+
+import datetime
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...catalog import KINDS
+from ...catalog.records import unit
+from ..errors import InputError
+from ..show.tables import scale
+from ..store.places.durable import sync_folder, write_file
+from .fit import UNITS, CollectiveFit, Fit
+
+SCOPES = ("inter", "intra")
+
+
+def all_reduce_values(
+    fit: CollectiveFit, scope: str, gpus_per_node: int
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """The inputs that a fitted all-reduce sets, and their standard errors.
+
+    Between nodes, the bandwidth of the law is that of a whole node, as the rings of a node's GPUs
+    share its links: an input states that of one GPU. Raises InputError for other collectives.
+    """
+    if fit.collective != "all_reduce":
+        raise InputError(
+            f"a calibration states all-reduces, not {fit.collective}; give a log of all_reduce_perf"
+        )
+    if not math.isfinite(fit.values["bandwidth"]):
+        raise InputError(
+            "the log does not bound the bandwidth, and a calibration states one; "
+            "measure larger messages (-e 8G)"
+        )
+    share = gpus_per_node if scope == "inter" else 1
+    names = {
+        "latency": f"{scope}_node_latency",
+        "bandwidth": f"{scope}_node_bandwidth",
+        "sqrt_coefficient": "sqrt_coefficient",
+    }
+    divisors = {"bandwidth": share}
+    values: dict[str, Any] = {"all_reduce": "fitted"}
+    values |= {names[name]: fit.values[name] / divisors.get(name, 1) for name in names}
+    errors = {
+        names[name]: fit.standard_errors[name] / divisors.get(name, 1)
+        for name in names
+        if math.isfinite(fit.standard_errors[name])
+    }
+    return values, errors
+
+
+def about_fit(fit: Fit) -> dict[str, Any]:
+    """What a file tells of a fit beside its values."""
+    told: dict[str, Any] = {}
+    if isinstance(fit, CollectiveFit):
+        told |= {"collective": fit.collective, "ranks": fit.ranks}
+        told |= {"smallest_message": f"{fit.sizes.min():.0f} B"}
+        told |= {"largest_message": f"{fit.sizes.max():.0f} B"}
+    told |= {"rows": fit.rows, "rows_dropped": sum(fit.dropped.values())}
+    told |= {"median_error": _rounded(fit.median_error, 3), "max_error": _rounded(fit.max_error, 3)}
+    return told | ({"at_bound": list(fit.at_bound)} if fit.at_bound else {})
+
+
+def text(
+    about: Mapping[str, str],
+    values: Mapping[str, Any],
+    errors: Mapping[str, float],
+    fit: Mapping[str, Any],
+    label: str = "",
+) -> str:
+    """A calibration as TOML: a file of its own, or the record of a label."""
+    prefix = f"{label}." if label else ""
+    lines = [f"[{label}]"] if label else []
+    lines += [f"{name} = {_quoted(said)}" for name, said in about.items()]
+    lines += [f"{name} = {_written(name, values[name], 6)}" for name in sorted(values, key=_order)]
+    lines += ["", f"[{prefix}standard_errors]"]
+    lines += [f"{name} = {_written(name, errors[name], 3)}" for name in sorted(errors, key=_order)]
+    lines += ["", f"[{prefix}fit]"]
+    for name, said in fit.items():
+        shown = json.dumps(said) if isinstance(said, list) else said
+        lines.append(f"{name} = {_quoted(said) if isinstance(said, str) else shown}")
+    return "\n".join(lines) + "\n"
+
+
+def units(name: str) -> str:
+    """Base unit of a fitted value, by the name of a coefficient of the law or of an input."""
+    return UNITS[name] if name in UNITS else str(unit(name))
+
+
+def _order(name: str) -> int:
+    return KINDS["calibration"].index(name)
+
+
+def _written(name: str, value: Any, digits: int) -> str:
+    """A value as a record writes it: a number with its unit, or a choice."""
+    base = unit(name)
+    if not isinstance(base, str):
+        return _quoted(value)
+    if base == "1":
+        return str(_rounded(value, digits))
+    factor, shown = scale(base, value, name)
+    return _quoted(f"{_rounded(value / factor, digits)} {shown}")
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _quoted(said: str) -> str:
+    """Text as TOML and JSON both write it."""
+    sound = said.encode("utf-8", "replace").decode()
+    return json.dumps(sound, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def check_target(path: Path, overwrite: bool) -> None:
+    """Refuse a place where no calibration file can be written."""
+    if path.suffix != ".toml":
+        raise InputError(f"{str(path)!r} does not end in .toml; change its ending")
+    if path.exists() and not (overwrite and path.is_file()):
+        raise InputError(f"{str(path)!r} exists; choose another name, or --overwrite")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {str(folder)!r}; make it first")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write into {str(folder)!r}; choose another folder")
+
+
+def write(path: Path, content: str) -> None:
+    """Write a calibration file whole or not at all. Raises OSError."""
+    write_file(path.absolute().parent, path.name, content.encode())
+    sync_folder(path.absolute().parent)
+
+
+def own_words(fit: Fit, log: str, what: str) -> dict[str, str]:
+    """Title, source, date and note of a file that the command writes."""
+    today = datetime.date.today().isoformat()
+    return {
+        "title": f"{what}, from {Path(log).name}",
+        "source": f"fleetcube calibrate {log}",
+        "date": today,
+        "note": f"fitted to {fit.rows} measurements, median error {100 * fit.median_error:.2g} %",
+    }

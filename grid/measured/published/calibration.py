@@ -1,0 +1,97 @@
+"""Which of the catalog's calibrations a published run belongs to: by software and GPU."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ....catalog import kind
+
+_STACKS = {
+    "sc21_table1": "megatron",
+    "korthikanti_table5": "megatron",
+    "mlperf_gpt3": "megatron",
+    "nemo_longseq": "nemo",
+    "opt_175b": "megatron",
+    "megascale_fig9": "megatron",
+    "vtrain_multi": "deepspeed",
+    "vtrain_single": "deepspeed-node",
+    "bloom_prequel": "jean-zay",
+    "bloom_176b": "jean-zay",
+    "mosaic": "fsdp",
+    "torchtitan": "torchtitan",
+    "megatron_bridge": "bridge",
+    "simumax_b200": "simumax",
+}
+_WIDER = {"jean-zay": "deepspeed", "deepspeed-node": "deepspeed"}
+_KIN = {"b200": "gb200", "gb200": "b200", "b300": "gb300", "gb300": "b300"}
+_CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
+
+
+def calibration_for(
+    published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
+) -> str | None:
+    """The label of the most specific calibration that is known, if there is one.
+
+    Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run
+    without its own takes that of a wider set, and last Megatron's on its generation of GPU.
+    """
+    return next((label for label in candidates(published, inputs) if known(label)), None)
+
+
+def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Labels of calibrations, the most specific first."""
+    stack = _STACKS.get(str(published.get("group")))
+    generation = _generation(inputs)
+    if stack is None or generation is None:
+        return
+    where = published.get("where")
+    container = _CONTAINER.search(where) if isinstance(where, str) else None
+    ends = [str(inputs["precision"])] if "precision" in inputs else []
+    if container and _has_experts(
+        inputs
+    ):  # whose kernels changed; 26.02 and 26.04 hold the same recipes
+        release = "26-04" if container.groups() <= ("26", "04") else "26-06"
+        ends.insert(0, f"{ends[0]}-{release}" if ends else release)
+    for name in _variants(stack, published, inputs):
+        for end in ends:
+            yield f"{name}-{generation}-{end}"
+        yield f"{name}-{generation}"
+    kin = _KIN.get(generation)
+    if kin:  # the same chip
+        yield from (
+            f"{name}-{kin}-{end}" for name in _variants("bridge", published, inputs) for end in ends
+        )
+    if stack in _WIDER:
+        yield from (f"{_WIDER[stack]}-{generation}-{end}" for end in ends)
+    yield f"megatron-{generation}"
+
+
+def _variants(stack: str, published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
+    """A stack by what changes its kernels: experts, PyTorch without its compiler."""
+    parallel = published.get("parallel")
+    if _has_experts(inputs):
+        yield f"{stack}-moe"
+    if (
+        stack == "torchtitan"
+        and isinstance(parallel, Mapping)
+        and parallel.get("variant") == "FSDP"
+    ):
+        yield f"{stack}-eager"
+    yield stack
+
+
+def _has_experts(inputs: Mapping[str, Any]) -> bool:
+    model = kind("model").get(str(inputs.get("model")))
+    return model is not None and bool(model.values.get("mixture_of_experts"))
+
+
+def _generation(inputs: Mapping[str, Any]) -> str | None:
+    """The first word of the GPU's label: a100, gb200."""
+    node = kind("node").get(str(inputs.get("node")))
+    gpu = inputs.get("gpu", node.values.get("gpu") if node else None)
+    return str(gpu).partition("-")[0] if gpu else None
+
+
+def in_catalog(label: str) -> bool:
+    """Whether the catalog has a calibration."""
+    return label in kind("calibration")

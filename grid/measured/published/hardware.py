@@ -1,0 +1,105 @@
+"""Names of models and hardware in published tables, as the catalog has them."""
+
+import re
+
+from ...errors import shown
+from .facts import UnreadableError
+
+# layers, hidden size, heads of llm-foundry's MPT: scripts/train/yamls/pretrain of its repository
+MPT = {
+    "125m": (12, 768, 12),
+    "350m": (24, 1024, 16),
+    "760m": (24, 1536, 12),
+    "1b": (24, 2048, 16),
+    "3b": (32, 2560, 20),
+    "7b": (32, 4096, 32),
+    "13b": (40, 5120, 40),
+    "30b": (48, 7168, 56),
+    "70b": (80, 8192, 64),
+}
+_MODELS = {
+    "llama270b": "llama-2-70b",
+    "llama27b": "llama-2-7b",
+    "llama213b": "llama-2-13b",
+    "llama38b": "llama-3-8b",
+    "llama318b": "llama-3-8b",
+    "llama370b": "llama-3-70b",
+    "llama3170b": "llama-3-70b",
+    "llama3405b": "llama-3-405b",
+    "llama31405b": "llama-3-405b",
+    "deepseekv2": "deepseek-v2",
+    "deepseekv3": "deepseek-v3",
+    "gptoss120b": "gpt-oss-120b",
+    "qwen332b": "qwen-3-32b",
+    "qwen330ba3b": "qwen-3-30b-a3b",
+    "qwen3235ba22b": "qwen-3-235b-a22b",
+    "kimik2": "kimi-k2",
+    "mixtral8x7b": "mixtral-8x7b",
+    "mixtral8x22b": "mixtral-8x22b",
+}
+# generation: node, fabric (network cards as the catalog's nodes note them)
+_SYSTEMS = {
+    "a100": ("dgx-a100", "infiniband-hdr"),
+    "h100": ("dgx-h100", "infiniband-ndr"),
+    "h200": ("dgx-h200", "infiniband-ndr"),
+    "b200": ("dgx-b200", "infiniband-ndr"),
+    "b300": ("dgx-b300", "infiniband-xdr"),
+    "gb200": ("gb200-nvl72", "infiniband-ndr"),
+    "gb300": ("gb300-nvl72", "infiniband-xdr"),
+}
+_GENERATION = re.compile(r"(?<![a-z0-9])(gb[23]00|[bh][23]00|[ah]100)(?![0-9])")
+_OWN = re.compile(r"(\d{1,5}) ?(?:Gb/s|Gbps|Gbit/s) ?(?:/|per )GPU")
+_CARDS = re.compile(r"(\d{1,3}) ?x ?(?:[A-Za-z]{1,20} )?(\d{1,5}) ?(?:Gb|Gbit)(?![A-Za-z])")
+_NODE = re.compile(r"(\d{2,5}) ?(?:Gb/s|Gbps|Gbit/s)")
+_PRECISIONS = {"mxfp8": "fp8", "nvfp4": "fp4", "float8": "fp8", "amp_fp8": "fp8"}
+
+
+def model_of(name: str) -> str:
+    """The catalog's label of a model. Raises UnreadableError where it has no shape of ours."""
+    key = re.sub(r"[^a-z0-9]", "", name.lower())
+    if key not in _MODELS:
+        raise UnreadableError(f"model.name = {shown(name)} has no shape in the catalog")
+    return _MODELS[key]
+
+
+def generation_of(text: str) -> str:
+    """The generation of GPU that a name has: a100, h100, gb200, ..."""
+    match = _GENERATION.search(text.lower().replace("_", " "))
+    if not match or match[1] not in _SYSTEMS:
+        raise UnreadableError(f"system.accel = {shown(text)} names no GPU of ours")
+    return match[1]
+
+
+def system_of(text: str) -> tuple[str, str]:
+    """Node and fabric of a system by name."""
+    return _SYSTEMS[generation_of(text)]
+
+
+def gpu_of(text: str) -> str:
+    """The catalog's label of a GPU that stands in a node of 8."""
+    generation = generation_of(text)
+    if generation == "a100":
+        return "a100-sxm-40gb" if re.search(r"40 ?gb", text.lower()) else "a100-sxm-80gb"
+    return generation if generation.startswith("gb") else f"{generation}-sxm"
+
+
+def bandwidth_of(text: str, gpus_per_node: int = 8) -> float | None:
+    """Network bandwidth of one GPU [B/s] that a text states: of a GPU, of cards, of a node."""
+    own, cards, node = _OWN.search(text), _CARDS.search(text), _NODE.search(text)
+    if own:
+        return float(own[1]) * 1e9 / 8
+    if cards:
+        return float(cards[1]) * float(cards[2]) * 1e9 / 8 / gpus_per_node
+    return float(node[1]) * 1e9 / 8 / gpus_per_node if node else None
+
+
+def precision_of(text: str) -> str:
+    """The number format of a run: fp4, fp8, fp16 or bf16."""
+    said = text.lower()
+    for word, precision in _PRECISIONS.items():
+        if word in said:
+            return precision
+    for precision in ("fp8", "fp4", "bf16", "fp16"):
+        if precision in said:
+            return precision
+    raise UnreadableError(f"parallel.precision = {shown(text)} is no number format of ours")

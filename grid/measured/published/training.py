@@ -1,0 +1,471 @@
+"""Published steps of training runs as public inputs: one reader for each published table."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....catalog import record
+from ....kernels.inputs import INPUTS
+from ...errors import shown
+from . import hardware
+from .facts import Facts, Reading, UnreadableError
+
+Inputs = dict[str, Any]
+
+A100_PEAK = 312e12  # FLOP/s, FP16 and BF16
+# layers -> micro-batch, chunks of a stage: Megatron-LM, examples/sc21/run_table_1.sh
+_SC21 = {
+    24: (16, 1),
+    30: (16, 1),
+    36: (16, 1),
+    40: (8, 1),
+    48: (4, 1),
+    60: (2, 3),
+    80: (2, 2),
+    96: (1, 2),
+    105: (1, 3),
+    128: (1, 1),
+}
+# model -> layers, hidden, heads, pipeline ranks, batch of a replica, micro-batch, chunks of a stage
+_KORTHIKANTI = {  # Korthikanti et al. 2022, table 3; 8 tensor ranks
+    "22B": (48, 6144, 64, 1, 4, 4, 1),
+    "175B": (96, 12288, 96, 8, 64, 1, 3),
+    "530B": (105, 20480, 128, 35, 280, 1, 3),
+    "1T": (128, 25600, 160, 64, 512, 1, 1),
+}
+_BLOOM_VOCABULARIES = (51200, 250880)  # before and after its own tokenizer
+_APART = 0.2  # of two figures of one record that should be one
+_CLOSE = 0.02
+# Sequences of a GPU and step where a table's caption, not its rows, has them, and recomputation:
+# torchtitan, benchmarks/llama3_h100_202412 and asyncTP_llama3_h100_2025-06
+_TITAN_TABLES = {"Table 2": 1, "Table 6": 8}
+_TITAN_ASYNC = {"llama-3-70b": (16, "full"), "llama-3-8b": (12, "selective")}
+
+
+def readings(facts: Facts) -> list[Reading]:
+    """What a record of a training run measured. Raises UnreadableError."""
+    return _READERS[str(facts.record["group"])](facts)
+
+
+def reads(group: str) -> bool:
+    """Whether there is a reader for a group of records."""
+    return group in _READERS
+
+
+def _sc21(facts: Facts) -> list[Reading]:
+    inputs = _gpt(facts) | _a100("standard") | _layout(facts)
+    layers = inputs["layers"]
+    if layers not in _SC21:
+        raise UnreadableError(f"model.layers = {layers} has no published micro-batch")
+    micro_batch, chunks = _SC21[layers]
+    inputs |= _network(facts) | _stages(chunks)
+    inputs |= {"micro_batch_size": micro_batch, "recompute": "full", "zero_stage": 0}
+    seconds = facts.number("derived.iteration_time_s", None)
+    if seconds is None:
+        rate = facts.number("measured.tflops_per_gpu") * 1e12
+        seconds = gpt_flops(inputs, recomputed=True) / (rate * inputs["n_gpus"])
+    note = "micro-batch and chunks of a stage are those of Megatron-LM's examples/sc21"
+    return [Reading(inputs, seconds, notes=(note, "time is that of the printed FLOP/s"))]
+
+
+def _korthikanti(facts: Facts) -> list[Reading]:
+    name = facts.text("model.name", "")
+    known = _KORTHIKANTI.get(name)
+    notes: tuple[str, ...] = ()
+    if facts.raw("model.layers") is None and known:
+        layers, hidden, heads, stages, batch, micro_batch, chunks = known
+        gpus = facts.whole("system.gpus")
+        if gpus < 8 * stages:
+            raise UnreadableError("system.gpus holds no replica of the published layout")
+        inputs = _shape(layers, hidden, heads, 51200, 2048) | {
+            "n_gpus": gpus,
+            "tensor_parallel": 8,
+            "pipeline_parallel": stages,
+            "global_batch_size": batch * gpus / (8 * stages),
+            "micro_batch_size": micro_batch,
+        }
+        notes = ("shape, layout and batch of a replica are those of the paper's table 3",)
+    else:
+        inputs = _gpt(facts) | _layout(facts)
+        chunks = facts.whole("parallel.vp", 1)
+    inputs |= _a100("standard") | _stages(chunks) | {"zero_stage": 0}
+    full = inputs | {"recompute": "full"}
+    selective = inputs | {"recompute": "selective", "sequence_parallel": True}
+    found = []
+    for key, run, variant in (
+        ("measured.iter_s_full_recompute", full, "full"),
+        ("measured.iter_s_seqpar_selective", selective, "selective"),
+    ):
+        seconds = facts.number(key, None)
+        if seconds is not None:
+            found.append(Reading(run, seconds, notes=notes, variant=variant))
+    if found:
+        return found
+    share = facts.number("measured.mfu_pct") / 100
+    seconds = gpt_flops(inputs) / (share * A100_PEAK * inputs["n_gpus"])
+    return [Reading(selective, seconds, notes=(*notes, "time is that of the printed MFU"))]
+
+
+def _vtrain(facts: Facts) -> list[Reading]:
+    inputs = _gpt(facts) | _a100("standard") | _layout(facts) | _network(facts)
+    inputs |= {"inter_node_bandwidth": 12.5e9} if "inter_node_bandwidth" not in inputs else {}
+    seconds, notes = _seconds(facts, inputs)
+    # in one node models of width 2048 reach the model FLOP/s of those of 12288 in many
+    recompute = "none" if facts.record["group"] == "vtrain_single" else "full"
+    inputs |= {"recompute": recompute, "zero_stage": 1}
+    notes = (f"recomputation is not stated: {recompute}", *notes)
+    return [Reading(inputs, seconds, notes=notes)]
+
+
+def _bloom(facts: Facts) -> list[Reading]:
+    notes = []
+    inputs = _gpt(facts, heads=64) | _a100("standard") | _layout(facts) | _network(facts)
+    if facts.raw("model.heads") is None:
+        notes.append("heads are not stated: 64")
+    if facts.raw("model.vocab") is None:
+        layers, vocabulary = _bloom_shape(facts, inputs)
+        if layers != inputs["layers"]:
+            notes.append(f"{layers} of {inputs['layers']} layers: whole on each stage, as the size")
+        notes.append(f"vocabulary is not stated: {vocabulary}, as the size")
+        inputs |= {"layers": layers, "vocab_size": vocabulary}
+    seconds, more = _seconds(facts, inputs)
+    rate = facts.number("measured.tflops_per_gpu_hw", None)
+    if rate is not None:
+        ratio = rate * 1e12 * inputs["n_gpus"] * seconds / gpt_flops(inputs, recomputed=True)
+        if abs(ratio - 1) > _APART:
+            raise UnreadableError(
+                f"measured.tflops_per_gpu_hw is {ratio:.2f} times what the step of the record does"
+            )
+    stage = facts.whole("parallel.zero", facts.whole("parallel.zs", 1, least=0), least=0)
+    inputs |= {"recompute": "full", "zero_stage": stage}
+    if inputs["global_batch_size"] % (_replicas(inputs) * inputs["micro_batch_size"]):
+        notes.append("the batch is not whole micro-batches: a mean of them")
+    return [Reading(inputs, seconds, notes=(*notes, *more))]
+
+
+def _bloom_shape(facts: Facts, inputs: Inputs) -> tuple[int, int]:
+    """Layers and vocabulary by which a GPT has its stated size: whole layers on each stage."""
+    layers, stages = inputs["layers"], inputs["pipeline_parallel"]
+    match = re.fullmatch(r"(\d{1,5}(?:\.\d{1,3})?)B", facts.text("model.size", ""))
+    if match is None or not float(match[1]):
+        return layers, _BLOOM_VOCABULARIES[1]
+    stated = float(match[1]) * 1e9
+    best = (math.inf, layers, _BLOOM_VOCABULARIES[1])
+    for said in dict.fromkeys((layers, layers // stages * stages)):
+        for words in _BLOOM_VOCABULARIES:
+            size = gpt_parameters(inputs | {"layers": said, "vocab_size": words})
+            best = min(best, (abs(size / stated - 1), said, words))
+        if best[0] < _CLOSE / 2 + 0.5e9 / stated:  # what is printed is rounded
+            return best[1:]
+    if best[0] > _APART:
+        raise UnreadableError(f"model.size = {stated:.4g} is not that of its layers and width")
+    return best[1:]
+
+
+def _mosaic(facts: Facts) -> list[Reading]:
+    name = facts.text("model.name")
+    shape = hardware.MPT.get(name.lower().removeprefix("mpt-"))
+    if shape is None:
+        raise UnreadableError(f"model.name = {shown(name)} has no published shape")
+    inputs = _shape(*shape, 50368, facts.whole("model.seq"))
+    stated = facts.number("model.params", None)
+    if stated is not None and abs(gpt_parameters(inputs) / stated - 1) > _CLOSE:
+        raise UnreadableError(f"model.params = {stated:.4g} is not that of {shown(name)}")
+    accelerator = facts.text("system.accel")
+    _, fabric = hardware.system_of(accelerator)
+    where = facts.text("where", "")
+    inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
+    inputs |= {"gpu": hardware.gpu_of(accelerator), "fabric": fabric, "gpus_per_node": 8}
+    stated_bandwidth = hardware.bandwidth_of(where)
+    if stated_bandwidth is not None:
+        inputs["inter_node_bandwidth"] = stated_bandwidth
+    sharding = facts.text("parallel.sharding", "FULL_SHARD")
+    stages = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0}
+    if sharding not in stages:
+        raise UnreadableError(f"parallel.sharding = {shown(sharding)} is not one of {[*stages]}")
+    recompute = "full" if facts.flag("parallel.act_ckpt") else "none"
+    inputs |= {"zero_stage": stages[sharding], "recompute": recompute}
+    seconds, notes = _seconds(facts, inputs)
+    return [Reading(inputs, seconds, notes=notes)]
+
+
+def _bridge(facts: Facts) -> list[Reading]:
+    where = facts.text("where", "")
+    for kind, why in (("LoRA", "it trains adapters"), ("SFT", "it packs sequences")):
+        if kind in where:
+            raise UnreadableError(f"where: {kind} is not pre-training: {why}")
+    node, fabric = hardware.system_of(facts.text("system.accel"))
+    label = hardware.model_of(facts.text("model.name"))
+    inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
+    inputs |= {"sequence_length": facts.whole("model.seq")}
+    inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
+    sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
+    inputs |= {"zero_stage": 3 if sharded else 1, "recompute": "none"}
+    inputs |= _stages(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
+    seconds, notes = _seconds(facts, inputs)
+    return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
+
+
+def _mlperf(facts: Facts) -> list[Reading]:
+    facts.whole("system.gpus")
+    facts.whole("parallel.tp")
+    node, fabric = hardware.system_of(facts.text("system.accel"))
+    inputs = _gpt(facts) | {"node": node, "fabric": fabric}
+    inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
+    inputs |= _stages(inputs.pop("virtual_stages"))
+    inputs |= {"recompute": "none", "zero_stage": 1 if facts.flag("parallel.dist_optimizer") else 0}
+    inputs |= {"sequence_parallel": facts.flag("parallel.sequence_parallel")}
+    seconds, notes = _seconds(facts, inputs)
+    return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
+
+
+def _simumax(facts: Facts) -> list[Reading]:
+    node, fabric = hardware.system_of(facts.text("system.accel"))
+    label = hardware.model_of(facts.text("model.name"))
+    inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
+    inputs |= {"layers": facts.whole("model.layers"), "sequence_length": facts.whole("model.seq")}
+    replicas, each = facts.whole("parallel.dp"), facts.whole("parallel.mbs")
+    batch = replicas * each * facts.whole("parallel.microbatches")
+    inputs |= _run(precision="bf16") | _layout(facts, batch)
+    inputs |= _stages(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
+    inputs |= {"recompute": "none", "zero_stage": 1, "gradient_bytes_per_element": 4}
+    notes = ["optimizer, gradients and recomputation are those of its launch scripts"]
+    if label.startswith("deepseek"):
+        inputs["dense_layers"] = 1
+        notes.append("one dense layer, as in its notes")
+    if label == "llama-3-405b":
+        inputs["kv_heads"] = 16
+        notes.append("16 key and value heads, as in its configuration of the model")
+    seconds, more = _seconds(facts, inputs)
+    return [Reading(inputs, seconds, notes=(*notes, *more))]
+
+
+def _torchtitan(facts: Facts) -> list[Reading]:
+    system, where = facts.text("system.accel"), facts.text("where", "")
+    node, fabric = hardware.system_of(system)
+    label = hardware.model_of(facts.text("model.name"))
+    inputs: Inputs = {"model": label, "node": node, "fabric": fabric} | _memory(system)
+    bandwidth = hardware.bandwidth_of(system)
+    inputs |= {"inter_node_bandwidth": bandwidth} if bandwidth else {}
+    inputs["sequence_length"] = facts.whole("model.seq", facts.whole("parallel.seq", 8192))
+    variant = facts.text("parallel.variant", "")
+    notes = []
+    each, recompute = facts.whole("parallel.mbs", None), facts.text("parallel.recompute", None)
+    if where.startswith("asyncTP") and label in _TITAN_ASYNC:
+        each, recompute = _TITAN_ASYNC[label]
+        notes.append("batch and recomputation are those of the commands")
+    elif each is None:
+        each = next((n for table, n in _TITAN_TABLES.items() if table in where), None)
+        notes.append("batch of a GPU is that of the table's caption")
+    if each is None or recompute is None:
+        raise UnreadableError("parallel.mbs or parallel.recompute is missing")
+    batch = facts.whole("parallel.gbs", each * facts.whole("parallel.fsdp"))
+    precision = facts.text("parallel.precision", "float8" if "float8" in variant else "bf16")
+    inputs |= _run(precision=precision) | _layout(facts, batch)
+    stages = inputs["pipeline_parallel"]
+    if stages > 1:
+        notes.append(f"each batch of a GPU is cut into {stages} micro-batches, as by default")
+    inputs |= {"micro_batch_size": max(each / stages, 1), "zero_stage": 3, "recompute": recompute}
+    if "interleaved" in variant:
+        inputs |= _stages(2)
+        notes.append("two chunks a stage, as by default")
+    inputs |= _sequence_parallel(inputs)
+    hidden = inputs | {"tensor_parallel_overlap": 1.0}
+    told = "tensor traffic hidden: asynchronous tensor parallelism"
+    found: list[Reading] = []
+    for key, run, what in (
+        ("measured.tps_vanilla_tp", inputs, "vanilla"),
+        ("measured.tps_async_tp", hidden, "async"),
+    ):
+        rate = facts.number(key, None)
+        if rate is not None:
+            seconds = _tokens(facts, inputs) / (rate * inputs["n_gpus"])
+            said = [*notes, told] if run is hidden else notes
+            found.append(Reading(run, seconds, notes=tuple(said), variant=what))
+    if found:
+        return found
+    seconds, more = _seconds(facts, inputs)
+    if "AsyncTP" in variant or (stages > 1 and inputs["tensor_parallel"] > 1):
+        return [Reading(hidden, seconds, notes=(*notes, told, *more))]
+    return [Reading(inputs, seconds, notes=(*notes, *more))]
+
+
+def _memory(text: str) -> Inputs:
+    """Memory of a GPU that is not the usual one, as a text states it."""
+    size = re.search(r"(\d{2,4}) ?GB(?![A-Za-z/])", text)
+    rate = re.search(r"(\d{1,2}(?:\.\d{1,3})?) ?TB/s", text)
+    return ({"hbm_capacity": float(size[1]) * 1e9} if size else {}) | (
+        {"hbm_bandwidth": float(rate[1]) * 1e12} if rate else {}
+    )
+
+
+def _nemo(facts: Facts) -> list[Reading]:
+    name = facts.text("model.name")
+    node, fabric = hardware.system_of(facts.text("system.accel"))
+    label = hardware.model_of(re.sub(r"[ _-]?(FP8|BF16)$", "", name))
+    inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
+    inputs |= {"sequence_length": facts.whole("model.seq")}
+    inputs |= _run(precision=name) | _layout(facts)
+    inputs |= {"recompute": "none", "zero_stage": 1} | _sequence_parallel(inputs)
+    rate = facts.number("measured.tflops_per_gpu_with_cp") * 1e12
+    seconds = _model_flops(inputs) / (rate * inputs["n_gpus"])
+    notes = (
+        "time is that of the printed FLOP/s, whole attention counted",
+        "micro-batch and recomputation are not stated: 1, none",
+    )
+    return [Reading(inputs, seconds, notes=notes)]
+
+
+def _model_flops(inputs: Mapping[str, Any]) -> float:
+    """Operations of a step of a catalog model, matrix by matrix, whatever count it states."""
+    from ...sweep import Sweep
+
+    said = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
+    stated = ("parameters", "active_parameters", "looked_up_parameters", "training_tokens")
+    values = record("model", inputs["model"]).values
+    said |= {k: v for k, v in values.items() if k not in (*stated, *said)}
+    counted = Sweep({**said, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
+    return float(counted.evaluate("numpy")["model_flops_per_step"])
+
+
+def _gpt(facts: Facts, heads: int | None = None) -> Inputs:
+    """The shape of a GPT in a record."""
+    heads = facts.whole("model.heads") if heads is None else facts.whole("model.heads", heads)
+    hidden = facts.whole("model.hidden")
+    shape = _shape(
+        facts.whole("model.layers"),
+        hidden,
+        heads,
+        facts.whole("model.vocab", 51200),
+        facts.whole("model.seq"),
+    )
+    return shape | {"ffn_hidden_size": facts.number("model.ffn_mult", 4.0) * hidden}
+
+
+def _shape(layers: int, hidden: int, heads: int, vocabulary: int, tokens: int) -> Inputs:
+    return {
+        "layers": layers,
+        "hidden_size": hidden,
+        "attention_heads": heads,
+        "kv_heads": heads,
+        "ffn_hidden_size": 4 * hidden,
+        "gated_ffn": False,
+        "vocab_size": vocabulary,
+        "sequence_length": tokens,
+    }
+
+
+def _run(precision: str, attention: str = "flash") -> Inputs:
+    return {
+        "compute_model": "roofline",
+        "attention_kernel": attention,
+        "precision": hardware.precision_of(precision),
+    }
+
+
+def _a100(attention: str) -> Inputs:
+    """A node of 8 A100 with as many cards of 200 Gbit/s."""
+    system = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr"}
+    return system | _run("fp16", attention)
+
+
+def _network(facts: Facts) -> Inputs:
+    """Bandwidth between nodes as the record states it."""
+    said = [facts.text("system.fabric", None), facts.text("system.accel", None)]
+    found = filter(None, (hardware.bandwidth_of(text) for text in said if text))
+    bandwidth = next(found, None)
+    return {} if bandwidth is None else {"inter_node_bandwidth": bandwidth}
+
+
+def _layout(facts: Facts, batch: int | None = None) -> Inputs:
+    """GPUs, ranks and batch of a run; ranks that are not stated are 1."""
+    inputs = {
+        "n_gpus": facts.whole("system.gpus"),
+        "tensor_parallel": facts.whole("parallel.tp", 1),
+        "pipeline_parallel": facts.whole("parallel.pp", 1),
+        "context_parallel": facts.whole("parallel.cp", 1),
+        "expert_parallel": facts.whole("parallel.ep", 1),
+        "virtual_stages": facts.whole("parallel.vp", 1),
+        "micro_batch_size": facts.whole("parallel.mbs", 1),
+        "global_batch_size": facts.whole("parallel.gbs") if batch is None else batch,
+    }
+    replicas = _replicas(inputs)
+    if replicas < 1:
+        raise UnreadableError("parallel.tp x pp x cp is more than system.gpus")
+    if facts.whole("parallel.dp", replicas) != replicas:
+        raise UnreadableError("parallel.dp x tp x pp x cp is not system.gpus")
+    return inputs
+
+
+def _stages(chunks: int) -> Inputs:
+    """Chunks of a pipeline stage; Megatron-LM then scatters and gathers what stages send."""
+    several = {"scatter_gather": True} if chunks > 1 and "scatter_gather" in INPUTS else {}
+    return {"virtual_stages": chunks, **several}
+
+
+def _sequence_parallel(inputs: Mapping[str, Any]) -> Inputs:
+    return {"sequence_parallel": inputs["tensor_parallel"] > 1}
+
+
+def _replicas(inputs: Mapping[str, Any]) -> float:
+    group = inputs["tensor_parallel"] * inputs["pipeline_parallel"] * inputs["context_parallel"]
+    return float(inputs["n_gpus"] / group)
+
+
+def _tokens(facts: Facts, inputs: Mapping[str, Any]) -> float:
+    return float(inputs["global_batch_size"] * inputs["sequence_length"])
+
+
+def _seconds(facts: Facts, inputs: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
+    """Time of a step, from the most direct of what was measured; what to know of it."""
+    for key, unit in (("iteration_time_s", 1.0), ("step_time_s", 1.0), ("iteration_time_ms", 1e-3)):
+        seconds = facts.number(f"measured.{key}", None)
+        if seconds is not None:
+            return seconds * unit, ()
+    tokens = _tokens(facts, inputs)
+    for key, gpus, notes in (
+        ("tokens_per_s_per_gpu", inputs["n_gpus"], ()),
+        ("tokens_per_s", 1, ()),
+        ("throughput_logged", 1, ()),
+        ("tokens_per_s_incl_eval", 1, ("time includes evaluation",)),
+    ):
+        rate = facts.number(f"measured.{key}", None)
+        if rate is not None:
+            return tokens / (rate * gpus), notes
+    raise UnreadableError("measured has neither a time of a step nor a rate of tokens")
+
+
+def gpt_parameters(inputs: Mapping[str, Any]) -> float:
+    """12 l h^2 + V h + s h: weights of a GPT but small terms (Narayanan et al. 2021, eq. 2)."""
+    layers, hidden = float(inputs["layers"]), float(inputs["hidden_size"])
+    rows = float(inputs["vocab_size"] + inputs["sequence_length"])
+    return hidden * (12 * layers * hidden + rows)
+
+
+def gpt_flops(inputs: Mapping[str, Any], recomputed: bool = False) -> float:
+    """72 B s l h^2 (1 + s / 6h + V / 12lh): operations of a step (Narayanan et al. 2021, eq. 3).
+
+    Where layers are recomputed, they count 96, and logits as before: V / 16lh.
+    """
+    layers, hidden = float(inputs["layers"]), float(inputs["hidden_size"])
+    tokens, passes = inputs["sequence_length"], 4 if recomputed else 3
+    more = tokens / (6 * hidden) + inputs["vocab_size"] / (4 * passes * layers * hidden)
+    batch = inputs["global_batch_size"]
+    return float(24 * passes * batch * tokens * layers * hidden * hidden * (1 + more))
+
+
+_READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
+    "sc21_table1": _sc21,
+    "korthikanti_table5": _korthikanti,
+    "vtrain_multi": _vtrain,
+    "vtrain_single": _vtrain,
+    "bloom_prequel": _bloom,
+    "bloom_176b": _bloom,
+    "mosaic": _mosaic,
+    "megatron_bridge": _bridge,
+    "mlperf_gpt3": _mlperf,
+    "simumax_b200": _simumax,
+    "torchtitan": _torchtitan,
+    "nemo_longseq": _nemo,
+}

@@ -1,0 +1,477 @@
+"""Fit inputs of the model to a table of measured step times."""
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS, CatalogError, record
+from ...kernels.calculus.derivatives import name_of
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, nearest, shown
+from ..plan.execute import evaluate_block
+from ..plan.plan import Plan
+from ..spec import values
+from ..spec.axes import Array
+from ..spec.bounded import read_bytes
+from ..spec.scenario import resolve
+from ..text import unguarded
+from .fit import Fit, covariance_of, quantile, weakest, weights_of
+
+LARGEST = 1 << 26  # bytes of a table
+MOST_ROWS = 100_000
+MOST_COLUMNS = 1_000
+FITTED = tuple(
+    name
+    for name in KINDS["calibration"]
+    if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
+)
+_HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
+_NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
+_PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SHARES = ("share of", "useful time over wall time")  # how quantities from 0 to 1 say so
+_LEAST = 1e-9  # of what must be above 0
+FAR = 2.0  # times what was measured: the median of a fit that is doubted
+LEAST = 0.01  # efficiency of GPUs that is believed
+MOST = 0.5  # of the range of an input: an interval that leaves it open
+_ROUNDS = 20
+_NOISE = 0.03  # relative, of measured values, where what is known beforehand is weighed
+
+
+@dataclass
+class Table:
+    """Rows that could be read: inputs by name, measured values in the base unit; what was not.
+
+    An input that a row does not state is None.
+    """
+
+    inputs: dict[str, list[Any]]
+    measured: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StepFit(Fit):
+    """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
+
+    `idle` are the inputs that matter in no row: they keep what was known beforehand.
+    """
+
+    of: str
+    measured: Array
+    fitted: Array
+    lines: tuple[int, ...] = ()
+    idle: tuple[str, ...] = ()
+
+    @property
+    def doubt(self) -> str | None:
+        """What suggests a wrong unit: GPUs at less than LEAST of their peak, or half of the rows
+        missed by a factor of FAR or more."""
+        for name in ("flops_efficiency", "gemm_efficiency"):
+            if self.values.get(name, 1.0) < LEAST:
+                return f"{name} = {self.values[name]:.2g}: is the unit of what was measured right?"
+        ratios = np.maximum(self.fitted / self.measured, self.measured / self.fitted)
+        if np.median(ratios) < FAR:
+            return None
+        row = int(np.argsort(ratios)[len(ratios) // 2])
+        unit = load()[self.of].unit
+        said = [
+            f"{x[row]:.3g} {'' if unit == '1' else unit}".strip()
+            for x in (self.fitted, self.measured)
+        ]
+        return f"predicted {said[0]}, measured {said[1]}: is the unit right?"
+
+
+def read_table(path: str | Path, of: str = "step_time") -> Table:
+    """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
+
+    A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
+    without either are in the base unit. Semicolons may separate the columns, and then a comma is a
+    decimal point. Rows that cannot be read are counted by reason. Raises InputError.
+    """
+    if of not in load() or load()[of].unit == "flag":
+        raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
+    held = read_bytes(path, LARGEST, "a CSV", "give fewer rows")
+    text = held.decode("utf-8-sig", errors="replace").replace("\0", "")
+    first = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+    mark = ";" if ";" in first and "," not in first else ","
+    lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
+    try:
+        rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
+        rows = [list(map(unguarded, row)) for row in rows]
+    except csv.Error as error:
+        raise InputError(f"{str(path)!r} is not CSV: {error}; mend that line") from None
+    if len(rows) < 2:
+        raise InputError(f"{str(path)!r} has no rows; give a heading and measured steps")
+    if len(rows) - 1 > MOST_ROWS:
+        raise InputError(f"{str(path)!r} has more than {MOST_ROWS:,} rows; give fewer")
+    if len(rows[0]) > MOST_COLUMNS:
+        raise InputError(f"{str(path)!r} has more than {MOST_COLUMNS:,} columns; give fewer")
+    if mark == ";":
+        rows[1:] = _with_points(rows[1:])
+    return _read_rows(rows, of)
+
+
+def _with_points(rows: list[list[str]]) -> list[list[str]]:
+    """Rows with decimal points for decimal commas.
+
+    Where there are any, a point may set off thousands: a number with one cannot be read.
+    """
+    numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
+    if not any("," in match[1] for match in numbers):
+        return rows
+    return [[_NUMBER.sub(_pointed, cell, count=1) for cell in row] for row in rows]
+
+
+def _pointed(number: re.Match[str]) -> str:
+    return "?" if "." in number[1] else number[0].replace(",", ".")
+
+
+def _read_rows(rows: list[list[str]], of: str) -> Table:
+    columns: dict[int, tuple[str, str]] = {}
+    table = Table({})
+    for k, heading in enumerate(rows[0]):
+        match = _HEADING.fullmatch(heading)
+        name, unit = (match.group(1), match.group(2) or "") if match else ("", "")
+        if name in [known for known, _ in columns.values()]:
+            raise InputError(f"the column {name!r} stands twice; remove one")
+        if name in values.known_names() and (name not in load() or load()[name].unit != "flag"):
+            columns[k] = name, unit
+        elif heading.strip():
+            hint = nearest(name, values.known_names(), "it is not an input")
+            table.notes.append(f"the column {shown(heading.strip())} is not used: {hint}")
+    names = [name for name, _ in columns.values()]
+    if of not in names:
+        said = ", ".join(heading.strip() for heading in rows[0])
+        raise InputError(f"the table has no column {of!r} (but {said[:200]}); name it, or --of")
+    table.inputs = {name: [] for name in names if name != of}
+    share = load()[of].doc.returns.startswith(_SHARES)
+    for number, row in enumerate(rows[1:], 2):
+        try:
+            read = {
+                name: _cell(name, unit, row[k] if k < len(row) else "")
+                for k, (name, unit) in columns.items()
+            }
+            if not 0 < read[of] < math.inf:
+                raise InputError(of)
+        except (InputError, CatalogError) as error:
+            table.dropped[f"{error} cannot be read"] += 1
+            continue
+        if share and read[of] > 1:
+            table.dropped[f"{of} is a share, not above 1: write 35 % or 0.35"] += 1
+            continue
+        table.measured.append(read.pop(of))
+        table.lines.append(number)
+        for name, value in read.items():
+            table.inputs[name].append(value)
+    return table
+
+
+def _cell(name: str, unit: str, text: str) -> Any:
+    """The value of a cell. Raises InputError, which says no more than the column."""
+    text = text.strip()
+    try:
+        if name in KINDS:
+            record(name, text)
+            return text
+        if values.is_option(name):
+            written = {str(choice).lower(): choice for choice in INPUTS[name].choices}
+            return written[text.lower()]
+        if _PLAIN.fullmatch(text):
+            return values.number(name, f"{text} {unit}" if unit not in ("", "1") else float(text))
+        return values.number(name, text)
+    except (InputError, CatalogError, KeyError, ValueError):
+        raise InputError(name) from None
+
+
+def calibrate_steps(
+    table: Table,
+    scenario: Mapping[str, Any],
+    fit: Sequence[str] = ("flops_efficiency",),
+    of: str = "step_time",
+    priors: Mapping[str, float] | None = None,
+) -> StepFit:
+    """Fit inputs so that an output agrees with what was measured.
+
+    Noise is taken to multiply the measured values: logarithms are fitted, with Huber's loss, inside
+    the bounds of the table of inputs. The scenario states what the table does not; columns stand
+    over it. `priors` are standard deviations, relative to the scenario's values, of what is known
+    of an input beforehand: they decide what the rows leave open. Raises InputError where the rows
+    do not determine the inputs, or are too few.
+    """
+    _check_fit(fit, table)
+    try:
+        model = _Model(table, scenario, fit, of)
+    except InputError as error:
+        told = "; ".join([str(error), *table.notes])
+        raise InputError(told if len(told) <= 500 else f"{told[:500]} ...") from None
+    held = _held(fit, scenario, priors or {})
+    if len(model.measured) <= len(fit) - int((held > 0).sum()):
+        told = f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
+        dropped = [f"dropped {count}: {why}" for why, count in model.dropped.most_common(3)]
+        raise InputError("; ".join([told, *dropped, *table.notes])[:500])
+    start = np.array([_start(name, scenario) for name in fit])
+    x = _search(model, start, held)
+    low, high = model.bounds
+    residuals = model.residuals(x)
+    jacobian = model.jacobian(x)
+    _check_told_apart(np.vstack([jacobian, _NOISE * np.diag(held)]), fit, of)
+    covariance = covariance_of(jacobian, residuals, held)
+    deviations = np.sqrt(np.diag(covariance))
+    width = quantile(len(residuals), len(fit)) * deviations
+    at_bound = tuple(
+        name
+        for name, value, a, b in zip(fit, x, low, high, strict=True)
+        if min(value - a, b - value) < 1e-6 * max(abs(value), 1e-6)
+    )
+    fitted = model.predict(x)
+    first, last = np.maximum(x - width, low), np.minimum(x + width, high)
+    intervals = dict(zip(fit, zip(first.tolist(), last.tolist(), strict=True), strict=True))
+    few = len(model.measured) < 2 * (len(fit) - int((held > 0).sum()))
+    return StepFit(
+        values=dict(zip(fit, x.tolist(), strict=True)),
+        standard_errors=dict(zip(fit, deviations.tolist(), strict=True)),
+        intervals=intervals,
+        correlations=covariance / np.outer(deviations, deviations),
+        at_bound=at_bound,
+        errors=np.abs(fitted / model.measured - 1),
+        rows=len(model.measured),
+        dropped={reason: count for reason, count in model.dropped.items() if count},
+        notes=(*table.notes, *_left_open(intervals, model.bounds, at_bound, few)),
+        of=of,
+        measured=model.measured,
+        fitted=fitted,
+        lines=model.lines,
+        idle=tuple(name for name, column in zip(fit, jacobian.T, strict=True) if not column.any()),
+    )
+
+
+def _left_open(
+    intervals: Mapping[str, tuple[float, float]],
+    bounds: tuple[Array, Array],
+    at_bound: Sequence[str],
+    few: bool,
+) -> list[str]:
+    """What the rows do not tell: of every input where they are few."""
+    notes = []
+    for (name, (first, last)), low, high in zip(intervals.items(), *bounds, strict=True):
+        if few or last - first > MOST * (high - low):
+            notes.append(f"{name} is not determined by these rows; add rows that differ")
+        elif math.isinf(high) and first <= low and name not in at_bound:
+            notes.append(f"{name} is not told from {low:.0f} by these rows")
+    return notes
+
+
+def held_out_errors(
+    table: Table,
+    scenario: Mapping[str, Any],
+    parts: Sequence[Any],
+    fit: Sequence[str] = ("flops_efficiency",),
+    of: str = "step_time",
+    priors: Mapping[str, float] | None = None,
+) -> Array:
+    """Logarithms of computed over measured at each row, fitted to the rows of other parts only.
+
+    `parts` [row] says which rows are left out together. NaN where the output is not defined.
+    """
+    _check_fit(fit, table)
+    held = _held(fit, scenario, priors or {})
+    start = np.array([_start(name, scenario) for name in fit])
+    errors = np.full(len(table.measured), np.nan)
+    of_line = {line: k for k, line in enumerate(table.lines)}
+    for part in dict.fromkeys(parts):
+        others = _rows_of(table, [k for k, own in enumerate(parts) if own != part])
+        x = _search(_Model(others, scenario, fit, of), start, held)
+        left = _Model(
+            _rows_of(table, [k for k, own in enumerate(parts) if own == part]), scenario, fit, of
+        )
+        for line, error in zip(left.lines, left.residuals(x), strict=True):
+            errors[of_line[line]] = error
+    return errors
+
+
+def _rows_of(table: Table, rows: Sequence[int]) -> Table:
+    """Some rows of a table."""
+    return Table(
+        {name: [cells[k] for k in rows] for name, cells in table.inputs.items()},
+        [table.measured[k] for k in rows],
+        [table.lines[k] for k in rows],
+    )
+
+
+def _held(fit: Sequence[str], scenario: Mapping[str, Any], priors: Mapping[str, float]) -> Array:
+    """How firmly each input is held at the scenario's value: 1 over its standard deviation."""
+    return np.array(
+        [1 / (priors[name] * _start(name, scenario)) if name in priors else 0.0 for name in fit]
+    )
+
+
+def _search(model: "_Model", start: Array, held: Array) -> Array:
+    """The inputs of least loss."""
+    from scipy.optimize import least_squares
+
+    low, high = model.bounds
+    x = start
+    residuals = model.residuals(x)
+    weights, tie = np.ones_like(residuals), held * _NOISE
+    for _ in range(_ROUNDS):
+        root = np.sqrt(weights)
+        found = least_squares(
+            lambda p, root=root: np.concatenate([root * model.residuals(p), tie * (p - start)]),
+            x,
+            jac=lambda p, root=root: np.vstack([root[:, None] * model.jacobian(p), np.diag(tie)]),
+            bounds=(low, high),
+            x_scale=np.maximum(np.abs(x), 1e-12),
+            xtol=1e-8,
+            ftol=1e-10,
+            gtol=1e-10,
+        )
+        done = np.allclose(found.x, x, rtol=1e-4, atol=0)
+        x = found.x
+        residuals = model.residuals(x)
+        weights = weights_of(residuals, len(x))
+        if done:
+            break
+    return x
+
+
+def _check_fit(fit: Sequence[str], table: Table) -> None:
+    if not fit:
+        raise InputError("there is nothing to fit; name an input with --fit")
+    for name in fit:
+        if name not in FITTED:
+            raise InputError(f"{shown(name)} cannot be fitted; {nearest(name, FITTED, _CHOICES)}")
+        if name in table.inputs:
+            raise InputError(f"{name} is a column and to be fitted; remove one")
+        if list(fit).count(name) > 1:
+            raise InputError(f"{name} is to be fitted twice; remove one")
+
+
+_CHOICES = f"choose from {', '.join(FITTED)}"
+
+
+def _start(name: str, scenario: Mapping[str, Any]) -> float:
+    """Where the search begins: what the scenario or the table of inputs says, inside the bounds."""
+    row = INPUTS[name]
+    said = scenario.get(name, row.default)
+    value = values.number(name, said) if said is not None else 1e10
+    if row.high < math.inf:
+        return value if 0.01 * row.high < value < 0.99 * row.high else 0.5 * row.high
+    return value if value > 0 else {"s": 1e-3}.get(row.unit, 0.1)
+
+
+class _Model:
+    """An output at the rows of a table, as a function of the inputs fitted."""
+
+    def __init__(
+        self, table: Table, scenario: Mapping[str, Any], fit: Sequence[str], of: str
+    ) -> None:
+        self.fit, self.of = fit, of
+        self.dropped = Counter(table.dropped)
+        self._scenario = {
+            name: value
+            for name, value in scenario.items()
+            if name not in table.inputs and name not in fit
+        }
+        if not table.measured:
+            told = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items())
+            raise InputError(f"no row of the table can be used ({told}); mend the cells")
+        start = np.array([_start(name, scenario) for name in fit])
+        self._scenario |= dict(zip(fit, start.tolist(), strict=True))
+        self._use(table, list(range(len(table.measured))))
+        start = self.predict(start)
+        good = np.flatnonzero(np.isfinite(start) & (start > 0))
+        if not len(good):
+            raise InputError(f"{of} is not a positive number in any row; mend the scenario")
+        if len(good) < len(start):
+            self.dropped[f"{of} is not defined there"] += len(start) - len(good)
+            self._use(table, good.tolist())
+
+    def _use(self, table: Table, rows: list[int]) -> None:
+        """Evaluate these rows: one plan for each set of inputs that rows state."""
+        self.measured = np.array([table.measured[k] for k in rows])
+        self.lines = tuple(table.lines[k] for k in rows)
+        self._slopes = [name_of("d", self.of, name) for name in self.fit]
+        alike: dict[tuple[str, ...], list[int]] = {}
+        for place, k in enumerate(rows):
+            stated = tuple(name for name, cells in table.inputs.items() if cells[k] is not None)
+            alike.setdefault(stated, []).append(place)
+        self._parts = []
+        for stated, places in alike.items():
+            named = [name for name in stated if name in KINDS or values.is_option(name)]
+            cells = {name: [table.inputs[name][rows[k]] for k in places] for name in stated}
+            order = sorted(
+                range(len(places)), key=lambda k: [str(cells[name][k]) for name in named]
+            )  # those of equal choices together: each run of them is a set of formulas
+            axes: dict[str, Any] = {}
+            if stated:
+                moving = {name: [column[k] for k in order] for name, column in cells.items()}
+                axes = {"row": {**moving, "labels": [f"row {places[k]}" for k in order]}}
+            problem = resolve(self._scenario, axes)
+            given = {n: value for n, value in problem.constants.items() if n not in self.fit}
+            outputs = [self.of, *self._slopes]
+            plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
+            self._parts.append((plan, np.array([places[k] for k in order])))
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """The least and the greatest value of every input fitted."""
+        rows = [INPUTS[name] for name in self.fit]
+        low = [max(row.low, _LEAST if row.positive else 0.0) for row in rows]
+        return np.array(low), np.array([row.high for row in rows])
+
+    def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
+        """Outputs [row] in base units, at a point [input] of what is fitted."""
+        held = {name: np.empty(len(self.measured)) for name in outputs}
+        for plan, places in self._parts:
+            dims = tuple(plan.sizes)
+            shape = plan.shape(dims)
+            free = {
+                name: np.full(shape, value) for name, value in zip(self.fit, point, strict=True)
+            }
+            outs = {name: np.empty(shape) for name in outputs}
+            region = {dim: slice(0, plan.sizes[dim]) for dim in dims}
+            with np.errstate(all="ignore"):
+                evaluate_block(plan, dims, region, outs, 1, free)
+            for name, out in outs.items():
+                held[name][places] = out
+        return list(held.values())
+
+    def predict(self, point: Array) -> Array:
+        """The output [row] in the base unit, at a point [input] of what is fitted."""
+        return self._evaluate(point, [self.of])[0]
+
+    def residuals(self, point: Array) -> Array:
+        """Logarithms [row] of computed over measured."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.log(self.predict(point) / self.measured))
+
+    def jacobian(self, point: Array) -> Array:
+        """Exact derivatives [row, input] of the residuals at a point [input]."""
+        value, *found = self._evaluate(point, [self.of, *self._slopes])
+        return np.stack([slope / value for slope in found], axis=1)
+
+
+def _check_told_apart(jacobian: Array, fit: Sequence[str], of: str) -> None:
+    """Refuse inputs that do not matter, or whose effects cannot be told apart."""
+    direction = weakest(jacobian)
+    if direction is None:
+        return
+    alike = [name for name, part in zip(fit, direction, strict=True) if abs(part) > 0.05]
+    if len(alike) == 1 or not np.linalg.norm(jacobian, axis=0).all():
+        raise InputError(
+            f"{of} does not depend on {', '.join(alike)} in these rows; leave it out of --fit"
+        )
+    raise InputError(
+        f"these rows cannot tell {' and '.join(alike)} apart; fit fewer, or add rows that differ"
+    )

@@ -1,0 +1,197 @@
+"""The works that a result rests on: from the Source lines of its formulas to BibTeX."""
+
+import functools
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import Any
+
+from ... import kernels
+from ...kernels.graph.bind import dependencies
+from ...kernels.graph.docstrings import read
+from ...kernels.graph.formulas import Function
+from ..errors import InputError
+
+ATTRIBUTE = "fleetcube_citations"
+SELF_EVIDENT = ("by definition", "stated by the scenario")  # how a line begins that cites nothing
+# Documents that are cited by name, without author and year.
+_DOCUMENTS = {
+    "Fleet Foundations": "fleetfoundations",
+    "Megatron-LM": "megatronlm",
+    "PyTorch pipelining": "pytorchpipelining",
+    "NCCL": "nccl",
+    "Scaling Distributed Training": "pingdo",
+    "mlsysim": "mlsysim",
+    "nccl-tests": "nccltests",
+}
+_WORD = r"(?![A-Z]{2})[A-Z][\w'-]+"  # two capitals begin a venue: HPCA 2025, MLSys 2023
+_NAME = rf"{_WORD}(?: {_WORD})*"
+_WORK = re.compile(rf"({_NAME})(?:(?:, {_NAME})*,? & {_NAME}| et al\.)?,? (\d{{4}})\b")
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+_ENTRY = re.compile(r"^@\w+\{([\w-]+),\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"^  (\w+) = \{(.*)\},$", re.MULTILINE)
+_URL = re.compile(r"https?://[^\s,;){}\\]+")
+# Braces written out: escaped ones count in BibTeX, and an entry would end at one
+_TEX = str.maketrans(
+    {
+        **{odd: f"\\{odd}" for odd in "&%$#_"},
+        "{": r"{\textbraceleft}",
+        "}": r"{\textbraceright}",
+        "\\": r"{\textbackslash}",
+        "~": r"{\textasciitilde}",
+        "^": r"{\textasciicircum}",
+    }
+)
+_ODD = r"[^A-Za-z0-9_-]"  # in a key
+
+
+@functools.cache
+def references() -> dict[str, dict[str, str]]:
+    """Every entry of references.bib by key: its fields, and its whole text as "bibtex"."""
+    text = resources.files(kernels).joinpath("references.bib").read_text(encoding="utf-8")
+    return {
+        match.group(1): {**dict(_FIELD.findall(match.group(2))), "bibtex": match.group(0)}
+        for match in _ENTRY.finditer(text)
+    }
+
+
+@functools.cache
+def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Keys of the works that a Source line names, and the names that no entry answers to.
+
+    A work is named by first author and year, by its arXiv number, or as one of the documents
+    above. Where works share author and year, its part of the line (up to the semicolon) must
+    hold the arXiv number, series or short title of one of them.
+    """
+    found: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and what it may mean
+    for part in source.split(";"):
+        for author, year in _WORK.findall(part):
+            works = _works().get(f"{_plain(author)}{year}", ())
+            if len(works) > 1:
+                works = tuple(key for key in works if any(mark in part for mark in _marks(key)))
+            found.append((f"{author} {year}", works))
+        for number in _ARXIV.findall(part):
+            works = tuple(k for k, entry in references().items() if entry.get("eprint") == number)
+            found.append((f"arXiv:{number}", works))
+        for name, key in _DOCUMENTS.items():
+            if re.search(rf"(?<!\()\b{name}\b", part):  # (Megatron-LM) marks a work before it
+                found.append((name, (key,)))
+    known = dict.fromkeys(works[0] for _, works in found if len(works) == 1)
+    unknown = dict.fromkeys(name for name, works in found if len(works) != 1)
+    return tuple(known), tuple(unknown)
+
+
+@functools.cache
+def _works() -> dict[str, tuple[str, ...]]:
+    """Keys by author and year: a key without the word behind its year."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key in references():
+        stem = re.sub(r"(?<=\d{4})[a-z]\w*$", "", key)
+        found[stem] = (*found.get(stem, ()), key)
+    return found
+
+
+def _marks(key: str) -> list[str]:
+    entry = references()[key]
+    return [entry[field] for field in ("eprint", "series", "shorttitle") if field in entry]
+
+
+def _plain(name: str) -> str:
+    """A family name as it stands in a key: lower case ASCII letters and digits."""
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]", "", ascii_only.lower())
+
+
+@functools.cache
+def _rests_on(formula: Function) -> tuple[str, ...]:
+    """Keys of what a formula and the laws that it calls cite."""
+    said = [read(law) for law in dependencies(formula) if not law.__name__.startswith("_")]
+    return tuple(key for doc in said for key in cited(doc.source)[0])
+
+
+def keys(formulas: Iterable[Function]) -> str:
+    """Keys of all that some formulas cite, as the attribute holds them: words in order."""
+    found = {key for formula in set(formulas) for key in _rests_on(formula)}
+    return " ".join(["fleetcube", *sorted(found)])
+
+
+def citations(dataset: Any) -> str:
+    """BibTeX of everything that a Dataset was computed from.
+
+    The works behind every formula on the way from the inputs to its variables, the catalog
+    records used, and fleetcube itself. `dataset` is a result of `evaluate` (of a list of names),
+    of `Sweep`, an opened cube, a cut of one, or any of them read back from a file.
+
+    Raises InputError for anything else.
+    """
+    attrs = getattr(dataset, "attrs", None)
+    if not isinstance(attrs, Mapping) or ATTRIBUTE not in attrs:
+        raise InputError(
+            f"this {type(dataset).__name__} does not say what it was computed from; give a "
+            "Dataset that fleetcube made: evaluate([...]), Sweep, open_cube"
+        )
+    entries = [_own(str(attrs.get("fleetcube_version", "")))]
+    for key in dict.fromkeys(str(attrs[ATTRIBUTE]).split()[1:]):
+        known = references().get(key)
+        gone = f"% {re.sub(_ODD, '_', key)}: not among the references any more"
+        entries.append(known["bibtex"] if known else gone)
+    return "\n\n".join([*entries, *map(_record, records(attrs))])
+
+
+def records(attrs: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """The catalog records that a result names in its attributes. Raises InputError."""
+    try:
+        found = json.loads(attrs.get("fleetcube_catalog", "[]"))
+        for said in found:
+            texts = [said[name] for name in ("kind", "label", "source", "date")]
+            texts.append(said.get("title", ""))
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError
+            if not isinstance(said.get("edition", 0), int):
+                raise TypeError
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise InputError("the attribute fleetcube_catalog is damaged; evaluate again") from None
+    return list(found)
+
+
+def _own(version: str) -> str:
+    return _entry(
+        "fleetcube",
+        author="{The fleetcube authors}",
+        title="{fleetcube}: A Sweep Engine for the Physics of Large-Scale {AI} Training",
+        howpublished="Software",
+        note=f"Version {_escaped(version)}",
+    )
+
+
+def _record(said: Mapping[str, Any]) -> str:
+    edition = f", edition {said['edition']}," if said.get("edition") else ""
+    which = f"{said['kind']} {said['label']}{edition}"
+    of = f"Record {which} of the fleetcube catalog"
+    if said["label"].endswith(".toml"):
+        of = f"{said['kind'].capitalize()} file {said['label'].rpartition('/')[2]}"
+    return _entry(
+        re.sub(_ODD, "_", f"{said['kind']}_{said['label']}"),
+        title=_escaped(said.get("title") or said["label"]),
+        howpublished=_escaped(said["source"]),
+        note=_escaped(f"{of}, dated {said['date']}"),
+        year=_escaped(said["date"][:4]),
+    )
+
+
+def _entry(key: str, **fields: str) -> str:
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
+    return "\n".join([f"@misc{{{key},", *lines, "}"])
+
+
+def _escaped(text: str) -> str:
+    """Text in one line, the characters that TeX reserves escaped, addresses in \\url."""
+    text = " ".join(text.split())
+    parts = []
+    end = 0
+    for address in _URL.finditer(text):
+        parts += [text[end : address.start()].translate(_TEX), f"\\url{{{address.group()}}}"]
+        end = address.end()
+    return "".join([*parts, text[end:].translate(_TEX)])

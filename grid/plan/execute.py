@@ -1,0 +1,150 @@
+"""Run a plan: one pure function from a region of the grid to arrays."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...kernels.engines import auto as auto_engine
+from ...kernels.engines import jax as jax_engine
+from ...kernels.engines import numba as numba_engine
+from ...kernels.engines import numpy as numpy_engine
+from ...kernels.engines.job import Job
+from ...kernels.graph.formulas import Function, parameters
+from ..spec.axes import Array
+from .plan import REASON, Case, Plan, Region, by_dims, extent
+
+_ENGINES = {
+    "auto": auto_engine.run,
+    "numpy": numpy_engine.run,
+    "numba": numba_engine.run,
+    "jax": jax_engine.run,
+}
+REUSE = 8  # a quantity this many times smaller than the grid is kept, not computed again
+
+
+def evaluate_block(
+    plan: Plan,
+    dims: tuple[str, ...],
+    region: Region,
+    outs: Mapping[str, Array],
+    threads: int,
+    free: Mapping[str, Array] | None = None,
+) -> None:
+    """Evaluate outputs that share dimensions over a region of the grid.
+
+    `dims` are those dimensions in the plan's order; `region` cuts each of them; each array of
+    `outs` has the region's shape, in the order of `dims`, and so have those of `free`, the
+    values of the plan's free inputs. The values depend on nothing but the
+    plan and on these: not on the region, the threads, or what was evaluated before.
+    """
+    for case in plan.cases_of(dims):
+        inner: dict[str, slice] = {}
+        target = []
+        for dim in dims:
+            run = case.runs.get(dim, slice(0, plan.sizes[dim]))
+            start = max(run.start, region[dim].start)
+            stop = min(run.stop, region[dim].stop)
+            inner[dim] = slice(start - run.start, stop - run.start)
+            target.append(slice(start - region[dim].start, stop - region[dim].start))
+        if all(cut.start < cut.stop for cut in inner.values()):
+            part: Any = (*target, ...)
+            views = {name: out[part] for name, out in outs.items()}
+            block = Block(plan, case, threads)
+            for name, array in (free or {}).items():
+                block.kept[name] = np.ascontiguousarray(array[part])
+            block.fill(dims, inner, views)
+    if plan.mask:
+        _mask(plan, dims, region, outs, threads)
+
+
+def _mask(
+    plan: Plan, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array], threads: int
+) -> None:
+    """Put NaN (-1 in flags) where a layout-dependent output belongs to an infeasible point."""
+    masked = [name for name in outs if name in plan.layout_dependent]
+    if not masked:
+        return
+    own = plan.out_dims[REASON]
+    reason = np.empty(extent(region, own, own), np.int8)
+    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads)
+    where = (reason != 0).reshape(extent(region, own, dims))
+    for name in masked:
+        np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
+
+
+class Block:
+    """One case over one region: what has been evaluated for it, and how to evaluate more."""
+
+    def __init__(self, plan: Plan, case: Case, threads: int) -> None:
+        self.plan, self.case, self.threads = plan, case, threads
+        self.kept: dict[str, Array] = {}
+
+    def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
+        """Evaluate quantities over a region of some dimensions into arrays."""
+        formulas, needed = self._formulas(dims, list(outs))
+        self._keep(dims, region, [name for name in needed if not self._is_given(name)])
+        operands = {name: self._operand(name, dims, region) for name in needed}
+        outs = {name: out.reshape((1,)) if not dims else out for name, out in outs.items()}
+        if not dims:
+            operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
+        engine = self.plan.engine
+        if engine == "numba" and self.plan.is_minor(dims, len(formulas) or len(outs)):
+            engine = "numpy"  # to the same bits
+        _ENGINES[engine](Job(formulas, operands, outs), self.threads)
+
+    def _is_given(self, name: str) -> bool:
+        return name not in self.case.formulas or self.plan.is_table(name)
+
+    def _formulas(
+        self, dims: tuple[str, ...], outputs: Sequence[str]
+    ) -> tuple[dict[str, Function], list[str]]:
+        """Formulas to fuse, in order, and the names of the operands they need."""
+        fused: dict[str, Function] = {}
+        needed: dict[str, None] = {}
+
+        def visit(name: str, wanted: bool) -> None:
+            if name in fused or name in needed:
+                return
+            if self._is_given(name) or (not wanted and self._is_kept(name, dims)):
+                needed[name] = None
+                return
+            formula = self.case.formulas[name]
+            for parameter in parameters(formula):
+                visit(parameter, False)
+            fused[name] = formula
+
+        for name in outputs:
+            visit(name, True)
+        return fused, list(needed)
+
+    def _is_kept(self, name: str, dims: tuple[str, ...]) -> bool:
+        """Whether a quantity of fewer dimensions is evaluated first and read back."""
+        own = self.plan.dims[name]
+        if self.plan.engine != "numba" or own == dims:
+            return False
+        if numba_engine.is_heavy(self.case.formulas[name]):
+            return True
+        smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
+        return dims[-1] in own and smaller > REUSE
+
+    def _keep(self, dims: tuple[str, ...], region: Region, names: Sequence[str]) -> None:
+        """Evaluate quantities of fewer dimensions over the region's shadow."""
+        missing = [name for name in names if name not in self.kept]
+        for own, group in by_dims(missing, self.plan.dims).items():
+            shadow = {dim: region[dim] for dim in own}
+            arrays = {name: np.empty(extent(region, own, own)) for name in group}
+            self.fill(own, shadow, arrays)
+            self.kept.update(arrays)
+
+    def _operand(self, name: str, dims: tuple[str, ...], region: Region) -> Array:
+        """A given, tabulated or kept value over the region, size-1 axes where it is constant."""
+        if name in self.kept:
+            return self.kept[name].reshape(extent(region, self.plan.dims[name], dims))
+        table = self.plan.table(self.case, name)
+        index = tuple(
+            (region[axis.name] if size > 1 else slice(None)) if axis.name in dims else 0
+            for axis, size in zip(self.plan.axes, table.shape, strict=True)
+        )
+        return table[index]

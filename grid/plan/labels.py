@@ -1,0 +1,164 @@
+"""Name the numbers: from arrays to an xarray Dataset with coordinates, units and sources."""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import derivative, is_quantity, quantity
+from ...kernels.graph.docstrings import read
+from ...kernels.graph.formulas import load, parameters
+from ...kernels.inputs import INPUTS
+from ..spec.axes import Array, Axis
+from .citations import ATTRIBUTE, keys
+from .plan import REASON, Plan
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def dtype_of(name: str, dtype: Any) -> Any:
+    """Type of an output: flags are int8, numbers as asked."""
+    return np.dtype(np.int8) if quantity(name).unit == "flag" else np.dtype(dtype)
+
+
+def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
+    """What the values of a flag mean, CF style."""
+    return {
+        "flag_values": np.array(list(meanings), np.int8),
+        "flag_meanings": " ".join(meanings.values()),
+    }
+
+
+def attributes(plan: Plan, name: str) -> dict[str, Any]:
+    """Units, meaning, sources, flags and conventions of a name, CF style, of formulas in use."""
+    if not is_quantity(name):
+        row = INPUTS[name]
+        return {"units": row.unit, "long_name": row.description}
+    used = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
+    docs = [quantity(name).doc]
+    if used and not derivative(name):
+        docs = [read(formula) for formula in used]
+    doc = docs[0]
+    sources = "; ".join(dict.fromkeys(said.source for said in docs)) if used else "given"
+    found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": sources}
+    if doc.flags:
+        found |= flags(doc.flags)
+    else:
+        found["units"] = doc.unit
+    if not doc.flags and (said := _conventions(plan, name)):
+        found["convention"] = said
+    return found
+
+
+def _conventions(plan: Plan, name: str) -> str:
+    """The conventions by which a result is counted: choices of such options on its way."""
+    found: dict[str, None] = {}
+    for case in plan.cases:
+        seen, todo = set(), [name]
+        while todo:
+            formula = case.formulas.get(current := todo.pop())
+            if formula is None or current in seen:
+                continue
+            seen.add(current)
+            todo += parameters(formula)
+            if (made := load().get(current)) and made.option and INPUTS[made.option].convention:
+                found |= {str(key): None for key, own in made.formulas.items() if own is formula}
+    return ", ".join(found)
+
+
+def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]:
+    """Coordinates of every axis that an output has, or of `dims`, and the inputs along it."""
+    found: dict[str, Any] = {}
+    used = {dim for name in plan.outputs for dim in plan.out_dims[name]} if dims is None else dims
+    for axis in plan.problem.axes:
+        if axis.name in used:
+            found[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))
+            for name, row in axis.numbers.items():
+                if name != axis.name and name not in plan.outputs:
+                    found[name] = (axis.name, row, attributes(plan, name))
+            for name, choices in {**axis.options, **axis.records}.items():
+                if name != axis.name:
+                    found[name] = (axis.name, np.array(choices), {"long_name": name})
+    return found
+
+
+def _axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
+    if axis.name in axis.numbers:
+        return attributes(plan, axis.name)
+    if axis.name in INPUTS:
+        return {"long_name": INPUTS[axis.name].description}
+    names = ", ".join(axis.inputs)
+    return {"long_name": f"{names} together" if axis.name not in axis.records else axis.name}
+
+
+def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What is needed to know where a result came from and to compute it again."""
+    records = [
+        {
+            "kind": entry.kind,
+            "label": entry.label,
+            "edition": entry.edition,
+            "digest": entry.digest,
+            "source": entry.source,
+            "date": entry.date,
+            "title": entry.title,
+            "values": dict(entry.values),
+        }
+        for entry in plan.problem.records
+    ]
+    unused = plan.unused()
+    medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
+    return {
+        "Conventions": "CF-1.11",
+        "fleetcube_version": own_version(),
+        "fleetcube_engine": plan.engine,
+        "fleetcube_spec": json.dumps(spec, default=plain),
+        "fleetcube_catalog": json.dumps(records),
+        ATTRIBUTE: keys(formula for case in plan.cases for formula in case.formulas.values()),
+        **({"fleetcube_unused": " ".join(unused)} if unused else {}),
+        **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
+    }
+
+
+@functools.cache
+def own_version() -> str:
+    """The version of fleetcube that is installed."""
+    return version("fleetcube")
+
+
+def plain(value: Any) -> Any:
+    """A value of a spec as JSON can hold it."""
+    if isinstance(value, np.ndarray):
+        return value.astype(float).tolist() if value.dtype.kind == "f" else value.tolist()
+    if isinstance(value, np.generic):
+        return float(value) if value.dtype.kind == "f" else str(value)
+    if isinstance(value, Axis):
+        return {"values": value.labels.tolist()}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, Iterable) else str(value)
+
+
+def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) -> "xarray.Dataset":
+    """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order."""
+    variables: dict[str, Any] = {}
+    for name, array in arrays.items():
+        dims = plan.user_dims(name)
+        order = [plan.out_dims[name].index(dim) for dim in dims]
+        variables[name] = (dims, array.transpose(order), attributes(plan, name))
+    return assemble(plan, variables, spec)
+
+
+def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) -> "xarray.Dataset":
+    """A Dataset of a plan's outputs: its coordinates and attributes, the reason a coordinate."""
+    import xarray
+
+    held = dict(variables)
+    coords = coordinates(plan)
+    if REASON in held:
+        coords[REASON] = held.pop(REASON)
+    return xarray.Dataset(held, coords, root_attributes(plan, spec))

@@ -1,0 +1,33 @@
+"""Memory that each thread uses again: new pages cost more than what is computed into them."""
+
+import math
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..spec.axes import Array
+
+
+class Workspace:
+    """Arrays by place in a list, until the same thread asks again. What is pickled is empty."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def __reduce__(self) -> Any:
+        return Workspace, ()
+
+    def arrays(self, shape: tuple[int, ...], dtypes: Iterable[Any]) -> list[Array]:
+        """One array of a shape for each dtype; the values are whatever was there."""
+        held: list[Array] = self._local.__dict__.setdefault("held", [])
+        found = []
+        for k, dtype in enumerate(dtypes):
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            if k == len(held):
+                held.append(np.empty(size, np.uint8))
+            elif held[k].size < size:
+                held[k] = np.empty(size, np.uint8)
+            found.append(held[k][:size].view(dtype).reshape(shape))
+        return found

@@ -1,0 +1,347 @@
+"""Pictures of a cut cube with a question of their own: losses, flips, roofline, Pareto front."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..reduce.pareto import SENSES, unbeaten
+from ..show.tables import scale
+from .picture import (
+    INFEASIBLE,
+    PALETTE,
+    beside,
+    blank,
+    blocked,
+    check_cut,
+    check_picture,
+    colours,
+    edges,
+    headed,
+    heading,
+    is_number,
+    is_wide,
+    labelled,
+    need,
+    plain,
+    positions,
+    said,
+    saved,
+    scaled,
+    styled,
+    title,
+    words,
+)
+from .plot import plot
+
+if TYPE_CHECKING:
+    import xarray
+
+# The seven losses in the order of the flags of dominant_overhead, whose colours they share
+LOSSES = (
+    "compute_inefficiency_overhead",
+    "communication_overhead",
+    "bubble_overhead",
+    "straggler_overhead",
+    "checkpoint_overhead",
+    "rework_overhead",
+    "recovery_overhead",
+)
+WAITS = LOSSES[1:]  # without the GPUs' own inefficiency, which is nearly everywhere the largest
+_SHARES = (*LOSSES, "reliability_overhead")  # each with its colour in the palette
+ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
+NETWORK = "network_attainable_flops"
+MOST_DOTS = 20_000  # points drawn behind a front
+_BEST = {"min": "lowest", "max": "highest"}
+_USEFUL, _REST = "#f2f2f2", "#999999"
+
+
+# Where the wall time goes
+
+
+@styled
+def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
+    """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
+
+    What the losses leave is the model's operations at peak: MFU x goodput. Above, if the cube holds
+    it, stands job_time, along n_gpus with the time of a job that scales as the first point.
+    Infeasible points are grey. Returns the figure.
+    """
+    check_picture(path)
+    need(cube, LOSSES)
+    top = ["job_time"] if "job_time" in cube else []
+    held = cube[[*LOSSES, *top]]
+    if x not in held.dims:
+        told = ", ".join(map(str, held.dims)) or "none left"
+        raise InputError(f"{x!r} is not an axis of the losses; their axes: {told}")
+    check_cut(held, [x])
+    bad = blocked(cube, [x])
+    shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
+    if not np.isfinite(shares).all(axis=0).any():
+        raise InputError(f"no point along {x} has all losses; cut the cube elsewhere")
+    ratios = [2, 3] if top else [1]
+    figure, rows = blank(
+        6.4 if top else 4.8, len(ratios), sharex=True, squeeze=False, height_ratios=ratios
+    )
+    panels = list(rows[:, 0])
+    at = positions(panels[-1], cube[x], "x")
+    if top:
+        _job_time(panels[0], cube, x, at, bad)
+    handles = _stacked(panels[-1], cube[x], at, shares, bad)
+    panels[-1].set_xlabel(heading(cube[x]))
+    headed(figure, title(cube, held, "Where the wall time goes"))
+    figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
+    return saved(figure, path)
+
+
+def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> list[Any]:
+    from matplotlib import patches, ticker
+
+    ends = np.concatenate([np.zeros((1, at.size)), np.cumsum(shares, axis=0)])
+    ends = np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
+    names = [
+        *(words(name.removesuffix("_overhead")) for name in LOSSES),
+        "model operations at peak",
+    ]
+    cells = edges(at, axes.get_xscale())
+    whole = not bad.any() and at.size > 1  # areas from the first point to the last
+    handles = []
+    for low, high, name, colour in zip(
+        ends, ends[1:], names, [*PALETTE[:7], _USEFUL], strict=False
+    ):
+        if is_number(x):
+            for stretch in _stretches(np.isfinite(high)):
+                places, rows = at[stretch], np.stack([low, high])[:, stretch]
+                if not whole:  # from edge to edge, as the infeasible points
+                    places = [cells[stretch.start], *places, cells[stretch.stop]]
+                    rows = np.pad(rows, ((0, 0), (1, 1)), mode="edge")
+                axes.fill_between(places, *rows, color=colour, linewidth=0)
+        else:
+            axes.bar(at, high - low, 0.8, low, color=colour)
+        handles.append(patches.Patch(color=colour, label=name))
+    for k in np.flatnonzero(bad):
+        axes.axvspan(cells[k], cells[k + 1], zorder=0, **INFEASIBLE)
+    if bad.any():
+        handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
+    axes.set_xlim((at[0], at[-1]) if is_number(x) and whole else (cells[0], cells[-1]))
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("share of the wall time")
+    axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
+    axes.grid(alpha=0.3)
+    return handles
+
+
+def _stretches(known: Any) -> list[slice]:
+    """Where points are known without a gap."""
+    turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
+    return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
+
+
+def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> None:
+    numbers, unit = scaled(cube["job_time"])
+    times = _along(numbers, x, bad)
+    drawn = "-" if is_number(cube[x]) else "none"
+    how = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
+    axes.plot(at, times, label="job time", **how)
+    known = np.flatnonzero(np.isfinite(times))
+    if x == "n_gpus" and known.size > 1:
+        there = at[known[0] : known[-1] + 1]
+        ideal = times[known[0]] * there[0] / there
+        axes.plot(there, ideal, "--", color=PALETTE[1], label="in proportion to 1 / GPUs")
+        axes.legend(fontsize=8)
+    if known.size and is_wide(times[known].min(), times[known].max(), 16):
+        axes.set_yscale("log")
+    plain(axes.yaxis)
+    axes.set_ylabel(labelled("job_time", unit))
+    axes.grid(alpha=0.3)
+
+
+def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
+    """A variable along an axis, NaN where it is infeasible."""
+    return np.where(bad, np.nan, variable.values if x in variable.dims else float(variable))
+
+
+# Where does it flip?
+
+
+def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] = WAITS) -> Any:
+    """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
+
+    Args:
+        of: the losses compared: two or more of the seven and reliability_overhead (checkpoint +
+            rework + recovery). Without a word all but compute_inefficiency_overhead, which is
+            nearly everywhere the largest; `plot` draws dominant_overhead, of all seven.
+
+    Of equals the first is drawn. If the cube holds reliability_to_communication_ratio, a line shows
+    where reliability costs as much as communication. Infeasible points are hatched. Returns the
+    figure.
+    """
+    odd = [name for name in of if name not in _SHARES]
+    if odd or len(set(of)) < 2:
+        told = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
+        raise InputError(f"{told}; compare two or more of {', '.join(_SHARES)}")
+    need(cube, of)
+    shares = cube[list(of)].to_array("loss")
+    values = shares.fillna(-np.inf).values
+    codes = np.array([_SHARES.index(name) for name in of], np.int8)[values.argmax(axis=0)]
+    names = [name.removesuffix("_overhead") for name in _SHARES]
+    meaning = "Which loss is the largest, compute inefficiency left out"
+    if set(of) != set(WAITS):
+        listed = ", ".join(words(name.removesuffix("_overhead")) for name in of)
+        meaning = f"Which is the largest of {listed}"
+    flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
+    flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
+    return plot(cube.assign(largest_loss=flag), "largest_loss", x, y, path)
+
+
+# Roofline
+
+
+@styled
+def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
+    """Draw the roofline of a cut cube's GPUs, and what they reach: a point for each of one axis.
+
+    A point stands at the arithmetic intensity of its micro-batch and at MFU x peak; a triangle, if
+    the cube holds network_attainable_flops, where the gradient exchange puts the ceiling.
+    Infeasible points are hollow. Returns the figure.
+    """
+    check_picture(path)
+    need(cube, ROOFLINE)
+    names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
+    held = cube[names]
+    dims = [] if by is None else [by]
+    if by is not None and by not in held.dims:
+        told = ", ".join(map(str, held.dims)) or "none left"
+        raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {told}")
+    check_cut(held, dims)
+    flat: Any = held.expand_dims("point") if by is None else held.broadcast_like(held[by])
+    rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
+    labels = [""] if by is None else said(cube[by])
+    bad = blocked(cube, dims).reshape(-1)
+    figure, axes = blank(4.8)
+    factor, unit = scale("FLOP/s", rows["peak_flops"])
+    shades = colours(len(labels))
+    _roofs(axes, rows, factor, shades)
+    for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
+        across, reached = rows["arithmetic_intensity"][k], rows["mfu"][k] * rows["peak_flops"][k]
+        face = "none" if bad[k] else shade
+        mark = {"edgecolor": shade, "s": 36, "zorder": 3}
+        axes.scatter(across, reached / factor, facecolor=face, label=label or "reached", **mark)
+        if NETWORK in rows:
+            ceiling = rows[NETWORK][k] / factor
+            axes.scatter(across, ceiling, marker="v", facecolor="none", label="_", **mark)
+    empty: Any = ([], [])
+    if NETWORK in rows:
+        axes.scatter(*empty, marker="v", color="none", edgecolor="black", label="network allows")
+    if bad.any():
+        axes.scatter(*empty, color="none", edgecolor="black", label="infeasible")
+    axes.set(xscale="log", yscale="log")
+    for line in (axes.xaxis, axes.yaxis):
+        plain(line)
+    axes.set_xlabel("arithmetic intensity [FLOP/B]")
+    axes.set_ylabel(f"rate of one GPU [{unit}]")
+    headed(figure, title(cube, held, "Roofline, and what is reached: MFU x peak"))
+    axes.grid(alpha=0.3)
+    beside(figure, title=None if by is None else heading(cube[by]))
+    return saved(figure, path)
+
+
+def _roofs(axes: Any, rows: dict[str, Any], factor: float, shades: Sequence[Any]) -> None:
+    """A line for each pair of ceilings: memory up to the ridge, arithmetic from there on."""
+    ridges = rows["ridge_point"]
+    low = min(rows["arithmetic_intensity"].min(), ridges.min()) / 16
+    high = max(rows["arithmetic_intensity"].max(), ridges.max()) * 4
+    pairs = list(zip(ridges.tolist(), rows["peak_flops"].tolist(), strict=True))
+    several = len(set(pairs)) > 1  # roofs have the colours of their points
+    for ridge, peak in dict.fromkeys(pairs):
+        heights = [peak * low / ridge / factor, peak / factor, peak / factor]
+        shade = shades[pairs.index((ridge, peak))] if several else "black"
+        axes.plot([low, ridge, high], heights, color=shade, linewidth=1.2, label="_")
+
+
+# Pareto front
+
+
+@styled
+def pareto(
+    cube: "xarray.Dataset",
+    x: str,
+    y: str,
+    path: Path,
+    best: Sequence[str] = ("min", "min"),
+    by: str | None = None,
+) -> Any:
+    """Draw two outputs of all feasible points against each other, and the front of the best.
+
+    Args:
+        x, y: outputs. A point is on the front unless another is at least as good in both and
+            better in one.
+        best: "min" or "max" for each.
+        by: an axis whose points have colours of their own along the front.
+
+    Returns the figure.
+    """
+    check_picture(path)
+    if x == y:
+        raise InputError(f"x and y are both {x!r}; choose two outputs")
+    if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
+        raise InputError(f"best = {best!r}: give 'min' or 'max' for each of {x}, {y}")
+    need(cube, [x, y])
+    held = cube[[x, y]]
+    dims = [str(dim) for dim in held.dims]
+    if by is not None and by not in [*dims, *cube.coords]:
+        raise InputError(f"{by!r} is not an axis of {x} and {y}; their axes: {', '.join(dims)}")
+    across, across_unit = scaled(cube[x])
+    up, up_unit = scaled(cube[y])
+    shape = held.to_array().transpose("variable", *dims)
+    ok = ~blocked(cube, dims).reshape(-1) & np.isfinite(shape.values.reshape(2, -1)).all(axis=0)
+    places = np.flatnonzero(ok)
+    if not places.size:
+        raise InputError(f"no point has both {x} and {y}; cut the cube elsewhere")
+    template = shape.isel(variable=0, drop=True)
+    both = np.stack(
+        [part.broadcast_like(template).transpose(*dims).values.reshape(-1) for part in (across, up)]
+    )
+    signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
+    _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
+    figure, axes = blank(4.8)
+    some = places[:: 1 + places.size // MOST_DOTS]
+    few = some.size <= 1000
+    how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
+    axes.scatter(*both[:, some], color=_REST, linewidths=0, rasterized=not few, **how)
+    axes.plot(*(signs * edge), color="black", linewidth=1, zorder=2, drawstyle="steps-post")
+    _front_dots(axes, cube, template, signs * edge, kept, by)
+    for side, numbers in zip("xy", both[:, places], strict=True):
+        if is_wide(numbers.min(), numbers.max(), 16):
+            getattr(axes, f"set_{side}scale")("log")
+        plain(getattr(axes, f"{side}axis"))
+    axes.set_xlabel(labelled(x, across_unit))
+    axes.set_ylabel(labelled(y, up_unit))
+    sides = [f"{_BEST[sense]} {words(of)}" for sense, of in zip(best, (x, y), strict=True)]
+    told = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
+    headed(figure, title(cube, held, told))
+    axes.grid(alpha=0.3)
+    if by is not None:
+        beside(figure, title=heading(cube[by]))
+    return saved(figure, path)
+
+
+def _front_dots(
+    axes: Any,
+    cube: "xarray.Dataset",
+    template: "xarray.DataArray",
+    edge: Any,
+    kept: Any,
+    by: str | None,
+) -> None:
+    if by is None:
+        axes.scatter(*edge, s=24, color=PALETTE[5], zorder=3)
+        return
+    spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
+    own = spread[kept]
+    names = dict(zip(cube[by].values.tolist(), said(cube[by]), strict=True))
+    for (value, name), shade in zip(names.items(), colours(len(names)), strict=True):
+        if (own == value).any():
+            axes.scatter(*edge[:, own == value], s=24, color=shade, label=name, zorder=3)

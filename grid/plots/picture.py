@@ -1,0 +1,319 @@
+"""What every picture needs: its file and style, colours, words and ticks."""
+
+import functools
+import itertools
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
+
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..plan.plan import REASON
+from ..show.tables import scale
+
+if TYPE_CHECKING:
+    import xarray
+
+ENDINGS = (".png", ".pdf", ".svg")
+WIDTH = 7.2  # inches: two columns of a paper
+
+# Okabe & Ito's palette with a dark grey: told apart by colour-blind readers
+PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
+DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
+MARKERS = "osD^vP"
+INFEASIBLE: dict[str, Any] = {
+    "facecolor": "#d9d9d9",
+    "edgecolor": "white",
+    "hatch": "////",
+    "linewidth": 0,
+}
+
+# Whatever a matplotlibrc says: text stays text, and a picture drawn anew has the same bytes
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "fleetcube", "pdf.fonttype": 42}
+_UNDATED: dict[str, dict[str, None]] = {
+    ".png": {},
+    ".pdf": {"CreationDate": None},
+    ".svg": {"Date": None},
+}
+_UPPER = (
+    *("gpu", "nic", "psu", "mttf", "mtbf", "mfu", "hfu", "hbm", "kv", "ffn", "pue", "tdp"),
+    *("usl", "ettr", "fsdp", "bf16", "fp16", "fp8", "fp4"),
+)
+_SPELLED = {name: name.upper() for name in _UPPER}
+_SPELLED |= {"gpus": "GPUs", "nics": "NICs", "psus": "PSUs", "nvme": "NVMe", "flops": "FLOPs"}
+_MOST_TICKS = 12
+_TICKED = 0.07  # of the axis between ticks at points, at least
+_SUBS = ((10, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (1e4, (1.0, 2.0, 5.0)), (np.inf, (1.0,)))
+_GAP = 4  # pixels between labels, at least
+_PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+# The file
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a file that a picture cannot be written to, and a missing matplotlib."""
+    if path.suffix not in ENDINGS:
+        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; choose another name")
+    _matplotlib()
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib.style
+    except ImportError:
+        raise InputError("plots need an extra; run: pip install 'fleetcube[plot]'") from None
+    return matplotlib
+
+
+_Given = ParamSpec("_Given")
+
+
+def styled(draw: Callable[_Given, Any]) -> Callable[_Given, Any]:
+    """Draw in the style of all pictures; the caller's own settings are as before."""
+
+    @functools.wraps(draw)
+    def drawn(*args: _Given.args, **kwargs: _Given.kwargs) -> Any:
+        with _matplotlib().style.context(["default", _STYLE]):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
+    """A figure without a screen, as wide as a page, and its panels as `subplots` returns them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(how.pop("width", WIDTH), height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **how)
+
+
+def saved(figure: Any, path: Path) -> Any:
+    """The figure, written to a file; labels below an axis that would overlap are turned."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        low, high = sorted(axes.get_xlim())
+        labels = [text for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
+        boxes = [text.get_window_extent() for text in labels if text.get_text()]
+        if any(left.x1 + _GAP > right.x0 for left, right in itertools.pairwise(boxes)):
+            for text in axes.get_xticklabels():
+                text.set(rotation=25, ha="right", rotation_mode="anchor")
+    figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix])
+    return figure
+
+
+# The cube
+
+
+def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
+    """Refuse a cube that lacks variables, and say which outputs to add to its spec."""
+    missing = [name for name in names if name not in cube.data_vars]
+    if missing:
+        listed = ", ".join(f'"{name}"' for name in missing)
+        raise InputError(
+            f"the cube has no {', '.join(missing)}; add to the outputs of its spec: {listed}"
+        )
+
+
+def check_cut(
+    held: "xarray.Dataset | xarray.DataArray", kept: Sequence[str], spare: int = 0
+) -> list[str]:
+    """Axes beside those kept, of which some may be spare; refuse more."""
+    rest = [str(dim) for dim in held.dims if dim not in kept]
+    if len(rest) > spare:
+        name = f"{getattr(held, 'name', None) or 'the cube'}"
+        raise InputError(f"{name} still varies over {', '.join(rest)}; cut them with axis=value")
+    return rest
+
+
+def blocked(cube: "xarray.Dataset", dims: Sequence[str]) -> Any:
+    """Which points are infeasible, over axes; none where that takes other axes."""
+    sizes = [cube.sizes[dim] for dim in dims]
+    if REASON not in cube.coords or not set(cube[REASON].dims) <= set(dims):
+        return np.zeros(sizes, bool)
+    reason = cube[REASON]
+    whole = reason.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in reason.dims})
+    return whole.transpose(*dims).values != 0
+
+
+def is_number(held: "xarray.DataArray") -> bool:
+    """Whether an axis holds numbers, not labels."""
+    return held.dtype.kind in "iuf"
+
+
+# Words and numbers
+
+
+def words(name: str) -> str:
+    """A name as it reads in a picture: n_gpus is GPUs, gpu_mttf is GPU MTTF."""
+    parts = name.removeprefix("n_").split("_")
+    return " ".join(_SPELLED.get(part, part) for part in parts)
+
+
+def number(value: float) -> str:
+    """A number of a tick or label: 4,096, 0.05, 15 T, 1e-06."""
+    for size, prefix in _PREFIXES:
+        if abs(value) >= size:
+            return f"{value / size:,.6g} {prefix}"
+    return f"{value:,.10g}"
+
+
+def short(value: Any) -> str:
+    """A label of an axis, broken into lines if it is long."""
+    value = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    text = number(value) if isinstance(value, float) else str(value)
+    return "\n".join(textwrap.wrap(text, 20)) or text
+
+
+def said(coordinate: "xarray.DataArray") -> list[str]:
+    """The points of an axis as labels, in the unit of its heading."""
+    if not is_number(coordinate):
+        return [short(value) for value in coordinate.values]
+    factor, _ = scale(_unit(coordinate), coordinate.values, str(coordinate.name))
+    return [number(float(f"{value / factor:.5g}")) for value in coordinate.values.tolist()]
+
+
+def labelled(name: str, unit: str) -> str:
+    """A name and its unit as a label."""
+    return f"{words(name)} [{unit}]" if unit else words(name)
+
+
+def heading(coordinate: "xarray.DataArray") -> str:
+    """Name and unit of an axis."""
+    if not is_number(coordinate):
+        return words(str(coordinate.name))
+    _, unit = scale(_unit(coordinate), coordinate.values, str(coordinate.name))
+    return labelled(str(coordinate.name), unit)
+
+
+def scaled(variable: "xarray.DataArray") -> tuple["xarray.DataArray", str]:
+    """A variable in a convenient unit, and that unit."""
+    factor, unit = scale(_unit(variable), variable.values, str(variable.name))
+    return (variable / factor if factor != 1 else variable).rename(variable.name), unit
+
+
+def _unit(variable: "xarray.DataArray") -> str:
+    return str(variable.attrs.get("units", "1"))
+
+
+def lines(parts: Sequence[str]) -> list[str]:
+    """Parts with commas between them, in lines that fit over a picture."""
+    whole = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts]
+    return textwrap.wrap(", ".join(whole), 88, break_on_hyphens=False)
+
+
+def title(
+    cube: "xarray.Dataset", held: "xarray.Dataset | xarray.DataArray", meaning: str = ""
+) -> str:
+    """What is drawn, by default the meaning of a variable, and where the other axes were cut."""
+    fixed = []
+    for key, coordinate in held.coords.items():
+        name = str(key)
+        known = name in INPUTS or name in load() or not is_number(coordinate)
+        if coordinate.ndim == 0 and known and name in _axes_of(cube):
+            unit = ""
+            if is_number(coordinate):
+                _, unit = scale(_unit(coordinate), coordinate.values, name)
+            (value,) = said(coordinate.expand_dims("point"))
+            fixed.append(f"{words(name)} {value} {unit}".strip().replace("\n", ""))
+    told = meaning or str(held.attrs.get("long_name", "")).split(":")[0].split(";")[0]
+    return "\n".join([told, *lines(fixed)])
+
+
+def _axes_of(cube: "xarray.Dataset") -> list[str]:
+    import json
+
+    try:
+        return list(json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {}))
+    except ValueError:
+        return []
+
+
+# Colours, ticks and cells
+
+
+def colours(count: int) -> list[Any]:
+    """Colours for lines and dots; beyond six, steps from dark to light."""
+    if count <= len(DISTINCT):
+        return DISTINCT[:count]
+    from matplotlib import colormaps
+
+    return list(colormaps["viridis"](np.linspace(0, 0.92, count)))
+
+
+def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
+    """Where an axis' points stand: numbers on a linear or log scale, labels evenly spaced.
+
+    Ticks are at the points if these are few, round and apart, otherwise at round numbers.
+    """
+    values = coordinate.values
+    line = getattr(axes, f"{side}axis")
+    if not is_number(coordinate):
+        line.set_ticks(range(len(values)), [short(v) for v in values])
+        return np.arange(len(values))
+    factor, _ = scale(_unit(coordinate), values, str(coordinate.name))
+    at = values / factor
+    log = values.min() > 0 and values.max() / values.min() >= 16
+    if log:
+        getattr(axes, f"set_{side}scale")("log")
+    plain(line, (at.min(), at.max()))
+    if _few(np.log(at) if log else at, at):
+        line.set_ticks(at)
+        line.set_ticks([], minor=True)
+    return at
+
+
+def _few(places: Any, at: Any) -> bool:
+    """Whether points are few, apart and round enough for a tick at each."""
+    if at.size > _MOST_TICKS:
+        return False
+    steps = np.diff(np.sort(places))
+    apart = steps.size == 0 or steps.min() > _TICKED * (places.max() - places.min())
+    exact = [
+        np.isclose(value, (float(f"{value:.3g}"), round(value)), 1e-9, 0).any() for value in at
+    ]
+    return bool(apart and all(exact) and np.abs(at).max() < 1e6)
+
+
+def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
+    """Write the ticks of an axis as plain numbers, on a log scale mostly at 1, 2 and 5."""
+    from matplotlib import ticker
+
+    if line.get_scale() == "log":
+        low, high = ends or line.get_view_interval()
+        subs = next(subs for most, subs in _SUBS if high < most * low)
+        line.set_major_locator(ticker.LogLocator(subs=subs))
+        line.set_minor_formatter(ticker.NullFormatter())
+    line.set_major_formatter(lambda value, _: number(value))
+
+
+def edges(points: Any, axis_scale: str) -> Any:
+    """Edges of the cells around points, half way between them on the axis' scale."""
+    at = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
+    steps = np.diff(at) if len(at) > 1 else np.ones(1)
+    edges = np.concatenate([at[:1] - steps[:1] / 2, at[:-1] + steps[: len(at) - 1] / 2])
+    edges = np.append(edges, at[-1] + steps[-1] / 2)
+    return np.exp(edges) if axis_scale == "log" else edges
+
+
+def is_wide(low: float, high: float, factor: float = 50) -> bool:
+    """Whether values spread over more than a factor, and so want a log scale."""
+    return bool(low > 0 and np.isfinite(high) and high > factor * low)
+
+
+def headed(figure: Any, told: str) -> None:
+    """A title over a picture."""
+    figure.suptitle(told, fontsize=10)
+
+
+def beside(figure: Any, *args: Any, **kwargs: Any) -> None:
+    """A legend to the right of a picture, below its title."""
+    figure.legend(*args, loc="outside right center", fontsize=8, **kwargs)

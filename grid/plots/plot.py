@@ -1,0 +1,257 @@
+"""Pictures of a cube: a curve over one axis, or a map over two."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..plan.plan import REASON
+from .picture import (
+    INFEASIBLE,
+    MARKERS,
+    PALETTE,
+    beside,
+    blank,
+    blocked,
+    check_cut,
+    check_picture,
+    colours,
+    edges,
+    headed,
+    heading,
+    is_number,
+    is_wide,
+    labelled,
+    need,
+    number,
+    plain,
+    positions,
+    said,
+    saved,
+    scaled,
+    styled,
+    title,
+)
+
+if TYPE_CHECKING:
+    import xarray
+
+CROSSING = "reliability_to_communication_ratio"
+FEWEST = 3  # points along both axes of a map that has contours
+MOST_NAMED = 12  # curves in a legend
+_RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg
+
+
+@styled
+def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -> Any:
+    """Draw one variable over one or two axes of a cut cube.
+
+    Axes other than x and y must have been cut to a point, except one more for curves. A map of
+    numbers has contours; a map of flags has the line where reliability costs as much as
+    communication, if the cube holds their ratio. Infeasible points are hatched in maps and hollow
+    in curves. Returns the figure.
+    """
+    check_picture(path)
+    if x == y:
+        raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
+    if name == REASON and name in cube.coords:
+        cube = cube.reset_coords(name)
+    need(cube, [name])
+    variable = cube[name]
+    for axis in (x, y):
+        if axis is not None and axis not in variable.dims:
+            told = ", ".join(map(str, variable.dims)) or "none left"
+            raise InputError(f"{axis!r} is not an axis of {name}; its axes: {told}")
+    rest = check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
+    figure, axes = blank(4.8)
+    if y is None:
+        _curves(figure, axes, cube, variable, x, rest[0] if rest else None)
+    else:
+        _map(figure, axes, cube, variable, x, y)
+    axes.set_xlabel(heading(cube[x]))
+    headed(figure, title(cube, variable))
+    return saved(figure, path)
+
+
+def _curves(
+    figure: Any,
+    axes: Any,
+    cube: "xarray.Dataset",
+    variable: "xarray.DataArray",
+    x: str,
+    family: str | None,
+) -> None:
+    numbers, unit = scaled(variable)
+    dims = [family, x] if family else [x]
+    flags = _flags(variable)
+    rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
+    if flags:
+        rows[rows < 0] = np.nan
+    known = rows[np.isfinite(rows)]
+    if not known.size:
+        raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
+    bad = blocked(cube, dims).reshape(rows.shape)
+    labels = said(variable[family]) if family else [""]
+    at = positions(axes, variable[x], "x")
+    shades = colours(len(rows))
+    named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
+    few = len(rows) <= len(MARKERS)
+    for k, row in enumerate(rows):
+        how = {"color": shades[k], "marker": MARKERS[k] if few else "o", "markersize": 4}
+        drawn = "-" if is_number(cube[x]) and not flags else ":"
+        label = labels[k] if k in named else "_"
+        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=drawn, label=label, **how)
+        axes.plot(at, np.where(bad[k], row, np.nan), linestyle="", fillstyle="none", **how)
+    hollow = bool((bad & np.isfinite(rows)).any())
+    if hollow:
+        axes.plot([], [], "o", color="black", fillstyle="none", markersize=4, label="infeasible")
+    if family:
+        head = heading(variable[family])
+        head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
+        beside(figure, title=head)
+    elif hollow:
+        axes.legend(fontsize=8)
+    axes.set_ylabel(labelled(str(variable.name), unit))
+    if flags:
+        found = np.unique(known).astype(int).tolist()
+        axes.set_yticks(found, [flags[k] for k in found])
+    else:
+        if is_wide(known.min(), known.max()):
+            axes.set_yscale("log")
+        plain(axes.yaxis)
+    axes.grid(alpha=0.3)
+
+
+def _flags(variable: "xarray.DataArray") -> list[str]:
+    """What the codes of a flag mean; nothing for a variable that is a number."""
+    meanings = str(variable.attrs.get("flag_meanings", ""))
+    return [text.replace("_", " ") for text in meanings.split()]
+
+
+def _map(
+    figure: Any, axes: Any, cube: "xarray.Dataset", variable: "xarray.DataArray", x: str, y: str
+) -> None:
+    numbers, unit = scaled(variable.transpose(y, x))
+    bad = blocked(cube, [y, x])
+    points = (positions(axes, variable[x], "x"), positions(axes, variable[y], "y"))
+    axes.set_ylabel(heading(cube[y]))
+    smooth = is_number(cube[x]) and is_number(cube[y])
+    flags = _flags(variable)
+    if flags:
+        codes = np.nan_to_num(numbers.values, nan=-1).astype(int)
+        lines = []
+        if smooth and CROSSING in cube and set(cube[CROSSING].dims) == {x, y}:
+            ratio = np.ma.masked_array(cube[CROSSING].transpose(y, x).values, bad)
+            lines = _even(axes, points, np.ma.masked_invalid(ratio), named=False)
+        for line in lines:
+            line.set_label("reliability =\ncommunication")
+        shades = PALETTE if len(flags) <= len(PALETTE) else colours(len(flags))
+        regions(figure, axes, points, codes, bad, flags, shades, lines=lines)
+        return
+    known = np.isfinite(numbers.values) & ~bad
+    handles = _absent(axes, points, bad, known)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower right", fontsize=8, ncols=2)
+    if not known.any():
+        return
+    values = np.ma.masked_array(numbers.values.astype(float), ~known)
+    wide = is_wide(values.min(), values.max())
+    mesh = _cells(axes, points, values, cmap="viridis", norm="log" if wide else "linear")
+    bar = figure.colorbar(mesh, ax=axes, label=labelled(str(variable.name), unit))
+    plain(bar.ax.yaxis)
+    if not smooth:
+        return
+    if str(variable.name).endswith("_ratio") and values.min() < 1 < values.max():
+        _even(axes, points, values, named=True)
+    elif min(values.shape) >= FEWEST and values.min() < values.max():
+        levels = _levels(values, wide)
+        inks = ["black" if mesh.norm(level) > 0.6 else "white" for level in levels]
+        drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
+        axes.clabel(drawn, manual=_middles(drawn), fmt=number, fontsize=8)
+
+
+def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
+    """Colour the cells around points."""
+    across = edges(points[0], axes.get_xscale())
+    up = edges(points[1], axes.get_yscale())
+    return axes.pcolormesh(across, up, values, rasterized=values.size > _RASTERED, **how)
+
+
+def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[Any]:
+    """Hatch infeasible cells, leave those without a value white; what a legend says of both."""
+    from matplotlib import patches
+
+    handles = []
+    unknown = ~known & ~bad
+    if bad.any():
+        axes.patch.set(**INFEASIBLE)
+        handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
+    if unknown.any():
+        handles.append(patches.Patch(facecolor="white", edgecolor="black", label="no value"))
+    white = np.ma.masked_array(np.zeros(bad.shape), ~unknown)
+    _cells(axes, points, white, cmap="gray_r", vmin=0, vmax=1)
+    return handles
+
+
+def _levels(values: Any, wide: bool) -> Any:
+    """Round numbers for about eight contours, inside the range."""
+    from matplotlib import ticker
+
+    low, high = float(values.min()), float(values.max())
+    if wide:
+        subs = (1, 2, 5) if high / low < 1e4 else (1,)
+        levels, inside = ticker.LogLocator(subs=subs).tick_values(low, high), 1.0
+    else:
+        levels = ticker.MaxNLocator(10, steps=[1, 2, 5, 10]).tick_values(low, high)
+        inside = 0.98  # no specks in the corners
+    middle, half = (low + high) / 2, inside * (high - low) / 2
+    return [level for level in levels if abs(level - middle) < half]
+
+
+def _middles(drawn: Any) -> list[Any]:
+    """The middle of each contour's longest stretch, clear of the edges."""
+    pieces = [path.to_polygons(closed_only=False) for path in drawn.get_paths()]
+    longest = [max(piece, key=len) for piece in pieces if piece]
+    return [piece[len(piece) // 2] for piece in longest]
+
+
+def _even(axes: Any, points: tuple[Any, Any], values: Any, named: bool) -> list[Any]:
+    """The line where a ratio is one, black with a white rim, for a legend; or named there."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import withStroke
+
+    if min(values.shape) < 2 or not values.min() < 1 < values.max():
+        return []
+    rim = [withStroke(linewidth=3, foreground="white")]
+    line = axes.contour(*points, values, levels=[1.0], colors="black", linewidths=1.2)
+    line.set_path_effects(rim)
+    for text in axes.clabel(line, fmt="1", fontsize=8) if named else []:
+        text.set_path_effects(rim)
+    return [Line2D([], [], color="black", linewidth=1.2)]
+
+
+def regions(
+    figure: Any,
+    axes: Any,
+    points: tuple[Any, Any],
+    codes: Any,
+    bad: Any,
+    names: Sequence[str],
+    palette: Sequence[Any],
+    head: str | None = None,
+    lines: Sequence[Any] = (),
+) -> None:
+    """Colour cells by a code, infeasible ones hatched; a legend of those there, and of lines."""
+    from matplotlib import colors, patches
+
+    known = (codes >= 0) & ~bad
+    found = [k for k in range(len(names)) if (codes[known] == k).any()]
+    handles = [patches.Patch(color=palette[k], label=names[k]) for k in found]
+    handles += _absent(axes, points, bad, known)
+    beside(figure, handles=[*handles, *lines], title=head)
+    if found:
+        cmap = colors.ListedColormap(list(palette[: len(names)]))
+        shown = np.ma.masked_array(codes, ~known)
+        _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)

@@ -1,0 +1,66 @@
+"""Picture of a validation: what was measured over what was predicted."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..measured.predict import ALL_REDUCE, Compared
+from ..show.tables import scale
+from ..spec.values import unit_of
+from .picture import DISTINCT, PALETTE, blank, check_picture, labelled, plain, saved, styled, words
+
+if TYPE_CHECKING:
+    from ..measured.validate import Validation
+
+_COLOURS = [*DISTINCT, PALETTE[7]]
+_MARKERS = "osD^vPX*"
+_BAND = 0.1
+_ACROSS = 3  # panels
+
+
+@styled
+def plot_validation(found: "Validation", path: Path) -> None:
+    """Draw measured over predicted values, a panel for each output, a colour for each group."""
+    check_picture(path)
+    outputs = list(dict.fromkeys(row.of for row in found.rows)) or ["nothing to compare"]
+    across = min(len(outputs), _ACROSS)
+    down = math.ceil(len(outputs) / across)
+    figure, panels = blank(4.8 * down, down, across, width=4.8 * across, squeeze=False)
+    for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
+        _panel(axes, [row for row in found.rows if row.of == of], of)
+    saved(figure, path)
+
+
+def _panel(axes: Any, rows: list[Compared], of: str) -> None:
+    axes.set_title(words(of), fontsize=11)
+    if not rows:
+        axes.set_axis_off()
+        return
+    both = np.array([(row.predicted, row.measured) for row in rows])
+    middle = math.sqrt(both.min() * both.max())
+    factor, unit = scale("s" if of == ALL_REDUCE else unit_of(of), middle, of)
+    ends = np.array([both.min() / 1.4, both.max() * 1.4]) / factor
+    axes.fill_between(ends, (1 - _BAND) * ends, (1 + _BAND) * ends, color="#dddddd", lw=0)
+    axes.plot(ends, ends, color="black", linewidth=1)
+    for k, group in enumerate(dict.fromkeys(row.group for row in rows)):
+        own = np.array([(row.predicted, row.measured) for row in rows if row.group == group])
+        axes.scatter(
+            *(own / factor).T,
+            s=16,
+            linewidths=0,
+            alpha=0.7,
+            color=_COLOURS[k % len(_COLOURS)],
+            marker=_MARKERS[k % len(_MARKERS)],
+            label=f"{group} ({len(own)})",
+            zorder=2 + 1 / len(own),  # small groups over large ones
+        )
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    axes.set_xlabel(labelled("predicted", unit))
+    axes.set_ylabel(f"{labelled('measured', unit)}; band: ±{_BAND:.0%}")
+    for line in (axes.xaxis, axes.yaxis):
+        plain(line)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7.5, loc="upper left", framealpha=0.9)

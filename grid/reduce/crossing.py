@@ -1,0 +1,120 @@
+"""Where an output first crosses a threshold along an axis, in the stream."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..plan import memory
+from ..plan.labels import coordinates, root_attributes
+from ..plan.plan import Plan, Region
+from ..run import threads as stream
+from ..spec import values
+from ..spec.axes import Array
+
+if TYPE_CHECKING:
+    import xarray
+
+INTERPOLATE = ("linear", "log")
+
+
+def crossing(
+    plan: Plan,
+    spec: Mapping[str, Any],
+    of: str,
+    along: str,
+    at: Any,
+    interpolate: str,
+    map_: stream.Map,
+) -> "xarray.DataArray":
+    """The value of an axis at which an output first crosses a threshold; see `Sweep.crossing`."""
+    import xarray
+
+    of = stream.check_output(plan, of)
+    if interpolate not in INTERPOLATE:
+        raise InputError(f"interpolate = {interpolate!r} is unknown; choose linear or log")
+    points = _points(plan, of, along)
+    level = _level(of, at)
+    logs = interpolate == "log"
+    if logs and (points.min() <= 0 or level <= 0):
+        raise InputError(f"logarithms need {along} and at above 0; use interpolate = 'linear'")
+    dims = plan.out_dims[of]
+    kept = [dim for dim in dims if dim != along]
+    memory.check(8 * math.prod(plan.shape(kept)))
+    found = np.full(plan.shape(kept), np.nan)
+    whole = stream.whole(plan, kept)
+    search = _Search(dims, along, points, level, logs, stream.Room([of]))
+    tiles = stream.within(whole, max(1, stream.BLOCK // points.size))
+    for tile, row in map_(search.part, tiles):
+        found[stream.inside(whole, tile, kept)] = row
+    order = [dim for dim in plan.user_dims(of) if dim != along]
+    coords = {name: row for name, row in coordinates(plan).items() if row[0] in kept}
+    attrs = {**coordinates(plan, [along])[along][2]}
+    attrs["long_name"] = f"{along} where {of} first crosses {level:g} {values.unit_of(of)}"
+    attrs |= root_attributes(plan, spec)
+    turned = found.transpose([kept.index(dim) for dim in order])
+    return xarray.DataArray(turned, coords, order, f"{along}_at_{of}", attrs)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Crossings of the rows of an output along an axis."""
+
+    dims: tuple[str, ...]
+    along: str
+    points: Array
+    level: float
+    logs: bool
+    room: stream.Room
+
+    def part(self, plan: Plan, tile: Region) -> Array:
+        """Those of the rows of a tile, which cuts the other axes."""
+        region = {**tile, self.along: slice(0, self.points.size)}
+        (out,) = self.room.evaluate(plan, self.dims, region).values()
+        lines = np.moveaxis(out, self.dims.index(self.along), -1)
+        line = np.log(self.points) if self.logs else self.points
+        level = float(np.log(self.level)) if self.logs else self.level
+        first, place = _first(np.log(lines) if self.logs else lines, line, level)
+        between = np.exp(first) if self.logs else first
+        return np.where(first == line[place], self.points[place], between)
+
+
+def _points(plan: Plan, of: str, along: str) -> Array:
+    if along not in plan.out_dims[of]:
+        own = ", ".join(plan.user_dims(of)) or "no axis"
+        raise InputError(f"along: {of} does not vary along {along!r}, but along {own}; choose one")
+    labels = stream.labels_of(plan, along)
+    if labels.dtype.kind == "U":
+        raise InputError(f"along: axis {along!r} has names, not numbers; choose another axis")
+    return labels.astype(float)
+
+
+def _level(of: str, at: Any) -> float:
+    """The threshold in the output's base unit."""
+    level = values.number(of, at)
+    if not np.isfinite(level):
+        raise InputError(f"at = {at!r} is not finite; give a finite threshold")
+    return level
+
+
+def _first(lines: Array, line: Array, level: float) -> tuple[Array, Array]:
+    """Where rows first meet a level, in the coordinate `line`, and the point at or before it."""
+    touch, reach = lines == level, lines.shape[-1]
+    a, b = lines[..., :-1], lines[..., 1:]
+    cross = ((a < level) & (b > level)) | ((a > level) & (b < level))
+    when_touch = np.where(touch.any(axis=-1), touch.argmax(axis=-1), reach)
+    if reach == 1:
+        return np.where(when_touch < reach, line[0], np.nan), np.zeros_like(when_touch)
+    when_cross = np.where(cross.any(axis=-1), cross.argmax(axis=-1), reach)
+    k = np.minimum(when_cross, reach - 2)
+    low, high = (np.take_along_axis(lines, at[..., None], axis=-1)[..., 0] for at in (k, k + 1))
+    share = (level - low) / (high - low)
+    share = np.where(np.isinf(low), 1.0, np.where(np.isinf(high), 0.0, share))
+    between = line[k] + (line[k + 1] - line[k]) * share
+    touched = when_touch < np.minimum(when_cross + 1, reach)
+    place = np.where(touched, np.minimum(when_touch, reach - 1), k)
+    met = np.where(touched, line[place], between)
+    return np.where(~touched & (when_cross == reach), np.nan, met), place

@@ -1,0 +1,196 @@
+"""Pareto fronts of two or three outputs, in the stream.
+
+A point is on the front unless another is at least as good in every output and better in one; of
+equal points the first stays. What is dominated is so by a point of the front, so blocks may be
+thinned in any order.
+"""
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.plan import Plan, Region, extent
+from ..run import threads as stream
+from ..spec.axes import Array
+
+if TYPE_CHECKING:
+    import xarray
+
+Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
+
+SENSES = ("min", "max")
+EMPHASIS = 8.0  # weight of one output beside the others, where a point is sought to thin a block
+
+
+def pareto(
+    plan: Plan,
+    spec: Mapping[str, Any],
+    of: Sequence[str],
+    senses: Sequence[str],
+    over: Sequence[str] | None,
+    map_: stream.Map,
+) -> "xarray.Dataset":
+    """The points that no other beats, with their labels; see `Sweep.pareto`."""
+    import xarray
+
+    if isinstance(of, str) or not 2 <= len(of) <= 3 or len(set(of)) < len(of):
+        raise InputError(f"of = {of!r} is not a list of two or three outputs; give one")
+    names = [stream.check_output(plan, name) for name in of]
+    if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
+        raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
+    axes = stream.check_over(plan, over)
+    search = _search(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
+    found: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
+    whole = stream.whole(plan, search.dims)
+    for _, part in map_(search.part, stream.bundles(whole, ())):
+        found = _merged([found, part])
+    cell, rank, points = found
+    variables = {
+        name: ("front", sign * row, attributes(plan, name))
+        for name, sign, row in zip(names, search.signs, points, strict=True)
+    }
+    labels = {}
+    for axis in stream.user_sizes(plan, search.dims):
+        row = stream.labels_of(plan, axis)
+        number, step = (rank, search.steps) if axis in search.steps else (cell, search.cells)
+        index = number // step[axis] % plan.sizes[axis]
+        labels[axis] = ("front", row[index], coordinates(plan, [axis])[axis][2])
+    said = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
+    attrs = {
+        **root_attributes(plan, spec),
+        "fleetcube_reduction": f"pareto ({said}) over {', '.join(axes)}",
+    }
+    return xarray.Dataset(variables, labels, attrs)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
+
+    A cell and a rank in it number the points of the kept and of the reduced axes.
+    """
+
+    dims: tuple[str, ...]
+    names: Sequence[str]
+    signs: Sequence[float]
+    cells: dict[str, int]  # steps of the cell's number along the kept axes
+    steps: dict[str, int]  # steps of the rank along the reduced axes
+    rooms: list[tuple[tuple[str, ...], stream.Room]]
+
+    def part(self, plan: Plan, bundle: Region) -> Points:
+        """The fronts of a bundle."""
+        most = self.rooms[0][1].most
+        return _merged([self.block(plan, block) for block in stream.within(bundle, most)])
+
+    def block(self, plan: Plan, region: Region) -> Points:
+        """The fronts of a block."""
+        shape = extent(region, self.dims, self.dims)
+        kept = [dim for dim in self.dims if dim in self.cells]
+        turned = [*kept, *(dim for dim in self.dims if dim in self.steps)]
+        order = [self.dims.index(dim) for dim in turned]
+        outs: dict[str, Array] = {}
+        for dims, room in self.rooms:
+            got = room.evaluate(plan, dims, {dim: region[dim] for dim in dims})
+            for name, out in got.items():
+                spread = out.reshape(extent(region, dims, self.dims))
+                outs[name] = np.broadcast_to(spread, shape).transpose(order)
+        count = math.prod(extent(region, kept, kept))
+        rows = [
+            sign * outs[name].reshape(count, -1)
+            for name, sign in zip(self.names, self.signs, strict=True)
+        ]
+        left = np.flatnonzero(_thin(rows))
+        places = np.unravel_index(left, extent(region, turned, turned)) if turned else ()
+        cell, rank = np.zeros(left.size, np.int64), np.zeros(left.size, np.int64)
+        for dim, place in zip(turned, places, strict=True):
+            number, step = (rank, self.steps) if dim in self.steps else (cell, self.cells)
+            number += (place + region[dim].start) * step[dim]
+        return unbeaten(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+
+
+def _search(
+    plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]
+) -> _Search:
+    used = {dim for name in names for dim in plan.out_dims[name]}
+    dims = tuple(dim for dim in plan.sizes if dim in used)
+    cells = stream.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
+    steps = stream.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))
+    groups = [(own, [n for n in row if n in names]) for own, row in plan.groups().items()]
+    rooms = [(own, stream.Room(row)) for own, row in groups if row]
+    return _Search(dims, names, signs, cells, steps, rooms)
+
+
+def _merged(parts: Sequence[Points]) -> Points:
+    """The fronts of the points of some fronts."""
+    return unbeaten(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
+
+
+def _thin(rows: list[Array]) -> Array:
+    """Points of a block (a row for each cell) that a few good points do not dominate."""
+    open_ = np.isfinite(rows[0])
+    for row in rows[1:]:
+        open_ &= np.isfinite(row)
+    scaled = []
+    for row in rows:
+        low = row.min(where=open_, initial=np.inf)
+        width = row.max(where=open_, initial=-np.inf) - low
+        scaled.append((row - low) / (width if 0 < width < np.inf else 1.0))
+    for heavy in (None, *range(len(rows))):
+        score = np.where(open_, 0.0, np.inf)
+        for k, part in enumerate(scaled):
+            score += part * (EMPHASIS if k == heavy else 1.0)
+        score[~open_] = np.inf
+        best = score.argmin(axis=1)[:, None]
+        usable = np.take_along_axis(open_, best, 1)
+        no_worse, better = usable, np.zeros(1, bool)
+        for row in rows:
+            good = np.take_along_axis(row, best, 1)
+            no_worse = no_worse & (good <= row)
+            better = better | (good < row)
+        open_ &= ~(no_worse & better)
+    return open_
+
+
+def unbeaten(cell: Array, rank: Array, points: Array) -> Points:
+    """The points that none of the same cell beats, by cell and by value."""
+    order = np.lexsort((rank, *points[::-1], cell))
+    cell, rank, points = cell[order], rank[order], points[:, order]
+    keep = _stairs2(cell, points[1]) if len(points) == 2 else _stairs3(cell, points)
+    return cell[keep], rank[keep], points[:, keep]
+
+
+def _stairs2(cell: Array, second: Array) -> Array:
+    """Which of points sorted by cell and first value have a lower second value than all before."""
+    level = np.unique(second, return_inverse=True)[1]
+    group = np.cumsum(np.diff(cell, prepend=cell[:1]) > 0)
+    fall = level - group * (second.size + 1)  # each cell lies below those before it
+    keep = np.ones(second.size, bool)
+    keep[1:] = fall[1:] < np.minimum.accumulate(fall)[:-1]
+    return keep
+
+
+def _stairs3(cell: Array, points: Array) -> Array:
+    """The same for three values: against the steps of the second and third of those before."""
+    keep = np.zeros(cell.size, bool)
+    now, across, down = -1, [], []  # type: ignore[var-annotated]
+    for k, (own, b, c) in enumerate(
+        zip(cell.tolist(), points[1].tolist(), points[2].tolist(), strict=True)
+    ):
+        if own != now:
+            now, across, down = own, [], []
+        at = bisect.bisect_right(across, b)
+        if at and down[at - 1] <= c:
+            continue
+        start = bisect.bisect_left(across, b)
+        stop = start
+        while stop < len(down) and down[stop] >= c:
+            stop += 1
+        across[start:stop], down[start:stop] = [b], [c]
+        keep[k] = True
+    return keep

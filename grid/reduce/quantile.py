@@ -1,0 +1,223 @@
+"""Exact quantiles in the stream.
+
+Cells (points of the axes that stay) of few points are sorted, some cells at a time. A cell of more
+points is evaluated again and again: the order statistics are closed in upon by histograms of the
+bits of the numbers, 16 bits in a pass. Floating-point numbers are ordered as integers of the same
+bits are, so that four passes after the first find the very number.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..plan import memory
+from ..plan.plan import Plan, Region, extent
+from ..run import threads as stream
+from ..spec.axes import Array
+
+SMALL = 1 << 20  # points that are sorted at once
+CELLS = 16  # cells that are closed in upon at once
+BITS = 16
+_TOP = np.uint64(1 << 63)
+
+
+def quantiles(
+    plan: Plan,
+    dims: tuple[str, ...],
+    names: Sequence[str],
+    q: float,
+    over: tuple[str, ...],
+    map_: stream.Map,
+) -> dict[str, Array]:
+    """Quantiles of outputs that share dimensions, linear between numbers; NaN is skipped."""
+    kept = [dim for dim in dims if dim not in over]
+    rest = stream.whole(plan, [dim for dim in dims if dim in over])
+    whole = stream.whole(plan, kept)
+    memory.check(8 * len(names) * math.prod(plan.shape(kept)))
+    found = {name: np.full(plan.shape(kept), np.nan) for name in names}
+    rows = _Rows(dims, kept, rest, q, stream.Room(names))
+    each = math.prod(plan.shape(rest))
+    if each <= SMALL:
+        for tile, part in map_(rows.sorted, stream.within(whole, SMALL // each)):
+            for name, values in part.items():
+                found[name][stream.inside(whole, tile, kept)] = values
+        return found
+    for tile in stream.within(whole, CELLS):
+        searches = {name: _Search(_size(tile), q) for name in names}
+        most = max(1, stream.BLOCK // _size(tile))
+        while any(search.open for search in searches.values()):
+            work = functools.partial(rows.taken, tile, most, searches)
+            for _, parts in map_(work, stream.bundles(rest, (), most)):
+                for name, part in parts.items():
+                    searches[name].fold(part)
+            for search in searches.values():
+                search.narrow()
+        for name, search in searches.items():
+            values = search.result().reshape(extent(tile, kept, kept))
+            found[name][stream.inside(whole, tile, kept)] = values
+    return found
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Outputs as a row of points for each cell."""
+
+    dims: tuple[str, ...]
+    kept: list[str]
+    rest: Region  # the axes that are reduced
+    q: float
+    room: stream.Room
+
+    def rows(self, plan: Plan, region: Region) -> dict[str, Array]:
+        """The rows over a region."""
+        outs = self.room.evaluate(plan, self.dims, region)
+        order = [self.dims.index(dim) for dim in (*self.kept, *self.rest)]
+        cells = math.prod(extent(region, self.kept, self.kept))
+        return {name: out.transpose(order).reshape(cells, -1) for name, out in outs.items()}
+
+    def sorted(self, plan: Plan, tile: Region) -> dict[str, Array]:
+        """The quantiles of the cells of a tile, whose points are sorted."""
+        found = {}
+        for name, row in self.rows(plan, {**tile, **self.rest}).items():
+            ordered = np.sort(row, axis=1)  # NaN last
+            count = (~np.isnan(row)).sum(axis=1)
+            low, high, share = _ranks(count, self.q)
+            first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
+            shape = extent(tile, self.kept, self.kept)
+            found[name] = between(first, second, share).reshape(shape)
+        return found
+
+    def taken(
+        self,
+        tile: Region,
+        most: int,
+        searches: Mapping[str, "_Search"],
+        plan: Plan,
+        bundle: Region,
+    ) -> dict[str, Any]:
+        """What a pass over a tile needs to know of a bundle of the reduced axes."""
+        parts: dict[str, Any] = {}
+        for block in stream.within(bundle, most):
+            for name, row in self.rows(plan, {**tile, **block}).items():
+                if searches[name].open:
+                    parts[name] = searches[name].part(row, parts.get(name))
+        return {name: searches[name].packed(part) for name, part in parts.items()}
+
+
+def _size(tile: Region) -> int:
+    return math.prod(cut.stop - cut.start for cut in tile.values())
+
+
+def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
+    """Ranks below and above the quantile, and how far it lies between them."""
+    rank = q * np.maximum(count - 1, 0)
+    low = np.floor(rank).astype(np.int64)
+    return low, np.ceil(rank).astype(np.int64), rank - low
+
+
+def between(first: Array, second: Array, share: Any) -> Array:
+    """A share of the way from numbers to others, which may be infinite."""
+    return np.where((first == second) | (share == 0), first, first + (second - first) * share)
+
+
+def _keys(values: Array) -> Array:
+    """Unsigned integers in the order of the numbers."""
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    return np.where(bits & _TOP, ~bits, bits | _TOP)
+
+
+def _numbers(keys: Array) -> Array:
+    return np.where(keys & _TOP, keys ^ _TOP, ~keys).view(np.float64)
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """Counts and ends of the points of two parts."""
+    return one[0] + other[0], np.minimum(one[1], other[1]), np.maximum(one[2], other[2])
+
+
+class _Search:
+    """The two order statistics beside the quantile of each cell, between bounds that close."""
+
+    def __init__(self, cells: int, q: float) -> None:
+        self.cells, self.q = cells, q
+        self.count = np.zeros(cells, np.int64)
+        self.low = np.full((2, cells), np.iinfo(np.uint64).max, np.uint64)
+        self.high = np.zeros((2, cells), np.uint64)
+        self.below = np.zeros((2, cells), np.int64)  # numbers below the lower bound
+        self.shift: Array = np.zeros((2, cells), np.uint64)
+        self.hist: Array | None = None
+        self.open = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        counted = None if self.hist is None else np.zeros(0, np.int64)  # the bounds are enough
+        return {**self.__dict__, "hist": counted}
+
+    def part(self, rows: Array, before: Any) -> Any:
+        """What some points of every cell add: ends in the first pass, a histogram in the others."""
+        valid, keys = ~np.isnan(rows), _keys(rows)
+        if self.hist is None:
+            least = np.where(valid, keys, np.iinfo(np.uint64).max).min(axis=1)
+            most = np.where(valid, keys, 0).max(axis=1)
+            ends = (valid.sum(axis=1), least, most)
+            return ends if before is None else _wider(before, ends)
+        hist = np.zeros((2, self.cells << BITS), np.int64) if before is None else before
+        cell = np.broadcast_to(np.arange(self.cells)[:, None], keys.shape)
+        for k in range(2):
+            low, high, shift = (row[k][:, None] for row in (self.low, self.high, self.shift))
+            inside = valid & (keys >= low) & (keys <= high)
+            bins = ((keys - low) >> shift)[inside].astype(np.int64)
+            hist[k] += np.bincount((cell[inside] << BITS) + bins, minlength=hist.shape[1])
+        return hist
+
+    def packed(self, part: Any) -> Any:
+        """A part as it travels: the bins of a histogram that hold a number, and how many."""
+        if self.hist is None:
+            return part
+        bins = np.flatnonzero(part)
+        return bins, part.reshape(-1)[bins]
+
+    def fold(self, part: Any) -> None:
+        """Take in a part."""
+        if self.hist is None:
+            ends = (self.count, self.low[0], self.high[0])
+            self.count, low, high = _wider(ends, part)
+            self.low[:], self.high[:] = low, high
+        else:
+            bins, counts = part
+            self.hist.reshape(-1)[bins] += counts
+
+    def narrow(self) -> None:
+        """Close the bounds after a pass."""
+        if not self.open:
+            return
+        if self.hist is None:
+            low, high, self.share = _ranks(self.count, self.q)
+            self.rank = np.stack([low, high])
+            self.high = np.maximum(self.low, self.high)  # cells without a number are closed
+            self.low[:, self.count == 0] = self.high[:, self.count == 0]
+        else:
+            for k, cell in np.ndindex(2, self.cells):
+                if self.low[k, cell] == self.high[k, cell]:
+                    continue
+                sums = np.cumsum(self.hist[k, cell]) + self.below[k, cell]
+                at = int(np.searchsorted(sums, self.rank[k, cell], side="right"))
+                self.below[k, cell] = sums[at - 1] if at else self.below[k, cell]
+                start = int(self.low[k, cell]) + (at << int(self.shift[k, cell]))
+                stop = start + (1 << int(self.shift[k, cell])) - 1
+                self.high[k, cell] = min(stop, int(self.high[k, cell]))
+                self.low[k, cell] = start
+        width = self.high - self.low
+        bits = [max(0, int(gap).bit_length() - BITS) for gap in width.ravel()]
+        self.shift = np.array(bits, np.uint64).reshape(width.shape)
+        self.open = bool(width.any())
+        self.hist = np.zeros((2, self.cells, 1 << BITS), np.int64)
+
+    def result(self) -> Array:
+        """The quantile of every cell."""
+        with np.errstate(all="ignore"):
+            value = between(_numbers(self.low[0]), _numbers(self.low[1]), self.share)
+        return np.where(self.count == 0, np.nan, value)

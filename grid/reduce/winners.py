@@ -1,0 +1,273 @@
+"""Where an output is best: the extreme, the labels of the point that has it, the others there."""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..plan import memory
+from ..plan.labels import attributes, coordinates, dtype_of
+from ..plan.plan import REASON, Plan, Region, extent
+from ..run import threads as stream
+from ..spec.axes import Array
+
+TILE = 1 << 16  # winners at which other outputs are evaluated at once
+DEAR = 32  # points of a grid that cost what one winner does alone
+MOST = 1 << 24  # points of a grid that is held for its winners
+NOWHERE = np.iinfo(np.int64).max  # the rank of no point
+
+Rows = dict[str, Any]
+Tile = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
+
+
+def winners(
+    plan: Plan, how: str, names: Sequence[str], alone: bool, over: tuple[str, ...], map_: stream.Map
+) -> tuple[Rows, Rows]:
+    """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax".
+
+    Where one output is asked for (`alone`), the others are read at its winners.
+    """
+    variables: Rows = {}
+    labels: Rows = {}
+    for dims, group in plan.groups().items():
+        leads = [name for name in group if name in names]
+        if not leads:
+            continue
+        riders = [name for name in group if name not in leads] if alone else []
+        search = _Search(
+            dims,
+            how,
+            leads,
+            [dim for dim in dims if dim not in over],
+            stream.user_sizes(plan, [dim for dim in dims if dim in over]),
+            stream.Room([*leads, *riders]),
+        )
+        best = search.run(plan, map_)
+        for name in leads:
+            axes = dict.fromkeys(search.reduced)
+            if alone:
+                rest = {n: d for n, d in plan.out_dims.items() if n not in (name, *riders)}
+                for other, found in best[name].others.items():
+                    variables[other] = _row(plan, other, search.kept, found)
+                for other, own in rest.items():
+                    kept, found = _gather(plan, other, own, search, best[name], over, map_)
+                    variables[other] = _row(plan, other, kept, found)
+                axes |= dict.fromkeys(d for own in rest.values() for d in own if d in over)
+            variables[name] = _row(plan, name, search.kept, best[name].values)
+            for axis in stream.user_sizes(plan, axes):
+                said = _labels(plan, axis, search.index(best[name], axis), best[name].nowhere)
+                row = _ordered(plan, search.kept, said)
+                attrs = {**coordinates(plan, [axis])[axis][2]}
+                attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
+                labels[f"{axis}_at_{how}_{name}"] = (*row, attrs)
+    ordered = {name: variables[name] for name in plan.outputs if name in variables}
+    if REASON in ordered:
+        labels[REASON] = ordered.pop(REASON)
+    return ordered, labels
+
+
+def _ordered(plan: Plan, kept: Sequence[str], values: Array) -> tuple[list[str], Array]:
+    """Dimensions in the order of the axes."""
+    order = list(stream.user_sizes(plan, kept))
+    return order, values.transpose([kept.index(dim) for dim in order])
+
+
+def _row(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:
+    return (*_ordered(plan, kept, values), attributes(plan, name))
+
+
+def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:
+    """Labels along an axis; NaN or an empty text where there is no winner."""
+    labels = stream.labels_of(plan, axis)
+    if labels.dtype.kind == "U":
+        return np.where(nowhere, "", labels[index])
+    return np.where(nowhere, np.nan, labels[index])
+
+
+@dataclass
+class _Best:
+    """The extreme of each cell, the rank of the point that has it, and other outputs there."""
+
+    values: Array
+    ranks: Array
+    others: dict[str, Array]
+
+    @property
+    def nowhere(self) -> Array:
+        """Cells that no point has won."""
+        return np.asarray(self.ranks == NOWHERE)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Where outputs that share dimensions are best, bundle by bundle.
+
+    A rank numbers the points over the reduced axes, in the order in which the axes were written;
+    of equal points the one of the lowest rank wins, whatever was found first.
+    """
+
+    dims: tuple[str, ...]
+    how: str
+    leads: list[str]
+    kept: list[str]
+    reduced: dict[str, int]
+    room: stream.Room
+
+    def run(self, plan: Plan, map_: stream.Map) -> dict[str, _Best]:
+        """Search the grid for the best of each lead."""
+        shape = plan.shape(self.kept)
+        memory.check(16 * len(self.room.names) * math.prod(shape))
+        whole = stream.whole(plan, self.dims)
+        best = self.start(shape)
+        for bundle, found in map_(self.part, stream.bundles(whole, self.kept)):
+            self.fold(best, stream.inside(whole, bundle, self.kept), found)
+        return best
+
+    def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
+        """The best of one bundle."""
+        best: dict[str, _Best] = {}
+        for block, outs in self.room.each(plan, self.dims, bundle):
+            found = {name: self.block(name, outs, block) for name in self.leads}
+            if block == bundle:
+                return found
+            best = best or self.start(extent(bundle, self.kept, self.kept))
+            self.fold(best, stream.inside(bundle, block, self.kept), found)
+        return best
+
+    def start(self, shape: tuple[int, ...]) -> dict[str, _Best]:
+        """The best of nothing."""
+        riders = self.room.names[len(self.leads) :]
+        return {
+            name: _Best(
+                np.full(shape, np.nan),
+                np.full(shape, NOWHERE),
+                {other: _nothing(other, shape) for other in riders},
+            )
+            for name in self.leads
+        }
+
+    def fold(self, best: dict[str, _Best], target: Any, found: dict[str, _Best]) -> None:
+        """Keep what is better than what was found."""
+        for name, new in found.items():
+            old = best[name]
+            held, held_rank = old.values[target], old.ranks[target]
+            beats = new.values < held if self.how == "min" else new.values > held
+            first = (new.values == held) & (new.ranks < held_rank)
+            better = beats | first | ((held_rank == NOWHERE) & (new.ranks != NOWHERE))
+            np.copyto(held, new.values, where=better)
+            np.copyto(held_rank, new.ranks, where=better)
+            for other, values in new.others.items():
+                np.copyto(old.others[other][target], values, where=better)
+
+    def block(self, name: str, outs: Mapping[str, Array], region: Region) -> _Best:
+        """The best of each cell of a block."""
+        out = outs[name]
+        axes = tuple(k for k, dim in enumerate(self.dims) if dim in self.reduced)
+        extreme = (np.fmin if self.how == "min" else np.fmax).reduce(out, axis=axes, keepdims=True)
+        shape = tuple(out.shape[self.dims.index(dim)] for dim in self.kept)
+        hits = np.flatnonzero(out == extreme)
+        points = dict(zip(self.dims, np.unravel_index(hits, out.shape), strict=True))
+        rank = np.zeros(hits.size, np.int64)
+        for dim, step in stream.strides(self.reduced).items():
+            rank += (points[dim] + region[dim].start) * step
+        cell = np.zeros(hits.size, np.int64)
+        for dim, size in zip(self.kept, shape, strict=True):
+            cell = cell * size + points[dim]
+        ranks = np.full(int(np.prod(shape)), NOWHERE)
+        np.minimum.at(ranks, cell, rank)
+        places = np.zeros(ranks.size, np.int64)
+        wins = ranks[cell] == rank
+        places[cell[wins]] = hits[wins]
+        places = places.reshape(shape)
+        riders = self.room.names[len(self.leads) :]
+        others = {other: outs[other].reshape(-1)[places] for other in riders}
+        return _Best(extreme.reshape(shape), ranks.reshape(shape), others)
+
+    def index(self, best: _Best, axis: str) -> Array:
+        """Index of the winners along an axis; 0 where the output does not depend on it."""
+        ranks = np.where(best.nowhere, 0, best.ranks)
+        if axis not in self.reduced:
+            return np.zeros_like(ranks)
+        step = stream.strides(self.reduced)[axis]
+        return np.asarray(ranks // step % self.reduced[axis])
+
+
+def _nothing(name: str, shape: tuple[int, ...]) -> Array:
+    dtype = dtype_of(name, float)
+    return np.full(shape, -1 if dtype == np.int8 else np.nan, dtype)
+
+
+def _gather(
+    plan: Plan,
+    name: str,
+    dims: tuple[str, ...],
+    search: _Search,
+    best: _Best,
+    over: tuple[str, ...],
+    map_: stream.Map,
+) -> tuple[list[str], Array]:
+    """An output of other dimensions at the winners: evaluated there alone, or read off its grid."""
+    moving = [dim for dim in dims if dim in search.reduced]
+    held = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
+    kept = [dim for dim in plan.sizes if dim in held]
+    whole = stream.whole(plan, kept)
+    memory.check(8 * math.prod(plan.shape(kept)))
+    found = _nothing(name, plan.shape(kept))
+    at = {dim: search.index(best, dim) for dim in moving}
+    spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
+
+    def tasks() -> Iterator[Tile]:
+        for tile in stream.within(whole, TILE):
+            cut = stream.inside(whole, tile, search.kept) if moving else ...
+            yield tile, {dim: index[cut][spread] for dim, index in at.items()}
+
+    apart = {dim for dim in dims if dim in over} - set(moving)
+    own = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
+    shape = extent(own, dims, dims)
+    if math.prod(shape) <= min(MOST, max(stream.BLOCK, DEAR * found.size)):
+        grid = np.empty(shape, found.dtype)
+        work = functools.partial(_grid, name, dims, stream.Room([name]))
+        for block, values in map_(work, stream.within(own, stream.BLOCK)):
+            grid[stream.inside(own, block, dims)] = values
+        pairs: Any = ((task, grid[tuple(_places(dims, kept, task).values())]) for task in tasks())
+    else:
+        pairs = map_(functools.partial(_at, name, dims, kept), tasks())
+    for (tile, _), values in pairs:
+        target = stream.inside(whole, tile, kept)
+        found[target] = values
+        if moving:
+            nowhere = best.nowhere[stream.inside(whole, tile, search.kept)][spread]
+            np.copyto(found[target], _nothing(name, ()), where=nowhere)
+    return kept, found
+
+
+def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
+    """An output over a block."""
+    return room.evaluate(plan, dims, block)[name].copy()
+
+
+def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Tile) -> Array:
+    """An output at the places of a tile, no other point being evaluated."""
+    from ..read.virtual import values_at
+
+    shape = extent(task[0], kept, kept)
+    places = _places(dims, kept, task)
+    return values_at(plan, [name], places, shape, "float64", plan.engine)[name]
+
+
+def _places(dims: tuple[str, ...], kept: Sequence[str], task: Tile) -> dict[str, Array]:
+    """Indices along each dimension of an output, in arrays that broadcast to a tile."""
+    tile, at = task
+    places: dict[str, Array] = {}
+    for dim in dims:
+        if dim in at:
+            places[dim] = at[dim]
+        elif dim in tile:  # an axis of its own
+            own = [-1 if other == dim else 1 for other in kept]
+            places[dim] = np.arange(tile[dim].start, tile[dim].stop).reshape(own)
+        else:  # reduced, and the winners do not depend on it: its first point is as good as any
+            places[dim] = np.zeros((1,) * len(kept), np.int64)
+    return places

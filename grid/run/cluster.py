@@ -1,0 +1,256 @@
+"""Work on Dask: runs of tasks for the workers of a cluster, checked to be as this process is."""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, shown
+from ..store.fingerprint import difference, fingerprint
+from .recipe import MOST_PLANS, Recipe
+
+if TYPE_CHECKING:
+    from .threads import Work
+
+SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
+BUSY = 0.01  # seconds of work in a run for each worker thread: less would wear the scheduler out
+AHEAD = 4  # runs for each worker thread, from the oldest that is not finished
+PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
+ADDRESS = re.compile(r"([a-z]+://\S+|[\w.-]+:\d+)")
+
+Pairs = list[tuple[Any, Any]]  # tasks with their results
+
+
+class Cluster:
+    """The workers of a Dask cluster, started or reached when they are first needed.
+
+    Args:
+        dask: a number of processes to start on this machine, each with one thread; the address of
+            a scheduler; or a `distributed.Client`, which stays open.
+        recipe: the plan that they build, once in each process.
+
+    A task takes one thread of a worker (JAX brings threads of its own). Raises InputError where
+    the cluster cannot be used, and OSError where it is lost.
+    """
+
+    def __init__(self, dask: Any, recipe: Recipe) -> None:
+        self._dask, self.recipe = check_dask(dask), recipe
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @functools.cached_property
+    def client(self) -> Any:
+        """The connection, once the workers are known to be as this process is."""
+        client = self._connect()
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            address = client.scheduler.address
+            raise InputError(f"the Dask cluster at {address} has no workers; start some") from None
+        ours = facts(self.recipe)
+        for worker, theirs in client.run(facts, self.recipe, on_error="return").items():
+            if isinstance(theirs, Exception):
+                told = f"{type(theirs).__name__}: {_line(theirs)}"
+                raise InputError(
+                    f"Dask worker {worker} cannot compute this sweep ({told}); "
+                    "install the same versions there"
+                )
+            changed = difference(ours, theirs)
+            if changed is not None:
+                raise InputError(
+                    f"Dask worker {worker} is not as this process: {changed}; "
+                    "install the same versions there"
+                )
+        return client
+
+    def _connect(self) -> Any:
+        from distributed import Client, LocalCluster
+
+        if not isinstance(self._dask, int | str):
+            return self._dask
+        try:
+            given: Any = self._dask
+            if isinstance(given, int):
+                with _uninterrupted():
+                    local = LocalCluster(  # type: ignore[no-untyped-call]
+                        n_workers=given,
+                        threads_per_worker=1,
+                        dashboard_address=":0",
+                        silence_logs="CRITICAL",
+                    )
+                given = self._open.enter_context(local)
+            client = Client(given, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+            return self._open.enter_context(client)
+        except RuntimeError as error:
+            raise InputError(
+                f"Dask's processes did not start ({_line(error)}); a script must call this under "
+                'if __name__ == "__main__"'
+            ) from None
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"dask = {self._dask!r}: no scheduler answers ({_line(error)}); "
+                "give the address that `dask scheduler` printed"
+            ) from None
+
+    def check_folder(self, folder: Path) -> None:
+        """Refuse workers that do not see a folder of this process, or cannot write into it."""
+        from ..store.places.durable import TEMPORARY
+
+        mark = folder.absolute() / f".{uuid.uuid4().hex}{TEMPORARY}"
+        client = self.client
+        mark.touch()
+        try:
+            seen = client.run(_sees, mark)
+        finally:
+            mark.unlink()
+        for worker, sees in seen.items():
+            if not sees:
+                raise InputError(
+                    f"Dask worker {worker} does not see the folder {str(folder)!r}, or cannot "
+                    "write into it; choose one that all workers share"
+                )
+
+    def map(self, work: "Work", tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Tasks with their results, in order."""
+        waiting: dict[int, Pairs] = {}
+        due = 0
+        for number, pairs in self.runs(work, tasks):
+            waiting[number] = pairs
+            while due in waiting:
+                yield from waiting.pop(due)
+                due += 1
+
+    def runs(self, work: "Work", tasks: Iterable[Any]) -> Iterator[tuple[int, Pairs]]:
+        """Numbered runs of consecutive tasks with their results, as they are finished.
+
+        A worker thread computes the tasks of a run one after the other and keeps what they return,
+        no more. The first runs are of one task; from their seconds follows how many make a run of
+        SECONDS. Towards the end runs grow shorter, to a fifth, so that all workers finish together.
+        """
+        from distributed import CancelledError, as_completed
+        from distributed.client import ClosedClientError
+        from distributed.comm.core import CommClosedError
+        from distributed.scheduler import KilledWorker
+
+        client, left, started, length = self.client, list(tasks), 0, 1
+        left.reverse()
+        name, digest = f"fleetcube-{uuid.uuid4().hex}", _digest(self.recipe)
+        running: dict[Any, tuple[int, list[Any]]] = {}
+        try:
+            completed = as_completed(loop=client.loop)  # type: ignore[no-untyped-call]
+            threads, asked = _threads(client), time.monotonic()
+            while left or running:
+                oldest = min((number for number, _ in running.values()), default=started)
+                if left and started - oldest < AHEAD * threads:
+                    run = [left.pop() for _ in range(min(length, len(left)))]
+                    future = client.submit(
+                        _run, self.recipe, digest, work, run, key=f"{name}-{started}", pure=False
+                    )
+                    running[future] = started, run
+                    completed.add(future)  # type: ignore[no-untyped-call]
+                    started += 1
+                    continue
+                future = next(completed)
+                number, run = running.pop(future)
+                seconds, results = future.result()
+                if time.monotonic() - asked > 1.0:  # workers come and go
+                    threads, asked = _threads(client), time.monotonic()
+                most = max(SECONDS, BUSY * threads) * len(run) / seconds
+                length = max(1, int(min(most, max(most / 5, len(left) / (AHEAD * threads)))))
+                yield number, list(zip(run, results, strict=True))
+        except (CancelledError, ClosedClientError, CommClosedError) as error:
+            lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
+            what = "was lost" if lost else "cancelled the work"
+            raise OSError(f"the Dask cluster {what} ({_line(error)})") from error
+        except KilledWorker as error:
+            raise ChildProcessError(
+                f"{error.allowed_failures + 1} Dask workers died at the same work; "
+                "give them more memory"
+            ) from error
+        finally:
+            if running:
+                with contextlib.suppress(Exception):  # where the cluster is lost, so is the work
+                    client.cancel(list(running))
+
+
+def check_dask(dask: Any) -> Any:
+    """A number of processes, the address of a scheduler or a client. Raises InputError."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("Dask needs an extra; run: pip install 'fleetcube[distributed]'") from None
+    if isinstance(dask, str) and dask.isdecimal() and dask.isascii():
+        dask = int(dask)
+    if isinstance(dask, int) and not isinstance(dask, bool) and dask > 0:
+        return dask
+    if isinstance(dask, str) and ADDRESS.fullmatch(dask):
+        return dask
+    if isinstance(dask, Client) and not dask.asynchronous:
+        return dask
+    raise InputError(
+        f"dask = {shown(dask)} is no number of processes above 0, no scheduler's address such as "
+        "tcp://10.0.0.1:8786 and no distributed.Client that waits; give one of them"
+    )
+
+
+@functools.lru_cache(maxsize=MOST_PLANS)
+def facts(recipe: Recipe) -> dict[str, Any]:
+    """All that the results depend on, as this process has it."""
+    return fingerprint(recipe.plan, recipe.spec, "float64", {})
+
+
+@functools.lru_cache(maxsize=MOST_PLANS)
+def _digest(recipe: Recipe) -> str:
+    return hashlib.sha256(json.dumps(facts(recipe)).encode()).hexdigest()
+
+
+def _run(recipe: Recipe, digest: str, work: "Work", tasks: list[Any]) -> tuple[float, list[Any]]:
+    """Compute tasks in this thread: seconds that it took, and the results."""
+    if _digest(recipe) != digest:  # it joined after the others were asked
+        raise InputError("a Dask worker is not as the process that gave the work; start it anew")
+    start = time.perf_counter()
+    with np.errstate(all="ignore"):
+        results = [work(recipe.plan, task) for task in tasks]
+    return time.perf_counter() - start, results
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes started meanwhile leave Ctrl-C to this one, which ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, held)
+
+
+def _sees(mark: Path) -> bool:
+    return mark.exists() and os.access(mark.parent, os.W_OK)
+
+
+def _threads(client: Any) -> int:
+    """Threads of all workers, one where there is none just now."""
+    return max(1, int(sum(client.nthreads().values())))
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,63 @@
+"""How to make a plan again: what travels to other processes."""
+
+import pickle
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ..plan.plan import Plan
+
+MOST_PLANS = 16  # plans of other processes' sweeps kept by a process
+
+_plans: dict[str, Plan] = {}
+_lock = threading.Lock()
+
+
+class Recipe:
+    """How to make a plan: what travels to other processes, which build the plan once each."""
+
+    def __init__(self, spec: Mapping[str, Any], plan: Plan) -> None:
+        from dask.base import tokenize
+
+        from ..plan.labels import own_version
+
+        self.engine, self.mask = plan.engine, plan.mask
+        self.token = tokenize(own_version(), dict(spec), self.engine, self.mask)
+        self._spec = pickle.dumps(dict(spec))  # as it is now, whatever is done to it later
+        self._plan: Plan | None = plan
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, built where this process has none."""
+        if self._plan is None:
+            with _lock:
+                if self.token not in _plans:
+                    if len(_plans) >= MOST_PLANS:
+                        _plans.pop(next(iter(_plans)))
+                    _plans[self.token] = self._build()
+                self._plan = _plans[self.token]
+        return self._plan
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked."""
+        return dict(pickle.loads(self._spec))
+
+    def _build(self) -> Plan:
+        from ..sweep import Sweep
+
+        spec = self.spec
+        sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
+        return sweep.plan(self.engine, self.mask)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recipe) and self.token == other.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+    def __dask_tokenize__(self) -> str:
+        return self.token

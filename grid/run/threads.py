@@ -1,0 +1,251 @@
+"""What the reductions share: grids cut into bundles of blocks, who computes them, checked names.
+
+A reduction is a pure function from a bundle to its part of the result, which any thread or process
+may call, and a fold of the parts in the order of the bundles. How a grid is cut does not depend on
+who computes it, so neither does any bit of the result.
+"""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import quantity
+from ...kernels.engines.job import pool
+from ..errors import InputError, nearest, shown
+from ..plan.execute import evaluate_block
+from ..plan.labels import attributes, dtype_of
+from ..plan.plan import REASON, Plan, Region, extent
+from ..plan.tiles import blocks, cells
+from ..plan.workspace import Workspace
+from ..progress import expected, watched
+from ..spec.axes import Array
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+BLOCK = 1 << 20  # points of one block
+BUNDLES = 256  # of a grid, or more
+LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much
+LONGEST = 64  # blocks of one bundle
+
+Work = Callable[[Plan, Any], Any]
+Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with results, in order
+
+
+@contextlib.contextmanager
+def mapping(plan: Plan, spec: Mapping[str, Any], threads: int, dask: Any) -> Iterator[Map]:
+    """Who computes: threads of this process, or the workers of a Dask cluster."""
+    with cluster_of(plan, spec, dask) as cluster:
+        map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, threads)
+        yield functools.partial(_counted, map_) if watched() else map_
+
+
+@contextlib.contextmanager
+def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Cluster | None"]:
+    """The Dask cluster that is asked for, if one is."""
+    if dask is None:
+        yield None
+        return
+    from .cluster import Cluster
+    from .recipe import Recipe
+
+    with Cluster(dask, Recipe(spec, plan)) as cluster:
+        yield cluster
+
+
+def _counted(map_: Map, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Tasks with results, whose points whoever watches is told of."""
+    tasks = list(tasks)
+    done = expected(sum(map(_points, tasks)), "points")
+    for task, result in map_(work, tasks):
+        yield task, result
+        done(_points(task))
+
+
+def _points(task: Any) -> int:
+    return math.prod(_sizes(task).values()) if isinstance(task, dict) else 0
+
+
+def _on_threads(
+    plan: Plan, threads: int, work: Work, tasks: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """The tasks' results, on all threads where the engine has none of its own."""
+
+    def quiet(task: Any) -> tuple[Any, Any]:
+        with np.errstate(all="ignore"):
+            return task, work(plan, task)
+
+    return pool(1 if plan.engine == "jax" else threads).map(quiet, tasks)
+
+
+class Room:
+    """Arrays of a block, in memory that each thread uses again."""
+
+    def __init__(self, names: Sequence[str], most: int | None = None) -> None:
+        self.names, self._memory = list(names), Workspace()
+        self.most = BLOCK if most is None else most
+
+    def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
+        """One array for each name; flags are int8."""
+        dtypes = [dtype_of(name, float) for name in self.names]
+        return dict(zip(self.names, self._memory.arrays(shape, dtypes), strict=True))
+
+    def evaluate(self, plan: Plan, dims: tuple[str, ...], region: Region) -> dict[str, Array]:
+        """The outputs over a region, until this thread evaluates the next one."""
+        outs = self.arrays(extent(region, dims, dims))
+        evaluate_block(plan, dims, region, outs, 1)
+        return outs
+
+    def each(
+        self, plan: Plan, dims: tuple[str, ...], bundle: Region
+    ) -> Iterator[tuple[Region, dict[str, Array]]]:
+        """The blocks of a bundle, in order, and the outputs over each."""
+        for block in within(bundle, self.most):
+            yield block, self.evaluate(plan, dims, block)
+
+
+class Rooms:
+    """Arrays of outputs that differ in their dimensions, as `Room` holds them."""
+
+    def __init__(self, plan: Plan, names: Collection[str]) -> None:
+        groups = {
+            dims: [name for name in group if name in names] for dims, group in plan.groups().items()
+        }
+        self._rooms = {dims: Room(group) for dims, group in groups.items() if group}
+
+    @property
+    def dims(self) -> set[str]:
+        """The dimensions of any of the outputs."""
+        return {dim for dims in self._rooms for dim in dims}
+
+    def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
+        """The outputs over a region, of length 1 along dimensions that they do not have."""
+        found = {}
+        for own, room in self._rooms.items():
+            part = room.evaluate(plan, own, {dim: region[dim] for dim in own})
+            for name, array in part.items():
+                found[name] = array.reshape(extent(region, own, dims))
+        return found
+
+
+def whole(plan: Plan, dims: Iterable[str]) -> Region:
+    """All of some dimensions."""
+    return {dim: slice(0, plan.sizes[dim]) for dim in dims}
+
+
+def within(region: Region, most: int) -> Iterator[Region]:
+    """Cut a region into blocks."""
+    for block in blocks(_sizes(region), most):
+        yield _moved(block, region)
+
+
+def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
+    """Cut a region into boxes of whole blocks of at most `most` points, as `within` cuts them.
+
+    There are about BUNDLES of them or more, if there are as many blocks. Of the dimensions that are
+    kept, a bundle covers no more points than a block has (or what one block covers).
+    """
+    most = BLOCK if most is None else most
+    sizes = _sizes(region)
+    steps = {dim: cut.stop for dim, cut in next(blocks(sizes, most)).items()}
+    counts = {dim: -(-size // steps[dim]) for dim, size in sizes.items()}
+    lean = LEAN * math.prod(steps[dim] for dim in kept) <= math.prod(steps.values())
+    number = BUNDLES if lean else BUNDLES // LEAN
+    length = min(LONGEST, max(1, math.prod(counts.values()) // number))
+    while True:
+        bundle, left = dict(steps), length
+        for dim in reversed(list(sizes)):
+            bundle[dim] = min(sizes[dim], steps[dim] * min(left, counts[dim]))
+            left //= counts[dim]
+            if left <= 1:
+                break
+        if length == 1 or math.prod(bundle[dim] for dim in kept) <= most:
+            break
+        length //= 2
+    for cut in cells(sizes, list(bundle.values())):
+        yield _moved(cut, region)
+
+
+def inside(region: Region, part: Region, dims: Iterable[str]) -> Any:
+    """Where a part of a region lies in an array of the region."""
+    moved = (
+        slice(part[dim].start - region[dim].start, part[dim].stop - region[dim].start)
+        for dim in dims
+    )
+    return (*moved, ...)
+
+
+def _sizes(region: Region) -> dict[str, int]:
+    return {dim: cut.stop - cut.start for dim, cut in region.items()}
+
+
+def _moved(cut: Region, region: Region) -> Region:
+    return {
+        dim: slice(region[dim].start + part.start, region[dim].start + part.stop)
+        for dim, part in cut.items()
+    }
+
+
+def strides(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Steps of a number that counts the points of a grid, the last axis fastest."""
+    found: dict[str, int] = {}
+    step = 1
+    for dim in reversed(list(sizes)):
+        found[dim] = step
+        step *= sizes[dim]
+    return found
+
+
+def user_sizes(plan: Plan, dims: Collection[str]) -> dict[str, int]:
+    """Sizes of dimensions, in the order in which the axes were written."""
+    return {axis.name: axis.size for axis in plan.problem.axes if axis.name in dims}
+
+
+def labels_of(plan: Plan, name: str) -> Array:
+    """The coordinate of an axis."""
+    (labels,) = (axis.labels for axis in plan.problem.axes if axis.name == name)
+    return labels
+
+
+def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
+    """Names of axes; all of them where none is given."""
+    if over is None:
+        return tuple(user_sizes(plan, plan.sizes))
+    axes = (over,) if isinstance(over, str) else tuple(over)
+    for axis in axes:
+        if axis not in plan.sizes:
+            raise InputError(f"over: {axis!r} is not an axis; choose from {', '.join(plan.sizes)}")
+    return axes
+
+
+def numeric(plan: Plan) -> list[str]:
+    """Outputs that are not flags."""
+    return [name for name in plan.outputs if quantity(name).unit != "flag"]
+
+
+def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
+    """Why layouts cannot be run, as a coordinate over some dimensions, where that is known."""
+    if REASON not in plan.outputs or not set(plan.out_dims[REASON]) <= set(dims):
+        return {}
+    own = plan.out_dims[REASON]
+    found = np.empty(plan.shape(own), np.int8)
+    for block in within(whole(plan, own), BLOCK):
+        cut: Any = (*block.values(), ...)
+        evaluate_block(plan, own, block, {REASON: found[cut]}, threads)
+    order = plan.user_dims(REASON)
+    turned = found.transpose([own.index(dim) for dim in order])
+    return {REASON: (order, turned, attributes(plan, REASON))}
+
+
+def check_output(plan: Plan, of: Any) -> str:
+    """The name of a numeric output."""
+    known = numeric(plan)
+    if of == REASON or (isinstance(of, str) and of in plan.outputs and of not in known):
+        raise InputError(f"of = {of!r} is a flag; name a number: {', '.join(known)}")
+    if not isinstance(of, str) or of not in known:
+        raise InputError(f"of = {shown(of)} is not an output; {nearest(str(of), known)}")
+    return of

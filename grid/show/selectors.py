@@ -1,0 +1,262 @@
+"""What is written as axis=value: parts of a cube, and changes to a spec."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...catalog import KINDS
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, nearest, shown
+from ..spec import values
+from ..spec.axes import Axis, make_axes
+from .tables import label, scale
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def pairs(selectors: Sequence[str]) -> dict[str, str]:
+    """Name and value of every selector "axis=value"."""
+    at: dict[str, str] = {}
+    for selector in selectors:
+        name, found, text = selector.partition("=")
+        if not found or not text:
+            raise InputError(f"{selector!r} is not a selector; write axis=value")
+        if name in at:
+            raise InputError(f"{name} is given twice; write {name}={at[name]},{text}")
+        at[name] = text
+    return at
+
+
+# Parts of a cube
+
+
+def select(cube: "xarray.Dataset", selectors: Sequence[str]) -> tuple["xarray.Dataset", list[str]]:
+    """Cut a cube by "axis=value", "axis=first:last" or "axis=value,value".
+
+    Numbers may carry units; the nearest point of a numeric axis is taken. Returns the cut, and a
+    note for each value that is not on its axis.
+    """
+    notes: list[str] = []
+    for name, text in pairs(selectors).items():
+        if name not in cube.dims:
+            axes = [str(dim) for dim in cube.dims]
+            hint = nearest(name, axes, f"choose from {', '.join(axes) or 'none'}")
+            raise InputError(f"{name!r} is not an axis of the cube; {hint}")
+        if name not in cube.coords:
+            raise InputError(f"the cube has no coordinate {name!r} and cannot be cut along it")
+        cube = cube.isel({name: _index(name, cube[name].values, text, notes)})
+    return cube, notes
+
+
+def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
+    if points.dtype.kind not in "iuf" or (name in INPUTS and INPUTS[name].kind == "option"):
+        return _named(name, [label(point) for point in points], text)
+    if ":" in text:
+        return _between(name, points, text)
+    picks = [_nearest(name, points, part, notes) for part in _parts(name, text, notes)]
+    return picks if len(picks) > 1 else picks[0]
+
+
+def _parts(name: str, text: str, notes: list[str]) -> list[str]:
+    """Values between commas; but "50,000 h" and "$1,200" are one number."""
+    grouped = re.fullmatch(r"(\$?)[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?(.*)", text)
+    if grouped and "," not in grouped[2]:
+        if grouped[1] or grouped[2].strip():
+            return [text]
+        notes.append(f"{name} = {text} is a list; without its commas it is one number")
+    return text.split(",")
+
+
+def _named(name: str, labels: list[str], text: str) -> Any:
+    chosen = [text] if text in labels else text.split(",")
+    for one in chosen:
+        if one not in labels:
+            raise InputError(
+                f"{name} = {one!r} is not on the axis; choose from {', '.join(labels)}"
+            )
+    picks = [labels.index(one) for one in chosen]
+    return picks if len(picks) > 1 else picks[0]
+
+
+def _between(name: str, points: Any, text: str) -> Any:
+    first, _, last = text.partition(":")
+    low = _wanted(name, first) if first else -np.inf
+    high = _wanted(name, last) if last else np.inf
+    inside = np.flatnonzero((points >= low * (1 - 1e-9)) & (points <= high * (1 + 1e-9)))
+    if inside.size == 0:
+        raise InputError(
+            f"{name} = {text!r} holds no point; the axis runs from {_shown(name, points.min())} "
+            f"to {_shown(name, points.max())}"
+        )
+    return inside
+
+
+def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
+    wanted = _wanted(name, text)
+    slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
+    if not np.isfinite(wanted):
+        if wanted in points:
+            return int(np.argmax(points == wanted))
+        raise InputError(f"{name} = {text} is not on the axis; choose a finite value")
+    told = _shown(name, wanted)
+    said = text if told.replace(" ", "") == text.replace(" ", "") else f"{text} ({told})"
+    if wanted < points.min() - slack or wanted > points.max() + slack:
+        raise InputError(
+            f"{name} = {said} is outside the axis, {_shown(name, points.min())} to "
+            f"{_shown(name, points.max())}; choose a value in it"
+        )
+    pick = int(np.argmin(np.abs(points - wanted)))
+    if abs(points[pick] - wanted) > slack:
+        notes.append(f"{name} = {said} is not on the axis: taking {_shown(name, points[pick])}")
+    return pick
+
+
+def _wanted(name: str, text: str) -> float:
+    """A point of an axis, of an input in its base unit."""
+    if _is_known(name):
+        return values.number(name, _typed(text))
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(
+            f"{name} = {shown(text)} is not a number; choose one from the axis"
+        ) from None
+
+
+def _is_known(name: str) -> bool:
+    return name in INPUTS or name in load()
+
+
+def _typed(text: str) -> Any:
+    """A plain number as a number, anything else as text (with a unit)."""
+    if text.startswith("0") and text.isdecimal() and len(text) > 1:  # 4,096 is not 4 and 96
+        raise InputError(f"{shown(text)} is not a number; commas separate values, leave them out")
+    try:
+        return float(text.replace("_", ""))
+    except ValueError:
+        return text
+
+
+def _shown(name: str, value: float) -> str:
+    base = values.unit_of(name) if _is_known(name) else "1"
+    factor, unit = scale(base, np.array([value]), name)
+    return f"{value / factor:.6g} {unit}".strip()
+
+
+def point_of(axes: Mapping[str, Axis]) -> str:
+    """Axes of one point each, in words."""
+    told = []
+    for name, axis in axes.items():
+        value = axis.labels.item()
+        number = isinstance(value, float | int) and not isinstance(value, bool)
+        told.append(f"{name} = {_shown(name, value) if number else label(value)}")
+    return ", ".join(told)
+
+
+# Changes to a spec
+
+_MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units beside which others are usual
+
+
+def narrow(
+    spec: Mapping[str, Any], selectors: Sequence[str], without: Collection[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """A spec with other values: "name=value", "name=value,value", "axis=first:last"; and remarks.
+
+    An axis of one input takes the values as they are given, an axis of several those of its labels;
+    any other input becomes that value of the scenario, or an axis of several values. `without`
+    leaves axes out.
+    """
+    scenario = dict(spec["scenario"])
+    axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
+    made = make_axes(axes)
+    owners = {name: axis.name for axis in made.values() for name in axis.inputs}
+    notes: list[str] = []
+    for name, text in pairs(selectors).items():
+        if name in without:
+            raise InputError(f"{name} is sought; give its range: --between or --over first:last")
+        if name in axes:
+            axes[name] = _changed(made[name], text, notes)
+        elif name in owners:
+            raise InputError(
+                f"{name} is set by the axis {owners[name]!r}; choose one of its labels"
+            )
+        elif name not in values.known_names():
+            known = [*axes, *values.known_names()]
+            raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
+        else:
+            if ":" in text and _is_known(name) and not values.is_option(name):
+                raise InputError(f"{name} = {text}: first:last is for an axis; list the values")
+            many = _values(name, text, notes)
+            if len(many) > 1:
+                scenario.pop(name, None)
+                axes[name] = many
+            else:
+                scenario[name] = many[0]
+    told = {**spec, "scenario": scenario, "axes": axes}
+    return told, notes + remarks(told)
+
+
+def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
+    """The entry of an axis with other values."""
+    if axis.inputs != (axis.name,):
+        return axis.cut(np.atleast_1d(_index(axis.name, axis.labels, text, notes)))
+    if axis.numbers and ":" in text:
+        return axis.cut(_between(axis.name, axis.labels, text))
+    return _values(axis.name, text, notes)
+
+
+def _values(name: str, text: str, notes: list[str]) -> list[Any]:
+    named = name in KINDS or values.is_option(name)
+    parts = text.split(",") if named else _parts(name, text, notes)
+    return [_value(name, part) for part in parts]
+
+
+def _value(name: str, text: str) -> Any:
+    """What an input, written as text, is in a spec."""
+    if name in KINDS:
+        return text
+    if values.is_option(name):
+        written = {label(choice): choice for choice in INPUTS[name].choices}
+        return values.option(name, written.get(text, text))
+    value = _typed(text)
+    values.number(name, value)
+    return value
+
+
+def remarks(spec: Mapping[str, Any]) -> list[str]:
+    """What a user may not have meant: numbers without a unit, values that an axis overrides."""
+    scenario, axes = spec["scenario"], spec["axes"]
+    bare = {**scenario, **axes}
+    for name, entry in axes.items():
+        if isinstance(entry, Mapping) and not _is_known(name):
+            bare |= entry
+    told = []
+    for name, entry in bare.items():
+        if _is_known(name) and not values.is_option(name):
+            numbers = [n for n in _numbers(entry) if n not in (0, np.inf)]
+            unit = values.unit_of(name)
+            if numbers and unit in _MANY:
+                told.append(f"{name} = {', '.join(_bare(name, n) for n in numbers[:3])}")
+    found = [f"without a unit, taken in base units: {'; '.join(told)}"] if told else []
+    twice = [name for name in axes if name in scenario]
+    return found + [f"{name}: its axis stands, not the scenario's value" for name in twice]
+
+
+def _bare(name: str, number: float) -> str:
+    said, meant = f"{number:.10g} {values.unit_of(name)}", _shown(name, number)
+    return said if said == meant else f"{said} ({meant})"
+
+
+def _numbers(entry: Any) -> list[float]:
+    """The bare numbers of an entry of a spec."""
+    if isinstance(entry, Mapping):
+        ends = next((entry[key] for key in ("linspace", "geomspace", "arange") if key in entry), ())
+        return _numbers(entry.get("values", ends))
+    if isinstance(entry, list | tuple):
+        return [number for one in entry for number in _numbers(one)]
+    return [entry] if isinstance(entry, int | float) and not isinstance(entry, bool) else []

@@ -1,0 +1,293 @@
+"""Print what was cut as a table, write it for other tools."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, nearest
+from ..plan.plan import NEAR, REASON
+from ..spec import values
+from ..text import guarded, visible
+
+if TYPE_CHECKING:
+    import xarray
+
+FORMATS = (".csv", ".parquet", ".nc", ".json")
+STDOUT = Path("-")
+MOST_ROWS = 200  # of a printed table
+# unit -> (factor, shown unit), largest first
+SCALES = {
+    "s": [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
+    "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1.0, "B")],
+    "B/s": [(1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")],
+    "FLOP": [(1e18, "EFLOP"), (1e12, "TFLOP"), (1.0, "FLOP")],
+    "FLOP/s": [(1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")],
+    "W": [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")],
+    "J": [(3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")],
+    "kg": [(1e3, "t"), (1.0, "kg"), (1e-3, "g")],
+    "kg/J": [(1e-3 / 3.6e6, "g/kWh")],
+    "USD": [(1e6, "M USD"), (1.0, "USD")],
+    "USD/J": [(1 / 3.6e6, "USD/kWh")],
+}
+
+
+def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
+    """The named variables of a cube; all of them where none is named."""
+    check_variables(names, [str(key) for key in cube.data_vars])
+    return cube[list(names)] if names else cube
+
+
+def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse the name of a variable that is not there."""
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known, f"it has {', '.join(known)}")
+            raise InputError(f"the cube has no variable {name!r}; {hint}")
+
+
+def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
+    """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
+    if name.endswith(("_mttf", "_mtbf")):
+        return 3600.0, "h"
+    sizes = np.abs(np.asarray(numbers, dtype=float))
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    if unit not in SCALES:
+        return 1.0, "" if unit == "1" else unit
+    typical = float(np.median(sizes)) if sizes.size else 1.0
+    return next((s for s in SCALES[unit] if typical >= s[0]), SCALES[unit][-1])
+
+
+def label(value: Any) -> str:
+    """A point of an axis as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
+    """A small cube as text: headings with units, and one row for each point.
+
+    Infeasible points are marked in a last column; where the model's error decides whether some
+    fit into memory, these too. Raises InputError for more than MOST_ROWS.
+    """
+    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    if NEAR in cube.coords and (cube[NEAR] == 1).any():
+        whole = whole.reset_coords(NEAR)
+    dims = _dims(whole)
+    check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
+    names = [*dims, *map(str, whole.data_vars)]
+    columns = [_column(name, whole[name].attrs, _cells(whole, name, dims)) for name in names]
+    headings = [heading for heading, _ in columns]
+    return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+
+
+def _dims(cube: "xarray.Dataset") -> list[str]:
+    """The axes that a variable has, in the order of the coordinates."""
+    used = dict.fromkeys(str(dim) for held in cube.data_vars.values() for dim in held.dims)
+    return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
+
+
+def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
+    """One value for each point of some axes, the last axis fastest."""
+    own = cube[name]
+    spread = own.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in own.dims})
+    return spread.transpose(*dims).values.reshape(-1)
+
+
+def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
+    """Refuse a table that is too long to print."""
+    rows = math.prod(sizes.values())
+    if rows > MOST_ROWS:
+        told = ", ".join(f"{dim} ({size})" for dim, size in sizes.items())
+        raise InputError(
+            f"the table has {rows:,} rows over {told}; {remedy}, or write it with -o to a file"
+        )
+
+
+def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
+    if "flag_meanings" in attrs:
+        said = _words(attrs, cells)
+        if name == REASON:
+            return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in said]
+        return name, said
+    if cells.dtype.kind not in "iuf":
+        return name, [label(cell) for cell in cells]
+    factor, unit = scale(str(attrs.get("units", "1")), cells, name)
+    return _heading(name, unit) + counted(attrs), numbers(cells / factor)
+
+
+def counted(attrs: Mapping[str, Any]) -> str:
+    """The convention by which a variable is counted, to be printed beside it."""
+    return f" ({attrs['convention']})" if "convention" in attrs else ""
+
+
+def _heading(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit not in ("", "1") else name
+
+
+def _words(attrs: Mapping[str, Any], codes: Any) -> list[str]:
+    """What the codes of a flag mean."""
+    known = np.atleast_1d(attrs["flag_values"]).tolist()
+    meanings = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
+    return [meanings.get(code, "undefined") for code in codes.tolist()]
+
+
+def numbers(column: Any) -> list[str]:
+    """Numbers as text in one format.
+
+    Whole numbers stay whole. Others have the same significant digits: 4, or fewer where these say
+    the same; no digit before the point is cut. Where one is below 1e-4 or from 1e9, all have
+    exponents.
+    """
+    values = np.asarray(column, dtype=float).tolist()
+    given = [value for value in values if math.isfinite(value) and value != 0]
+    digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in given)), 4)
+    if not all(1e-4 <= abs(value) < 1e9 for value in given):
+        shown = f".{digits - 1}e"
+        return [format(value, shown if value else ".0f") for value in values]
+    if all(value.is_integer() for value in given):
+        return [f"{value:,.0f}" for value in values]
+    return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
+
+
+def _same(value: float, digits: int) -> bool:
+    """Whether so many significant digits say as much as 4."""
+    return float(f"{value:.{digits - 1}e}") == float(f"{value:.3e}")
+
+
+def _decimals(value: float, digits: int) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return max(0, digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]))
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that cannot be exported to; "-" is standard output."""
+    if path == STDOUT:
+        return
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(
+            f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending, or write - for "
+            "CSV to standard output"
+        )
+    if path.exists():
+        raise InputError(f"{str(path)!r} exists; choose another name or remove it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(
+            f"cannot write into {str(path.absolute().parent)!r}; choose another folder"
+        )
+
+
+def export(cube: "xarray.Dataset", path: Path) -> None:
+    """Write a cut of a cube as .csv, .parquet, .nc or .json, or as CSV to standard output ("-").
+
+    Values are in base units. CSV is for people: axes and variables with units in the headings, and
+    flags in words. The others also hold the values that come along with labels, and the codes of
+    flags beside their meanings.
+    """
+    check_target(path)
+    if path == STDOUT:
+        table = _frame_for_people(cube.load()).to_csv(index=False)
+        sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
+        sys.stdout.flush()
+        return
+    try:
+        _write(cube.load(), path)
+    except BaseException as error:
+        path.unlink(missing_ok=True)  # nothing half-written
+        extra = isinstance(error, ImportError)
+        if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
+            raise InputError(
+                f"writing {path.suffix} needs an extra; run: pip install 'fleetcube[table]'"
+            ) from None
+        raise
+
+
+def _write(cube: "xarray.Dataset", path: Path) -> None:
+    ending = path.suffix.lower()
+    if ending == ".nc":
+        plain = cube.copy()
+        for variable in plain.variables.values():
+            variable.encoding = {}
+        plain.to_netcdf(path)
+    elif ending == ".json":
+        path.write_text(json.dumps(finite(cube.to_dict()), default=str), encoding="utf-8")
+    elif ending == ".csv":
+        _frame_for_people(cube).to_csv(path, index=False)
+    else:
+        _write_parquet(cube, path)
+
+
+def _frame_for_people(cube: "xarray.Dataset") -> Any:
+    """One row for each point: its axes, those that were cut to one value too, and variables."""
+    import pandas
+
+    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    dims = _dims(whole)
+    axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
+    given = [
+        str(name)
+        for name, held in whole.coords.items()
+        if set(held.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
+    ]
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys([*given, *dims, *map(str, whole.data_vars)]):
+        attrs, cells = whole[name].attrs, _cells(whole, name, dims)
+        if "flag_meanings" in attrs:
+            cells = list(map(guarded, _words(attrs, cells)))
+        elif cells.dtype.kind not in "iuf":
+            cells = [guarded(label(cell)) for cell in cells]
+        columns[guarded(_heading(name, str(attrs.get("units", "1"))))] = cells
+    return pandas.DataFrame(columns)
+
+
+def _comes_along(name: str) -> bool:
+    """Whether a coordinate beside the axes is a value that a label stands for."""
+    return name in values.known_names()
+
+
+def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:
+    """One row for each point, with the attributes as metadata of the columns and of the file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
+    points = cube if dims else cube.expand_dims("point")
+    frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
+    names = [*dims, *cube.data_vars, *(name for name in cube.coords if name not in dims)]
+    table = pyarrow.Table.from_pandas(frame[names], preserve_index=False)
+    fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
+    held = table.schema.metadata | _metadata(cube.attrs)
+    pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, held)), path)
+
+
+def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
+    """Attributes as text; the codes of flags with spaces between, as their meanings."""
+    return {
+        str(name).encode(): (
+            value if isinstance(value, str) else " ".join(map(str, np.atleast_1d(value).tolist()))
+        ).encode()
+        for name, value in attrs.items()
+    }
+
+
+def finite(value: Any) -> Any:
+    """What JSON can hold: it has no NaN, so null stands for it, and text for infinity."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return finite(value.tolist())
+    if isinstance(value, np.generic):
+        return finite(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    return value

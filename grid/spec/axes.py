@@ -1,0 +1,315 @@
+"""Axes: what varies along one dimension of a sweep."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS, CatalogError, record
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, nearest, shown
+from . import values
+
+Array = np.ndarray[Any, Any]
+LONGEST = 5_000_000  # values that the axes of a spec generate
+MOST_GIVEN = 1 << 24  # of an axis that is given as an array
+MOST_SPELLED = 300_000  # points of an axis that are named by texts
+_GENERATORS = ("values", "linspace", "geomspace", "arange")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension: its coordinate, and every input that varies along it.
+
+    `labels` is the coordinate: numbers in the base unit, or text. `numbers` and `options` hold
+    what the dimension sets; `records` names the catalog entries behind labels, by kind.
+    """
+
+    name: str
+    labels: Array
+    numbers: Mapping[str, Array] = field(default_factory=dict)
+    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    records: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of points along the dimension."""
+        return len(self.labels)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names set by this axis as written: inputs, quantities and catalog kinds."""
+        return (*self.numbers, *self.options, *self.records)
+
+    def cut(self, index: Array) -> "Axis":
+        """Some of its points, by their numbers."""
+        return Axis(
+            self.name,
+            self.labels[index],
+            {name: row[index] for name, row in self.numbers.items()},
+            {name: tuple(row[k] for k in index) for name, row in self.options.items()},
+            {name: tuple(row[k] for k in index) for name, row in self.records.items()},
+        )
+
+
+def make_axis(name: str, spec: Any) -> Axis:
+    """Read one entry of `axes`.
+
+    `spec` is a list or array of values, a table that generates them ({linspace = [a, b], num = n},
+    {geomspace = ...}, {arange = [start, stop, step]}, {values = [...]}, each with round = true), or
+    a table of inputs that move together ({tensor_parallel = [1, 2], pipeline_parallel = [2, 1]}),
+    whose points take the names in `labels`, where given, or a table that draws points of several
+    inputs ({design = "sobol", num = 1024, gpu_mttf = {geomspace = [a, b]}}; see `designs`).
+    An `Axis` is taken as it is.
+    """
+    if isinstance(spec, Axis):
+        return spec
+    if isinstance(spec, Mapping) and "design" in spec:
+        from .designs import design_axis
+
+        return design_axis(name, spec)
+    if isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round"}:
+        return _coupled(name, spec)
+    values.check_name(name)
+    return _single(name, name, _points(name, spec))
+
+
+def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
+    """Read the entries of `axes`, which are refused before they hold too many values together."""
+    made: dict[str, Axis] = {}
+    held = 0
+    for name, spec in specs.items():
+        made[name] = make_axis(name, spec)
+        if isinstance(spec, Mapping):  # what is given as arrays is there already
+            held += made[name].size * max(1, len(made[name].inputs))
+        if held > LONGEST:
+            raise InputError(
+                f"the axes up to {name!r} hold {held:,} values; "
+                f"at most {LONGEST:,} are generated: give fewer"
+            )
+    return made
+
+
+def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
+    """An axis of several inputs with a coordinate of its own."""
+    rows = _rows(name, inputs)
+    size = len(next(iter(rows.values())))
+    check_length(name, size, MOST_GIVEN)
+    if len(labels) != size:
+        raise InputError(f"axis {name!r} has {len(labels)} labels for {size} points")
+    if labels.dtype.kind not in "iufU":
+        labels = labels.astype(str)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError(f"axis {name!r} has a coordinate that is not a number; mend it")
+    _check_distinct(name, labels)
+    return _together(name, labels, rows)
+
+
+def _points(name: str, spec: Any) -> list[Any] | Array:
+    """The values of an axis, generated where the spec says so."""
+    if isinstance(spec, Mapping):
+        return _generate(name, spec)
+    if isinstance(spec, np.ndarray):
+        if np.ma.isMaskedArray(spec):
+            raise InputError(f"axis {name!r} is a masked array; give its valid values")
+        if spec.ndim != 1:
+            raise InputError(f"axis {name!r} has {spec.ndim} dimensions; give a 1-D array")
+        return spec if spec.dtype.kind in "iuf" else list(spec)
+    if isinstance(spec, str | bytes) or not isinstance(spec, Sequence):
+        said = shown(spec)
+        raise InputError(f"axis {name!r} = {said} is not a list; write [{said}, ...]")
+    return list(spec)
+
+
+def _generate(name: str, spec: Mapping[str, Any]) -> list[Any] | Array:
+    chosen = [key for key in _GENERATORS if key in spec]
+    unknown = set(spec) - {*_GENERATORS, "num", "round"}
+    if len(chosen) != 1 or unknown:
+        extra = f"unknown key {min(unknown)!r}; " if unknown else ""
+        raise InputError(
+            f"axis {name!r}: {extra}give exactly one of {', '.join(_GENERATORS)}, "
+            "with num for linspace and geomspace and round if wanted"
+        )
+    kind = chosen[0]
+    if values.is_option(name) or name in KINDS:
+        if kind != "values":
+            raise InputError(f"axis {name!r} takes named values; write {name} = [...]")
+        return _points(name, spec["values"])
+    ends = spec[kind]
+    if not isinstance(ends, Sequence) or isinstance(ends, str):
+        raise InputError(f"axis {name!r}: {kind} = {ends!r} is not a list")
+    if kind == "values":
+        points = np.array([values.number(name, value) for value in ends])
+    else:
+        points = _space(name, kind, [values.number(name, end) for end in ends], spec)
+    if not isinstance(spec.get("round", False), bool):
+        raise InputError(f"axis {name!r}: round = {spec['round']!r} is not true or false")
+    if spec.get("round", False):
+        points = np.rint(points)
+        first = np.unique(points, return_index=True)[1]
+        points = points[np.sort(first)]
+    return points
+
+
+def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> Array:
+    if kind == "arange":
+        if len(ends) not in (2, 3) or "num" in spec:
+            raise InputError(f"axis {name!r}: arange takes [start, stop] or [start, stop, step]")
+        start, stop, step = (*ends, 1.0)[:3]
+        if not all(map(math.isfinite, ends)):
+            raise InputError(f"axis {name!r}: arange = {ends} is not finite; give finite ends")
+        if step <= 0:
+            raise InputError(f"axis {name!r}: arange has step {step:g}; give a step above 0")
+        count = math.ceil(min(max((stop - start) / step, 0.0), 1e18))
+        check_length(name, count)
+        return start + step * np.arange(count)
+    number = spec.get("num")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InputError(f"axis {name!r}: {kind} needs num, a whole number above 0")
+    check_length(name, number)
+    if len(ends) != 2:
+        raise InputError(f"axis {name!r}: {kind} takes [first, last]")
+    if not all(map(math.isfinite, ends)):
+        raise InputError(f"axis {name!r}: {kind} = {ends} is not finite; give finite ends")
+    if kind == "geomspace":
+        if min(ends) <= 0:
+            raise InputError(f"axis {name!r}: geomspace starts or ends at 0; use linspace")
+        return np.geomspace(ends[0], ends[1], number)
+    return np.linspace(ends[0], ends[1], number)
+
+
+def check_length(name: str, count: int, most: int = LONGEST) -> None:
+    """Refuse an axis that is too long, before its values are made."""
+    if count > most:
+        raise InputError(
+            f"axis {name!r} has {count:,} values; at most {most:,} are allowed: give fewer"
+        )
+
+
+def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
+    """An axis of one input, option or catalog kind."""
+    if len(points) == 0:
+        raise InputError(f"axis {name!r} is empty; give at least one value")
+    if target in KINDS or values.is_option(target):
+        check_length(name, len(points), MOST_SPELLED)
+    if target in KINDS:
+        names = _named(target, points)
+        _check_distinct(name, names)
+        labels = tuple(points)  # as written: with or without an edition
+        return Axis(name, np.array(labels), records={target: labels})
+    if values.is_option(target):
+        choices = tuple(values.option(target, point) for point in points)
+        _check_distinct(name, choices)
+        return Axis(name, np.array(choices), options={target: choices})
+    check_length(name, len(points), MOST_GIVEN)
+    numbers = _numbers(target, points)
+    _check_distinct(name, numbers)
+    return Axis(name, numbers, numbers={target: numbers})
+
+
+def _named(kind: str, labels: Iterable[Any]) -> list[str]:
+    """The names of catalog records, with their editions."""
+    try:
+        return [record(kind, label).name for label in labels]
+    except CatalogError as error:
+        raise InputError(str(error)) from None
+
+
+def _numbers(name: str, points: list[Any] | Array) -> Array:
+    """Values of an input in its base unit."""
+    if not isinstance(points, np.ndarray):
+        return np.array([values.number(name, point) for point in points])
+    numbers = points.astype(np.float64)
+    for extreme in (numbers.min(), numbers.max()) if numbers.size else ():
+        values.number(name, float(extreme))  # refuses one that is not a number, too
+    return numbers
+
+
+def _check_distinct(name: str, points: Any) -> None:
+    if len(same := _repeated(points)):
+        raise InputError(f"axis {name!r} holds {same[0]} twice; remove the duplicate")
+
+
+def _repeated(points: Any) -> Sequence[Any] | Array:
+    """Some of the points that are there more than once."""
+    if isinstance(points, np.ndarray):
+        ordered = np.sort(points)
+        repeated: Array = ordered[1:][ordered[1:] == ordered[:-1]]
+        return repeated
+    return [point for point, count in Counter(points).items() if count > 1][:1]
+
+
+def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
+    """An axis of several inputs, its points named by their values or by `labels`."""
+    labels = spec.get("labels")
+    rows = _rows(name, {key: entry for key, entry in spec.items() if key != "labels"})
+    size = len(next(iter(rows.values())))
+    check_length(name, size, MOST_SPELLED)
+    if labels is None:
+        texts = [" ".join(map(_text, point)) for point in zip(*rows.values(), strict=True)]
+    else:
+        texts = _labels(name, labels, size)
+    if same := _repeated(texts):
+        raise InputError(f"axis {name!r} holds ({same[0]}) twice; remove the duplicate")
+    return _together(name, np.array(texts), rows)
+
+
+def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
+    """The points of inputs that move together, as many of each."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
+    if name in INPUTS or name in load() or name in KINDS:
+        raise InputError(
+            f"axis {name!r} has the name of an input but is a table of "
+            f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
+            f"{', '.join(_GENERATORS)}, or name the coupled axis otherwise"
+        )
+    if not spec:
+        raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
+    unknown = [key for key in spec if key not in values.known_names()]
+    if unknown:
+        hint = nearest(unknown[0], [*values.known_names(), *_GENERATORS])
+        raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
+    rows = {values.check_name(key): _points(key, entry) for key, entry in spec.items()}
+    sizes = {key: len(row) for key, row in rows.items()}
+    if len(set(sizes.values())) != 1:
+        told = ", ".join(f"{key} has {size}" for key, size in sizes.items())
+        raise InputError(f"axis {name!r}: inputs that move together need equal lengths, but {told}")
+    if not min(sizes.values()):
+        raise InputError(f"axis {name!r} is empty; give at least one value")
+    return rows
+
+
+def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -> Axis:
+    """An axis along which inputs move together."""
+    numbers: dict[str, Array] = {}
+    options: dict[str, tuple[Any, ...]] = {}
+    records: dict[str, tuple[str, ...]] = {}
+    for key, row in rows.items():
+        if key in KINDS:
+            _named(key, row)
+            records[key] = tuple(row)
+        elif values.is_option(key):
+            options[key] = tuple(values.option(key, point) for point in row)
+        else:
+            numbers[key] = _numbers(key, row)
+    return Axis(name, labels, numbers, options, records)
+
+
+def _labels(name: str, labels: Any, size: int) -> list[str]:
+    if not isinstance(labels, Sequence) or isinstance(labels, str):
+        raise InputError(f"axis {name!r}: labels = {labels!r} is not a list of texts")
+    printable = all(isinstance(label, str) and label and label.isprintable() for label in labels)
+    if len(labels) != size or not printable:
+        raise InputError(f"axis {name!r} needs one label, a text, for each of its {size} points")
+    return list(labels)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, int | float | np.number) else str(value)

@@ -1,0 +1,151 @@
+"""Distributions of inputs: what a scenario does not know exactly."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS as LABELS
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, nearest, shown
+from . import values
+from .axes import Array
+
+KINDS = {
+    "normal": "[mean, standard deviation]",
+    "lognormal": "[median, factor of one standard deviation]",
+    "uniform": "[low, high]",
+    "empirical": "[value, value, ...]",
+}
+MOST_OUTSIDE = 0.01  # probability that may lie beyond the bounds of an input
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A distribution, its values in the input's base unit.
+
+    `values` are mean and standard deviation (normal), the median and the factor of one standard
+    deviation (lognormal), the ends (uniform) or the sorted values (empirical). A normal or
+    lognormal one is cut at `low` and `high`, and what is left has the probability 1.
+    """
+
+    kind: str
+    values: tuple[float, ...]
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def median(self) -> float:
+        """The value that stands for the distribution where one is needed; of an even number of
+        empirical values the lower one in the middle."""
+        return float(self.at(np.array([0.5]))[0])
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation as written: of the logarithm for a lognormal one."""
+        first, last = self.values[0], self.values[-1]
+        if self.kind == "empirical":
+            return float(np.std(self.values)) if math.isfinite(last) else math.inf
+        if self.kind == "uniform":
+            return (last - first) / math.sqrt(12)
+        return math.log(last) if self.kind == "lognormal" else last
+
+    def at(self, share: Array) -> Array:
+        """The values below which shares of the probability lie: the inverse CDF."""
+        first, last = self.values[0], self.values[-1]
+        if self.kind == "uniform":
+            return np.asarray(first + share * (last - first))
+        if self.kind == "empirical":
+            place = np.ceil(share * len(self.values)).astype(int) - 1
+            return np.asarray(np.array(self.values)[np.maximum(place, 0)])
+        from scipy.special import ndtri
+
+        below, inside = self._inside()
+        z = self.deviation * ndtri(below + share * inside)
+        found = first + z if self.kind == "normal" else first * np.exp(z)
+        return np.asarray(np.clip(found, self.low, self.high))
+
+    def _inside(self) -> tuple[float, float]:
+        """Probability below the lower bound, and between the bounds."""
+        from scipy.special import ndtr
+
+        def z(bound: float) -> float:
+            if self.kind == "normal":
+                return (bound - self.values[0]) / self.deviation
+            if bound <= 0:
+                return -math.inf
+            return (math.log(bound) - math.log(self.values[0])) / self.deviation
+
+        below = float(ndtr(z(self.low)))
+        return below, float(ndtr(z(self.high))) - below
+
+    @property
+    def outside(self) -> float:
+        """Probability that is cut off."""
+        return 0.0 if self.kind in ("uniform", "empirical") else 1.0 - self._inside()[1]
+
+
+def is_distribution(value: Any) -> bool:
+    """Whether a value of a scenario is meant as a distribution."""
+    return isinstance(value, Mapping) and not KINDS.keys().isdisjoint(value)
+
+
+def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
+    """Read a distribution of an input: a table of its kind and its numbers. Raises InputError."""
+    if name in LABELS or values.is_option(name):
+        raise InputError(f"{name} takes names, not a distribution; sweep it as an axis")
+    kind = next(iter(spec), None)
+    if len(spec) != 1 or kind not in KINDS:
+        wrong = [key for key in spec if key not in KINDS]
+        hint = nearest(str(wrong[0]), KINDS, "choose one") if wrong else "keep one"
+        told = ", ".join(f"{{{key} = {takes}}}" for key, takes in KINDS.items())
+        raise InputError(f"{name} = {shown(dict(spec))} is not one of {told}; {hint}")
+    given = spec[kind]
+    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
+    if not listed or len(given) < 1 or (kind != "empirical" and len(given) != 2):
+        raise InputError(f"{name}: {kind} = {shown(given)} is not {KINDS[kind]}; give that list")
+    if kind != "empirical" and name in INPUTS and INPUTS[name].kind == "count":
+        raise InputError(f"{name} is a whole number; give {{empirical = [value, value, ...]}}")
+    first = values.number(name, given[0])
+    if kind == "empirical":
+        return Distribution(kind, tuple(sorted(values.number(name, value) for value in given)))
+    if not math.isfinite(first):
+        raise InputError(f"{name}: {kind} = {shown(given)} is not finite; give finite numbers")
+    return _continuous(name, kind, first, given)
+
+
+def _continuous(name: str, kind: str, first: float, given: Sequence[Any]) -> Distribution:
+    row = INPUTS.get(name)
+    if kind == "lognormal":
+        last = given[1]
+        number = isinstance(last, int | float | np.number) and not isinstance(last, bool)
+        if not number or not 1 < last < math.inf:
+            raise InputError(
+                f"{name}: lognormal has the factor {shown(last)}; give a plain number above 1"
+            )
+        if first <= 0:
+            raise InputError(f"{name}: lognormal has the median {first:g}; give one above 0")
+    else:
+        last = values.number(name, given[1])
+        if kind == "normal" and not 0 < last < math.inf:
+            raise InputError(
+                f"{name}: normal has the standard deviation {shown(given[1])}; give one above 0"
+            )
+        if kind == "uniform" and not first < last < math.inf:
+            raise InputError(
+                f"{name}: uniform from {shown(given[0])} to {shown(given[1])} is no range; "
+                "give [low, high], finite, low below high"
+            )
+    low, high = (row.low, row.high) if row else (-math.inf, math.inf)
+    if row and row.positive:
+        low = max(low, float(np.nextafter(0, 1)))
+    made = Distribution(kind, (first, float(last)), low, high)
+    if made.outside > MOST_OUTSIDE:
+        ends = f"{row.low:g} to {row.high:g}" if row else "its bounds"
+        raise InputError(
+            f"{name}: {kind} = {shown(given)} lies with probability {made.outside:.2g} outside "
+            f"{ends}; give a smaller spread, or uniform or empirical"
+        )
+    return made

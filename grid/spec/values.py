@@ -1,0 +1,162 @@
+"""Check the values of inputs: numbers in SI, strings with a unit, choices of options."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS
+from ...catalog.units import UnitError, carried, converted, factor, parse
+from ...kernels.calculus import derivatives
+from ...kernels.engines.job import default_threads
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS, Input
+from ..errors import InputError, nearest, shown
+
+DTYPES = ("float64", "float32")
+
+
+def known_names() -> list[str]:
+    """Every name that a scenario may set: inputs, quantities and catalog kinds."""
+    return [*INPUTS, *load(), *KINDS]
+
+
+def check_name(name: Any) -> str:
+    """The name, if a scenario may set it."""
+    if not isinstance(name, str):
+        raise InputError(f"{shown(name)} is not a name; write it as text")
+    if name not in INPUTS and name not in load() and name not in KINDS:
+        raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
+    if name in load() and load()[name].unit == "flag":
+        raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
+    return name
+
+
+def is_option(name: str) -> bool:
+    """Whether an input takes one of a few named choices."""
+    return name in INPUTS and INPUTS[name].kind == "option"
+
+
+def option(name: str, value: Any) -> Any:
+    """The choice, as the table of inputs spells it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    for choice in INPUTS[name].choices:
+        if type(choice) is type(value) and choice == value:
+            return choice
+    choices = ", ".join(map(_written, INPUTS[name].choices))
+    hint = "choose one of these"
+    if _is_text(value):
+        hint = nearest(value, filter(_is_text, INPUTS[name].choices), hint)
+    raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _written(choice: Any) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+
+
+def unit_of(name: str) -> str:
+    """Base unit of an input or quantity."""
+    return derivatives.unit_of(name)
+
+
+def without_unit(name: Any, entry: Any) -> Any:
+    """An entry of a spec whose numbers, wherever they carry a unit, are plain in the base unit.
+
+    A quantity of pint, astropy or unyt, alone, of an array, or inside lists and tables.
+    """
+    if entry is None or isinstance(entry, int | float | str):
+        return entry
+    if isinstance(entry, Mapping):
+        known = known_names()
+        return {
+            key: without_unit(key if key in known else name, part) for key, part in entry.items()
+        }
+    if isinstance(entry, list | tuple):
+        return [without_unit(name, part) for part in entry]
+    found = carried(entry)
+    if found is None or name not in known_names():
+        return entry
+    if name in KINDS or is_option(name):
+        raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
+    magnitude, unit = np.asanyarray(found[0]), found[1]
+    base = unit_of(name)
+    remedy = "give a plain number" if base == "1" else f"give it in {base}"
+    if magnitude.dtype.kind not in "iuf":
+        raise InputError(f"{name} = {shown(entry)} is no plain number of {unit}; give one")
+    try:
+        if magnitude.ndim:
+            return magnitude * factor(unit, base)
+        return converted(magnitude.item(), unit, base)
+    except UnitError as error:
+        raise InputError(f"{name} = {shown(entry)} {error}; {remedy}") from None
+
+
+def number(name: str, value: Any) -> float:
+    """The value in the base unit, checked against the bounds of the input."""
+    value = without_unit(name, value)
+    if isinstance(value, str):
+        try:
+            result = parse(value, unit_of(name), name, _example(name))
+        except UnitError as error:
+            raise InputError(str(error)) from None
+    elif isinstance(value, bool | np.bool_ | np.timedelta64 | np.complexfloating) or not isinstance(
+        value, int | float | np.number
+    ):
+        unit = unit_of(name)
+        kind = "a plain number" if unit == "1" else f"a number in {unit} or text with a unit"
+        raise InputError(f"{name} = {shown(value)} is not {kind}; write one")
+    else:
+        try:
+            result = float(value)
+        except (OverflowError, TypeError, ValueError):
+            raise InputError(
+                f"{name} = {shown(value)} is not a floating-point number; give a smaller one"
+            ) from None
+    _check_bounds(name, value, result)
+    return result
+
+
+def _example(name: str) -> str:
+    """A value that fits a plain number, its default; the unit says enough of any other."""
+    row = INPUTS.get(name)
+    if row is None or row.unit != "1":
+        return ""
+    low = "0.1" if row.high == 1 else "8" if row.kind == "count" else ""
+    return f"{row.default:,.12g}" if row.default else low
+
+
+def _check_bounds(name: str, written: Any, value: float) -> None:
+    row = INPUTS.get(name, Input(name, "1", None, "", positive=False, may_be_infinite=True))
+    if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
+        raise InputError(f"{name} = {shown(written)} is not finite; give a finite number")
+    if row.positive and value <= 0:
+        raise InputError(f"{name} = {shown(written)} must be greater than 0; give a positive value")
+    if value < row.low:
+        raise InputError(
+            f"{name} = {shown(written)} must be at least {row.low:g}; give a larger value"
+        )
+    if value > row.high:
+        raise InputError(
+            f"{name} = {shown(written)} must be at most {row.high:g}; give a smaller value"
+        )
+
+
+def check_dtype(dtype: Any) -> str:
+    """The name of a supported type."""
+    if str(dtype) not in DTYPES:
+        raise InputError(f"dtype = {dtype!r} is unknown; choose one of {', '.join(DTYPES)}")
+    return str(dtype)
+
+
+def check_threads(threads: int | None) -> int:
+    """A whole number of threads, all cores by default."""
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise InputError(f"threads = {threads!r} is not a whole number above 0; give one")
+    return threads

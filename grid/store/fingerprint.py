@@ -1,0 +1,96 @@
+"""Everything that a cube's bytes depend on, by name, so that a change can be told."""
+
+import hashlib
+import inspect
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ... import kernels
+from ...kernels.graph.bind import Made, dependencies
+from ...kernels.graph.formulas import parameters
+from ...kernels.inputs import INPUTS
+from ..plan.labels import plain
+from ..plan.plan import Plan
+
+_ENGINE_CODE = {
+    "numpy": ("numpy_engine",),
+    "numba": ("numba_engine", "numba_source", "stream", "trace", "ufunc_loops"),
+    "jax": ("jax_engine",),
+}
+_COMMON_CODE = ("bind", "derivatives", "dual", "graph", "job", "made", "ops", "slopes")
+_GRID_CODE = ("axes", "blocks", "chunks", "dataset", "execute", "plan", "scenario", "values")
+_PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
+_LONGEST = 200  # characters of a value written out
+
+
+def fingerprint(
+    plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
+) -> dict[str, Any]:
+    """Names and values of all that decides a cube's bytes, as JSON holds them."""
+    told = json.loads(json.dumps(spec, default=plain))
+    found: dict[str, Any] = {"outputs": told["outputs"]}
+    for part in ("scenario", "axes"):
+        found[part] = list(told[part])  # the order of axes is that of dimensions
+        found |= {f"{part}.{name}": _short(value) for name, value in told[part].items()}
+    found |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
+    found |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
+    for package in ("fleetcube", "numpy", "zarr", "xarray", *_PACKAGES[plan.engine]):
+        found[f"version.{package}"] = version(package)
+    found["version.python"] = platform.python_version()
+    found["machine"] = platform.machine()
+    for record in plan.problem.records:
+        found[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
+    formulas: dict[str, dict[Any, None]] = {}
+    for case in plan.cases:
+        for name, formula in case.formulas.items():
+            formulas.setdefault(name, {})[formula] = None
+    for name in sorted(formulas):
+        for made in formulas[name]:
+            if isinstance(made, Made):  # of formulas that stand here too
+                found[f"formula.{name}"] = _hash(repr(made))
+                continue
+            label = name if made.__name__ == name else f"{name}.{made.__name__}"
+            sources = map(inspect.getsource, dependencies(made))
+            found[f"formula.{label}"] = _hash("\0".join(sources))
+    used = {name for every in formulas.values() for made in every for name in parameters(made)}
+    for name in sorted(used & INPUTS.keys()):
+        found[f"default.{name}"] = repr(INPUTS[name].default)
+    home = Path(inspect.getfile(kernels)).parent
+    for name in (*_COMMON_CODE, *_ENGINE_CODE[plan.engine]):
+        found[f"code.kernels.{name}"] = _hash((home / f"{name}.py").read_text(encoding="utf-8"))
+    for name in _GRID_CODE:
+        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        found[f"code.grid.{name}"] = _hash(source)
+    return dict(json.loads(json.dumps(found)))
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """The first name whose value changed, from what, to what, in one line; None where none did."""
+    changed = [
+        name
+        for name in {**new, **old}
+        if name not in old or name not in new or json.dumps(old[name]) != json.dumps(new[name])
+    ]
+    if not changed:
+        return None
+    # the order of the names says less than what became of each
+    name = next((name for name in changed if name not in ("scenario", "axes")), changed[0])
+    more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+    return f"{name}: {_told(old, name)} -> {_told(new, name)}{more}"
+
+
+def _told(held: Mapping[str, Any], name: str) -> str:
+    return json.dumps(held[name])[:80] if name in held else "unset"
+
+
+def _short(value: Any) -> Any:
+    text = json.dumps(value)
+    return value if len(text) <= _LONGEST else f"{text[:40]}... sha256 {_hash(text)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,166 @@
+"""Writing that survives: files synced before they count, one writer, names exchanged at once."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+
+UNFINISHED = ".partial"  # ends the name of the folder in which a cube is built
+TEMPORARY = ".fleetcube-tmp"  # ends the names of files that are being written
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folders(folder: Path) -> None:
+    """Make all names in a folder and in those under it survive a loss of power."""
+    for base, _, _ in os.walk(folder):
+        sync_folder(Path(base))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+
+
+@contextlib.contextmanager
+def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    """A handle on the folder of a file, by its name in a cube, and the last part of the name.
+
+    No link is followed on the way, nor at an unfinished cube itself: nothing outside is touched.
+    """
+    *folders, last = name.split("/")
+    if make:
+        make_folder(base)
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    handle = os.open(base, flags | (os.O_NOFOLLOW if base.suffix == UNFINISHED else 0))
+    try:
+        for folder in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=handle)
+            above, handle = handle, os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(above)
+        yield handle, last
+    except NotADirectoryError as error:
+        raise OSError(errno.ELOOP, "a link lies where a folder should; remove it", name) from error
+    finally:
+        os.close(handle)
+
+
+def write_file(base: Path, name: str, data: Any) -> None:
+    """Write a file whole or not at all, synced to the disk; its name is not synced."""
+    with inside(base, name, make=True) as (folder, last):
+        temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+@contextlib.contextmanager
+def one_writer(partial: Path, lock: str) -> Iterator[None]:
+    """Hold a lock in an unfinished cube; a second writer is refused. Makes the folder."""
+    import fcntl  # not everywhere; readers do without
+
+    while True:
+        try:
+            with inside(partial, lock, make=True) as (folder, last):
+                if partial.suffix == UNFINISHED:
+                    _check_ours(partial, folder)
+                handle = os.open(last, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+        except FileNotFoundError:  # sealed by another writer meanwhile
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another"
+            os.close(handle)
+            raise InputError(
+                f"{str(partial)!r} is being written by process {holder}; wait for it, or stop it"
+            ) from None
+        except BaseException:
+            os.close(handle)
+            raise
+        try:
+            if os.path.samestat(os.fstat(handle), os.stat(partial / lock)):
+                break
+        except FileNotFoundError:
+            pass
+        os.close(handle)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check_ours(partial: Path, folder: int) -> None:
+    """Refuse a folder of another user: it may hold what is not to be written into."""
+    probe = f"{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
+    handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    try:
+        us = os.fstat(handle).st_uid  # as the file system names us
+    finally:
+        os.close(handle)
+        os.unlink(probe, dir_fd=folder)
+    if us != os.stat(partial).st_uid or us != os.fstat(folder).st_uid:
+        raise InputError(f"{str(partial)!r} is of another user; move it away, or name another")
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Give two folders each other's name, at once where the system can."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = (os.fsencode(one), os.fsencode(other))
+    if hasattr(libc, "renameat2"):
+        if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise OSError(code, os.strerror(code), str(other))
+    between = other.with_name(other.name + ".old")
+    os.rename(other, between)
+    os.rename(one, other)
+    os.rename(between, one)
+
+
+def link(source: Path, base: Path, name: str) -> None:
+    """A second name in a cube for a file, or a copy where the file system has no hard links."""
+    with inside(base, name, make=True) as (folder, last):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(last, dir_fd=folder)
+        try:
+            if not source.is_symlink():
+                os.link(source, last, dst_dir_fd=folder)
+                return
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP, errno.EMLINK):
+                raise
+    write_file(base, name, source.read_bytes())

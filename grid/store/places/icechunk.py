@@ -1,0 +1,320 @@
+"""Cubes in Icechunk repositories, of which every complete version stays readable.
+
+A cube is written on the branch `unfinished`, where finished blocks and their journal are committed
+together. The branch `main` and a tag are set to it when it is complete, so that no reader of `main`
+sees less.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from zarr.abc.store import Store
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+
+from ...errors import InputError
+from ..journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL, check_size
+from ..sealed import SealedStore
+from .objects import Objects
+from .place import Folder, Place
+
+COMMIT_SECONDS = 20.0
+MAIN, UNFINISHED = "main", "unfinished"
+_LOCK = "fleetcube.lock"
+# Icechunk keeps nothing but arrays: each part of the record is a chunk of one
+_RECORD = {name: f"{GROUP}/{name.rpartition('/')[2]}" for name in (PLAN, SEAL, JOURNAL)}
+_PARTS = f"{GROUP}/parts"
+_ARRAY = (
+    b'{"zarr_format":3,"node_type":"array","shape":[1048576],"data_type":"uint8","fill_value":0,'
+    b'"chunk_grid":{"name":"regular","configuration":{"chunk_shape":[1]}},'
+    b'"chunk_key_encoding":{"name":"default","configuration":{"separator":"/"}},'
+    b'"codecs":[{"name":"bytes"}],"attributes":{}}'
+)
+
+
+class Icechunk:
+    """A branch of a repository: icechunk:///folder or icechunk+s3://bucket/prefix."""
+
+    in_sight = False
+
+    def __init__(self, url: str, branch: str = MAIN) -> None:
+        self.url, self.branch = url.rstrip("/"), branch
+        parts = urlsplit(self.url)
+        self.base: Folder | Objects
+        if parts.scheme == "icechunk":
+            self.base = Folder(Path(parts.netloc + parts.path))
+        elif parts.scheme == "icechunk+s3":
+            self.base = Objects(self.url.removeprefix("icechunk+"))
+        else:
+            raise InputError(
+                f"{url!r} begins with {parts.scheme}://; use icechunk:///folder or "
+                "icechunk+s3://bucket/prefix"
+            )
+        self.writers = self.base.writers
+        self._repository: Any = None
+        self._session: Any = None
+        self._gate = _Gate()
+
+    def __reduce__(self) -> Any:
+        return Icechunk, (self.url, self.branch)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Icechunk) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash((self.url, self.branch))
+
+    def __str__(self) -> str:
+        return self.url
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Turn Icechunk's errors into one line, as a ConnectionError."""
+        icechunk = self._icechunk()
+        try:
+            yield
+        except icechunk.ConflictError as error:
+            raise ConnectionError(f"{self.url!r} was written by another process") from error
+        except icechunk.IcechunkError as error:
+            first = str(error).strip().partition("\n")[0].removeprefix("x ")
+            if first.startswith("node not found"):
+                raise FileNotFoundError(first) from None
+            raise ConnectionError(f"{self.url!r}: {first}; try again") from error
+
+    def _icechunk(self) -> Any:
+        os.environ.setdefault("ICECHUNK_LOG", "error")
+        try:
+            import icechunk
+        except ImportError:
+            raise InputError(
+                f"{self.url!r} needs an extra; run: pip install 'fleetcube[icechunk]'"
+            ) from None
+        return icechunk
+
+    def _open(self, create: bool = False) -> Any:
+        """The repository; None where there is none."""
+        if self._repository is None:
+            icechunk = self._icechunk()
+            if isinstance(self.base, Objects):
+                self.base.names(_LOCK)  # says in one line what is wrong with bucket or endpoint
+                endpoint = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL"))
+                storage = icechunk.s3_storage(
+                    bucket=self.base.bucket,
+                    prefix=self.base.prefix,
+                    region=os.environ.get("AWS_REGION", os.environ.get("AWS_DEFAULT_REGION")),
+                    endpoint_url=endpoint,
+                    allow_http=os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"),
+                    force_path_style=endpoint is not None,
+                    from_env=True,
+                )
+            elif create or self.base.path.is_dir():  # Icechunk would make one
+                storage = icechunk.local_filesystem_storage(str(self.base.path))
+            else:
+                return None
+            with self.telling():
+                if icechunk.Repository.exists(storage):
+                    self._repository = icechunk.Repository.open(storage)
+                elif create:
+                    self._repository = icechunk.Repository.create(storage)
+        return self._repository
+
+    def _reading(self) -> Any:
+        """The branch's session; None where there is no such branch."""
+        repository = self._open()
+        if self._session is None and repository is not None:
+            with self.telling():
+                if self.branch in repository.list_branches():
+                    self._session = repository.readonly_session(self.branch)
+        return self._session
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        session = self._reading()
+        with self.telling():
+            held = session and sync(session.store.get(_key(name), default_buffer_prototype()))
+        if held is None:
+            raise FileNotFoundError(name)
+        check_size(len(held), size)
+        return bytes(held.to_bytes())
+
+    def _holds(self, name: str) -> bool:
+        session = self._reading()
+        with self.telling():
+            return session is not None and bool(sync(session.store.exists(_key(name))))
+
+    def write(self, name: str, data: Any) -> None:
+        buffer = default_buffer_prototype().buffer.from_bytes(bytes(data))
+        with self._gate.open(), self.telling():
+            sync(self._session.store.set(_key(name), buffer))
+
+    def delete(self, name: str) -> None:
+        if self._holds(name):
+            with self.telling():
+                sync(self._session.store.delete(_key(name)))
+
+    def names(self, under: str = "") -> set[str]:
+        session = self._reading()
+        if session is None:
+            return set()
+
+        async def keys() -> list[str]:
+            return [key async for key in session.store.list()]
+
+        with self.telling():
+            found = {name for key in sync(keys()) if (name := _name(key)) is not None}
+        return {name for name in found if name.startswith(under)}
+
+    def keep(self, names: set[str]) -> None:
+        if not self.names() & names:
+            self._anew()
+            return
+        for name in self.names() - names:
+            with self.telling():
+                sync(self._session.store.delete(_key(name)))
+
+    def _anew(self) -> None:
+        """Begin with nothing: on the branch `unfinished`, from the repository's first snapshot."""
+        with self.telling():
+            *_, first = self._repository.ancestry(branch=MAIN)
+            if UNFINISHED in self._repository.list_branches():
+                self._repository.reset_branch(UNFINISHED, first.id)
+            else:
+                self._repository.create_branch(UNFINISHED, first.id)
+            self._session = self._repository.writable_session(UNFINISHED)
+        for array in (*_RECORD.values(), _PARTS):
+            self.write(f"{array}/{ROOT}", _ARRAY)
+
+    def log(self) -> "_Commits":
+        return _Commits(self)
+
+    def commit(self, message: str) -> str:
+        """Make all that was written survive; the snapshot's name."""
+        with self._gate.closed(), self.telling():
+            snapshot = str(self._session.commit(message))
+            self._session = self._repository.writable_session(UNFINISHED)
+        return snapshot
+
+    def exists(self) -> bool:
+        if self._open() is None:
+            return bool((self.base.names() or set()) - {_LOCK})
+        self._session = None  # another may have been faster
+        return bool(self.names()) or (self.branch == UNFINISHED and self._reading() is not None)
+
+    def above(self) -> Iterable[Place]:
+        return self.base.above()
+
+    def unfinished(self) -> "Icechunk":
+        return Icechunk(self.url, UNFINISHED)
+
+    def check(self) -> None:
+        self._icechunk()
+        self.base.check()
+
+    def room(self) -> float:
+        return self.base.room()
+
+    @contextlib.contextmanager
+    def one_writer(self) -> Iterator[None]:
+        self._open(create=True)  # which Icechunk does in an empty place only
+        # on a local disk, commits of several processes at a time would be lost
+        with self.base.one_writer(_LOCK):
+            self._session = None
+            with self.telling():
+                begun = UNFINISHED in self._repository.list_branches()
+                if begun:
+                    self._session = self._repository.writable_session(UNFINISHED)
+            if not begun:
+                self._anew()
+            try:
+                yield
+            finally:
+                self._session = None
+
+    def take(self, other: Place, names: Iterable[str]) -> None:
+        for name in names:
+            array = f"{name.partition('/')[0]}/{ROOT}"
+            if not self._holds(array):  # Icechunk has no chunk without its array
+                self.write(array, other.read(array))
+            self.write(name, other.read(name))
+
+    def finish(self, whole: Place) -> None:
+        snapshot = self.commit("a complete cube")
+        with self.telling():
+            self._repository.create_tag(f"cube-{snapshot}", snapshot)
+            self._repository.reset_branch(MAIN, snapshot)
+        self.discard()
+        self.base.delete(_LOCK)
+
+    def discard(self) -> None:
+        with self.telling():
+            self._repository.delete_branch(UNFINISHED)
+
+    def source(self, files: dict[str, bytes]) -> Store:
+        return SealedStore(self._reading().store, self, files)
+
+
+def _key(name: str) -> str:
+    """The key under which Icechunk keeps a file."""
+    if name in _RECORD:
+        return f"{_RECORD[name]}/c/0"
+    return f"{_PARTS}/c/{int(name[len(PARTS) :])}" if name.startswith(PARTS) else name
+
+
+def _name(key: str) -> str | None:
+    """The file that Icechunk keeps under a key; None for the arrays that hold the record."""
+    for name, array in _RECORD.items():
+        if key.startswith(f"{array}/"):
+            return name if key.endswith("/c/0") else None
+    if key.startswith(f"{_PARTS}/"):
+        return PARTS + key.rpartition("/")[2] if "/c/" in key else None
+    return key
+
+
+class _Commits:
+    """A journal that is committed with the blocks that it names."""
+
+    def __init__(self, place: Icechunk) -> None:
+        self.seconds = COMMIT_SECONDS
+        self._place, self._lines, self._count = place, list[bytes](), 0
+
+    def append(self, line: bytes) -> None:
+        self._lines.append(line)
+
+    def sync(self) -> None:
+        if self._lines:
+            self._place.write(f"{PARTS}{self._count}", b"".join(self._lines))
+            self._place.commit(f"{len(self._lines)} blocks")
+            self._count += 1
+            self._lines.clear()
+
+    def close(self) -> None:
+        pass
+
+
+class _Gate:
+    """Open for many who write, closed while one commits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        with self._changed:
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        with self._changed:  # held, so that nobody comes in
+            self._changed.wait_for(lambda: self._inside == 0)
+            yield

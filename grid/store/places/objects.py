@@ -1,0 +1,331 @@
+"""Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read.
+
+A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order in which
+no reader is misled: chunks and the record while it runs, then the seal, then the arrays' metadata,
+and the root last. Before a cube is mended or overwritten its root goes first, then that metadata.
+"""
+
+import contextlib
+import json
+import math
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ...errors import InputError
+from ..journal import LOCK, PARTS, RECORD, ROOT, check_size
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+RENEW_SECONDS = 15.0  # between renewals of a lock
+STALE_SECONDS = 60.0  # after which a lock that was not renewed counts no more
+BATCH_SECONDS = 5.0  # of finished blocks in one object of the journal
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_memory: dict[str, Any] = {}
+
+
+class Objects:
+    """A prefix of an object store, where a cube is built in its place.
+
+    Credentials and endpoint are read from the environment variables that are usual for the store.
+    """
+
+    in_sight = True
+    writers = 4
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        parts = urlsplit(self.url)
+        self.scheme, self.bucket, self.prefix = parts.scheme, parts.netloc, parts.path.strip("/")
+        if self.scheme not in (*_CREDENTIALS, "memory", "http", "https"):
+            raise InputError(
+                f"{url!r} begins with {self.scheme}://; use s3://, gs://, az://, icechunk://, "
+                "icechunk+s3://, or http(s):// to read"
+            )
+        if not self.bucket or not (self.prefix or self.scheme == "memory"):
+            raise InputError(f"{url!r} names no cube; write for example s3://bucket/cubes/a.zarr")
+        self._lease: _Lease | None = None
+
+    def __reduce__(self) -> Any:
+        return Objects, (self.url,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objects) and self.url == other.url
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    def __str__(self) -> str:
+        return self.url
+
+    @cached_property
+    def client(self) -> Any:
+        """The store of obstore that has this prefix for its root."""
+        try:
+            from obstore.store import MemoryStore, from_url
+        except ImportError:
+            raise InputError(
+                f"{self.url!r} needs an extra; run: pip install 'fleetcube[cloud]'"
+            ) from None
+        if self.scheme == "memory":
+            return _memory.setdefault(self.url, MemoryStore())
+        retries: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
+        options: Any = {"client_options": {"allow_http": True}} if self.scheme == "http" else {}
+        with self.telling():
+            return from_url(self.url, retry_config=retries, **options)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Turn the store's errors into one line, as a ConnectionError."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            if any(word in str(error) for word in _NO_BUCKET):
+                raise ConnectionError(self._told(error)) from None
+            raise
+        except BaseError as error:
+            raise ConnectionError(self._told(error)) from error
+
+    def _told(self, error: Exception) -> str:
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        text = str(error)
+        first = text.partition("\n")[0][:300]
+        names = _CREDENTIALS.get(self.scheme, "its credentials")
+        if any(word in text for word in _NO_BUCKET):
+            said = f"there is no bucket {self.bucket!r}; create it, or name another"
+        elif isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            said = f"access was refused ({first}); check {names} and what they may do"
+        elif "api/token" in text or "Account must be" in text or "credential" in text.lower():
+            said = f"no credentials were found; set {names}"
+        elif "BadScheme" in text:
+            said = "its endpoint is plain http; set AWS_ALLOW_HTTP=true"
+        elif "HTTP error" in text:
+            said = f"there is no answer ({first}); check the endpoint and the network"
+        else:
+            said = f"{first}; try again"
+        return f"{self.url!r}: {said}"
+
+    def read(self, name: str, size: int | None = None) -> bytes:
+        client = self.client
+        with self.telling():
+            found = client.get(name)
+            check_size(found.meta["size"], size)
+            return bytes(found.bytes())
+
+    def write(self, name: str, data: Any) -> None:
+        client = self.client
+        if self._lease is not None:
+            self._lease.check()
+        with self.telling():
+            client.put(name, data, use_multipart=False)
+
+    def delete(self, name: str) -> None:
+        client = self.client
+        with self.telling(), contextlib.suppress(FileNotFoundError):
+            client.delete(name)
+
+    def names(self, under: str = "") -> set[str] | None:
+        if self.scheme in ("http", "https"):
+            return None
+        return {item["path"] for batch in self._list(under) for item in batch}
+
+    def _list(self, under: str) -> Iterator[Any]:
+        client = self.client
+        with self.telling():
+            yield from client.list(under.rstrip("/") or None)
+
+    def keep(self, names: set[str]) -> None:
+        client = self.client
+        surplus = (self.names() or set()) - names
+        # an array without some of its chunks would read as fill values; what is stopped amid this
+        # is still ours by its record
+        metadata = {name for name in surplus if name.rpartition("/")[2] == ROOT} - {ROOT}
+        record = {name for name in surplus - metadata if name.startswith(f"{RECORD}/")}
+        chunks = surplus - metadata - record - {ROOT}
+        with self.telling():
+            for some in (surplus & {ROOT}, metadata, chunks, record):
+                if some:
+                    client.delete(sorted(some))
+
+    def log(self) -> "_Batches":
+        return _Batches(self)
+
+    def exists(self) -> bool:
+        client = self.client
+        with self.telling(), contextlib.suppress(FileNotFoundError):
+            client.head(ROOT)
+            return True
+        if self.names(f"{RECORD}/") != set():
+            return False
+        return any(batch for batch in self._list(""))
+
+    def above(self) -> "Iterator[Objects]":
+        parts = self.prefix.split("/")
+        for count in range(len(parts) - 1, 0, -1):
+            above = Objects(f"{self.scheme}://{self.bucket}/{'/'.join(parts[:count])}")
+            with contextlib.suppress(FileNotFoundError, ConnectionError):  # or not for us to read
+                above.read(ROOT)
+                yield above
+
+    def unfinished(self) -> "Objects":
+        return self
+
+    def check(self) -> None:
+        if self.scheme in ("http", "https"):
+            raise InputError(f"{self.url!r} can only be read; write to a folder or to s3://")
+
+    def room(self) -> float:
+        return math.inf  # a store has no end
+
+    @contextlib.contextmanager
+    def one_writer(self, lock: str = LOCK) -> Iterator[None]:
+        lease = _Lease(self, lock)
+        self._lease = lease
+        try:
+            yield
+        finally:
+            self._lease = None
+            lease.release()
+
+    def take(self, other: Any, names: Iterable[str]) -> None:
+        raise NotImplementedError  # nothing is built beside
+
+    def finish(self, whole: Any) -> None:
+        pass  # the root was written last
+
+    def discard(self) -> None:
+        self.keep({LOCK})
+
+    def source(self, files: dict[str, bytes]) -> "Store":
+        from zarr.storage import ObjectStore
+
+        from ..sealed import SealedStore
+
+        return SealedStore(ObjectStore(self.client, read_only=True), self, files)
+
+
+class _Batches:
+    """A log of which every part is an object of its own."""
+
+    def __init__(self, place: Objects) -> None:
+        self.seconds = BATCH_SECONDS
+        self._place, self._name = place, PARTS + uuid.uuid4().hex[:8]
+        self._lines: list[bytes] = []
+        self._count = 0
+
+    def append(self, line: bytes) -> None:
+        self._lines.append(line)
+
+    def sync(self) -> None:
+        if self._lines:
+            self._place.write(f"{self._name}-{self._count:06d}", b"".join(self._lines))
+            self._count += 1
+            self._lines.clear()
+
+    def close(self) -> None:
+        pass
+
+
+class _Lease:
+    """The lock of a cube: an object made only where there is none, and renewed while it is held.
+
+    Every change of it asks the store that it is still as last seen, so that of two writers one
+    fails. A writer that could not renew it in time stops writing.
+    """
+
+    def __init__(self, place: Objects, name: str) -> None:
+        self._place, self._name = place, name
+        self._count = 0
+        self._who = {
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+            "run": uuid.uuid4().hex,
+        }
+        self._seen: dict[str, str] | None = None  # the lock as the store names its versions
+        self._lost = ""
+        self._take()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Refuse to go on where the lock is no longer held."""
+        if not self._lost and time.monotonic() - self._renewed > STALE_SECONDS:
+            self._lost = f"it could not be renewed for {STALE_SECONDS:.0f} s"
+        if self._lost:
+            raise ConnectionError(f"{str(self._place)!r}: the lock was lost ({self._lost})")
+
+    def release(self) -> None:
+        """End the renewing, and remove the lock where it is held."""
+        self._ended.set()
+        self._thread.join()
+        if not self._lost:
+            with contextlib.suppress(OSError):
+                self._place.delete(self._name)
+
+    def _put(self, mode: Any) -> bool:
+        """Write the lock where the store has what is expected; else whether it is ours."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        began = time.monotonic()
+        self._count += 1
+        body = json.dumps({**self._who, "count": self._count}).encode()
+        with self._place.telling():
+            try:
+                made = self._place.client.put(self._name, body, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                held, seen, _ = self._look()
+                if held.get("run") != self._who["run"]:
+                    return False
+                made = seen  # an answer was lost, and the request repeated
+        self._seen = {key: made[key] for key in ("e_tag", "version") if made.get(key)}
+        self._renewed = began
+        return True
+
+    def _look(self) -> tuple[dict[str, Any], dict[str, Any], float]:
+        """Who holds the lock, its version, and the seconds since it was renewed."""
+        with self._place.telling():
+            found = self._place.client.get(self._name)
+            body, meta = bytes(found.bytes()), found.meta
+        try:
+            held = dict(json.loads(body))
+        except (ValueError, TypeError):
+            held = {}
+        return held, meta, (datetime.now(UTC) - meta["last_modified"]).total_seconds()
+
+    def _take(self) -> None:
+        if self._put("create"):
+            return
+        held, meta, age = self._look()
+        seen = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
+        if age > STALE_SECONDS and self._put(seen):
+            return
+        raise InputError(
+            f"{str(self._place)!r} is being written by process {held.get('process', 'unknown')} on "
+            f"{held.get('host', 'another host')}, which renewed its lock {max(age, 0):.0f} s ago; "
+            f"wait for it, or stop it: a lock counts for {STALE_SECONDS:.0f} s after its last "
+            "renewal"
+        )
+
+    def _renew(self) -> None:
+        while not self._ended.wait(RENEW_SECONDS):
+            with contextlib.suppress(OSError):
+                if not self._put(self._seen):
+                    self._lost = "another writer took it"
+                    return

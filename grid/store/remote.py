@@ -1,0 +1,75 @@
+"""Blocks of a cube that Dask workers write; their client alone counts and seals them."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError
+from ..plan.plan import Plan
+from ..run.cluster import Cluster
+from .journal import PLAN, Block
+from .places.place import Folder, Place
+from .writer import Task, Writer
+
+
+def reached(cluster: Cluster, place: Place) -> Place:
+    """A place as the workers reach it; refused where they do not."""
+    if isinstance(place, Folder):
+        parents = place.path.absolute().parents
+        cluster.check_folder(next(folder for folder in parents if folder.exists()))
+        return Folder(place.path.absolute())
+    if str(place).startswith(("memory:", "icechunk")):
+        raise InputError(
+            f"Dask workers cannot write into {str(place)!r}; name a folder or a URL that begins "
+            "with s3://, gs:// or az://, or leave dask out"
+        )
+    return place
+
+
+def written(cluster: Cluster, place: Place, writer: Writer, tasks: list[Task]) -> Iterator[Block]:
+    """Blocks as workers finish them; a worker thread holds one block at a time."""
+    work = _Write(place, writer.dtype, tuple(writer.asked.items()), tuple(writer.held.items()))
+    for _, pairs in cluster.runs(work, tasks):
+        for _, block in pairs:
+            yield block
+
+
+@dataclass(frozen=True)
+class _Write:
+    """Evaluate a block and write its chunks into an unfinished cube."""
+
+    place: Place
+    dtype: str
+    chunks: tuple[tuple[str, int], ...]
+    held: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def __call__(self, plan: Plan, task: Task) -> Block:
+        writer, place = _opened(plan, self)
+        place.check()
+        return writer.write(place, *task)
+
+
+class _Joined:
+    """An unfinished cube that another process keeps: nothing is written once it has ended."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def check(self) -> None:
+        """Raise FileNotFoundError where the run has ended."""
+        try:
+            self.place.read(PLAN)
+        except FileNotFoundError:
+            told = f"the run that wrote {str(self.place)!r} has ended"
+            raise FileNotFoundError(told) from None
+
+    def write(self, name: str, data: Any) -> None:
+        self.check()
+        self.place.write(name, data)
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(plan: Plan, work: _Write) -> tuple[Writer, _Joined]:
+    writer = Writer(plan, {}, work.dtype, dict(work.chunks), held=dict(work.held))
+    return writer, _Joined(work.place)

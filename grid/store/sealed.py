@@ -1,0 +1,112 @@
+"""What Zarr reads a complete cube from: the cube that was opened, or an error."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import cached_property
+from typing import Any
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import LocalStore, WrapperStore
+
+from ..errors import ChangedError, InputError
+from .chunks import Stored
+from .journal import GROUP, JOURNAL, ROOT, blocks_of
+
+
+class SealedStore(WrapperStore[Store]):
+    """A complete cube as it was when it was opened.
+
+    What lies beside the chunks is in memory. A chunk counts only with the size and the crc32c that
+    the journal had then: one that is lost, or of another cube that was written meanwhile, is an
+    error in one line.
+    """
+
+    def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
+        super().__init__(store)
+        self.place, self.files = place, files
+
+    def _with_store(self, store: Store) -> "SealedStore":
+        return SealedStore(store, self.place, self.files)
+
+    def __reduce__(self) -> Any:
+        return SealedStore, (self._store, self.place, self.files)
+
+    @cached_property
+    def sums(self) -> dict[str, tuple[int, int]]:
+        """Size and crc32c of every chunk."""
+        blocks = blocks_of(self.files[JOURNAL]).values()
+        return {name: (size, crc) for block in blocks for name, size, crc in block.files}
+
+    @cached_property
+    def arrays(self) -> dict[str, Stored]:
+        """What the metadata say of every array. ValueError: what fleetcube never writes."""
+        metas = {name: name.rpartition("/")[0] for name in self.files if name.endswith(f"/{ROOT}")}
+        return {
+            array: Stored.of(json.loads(self.files[name]))
+            for name, array in metas.items()
+            if not array.startswith(GROUP)
+        }
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read one file. Raises ChangedError for a chunk that is not the cube's."""
+        if byte_range is None and key in self.files:
+            self._check(key, self.files[key])
+            return prototype.buffer.from_bytes(self.files[key])
+        if key not in self.sums:
+            return None
+        if byte_range is not None:
+            raise NotImplementedError("chunks are read whole, or they cannot be checked")
+        size, crc = self.sums[key]
+        value: Buffer | None
+        if isinstance(self._store, LocalStore):
+            value = await asyncio.to_thread(self._on_disk, key, size, prototype)
+        else:
+            with self.place.telling():
+                value = await self._store.get(key, prototype)
+        if value is None:
+            raise self._foreign(key, "is missing")
+        # the last bytes hold the checksum, with which Zarr compares the others
+        last = value.as_numpy_array()[-4:].tobytes()
+        if len(value) != size or last != crc.to_bytes(4, "little"):
+            raise self._foreign(key, "is another than when the cube was opened")
+        self._check(key, value.as_numpy_array())
+        return value
+
+    def _check(self, key: str, data: Any) -> None:
+        """Refuse a chunk that would expand to other values than the array has in it."""
+        array, _, rest = key.partition("/")
+        if rest.partition("/")[0] == "c" and (wrong := self.arrays[array].wrong(data)):
+            raise InputError(f"{f'{self.place}/{key}'!r} is damaged: it {wrong}; do not use it")
+
+    def _on_disk(self, key: str, size: int, prototype: BufferPrototype) -> Buffer | None:
+        """A file, which may by now be a pipe, a device or a huge one: those are not read."""
+        try:
+            return prototype.buffer.from_bytes(self.place.read(key, size))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._foreign(key, f"cannot be read ({error.strerror or error})") from None
+
+    def _foreign(self, key: str, wrong: str) -> ChangedError:
+        return ChangedError(
+            f"{f'{self.place}/{key}'!r} {wrong}: it was overwritten or damaged; open the cube "
+            "again; `fleetcube verify CUBE` says what is wrong, `run --resume` mends it"
+        )
+
+    async def exists(self, key: str) -> bool:
+        """Whether a file is there."""
+        return key in self.files or await self._store.exists(key)
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The arrays of the cube, or what else lies in a group, but for our record.
+
+        Zarr 3.1 cannot list groups in groups under `python -O`, and no reader needs ours.
+        """
+        under = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+        for name in {n[len(under) :].split("/")[0] for n in self.files if n.startswith(under)}:
+            if name != GROUP:
+                yield name

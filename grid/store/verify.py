@@ -1,0 +1,124 @@
+"""Check a cube: every file against its checksum, and samples by computing them again."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..plan.execute import evaluate_block
+from ..progress import expected
+from .cube import damage, is_ours, open_cube, reading, sealed_files, spec_of
+from .fingerprint import difference
+from .journal import PLAN, ROOT, read_journal, read_record
+from .places.place import Place, place_of
+from .writer import Writer
+
+TOLERANCE = {"float64": 1e-12, "float32": 1.2e-7, "int8": 0.0}  # relative
+
+
+@dataclass
+class Report:
+    """What `verify` found: an empty list of problems is a sound cube."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    chunks: int = 0
+    samples: int = 0
+    advice: str = "`run --resume` of its sweep mends it"
+
+
+def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Report:
+    """Check a cube.
+
+    Every chunk is read and compared with its size and crc32c, every other file with its sha256;
+    missing and foreign files are found. Its labels must be those of its own spec. Then the spec is
+    evaluated anew, with NumPy, at `samples` points of every variable, and must agree to 1e-12
+    (float32: to its last bit), and every file beside the chunks must be what would be written now.
+    Where formulas, catalog or versions have changed since, that is noted and neither is compared.
+
+    Raises InputError where there is no cube.
+    """
+    place = place_of(path)
+    if str(place).endswith(".partial"):
+        raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
+    if not is_ours(place):
+        raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
+    found = Report()
+    found.chunks = sum(len(block.files) for block in read_journal(place).values())
+    found.problems = damage(place, expected(found.chunks, "chunks"))
+    if not found.problems:
+        _compare(place, samples, seed, found)
+    return found
+
+
+def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
+    """Hold a cube whose bytes are sound against its own spec."""
+    import zarr
+
+    from ..sweep import Sweep
+
+    cube = open_cube(str(place))
+    with reading(place):
+        files = sealed_files(place)
+        group = zarr.open_group(place.source(files), mode="r")
+        spec = spec_of(cube.attrs)
+        held = read_record(place, PLAN) or {}
+        engine, mask, dtype = (held[name] for name in ("engine", "mask_infeasible", "dtype"))
+        chunks = {
+            name.removeprefix("chunks."): tuple(sizes)
+            for name, sizes in held.items()
+            if name.startswith("chunks.")
+        }
+    try:
+        sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
+        writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
+    except InputError as error:
+        found.notes.append(f"no samples: the cube's spec is now refused ({error})")
+        return
+    for name, (_, labels, _) in writer.coordinates().items():
+        if name not in cube.coords or not _same(cube[name].values, labels):
+            found.problems.append(f"the labels {name!r} are not those of its spec")
+    changed = difference(held, writer.fingerprint)
+    if changed is not None:
+        found.notes.append(f"no samples: since the cube was written, this changed: {changed}")
+        return
+    written = writer.files()
+    found.problems += [
+        f"{name} is not what its spec gives"
+        for name in sorted(written.keys() | files.keys())
+        if name.endswith(ROOT) and files.get(name) != written.get(name)
+    ]
+    if found.problems:
+        found.advice = "its bytes are as sealed: write it anew with --overwrite"
+        return
+    plan = sweep.plan("numpy", mask)
+    random = np.random.default_rng(seed)
+    for name in plan.outputs:
+        dims = plan.out_dims[name]
+        with reading(place):
+            array: Any = group[name]
+            tolerance = TOLERANCE[str(array.dtype)]
+        for _ in range(samples if dims else 1):
+            at = {dim: int(random.integers(plan.sizes[dim])) for dim in dims}
+            out = np.empty((1,) * len(dims), np.int8 if tolerance == 0 else np.float64)
+            region = {dim: slice(k, k + 1) for dim, k in at.items()}
+            evaluate_block(plan, dims, region, {name: out}, 1)
+            expected = out.reshape(-1)[0].astype(array.dtype)
+            with reading(place):
+                cell = array[tuple(at[dim] for dim in plan.user_dims(name)) or ...]
+                value = np.asarray(cell, float).item()
+            found.samples += 1
+            if not np.isclose(value, expected, rtol=tolerance, atol=0, equal_nan=True):
+                where = ", ".join(f"{dim} {k}" for dim, k in at.items()) or "the one point"
+                found.problems.append(f"{name} at {where} is {value!r}, computed {expected!r}")
+                found.advice = "its bytes are as sealed: write it anew with --overwrite"
+
+
+def _same(held: Any, labels: Any) -> bool:
+    """Whether labels are the same, numbers but for the last digits of another library's."""
+    held, labels = np.asarray(held), np.asarray(labels)
+    if held.shape != labels.shape or held.dtype.kind not in "iufb" or labels.dtype.kind == "O":
+        return bool(held.tolist() == labels.tolist())
+    return bool(np.allclose(held, labels, rtol=1e-12, atol=0, equal_nan=True))

@@ -1,0 +1,295 @@
+"""Write the blocks of a plan into an unfinished cube, and count each once it survives."""
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...kernels.engines.job import pool
+from ..errors import InputError
+from ..plan.execute import evaluate_block
+from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
+from ..plan.plan import REASON, Plan, Region, extent
+from ..plan.tiles import cells, chunk_shape
+from ..plan.workspace import Workspace
+from ..progress import expected
+from ..spec.axes import Array
+from .chunks import MOST, codecs, encode, fill, fill_value, small_codecs
+from .fingerprint import fingerprint
+from .journal import (
+    GROUP,
+    JOURNAL,
+    LOCK,
+    PARTS,
+    PLAN,
+    RECORD,
+    ROOT,
+    Block,
+    Journal,
+    damaged_chunks,
+    read_file,
+    read_journal,
+    read_record,
+    seal,
+    write_record,
+)
+from .places.place import Place
+
+
+class Target(Protocol):
+    """Where chunks are written."""
+
+    def write(self, name: str, data: Any) -> None:
+        """Write a file whole or not at all."""
+
+
+class _Nowhere:
+    """Where chunks go of which only the size is asked."""
+
+    def write(self, name: str, data: Any) -> None:
+        pass
+
+
+Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and what they cover
+Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # who writes, if not this process
+SAMPLED = 4  # chunks of each shape that tell how the others compress
+CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
+
+
+class Writer:
+    """Evaluates regions and writes them, from any thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        spec: Mapping[str, Any],
+        dtype: str,
+        chunks: Mapping[str, int],
+        held: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        """`chunks` are sizes by axis; `held` are shapes by output, of a cube that goes on."""
+        self.plan, self.spec, self.dtype, self.asked = plan, spec, dtype, chunks
+        self.held = held or {}
+        self.done: Callable[[int], None]  # called with the values that are written
+        # held while computing, not while writing
+        self.cores: AbstractContextManager[Any] = nullcontext()
+        self._values, self._chunk = Workspace(), Workspace()
+        for dims in plan.groups():
+            if (size := 8 * math.prod(self.chunks(dims))) > MOST:
+                raise InputError(
+                    f"chunks over {', '.join(dims)} hold {size:,} bytes; at most {MOST:,} are "
+                    "read back: give smaller chunks"
+                )
+
+    def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
+        """Chunk sizes of the outputs over some dimensions, in the plan's order."""
+        whole = self.plan.sizes
+        for name in self.plan.groups()[dims]:
+            if name in self.held:
+                sizes = dict(zip(self.plan.user_dims(name), self.held[name], strict=True))
+                return tuple(sizes[dim] for dim in dims)
+        shape = tuple(min(self.asked.get(dim, whole[dim]), whole[dim]) for dim in dims)
+        if all(dim in self.asked for dim in dims):
+            return shape
+        return chunk_shape(shape, CHUNK // 8)
+
+    def stored_chunks(self, name: str) -> tuple[int, ...]:
+        """Chunk sizes of an output in the order of its stored dimensions."""
+        dims = self.plan.out_dims[name]
+        sizes = dict(zip(dims, self.chunks(dims), strict=True))
+        return tuple(sizes[dim] for dim in self.plan.user_dims(name))
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that the cube's bytes depend on."""
+        chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
+        return fingerprint(self.plan, self.spec, self.dtype, chunks)
+
+    def regions(self) -> Iterator[tuple[tuple[str, ...], Region]]:
+        """All blocks: dimensions of the outputs they hold, and what they cover."""
+        for dims in self.plan.groups():
+            sizes = {dim: self.plan.sizes[dim] for dim in dims}
+            for region in cells(sizes, self.chunks(dims)):
+                yield dims, region
+
+    def due(self) -> Iterator[Block]:
+        """All blocks, whose files have no size yet."""
+        for dims, region in self.regions():
+            names = self.plan.groups()[dims]
+            yield _block(dims, region, [(self._file(name, region), 0, 0) for name in names])
+
+    def coordinates(self) -> dict[str, Any]:
+        """Coordinates by name: dimension, labels, attributes."""
+        rows = coordinates(self.plan).items()
+        return {name: (dim, _text(row), attrs) for name, (dim, row, attrs) in rows}
+
+    def files(self) -> dict[str, bytes]:
+        """The empty cube by file: coordinates, attributes, arrays; the same bytes every time."""
+        import xarray
+        import zarr
+        from zarr.storage import MemoryStore
+
+        memory: dict[str, Any] = {}
+        store = MemoryStore(memory)
+        coords = self.coordinates()
+        frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, self.spec))
+        frame.to_zarr(
+            store,
+            zarr_format=3,
+            consolidated=False,
+            mode="w-",
+            write_empty_chunks=True,
+            encoding={name: {"compressors": small_codecs()} for name in frame.variables},
+        )
+        group = zarr.open_group(store, mode="r+")
+        for name in self.plan.outputs:
+            dtype = dtype_of(name, self.dtype)
+            attrs = {
+                key: value.tolist() if isinstance(value, np.ndarray) else value
+                for key, value in attributes(self.plan, name).items()
+            }
+            dims = self.plan.user_dims(name)
+            group.create_array(
+                name,
+                shape=self.plan.shape(dims),
+                chunks=self.stored_chunks(name),
+                dtype=dtype,
+                fill_value=fill_value(dtype),
+                dimension_names=dims,
+                attributes=attrs,
+                compressors=codecs(dtype),
+            )
+        plain = [name for name in coords if name not in self.plan.sizes]
+        if REASON in self.plan.outputs:
+            plain.append(REASON)
+        if plain:
+            group.attrs["coordinates"] = " ".join(plain)
+        zarr.create_group(store, path=GROUP)
+        zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
+        return {name: memory[name].to_bytes() for name in sorted(memory)}
+
+    def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
+        """Finish an unfinished cube, whatever of it is there; its lock is held."""
+        files = self.files()
+        blocks = self._finished(place, files)
+        if not place.in_sight:
+            for name in sorted(files, key=lambda name: not name.endswith(ROOT)):  # arrays first
+                if name != ROOT and read_file(place, name) != files[name]:
+                    place.write(name, files[name])
+        journal = Journal(place, blocks.values())
+        if read_record(place, PLAN) is None:
+            write_record(place, PLAN, self.fingerprint)
+        try:
+            tasks = [
+                (dims, region)
+                for dims, region in self.regions()
+                if (dims, tuple(cut.start for cut in region.values())) not in blocks
+            ]
+            self.done = expected(sum(self._size(*task) for task in tasks), "values")
+            if elsewhere is not None:
+                for block in elsewhere(self, tasks):
+                    self.finish(journal, block)
+                self._sweep(place, files, journal.blocks.values())  # what dead workers left
+            else:
+                # JAX brings its own threads; the other engines take one block for each of ours,
+                # while others wait for the disk or the network
+                writing = 1 if self.plan.engine == "jax" else threads
+                self.cores = threading.Semaphore(writing)
+                pool(place.writers * writing).each(
+                    lambda task: self.finish(journal, self.write(place, *task)), tasks
+                )
+        finally:
+            journal.close()
+        seal(place, journal.blocks.values(), files)
+
+    def likely_size(self) -> float:
+        """Bytes of all chunks, as some of each shape compress; nothing is written."""
+        total = 0.0
+        for dims in self.plan.groups():
+            sizes = {dim: self.plan.sizes[dim] for dim in dims}
+            steps = self.chunks(dims)
+            counts = [-(-size // step) for size, step in zip(sizes.values(), steps, strict=True)]
+            count = math.prod(counts)
+            made = []
+            for k in np.linspace(0, count - 1, min(count, SAMPLED)).astype(int):
+                at = map(int, np.unravel_index(k, counts) if counts else ())
+                starts = [i * step for i, step in zip(at, steps, strict=True)]
+                region = {
+                    dim: slice(start, min(start + step, sizes[dim]))
+                    for dim, start, step in zip(dims, starts, steps, strict=True)
+                }
+                block = self.write(_Nowhere(), dims, region)
+                made.append(sum(size for _, size, _ in block.files))
+            total += count * float(np.mean(made))
+        return total
+
+    def write(self, place: Target, dims: tuple[str, ...], region: Region) -> Block:
+        """Evaluate one chunk of every output over some dimensions and write it."""
+        names = self.plan.groups()[dims]
+        dtypes = [dtype_of(name, self.dtype) for name in names]
+        shape = extent(region, dims, dims)
+        with self.cores:
+            outs = dict(zip(names, self._values.arrays(shape, dtypes), strict=True))
+            evaluate_block(self.plan, dims, region, outs, 1)
+        files = []
+        for name, out in outs.items():
+            order = [dims.index(dim) for dim in self.plan.user_dims(name)]
+            (chunk,) = self._chunk.arrays(self.stored_chunks(name), [out.dtype])
+            with self.cores:
+                data, crc = encode(fill(chunk, out.transpose(order)))
+            file = self._file(name, region)
+            place.write(file, data)
+            files.append((file, len(data), crc))
+        return _block(dims, region, files)
+
+    def finish(self, journal: Journal, block: Block) -> None:
+        """Count a block whose files survive."""
+        journal.add(block)
+        self.done(self._size(block.dims, block.region))
+
+    def _size(self, dims: tuple[str, ...], region: Region) -> int:
+        return math.prod(extent(region, dims, dims)) * len(self.plan.groups()[dims])
+
+    def _file(self, name: str, region: Region) -> str:
+        """The chunk's file of an output over a block."""
+        dims = self.plan.user_dims(name)
+        cuts = zip(dims, self.stored_chunks(name), strict=True)
+        return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
+
+    def _finished(self, place: Place, files: Mapping[str, bytes]) -> dict[Any, Block]:
+        """Blocks of an unfinished cube that are whole, all else being swept away."""
+        good = {}
+        if read_record(place, PLAN) is not None:
+            due = {block.key: block for block in self.due()}
+            good = {
+                key: block
+                for key, block in read_journal(place).items()
+                if key in due and block.fits(due[key])
+            }
+            for key in damaged_chunks(place, good.values()):
+                del good[key]
+        self._sweep(place, files, good.values())
+        return good
+
+    def _sweep(self, place: Place, files: Mapping[str, bytes], blocks: Iterable[Block]) -> None:
+        """Remove what is neither of the empty cube nor of finished blocks."""
+        kept = {name for block in blocks for name, _, _ in block.files}
+        kept |= {PLAN, LOCK, JOURNAL, *(place.names(PARTS) or ())}
+        if not place.in_sight:
+            kept |= files.keys() - {ROOT}
+        place.keep(kept)
+
+
+def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, int]]) -> Block:
+    cuts = [region[dim] for dim in dims]
+    starts, stops = tuple(c.start for c in cuts), tuple(c.stop for c in cuts)
+    return Block(dims, starts, stops, tuple(files))
+
+
+def _text(row: Array) -> Array:
+    """Labels as text of any length: fixed-length text has no Zarr v3 specification."""
+    return row.astype(object) if row.dtype.kind == "U" else row

@@ -1,0 +1,294 @@
+"""Derivatives as quantities: from formulas to the formulas of their derivatives.
+
+`d_Y_d_X` is the exact derivative of a quantity Y with respect to an input X, `dln_Y_dln_X` its
+elasticity. `delta_Y_delta_X` is the slope between the valid whole numbers on both sides of X, and
+`deltaln_Y_deltaln_X` that of the logarithms. They are evaluated by all engines, like any quantity.
+
+A formula's partial derivatives are the formula itself, run on dual numbers. Over the graph they are
+chained backwards from Y, once for all inputs, among the quantities that have Y's own dimensions;
+where the dimensions become fewer, the derivatives of the smaller quantity are made in the same way
+on its own, smaller grid. So the chain runs backwards where grids are large and values are many, and
+the large grid holds no more than it must.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..graph.docstrings import Doc
+from ..graph.formulas import Function, Quantity, UnknownNameError, load, parameters
+from ..inputs import INPUTS
+from .made import Chain, Renamed, partial
+from .slopes import (
+    difference,
+    doubled,
+    elasticity,
+    first_valid,
+    halved,
+    log_difference,
+    next_whole,
+    previous_whole,
+    replica,
+)
+
+KINDS = ("d", "dln", "delta", "deltaln")
+_NAME = re.compile(rf"({'|'.join(KINDS)})_(\w+?)_\1_(\w+)")
+GROUP = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+REASON = "expert_layout_reason"  # why a layout cannot be laid out: 0 at a valid neighbour
+SOURCE = "the chain rule, on the formulas of the quantity"
+
+
+# Names
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """A quantity that is the derivative of another one."""
+
+    name: str
+    kind: str
+    of: str
+    wrt: str
+    option: None = None
+
+    @property
+    def unit(self) -> str:
+        """Unit of the quantity over that of the input; 1 for elasticities."""
+        above, below = load()[self.of].unit, unit_of(self.wrt)
+        if self.kind in ("dln", "deltaln") or above == below:
+            return "1"
+        if below == "1":
+            return above
+        return f"{above}/({below})" if "/" in below else f"{above}/{below}"
+
+    @property
+    def doc(self) -> Doc:
+        """Unit and meaning."""
+        said = {
+            "d": f"Derivative of {self.of} with respect to {self.wrt}",
+            "dln": f"Elasticity of {self.of}: relative change over that of {self.wrt}",
+            "delta": f"Slope of {self.of} between the whole {self.wrt} below and above",
+            "deltaln": f"Relative change of {self.of} over that of {self.wrt}, between the whole "
+            "numbers below and above",
+        }[self.kind]
+        return Doc(f"{said}.", self.name, {}, self.unit, "", {}, "", SOURCE, "")
+
+
+def name_of(kind: str, of: str, wrt: str) -> str:
+    """The name of a derivative."""
+    return f"{kind}_{of}_{kind}_{wrt}"
+
+
+@functools.cache
+def derivative(name: str) -> Derivative | None:
+    """What a name of the form d_Y_d_X means; None for other names."""
+    match = _NAME.fullmatch(name)
+    if match is None or match.group(2) not in load() or load()[match.group(2)].unit == "flag":
+        return None
+    wrt = match.group(3)
+    if wrt in INPUTS:
+        known = INPUTS[wrt].kind == "count" or (
+            INPUTS[wrt].kind == "real" and not match.group(1).startswith("delta")
+        )
+    else:
+        known = wrt in load() and load()[wrt].unit != "flag" and wrt != match.group(2)
+    return Derivative(name, match.group(1), match.group(2), wrt) if known else None
+
+
+def quantity(name: str) -> Quantity | Derivative:
+    """The quantity of a name, derivatives among them. Raises UnknownNameError."""
+    found = load().get(name) or derivative(name)
+    if found is None:
+        raise UnknownNameError(f"{name!r} is not a quantity")
+    return found
+
+
+def is_quantity(name: str) -> bool:
+    """Whether a name is that of a quantity or of a derivative."""
+    return name in load() or derivative(name) is not None
+
+
+def unit_of(name: str) -> str:
+    """Base unit of an input, a quantity or a derivative."""
+    return INPUTS[name].unit if name in INPUTS else quantity(name).unit
+
+
+def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozenset[str]:
+    """The names that some outputs depend on, and do not ignore: whose changes reach them."""
+    found = set(outputs)
+    for name in reversed(list(formulas)):
+        if name in found:
+            formula = formulas[name]
+            found |= {p for p in parameters(formula) if partial(formula, p) != 0.0}
+    return frozenset(found)
+
+
+Terms = list[tuple[str | float, str | float]]
+
+
+class Differentiator:
+    """Adds derivatives to the formulas of one case.
+
+    `formulas` in order, and `dims`, the dimensions of every name; `made` collects new formulas, in
+    order.
+    """
+
+    def __init__(
+        self, formulas: Mapping[str, Function], dims: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        self.formulas, self.dims = formulas, dims
+        self.made: dict[str, Function] = {}
+        self._order = {name: k for k, name in enumerate(formulas)}
+        self._totals: dict[tuple[str, frozenset[str]], dict[str, str | float]] = {}
+        self._reached: dict[frozenset[str], frozenset[str]] = {}
+
+    def add(self, wanted: Iterable[Derivative]) -> dict[str, Function]:
+        """The formulas of the derivatives that are wanted."""
+        wanted = list(wanted)
+        exact: dict[str, dict[str, None]] = {}
+        for one in wanted:
+            if one.kind in ("d", "dln"):
+                exact.setdefault(one.of, {})[one.wrt] = None
+        for of, inputs in exact.items():
+            self._totals_of(of, frozenset(inputs))
+        for one in wanted:
+            if one.kind in ("d", "dln"):
+                self._exact(one, frozenset(exact[one.of]))
+            else:
+                self._between(one)
+        return self.made
+
+    def _exact(self, one: Derivative, inputs: frozenset[str]) -> None:
+        total = self._totals_of(one.of, inputs).get(one.wrt, 0.0)
+        name = name_of("d", one.of, one.wrt)
+        if name not in self.made:
+            self.made[name] = Chain(((total, 1.0),) if total != 0.0 else ())
+        if one.kind == "dln" and total == 0.0:
+            self.made[one.name] = Chain(())
+        elif one.kind == "dln":
+            self.made[one.name] = Renamed(elasticity, (name, one.wrt, one.of))
+
+    def _reaching(self, inputs: frozenset[str]) -> frozenset[str]:
+        """The names that any of some inputs has an effect on, the inputs among them."""
+        if inputs not in self._reached:
+            found = set(inputs)
+            for name, formula in self.formulas.items():
+                if found.intersection(parameters(formula)):
+                    found.add(name)
+            self._reached[inputs] = frozenset(found)
+        return self._reached[inputs]
+
+    def _totals_of(self, of: str, inputs: frozenset[str]) -> dict[str, str | float]:
+        """Names (or values) of a quantity's derivatives with respect to inputs it depends on."""
+        if of not in self.formulas:
+            return {of: 1.0} if of in inputs else {}
+        if (of, inputs) in self._totals:
+            return self._totals[of, inputs]
+        reaching = self._reaching(inputs)
+        ways: dict[str, Terms] = {}
+        if of in reaching:
+            ways[of] = [(1.0, 1.0)]
+        ends: dict[str, Terms] = {}
+        while ways:
+            name = max(ways, key=self._order.__getitem__)
+            weight = self._weight(of, name, inputs, ways.pop(name))
+            for parameter in parameters(self.formulas[name]):
+                slope = self._slope(name, parameter) if parameter in reaching else 0.0
+                if slope == 0.0:
+                    continue
+                inside = parameter in self.formulas and self.dims[parameter] == self.dims[of]
+                (ways if inside else ends).setdefault(parameter, []).append((weight, slope))
+        sums: dict[str, Terms] = {}
+        for name, terms in ends.items():
+            smaller = self._totals_of(name, inputs)
+            if smaller:
+                weight = self._weight(of, name, inputs, terms)
+                for wrt, slope in smaller.items():
+                    sums.setdefault(wrt, []).append((weight, slope))
+        totals = {wrt: self._sum(name_of("d", of, wrt), terms) for wrt, terms in sums.items()}
+        self._totals[of, inputs] = totals
+        return totals
+
+    def _weight(self, of: str, name: str, inputs: frozenset[str], terms: Terms) -> str | float:
+        """How much the quantity `of` changes with another one, through some ways."""
+        return self._sum(f"weight_of_{name}_in_{of}", terms)
+
+    def _sum(self, name: str, terms: Terms) -> str | float:
+        """The name of a sum of products, or what it is equal to."""
+        if len(terms) == 1:
+            one, other = terms[0]
+            if one == 1.0 or other == 1.0:
+                return other if one == 1.0 else one
+        numbers = [
+            one * other
+            for one, other in terms
+            if isinstance(one, float) and isinstance(other, float)
+        ]
+        if len(numbers) == len(terms):
+            return sum(numbers)
+        while name in self.made and self.made[name] != Chain(tuple(terms)):
+            name += "_"
+        self.made[name] = Chain(tuple(terms))
+        return name
+
+    def _slope(self, name: str, parameter: str) -> str | float:
+        """The partial derivative of a formula: its name, or its value."""
+        made = partial(self.formulas[name], parameter)
+        if isinstance(made, float):
+            return made
+        self.made[f"slope_of_{name}_along_{parameter}"] = made
+        return f"slope_of_{name}_along_{parameter}"
+
+    # Differences between whole numbers
+
+    def _between(self, one: Derivative) -> None:
+        """The slope between the valid whole numbers on both sides."""
+        if one.of not in self._reaching(frozenset([one.wrt])):
+            self.made[one.name] = Chain(())
+            return
+        sides = self._neighbours(one.wrt)
+        ends = [self._moved(one.of, one.wrt, side) for side in sides]
+        slope = difference if one.kind == "delta" else log_difference
+        self.made[one.name] = Renamed(slope, (*sides, *ends))
+
+    def _neighbours(self, wrt: str) -> tuple[str, str]:
+        """Names of the nearest valid whole numbers below and above an input."""
+        below, above = names = (f"{wrt}_below", f"{wrt}_above")
+        if below not in self.made:
+            least, step = f"{wrt}_least", f"{wrt}_step"
+            self.made[least] = Chain(((INPUTS[wrt].low, 1.0),))
+            self.made[step] = Renamed(replica, GROUP) if wrt == "n_gpus" else Chain(((1.0, 1.0),))
+            self._valid(wrt, below, (previous_whole, halved), ((wrt, step, least), (wrt, least)))
+            self._valid(wrt, above, (next_whole, doubled), ((wrt, step), (wrt,)))
+        return names
+
+    def _valid(
+        self,
+        wrt: str,
+        name: str,
+        candidates: tuple[Function, Function],
+        operands: tuple[tuple[str, ...], tuple[str, ...]],
+    ) -> None:
+        """The nearer of two candidates if it is valid, else the farther one."""
+        near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
+        if REASON not in self._reaching(frozenset([wrt])):  # whatever it is, it can be laid out
+            self.made[name] = near
+            return
+        self.made[f"{name}_near"], self.made[f"{name}_far"] = near, far
+        reasons = [self._moved(REASON, wrt, f"{name}_{which}") for which in ("near", "far")]
+        self.made[name] = Renamed(
+            first_valid, (wrt, f"{name}_near", f"{name}_far", REASON, *reasons)
+        )
+
+    def _moved(self, of: str, wrt: str, to: str) -> str:
+        """The name of a quantity where an input has another value."""
+        if of == wrt:
+            return to
+        if of not in self._reaching(frozenset([wrt])):
+            return of
+        name = f"{of}_at_{to}"
+        if name not in self.made:
+            operands = tuple(self._moved(p, wrt, to) for p in parameters(self.formulas[of]))
+            self.made[name] = Renamed(self.formulas[of], operands)
+        return name

@@ -1,0 +1,126 @@
+"""Formulas made from formulas: partial derivatives, sums of products, other names."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..graph.bind import Binding, Made
+from ..graph.formulas import Function, parameters
+from ..graph.trace import Trace, Value
+from . import dual
+
+
+@dataclass(frozen=True, repr=False)
+class Partial(Made):
+    """A formula's derivative with respect to one parameter, the others fixed.
+
+    `parameters` are those of the formula's that it depends on.
+    """
+
+    formula: Function
+    wrt: str
+    parameters: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[Function, ...]:  # type: ignore[override]
+        """The formula."""
+        return (self.formula,)
+
+    def bound(self, binding: Binding) -> Callable[..., Any]:
+        """The formula on dual numbers; what does not matter is undefined."""
+        duals = dual.library(binding)
+        formula = duals.binding.bind(self.formula)
+        names, wrt = parameters(self.formula), self.wrt
+        positions = {name: k for k, name in enumerate(self.parameters)}
+
+        def partial(*values: Any) -> Any:
+            operands = [
+                dual.Dual(
+                    duals,
+                    values[positions[name]] if name in positions else np.float64(np.nan),
+                    1.0 if name == wrt else None,
+                )
+                for name in names
+            ]
+            tangent = dual.tangent_of(formula(*operands))
+            return 0.0 if tangent is None else tangent
+
+        return partial
+
+
+@dataclass(frozen=True, repr=False)
+class Chain(Made):
+    """A sum of products: how a change goes along several ways.
+
+    Nothing goes on from a factor of 0, were the other one infinite.
+    """
+
+    terms: tuple[tuple[str | float, str | float], ...]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names among the factors."""
+        named = (factor for term in self.terms for factor in term if isinstance(factor, str))
+        return tuple(dict.fromkeys(named))
+
+    def bound(self, binding: Binding) -> Callable[..., Any]:
+        """The sum."""
+        choose = binding.choose
+
+        def product(one: Any, other: Any) -> Any:
+            if isinstance(one, float) or isinstance(other, float):
+                constant, factor = (one, other) if isinstance(one, float) else (other, one)
+                return factor if constant == 1.0 else constant * factor
+            return choose((one == 0) | (other == 0), 0.0, one * other)
+
+        def chain(*values: Any) -> Any:
+            held = dict(zip(self.parameters, values, strict=True))
+            total: Any = None
+            for term in self.terms:
+                one, other = (held[f] if isinstance(f, str) else f for f in term)
+                added = product(one, other)
+                total = added if total is None else total + added
+            return 0.0 if total is None else total
+
+        return chain
+
+
+@dataclass(frozen=True, repr=False)
+class Renamed(Made):
+    """A formula whose parameters go by other names."""
+
+    formula: Function
+    parameters: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[Function, ...]:  # type: ignore[override]
+        """The formula."""
+        return (self.formula,)
+
+    def bound(self, binding: Binding) -> Callable[..., Any]:
+        """The formula."""
+        return binding.bind(self.formula)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def partial(formula: Function, wrt: str) -> Partial | float:
+    """A formula's derivative with respect to a parameter; a number where it is one."""
+    trace = Trace()
+    names = parameters(formula)
+    made = Partial(formula, wrt, names)
+    with np.errstate(all="ignore"):
+        result = trace.run(made, [Value(trace, name) for name in names])
+    if not isinstance(result, Value):
+        return float(result)
+    found: set[str] = set()
+    front = [result.name]
+    while front:
+        name = front.pop()
+        if name not in found:
+            found.add(name)
+            if name in trace.operations:
+                front.extend(trace.operations[name].reads)
+    return Partial(formula, wrt, tuple(name for name in names if name in found))

@@ -1,0 +1,175 @@
+"""Write the source of a compiled kernel: rows, tiles, loops that vectorise, streamed outputs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..graph.formulas import Function, parameters
+from ..graph.trace import Operation, Trace, Value, written
+from .ufunc_loops import LOOPS
+
+TILE = 512  # points of one tile
+
+
+def kernel_source(
+    formulas: Mapping[str, Function],
+    operands: tuple[tuple[str, bool], ...],
+    outs: Mapping[str, np.dtype[Any]],
+    outer: int,
+) -> str:
+    """Python source of a kernel: rows of the outer axes, tiles of a row, outputs streamed.
+
+    `operands` says of each whether it varies along a row.
+    """
+    trace = Trace()
+    values: dict[str, Any] = {name: Value(trace, name) for name, _ in operands}
+    for name, formula in formulas.items():
+        values[name] = trace.run(formula, [values[p] for p in parameters(formula)])
+    results = {name: values[name] for name in outs}
+    return _Writer(trace.operations, dict(operands), results, outs, outer).source()
+
+
+class _Writer:
+    """Operations, sorted into those of a row and, by level, those of a tile."""
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        operands: Mapping[str, bool],
+        results: Mapping[str, Any],
+        outs: Mapping[str, np.dtype[Any]],
+        outer: int,
+    ) -> None:
+        self.operations, self.operands, self.outer = operations, operands, outer
+        self.results = {name: written(value) for name, value in results.items()}
+        self.outs = outs
+        self.along = dict(operands)
+        for name, operation in operations.items():
+            self.along[name] = any(self.along[read] for read in operation.reads)
+        self.level = self._levels()
+        self.kept = self._kept()
+
+    def source(self) -> str:
+        """The whole kernel."""
+        arguments = [f"t_{name}" for name in self.operands] + [f"o_{name}" for name in self.outs]
+        lines = [
+            "def kernel(start, stop, first, last, shape, steps, loops,",
+            f"           {', '.join(arguments)}):",
+        ]
+        lines += [f"    b_{name} = np.empty({TILE}, np.{t.name})" for name, t in self.outs.items()]
+        for name in self.kept:
+            kind = "np.bool_" if self.operations[name].flag else "np.float64"
+            lines.append(f"    v_{name} = np.empty({TILE if self.along[name] else 1}, {kind})")
+        if self.outer:
+            lines.append("    rest = start")
+        for axis in reversed(range(self.outer)):
+            lines += [f"    i{axis} = rest % shape[{axis}]", f"    rest //= shape[{axis}]"]
+        lines.append("    for row in range(start, stop):")
+        lines += [f"        {line}" for line in self._row()]
+        lines.append(f"        for tile in range(first, last, {TILE}):")
+        lines += [f"            {line}" for line in self._tile()]
+        for axis in reversed(range(self.outer)):
+            pad = "        " + "    " * (self.outer - 1 - axis)
+            lines.append(f"{pad}i{axis} += 1")
+            if axis:
+                lines += [f"{pad}if i{axis} == shape[{axis}]:", f"{pad}    i{axis} = 0"]
+        return "\n".join(lines) + "\n"
+
+    def _levels(self) -> dict[str, int]:
+        """The pass over a tile that each operation belongs to: even ones are arithmetic."""
+        level: dict[str, int] = {}
+        for name, operation in self.operations.items():
+            if self.along[name]:
+                heavy = bool(operation.loop)
+                after = [
+                    level[read] + (bool(self.operations[read].loop) != heavy)
+                    for read in operation.reads
+                    if read in level
+                ]
+                base = max(after, default=0)
+                level[name] = base + (base % 2 != heavy)
+        return level
+
+    def _kept(self) -> list[str]:
+        """Values in arrays: of a library function, read by one, or read by a later pass."""
+        kept = {name for name, operation in self.operations.items() if operation.loop}
+        for name, operation in self.operations.items():
+            for read in operation.reads:
+                if read in self.level and self.level.get(name, -1) > self.level[read]:
+                    kept.add(read)
+        return [name for name in self.operations if name in kept]
+
+    def _row(self) -> list[str]:
+        """What is done once for a row."""
+        lines = []
+        addresses = [f"p_{name}" for name in self.operands] + [f"d_{name}" for name in self.outs]
+        for k, address in enumerate(addresses):
+            steps = (f"i{axis} * steps[{k}, {axis}]" for axis in range(self.outer))
+            lines.append(f"{address} = {' + '.join(steps) or '0'}")
+        lines += [f"{name} = t_{name}[p_{name}]" for name, on in self.operands.items() if not on]
+        for name, operation in self.operations.items():
+            if self.along[name]:
+                continue
+            if operation.loop:
+                kept = f"v_{name}"
+                lines.append(f"{kept}[0] = {operation.reads[0]}")
+                lines.append(f"apply(loops, {LOOPS.index(operation.loop)}, {kept}, {kept}, 1)")
+                lines.append(f"{name} = {kept}[0]")
+            else:
+                lines.append(f"{name} = {operation.text}")
+        return lines
+
+    def _tile(self) -> list[str]:
+        """What is done for a tile: one pass after the other, then the outputs."""
+        lines = [f"size = min({TILE}, last - tile)"]
+        for name, varies in self.operands.items():
+            if varies:
+                lines.append(f"r_{name} = t_{name}[p_{name} + tile : p_{name} + tile + size]")
+        for depth in range(max(self.level.values(), default=-1) + 1):
+            here = [name for name in self.operations if self.level.get(name) == depth]
+            if depth % 2:
+                for name in here:
+                    operation = self.operations[name]
+                    source = self._array(operation.reads[0])
+                    which = LOOPS.index(operation.loop)
+                    lines.append(f"apply(loops, {which}, {source}, v_{name}, size)")
+            elif here:
+                lines += self._pass(here)
+        lines += self._pass([])
+        lines += [f"stream(o_{name}, d_{name} + tile, b_{name}, size)" for name in self.outs]
+        return lines
+
+    def _pass(self, here: list[str]) -> list[str]:
+        """A loop over a tile: arithmetic and outputs that it gives; of nothing, other outputs."""
+        body: list[str] = []
+        seen: set[str] = set()
+
+        def read(name: str) -> None:
+            if self.along.get(name) and name not in seen:
+                seen.add(name)
+                body.append(f"{name} = {self._array(name)}[j]")
+
+        for name in here:
+            for operand in self.operations[name].reads:
+                read(operand)
+            body.append(f"{name} = {self.operations[name].text}")
+            seen.add(name)
+            if name in self.kept:
+                body.append(f"v_{name}[j] = {name}")
+        for name, value in self.results.items():
+            light = value in self.level and not self.operations[value].loop
+            if (value in here) if here else not light:
+                read(value)
+                body.append(f"b_{name}[j] = {_converted(value, self.outs[name].name)}")
+        return ["for j in range(size):", *(f"    {line}" for line in body)] if body else []
+
+    def _array(self, name: str) -> str:
+        return f"r_{name}" if name in self.operands else f"v_{name}"
+
+
+def _converted(value: str, dtype: str) -> str:
+    """A value as its output holds it: -1 in flags where undefined."""
+    if dtype == "int8":
+        return f"np.int8(-1 if {value} != {value} else {value})"
+    return f"np.float32({value})" if dtype == "float32" else value

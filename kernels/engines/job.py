@@ -1,0 +1,95 @@
+"""What an engine is asked to do: formulas over a grid, from operands into arrays."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..graph.formulas import Function
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Evaluate `formulas` (each after what it needs) over a grid.
+
+    `operands` are float64 arrays that broadcast against the grid, with a size-1 axis wherever they
+    do not vary. `outs` are the arrays to fill: each has the grid's shape, and its last axis is
+    contiguous. int8 arrays take flags, -1 where undefined.
+    """
+
+    formulas: Mapping[str, Function]
+    operands: Mapping[str, Array]
+    outs: Mapping[str, Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the grid."""
+        out = next(iter(self.outs.values()))
+        return tuple(out.shape)
+
+
+def default_threads() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Pool:
+    """Threads that share work; a single thread runs it where it stands."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def each(self, function: Any, tasks: Any) -> None:
+        """Call the function with each task, a few ahead; the first error ends it and is raised."""
+        for _ in self.map(function, tasks):
+            pass
+
+    def map(self, function: Any, tasks: Any) -> Iterator[Any]:
+        """What the function returns for each task, in their order, computed a few ahead."""
+        if self._executor is None:
+            yield from map(function, tasks)
+            return
+        running: deque[Future[Any]] = deque()
+        try:
+            for task in tasks:
+                if len(running) >= 4 * self.threads:
+                    yield running.popleft().result()
+                running.append(self._executor.submit(function, task))
+            while running:
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
+            wait(running)  # nothing goes on behind the caller's back
+
+
+_pools: dict[int, Pool] = {}
+
+
+def pool(threads: int) -> Pool:
+    """A pool of that many threads, kept for the life of the process."""
+    if threads not in _pools:
+        _pools[threads] = Pool(threads)
+    return _pools[threads]
+
+
+def _forget_pools() -> None:
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
+def store(out: Array, value: Any) -> None:
+    """Copy a value into an output; NaN becomes -1 in a flag array."""
+    if out.dtype == np.int8:
+        value = np.where(np.isnan(value), -1.0, value)
+    np.copyto(out, value, casting="unsafe")

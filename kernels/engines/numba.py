@@ -1,0 +1,260 @@
+"""The fast engine: one generated loop nest per dimension set, compiled by numba, cached on disk.
+
+A grid is walked row by row. A row is one or more trailing axes, long enough to amortise the walk.
+What does not vary along the row is computed once per row; the rest in loops over tiles that fit in
+the first-level cache. exp, log and the like are NumPy's own loops over a tile; the arithmetic
+between them vectorises. Tiles of outputs are then streamed to memory past the cache.
+
+Values are NumPy's to the last bit: the same operations in the same order, and the same exp and log.
+"""
+
+import contextlib
+import math
+import os
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..graph.formulas import Function, parameters
+from ..graph.trace import is_heavy as is_heavy
+from . import kernel_cache
+from .codegen import TILE, kernel_source
+from .job import Array, Job, pool
+from .ufunc_loops import addresses
+
+ROW = 512  # shortest row worth walking
+GRAIN = 1 << 13  # points that are worth a task of their own
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
+_compile_lock, _asked_lock = threading.RLock(), threading.Lock()
+_ready: dict[tuple[Any, ...], Any] = {}  # compiled kernels
+_asked: set[tuple[Any, ...]] = set()  # kernels whose compilation in the background was begun
+
+
+@dataclass(frozen=True)
+class Row:
+    """How operands meet the rows of a grid: its outer axes, and the length of a row."""
+
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Points of one row."""
+        return math.prod(self.inner)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A kernel, named by what it is made from, and its arguments but the range of rows."""
+
+    key: tuple[Any, ...]
+    row: Row
+    arguments: tuple[Array, ...]
+
+
+def run(job: Job, threads: int) -> None:
+    """Fill the job's outputs with a compiled kernel, compiling it first where needed."""
+    call = _call(job)
+    _walk(call, _kernel(call), threads)
+
+
+def run_if_compiled(job: Job, threads: int) -> bool:
+    """Fill the job's outputs where the kernel is there; returns whether it was."""
+    call = _call(job)
+    kernel = _ready.get(call.key)
+    if kernel is not None:
+        _walk(call, kernel, threads)
+    return kernel is not None
+
+
+def _walk(call: _Call, kernel: Any, threads: int) -> None:
+    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.row, threads))
+
+
+def _call(job: Job) -> _Call:
+    row = _row(job)
+    names = [name for name in job.operands if _is_needed(name, job)]
+    along = {name: _varies(job.operands[name], len(row.outer)) for name in names}
+    tables, strides = [], []
+    for name in names:
+        table, stride = _table(job.operands[name], row, along[name])
+        tables.append(table)
+        strides.append(stride)
+    flats = []
+    for out in job.outs.values():
+        flat, stride = _flat(out, len(row.outer))
+        flats.append(flat)
+        strides.append(stride)
+    shape = np.array(row.outer, dtype=np.int64)
+    steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(row.outer))
+    operands = tuple((name, along[name]) for name in names)
+    outs = tuple((name, out.dtype) for name, out in job.outs.items())
+    key = (tuple(job.formulas.items()), operands, outs, len(row.outer))
+    return _Call(key, row, (shape, steps, addresses(), *tables, *flats))
+
+
+def _is_needed(name: str, job: Job) -> bool:
+    return name in job.outs or any(name in parameters(f) for f in job.formulas.values())
+
+
+def _row(job: Job) -> Row:
+    """Trailing axes that make a row: as few as reach ROW points, over which outputs are dense."""
+    shape = job.shape
+    cut, dense = len(shape), 1
+    while cut > 0:
+        axis = cut - 1
+        strides = {out.strides[axis] // out.itemsize for out in job.outs.values()}
+        if shape[axis] > 1 and strides != {dense}:
+            break
+        if dense >= ROW:
+            break
+        dense *= shape[axis]
+        cut = axis
+    return Row(shape[:cut], shape[cut:])
+
+
+def _varies(operand: Array, outer: int) -> bool:
+    """Whether an operand varies along a row."""
+    return any(size > 1 for size in operand.shape[outer:])
+
+
+def _table(operand: Array, row: Row, along: bool) -> tuple[Array, list[int]]:
+    """An operand as a flat table, and its step in elements along each outer axis."""
+    outer = operand.shape[: len(row.outer)]
+    width = row.length if along else 1
+    if along:
+        operand = np.broadcast_to(operand, outer + row.inner)
+    table = np.ascontiguousarray(operand, dtype=np.float64).reshape(-1)
+    steps, step = [], width
+    for size in reversed(outer):
+        steps.append(step if size > 1 else 0)
+        step *= size
+    return table, steps[::-1]
+
+
+def _flat(out: Array, outer: int) -> tuple[Array, list[int]]:
+    """An output as one flat array over the memory it spans, and its outer steps in elements."""
+    span = sum((size - 1) * step for size, step in zip(out.shape, out.strides, strict=True))
+    flat = np.lib.stride_tricks.as_strided(
+        out, (span // out.itemsize + 1,), (out.itemsize,), writeable=True
+    )
+    return flat, [step // out.itemsize for step in out.strides[:outer]]
+
+
+def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
+    """Ranges of rows and of points in a row, several for each thread."""
+    rows = math.prod(row.outer)
+    parts = min(threads * 8, max(1, rows * row.length // GRAIN)) if threads > 1 else 1
+    if rows >= parts:
+        edges = [rows * part // parts for part in range(parts + 1)]
+        return [(edges[k], edges[k + 1], 0, row.length) for k in range(parts)]
+    step = max(TILE, -(-row.length // parts))
+    return [
+        (index, index + 1, start, min(start + step, row.length))
+        for index in range(rows)
+        for start in range(0, row.length, step)
+    ]
+
+
+def _kernel(call: _Call) -> Any:
+    """The compiled kernel of a call; it is made by one thread at a time."""
+    with _compile_lock:
+        if call.key not in _ready:
+            _ready[call.key] = _compiled(call)
+        return _ready[call.key]
+
+
+def _compiled(call: _Call) -> Any:
+    """A kernel that is ready, whatever is wrong with the cache on the disk."""
+    nothing = (0, 0, 0, 0, *call.arguments)  # to compile, and compute nothing
+    kernel = None
+    try:
+        kernel, folder = _made(True, *call.key)
+        kernel(*nothing)
+        if folder is not None:
+            kernel_cache.seal(folder)
+    except Exception as error:
+        kernel_cache.say(f"{type(error).__name__}: {error}")
+        if kernel is None or not kernel.signatures:  # or it was compiled, and not written
+            kernel, _ = _made(False, *call.key)
+            kernel(*nothing)
+    return kernel
+
+
+def compile_behind(job: Job) -> None:
+    """Have the job's kernel compiled by a thread that ends with the process and says nothing.
+
+    A kernel that does not compile is not asked for again.
+    """
+    call = _call(job)
+    with _asked_lock:
+        _Compiler.asked_at = time.monotonic()
+        if call.key in _asked:
+            return
+        _asked.add(call.key)
+        empty = tuple(array[:0] for array in call.arguments)  # types; keeps no result in memory
+        _Compiler.calls.put(_Call(call.key, call.row, empty))
+        if not _Compiler.started:
+            _Compiler.started = True
+            threading.Thread(target=_compile_all, name="fleetcube-compile", daemon=True).start()
+
+
+class _Compiler:
+    """The thread that compiles in the background: what it is asked for, and when it last was."""
+
+    calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+    asked_at = 0.0
+    started = False
+
+
+def _compile_all() -> None:
+    while True:
+        call = _Compiler.calls.get()
+        for _ in range(round(LONGEST_WAIT / QUIET)):  # Python's lock is the caller's while it works
+            time.sleep(QUIET)
+            if time.monotonic() - _Compiler.asked_at > QUIET:
+                break
+        with contextlib.suppress(Exception):
+            _kernel(call)
+
+
+def _after_fork() -> None:
+    _compile_lock.release()
+    _Compiler.started = False
+    _asked.clear()
+
+
+if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would leave locks held
+    os.register_at_fork(
+        before=_compile_lock.acquire,
+        after_in_parent=_compile_lock.release,
+        after_in_child=_after_fork,
+    )
+
+
+def _made(
+    kept: bool,
+    formulas: tuple[tuple[str, Function], ...],
+    operands: tuple[tuple[str, bool], ...],
+    outs: tuple[tuple[str, np.dtype[Any]], ...],
+    outer: int,
+) -> tuple[Any, Path | None]:
+    """The kernel, from the disk cache where an equal one was compiled before, and its folder."""
+    import numba
+
+    from .intrinsics import apply, stream
+
+    source = kernel_source(dict(formulas), operands, dict(outs), outer)
+    scope: dict[str, Any] = {"np": np, "apply": apply, "stream": stream}
+    folder = kernel_cache.folder_of(f"{sorted(_OPTIONS.items())}\n{source}") if kept else None
+    if folder is not None:
+        kernel = kernel_cache.function(folder, source, scope)
+        return numba.njit(cache=True, **_OPTIONS)(kernel), folder
+    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
+    return numba.njit(**_OPTIONS)(scope["kernel"]), None

@@ -1,0 +1,105 @@
+"""Give the same functions to another array library: rebuild them with other globals.
+
+A formula is a plain function whose globals hold `np`, `where` and other functions of this package.
+Binding makes a copy whose globals hold the replacements, recursively. Nothing is parsed or edited.
+A formula that is made from others (`Made`) says itself what it is under a binding.
+"""
+
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ops import where
+
+PACKAGE = __package__
+
+
+class Binding:
+    """Formulas bound to one array library: `numpy` and `choose` stand in for `np` and `where`."""
+
+    def __init__(self, numpy: Any, choose: Callable[..., Any]) -> None:
+        self.numpy, self.choose = numpy, choose
+        self._replacements = {id(np): numpy, id(where): choose}
+        self._bound: dict[Callable[..., Any], Any] = {}
+
+    def bind(self, function: Callable[..., Any]) -> Any:
+        """The function, bound; functions it calls are bound with it."""
+        if function not in self._bound:
+            if isinstance(function, Made):
+                self._bound[function] = function.bound(self)
+            else:
+                assert isinstance(function, types.FunctionType)
+                self._bound[function] = self._copy(function)
+        return self._bound[function]
+
+    def _copy(self, function: types.FunctionType) -> types.FunctionType:
+        names = function.__code__.co_names
+        scope = {
+            name: self._replace(function.__globals__[name])
+            for name in names
+            if name in function.__globals__
+        }
+        scope["__name__"] = function.__module__
+        scope["__builtins__"] = function.__globals__["__builtins__"]  # imports look it up
+        copy = types.FunctionType(
+            function.__code__, scope, function.__name__, function.__defaults__
+        )
+        copy.__module__ = function.__module__
+        return copy
+
+    def _replace(self, value: Any) -> Any:
+        if id(value) in self._replacements:
+            return self._replacements[id(value)]
+        if isinstance(value, types.FunctionType) and value.__module__.startswith(PACKAGE):
+            return self.bind(value)
+        return value
+
+
+class Made(ABC):
+    """A formula made from other formulas, equal to every other one made alike.
+
+    `sources` are the formulas it is made from.
+    """
+
+    parameters: tuple[str, ...]
+    sources: tuple[Callable[..., Any], ...] = ()
+
+    @property
+    def __name__(self) -> str:
+        return self.__class__.__qualname__
+
+    def __repr__(self) -> str:
+        told = [f"{key}={getattr(v, '__name__', v)}" for key, v in self.__dict__.items()]
+        return f"{self.__name__}({', '.join(told)})"
+
+    @abstractmethod
+    def bound(self, binding: Binding) -> Callable[..., Any]:
+        """The function from the parameters' values to the result, bound to an array library."""
+
+    def __call__(self, *values: Any) -> Any:
+        return _NUMPY.bind(self)(*values)
+
+
+_NUMPY = Binding(np, where)
+
+
+def dependencies(function: Callable[..., Any]) -> list[types.FunctionType]:
+    """The function and every function of this package that it calls, for hashing their code."""
+    found: dict[int, types.FunctionType] = {}
+
+    def visit(current: Any) -> None:
+        if isinstance(current, Made):
+            for source in current.sources:
+                visit(source)
+        if isinstance(current, types.FunctionType) and current.__module__.startswith(PACKAGE):
+            if id(current) in found:
+                return
+            found[id(current)] = current
+            for name in current.__code__.co_names:
+                visit(current.__globals__.get(name))
+
+    visit(function)
+    return list(found.values())

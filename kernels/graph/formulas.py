@@ -1,0 +1,155 @@
+"""The graph of quantities, read from the functions in `quantities/`."""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import quantities
+from ..inputs import INPUTS
+from .bind import Made
+from .docstrings import Doc, read
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One name of the graph: a formula, or the alternatives that one option chooses between."""
+
+    name: str
+    option: str | None
+    formulas: Mapping[Any, Function] = field(repr=False)
+
+    def formula(self, options: Mapping[str, Any]) -> Function:
+        """The function that computes the quantity under a choice of options."""
+        return self.formulas[options[self.option] if self.option else None]
+
+    @property
+    def doc(self) -> Doc:
+        """Unit, meaning and source, as the formula of the default states them."""
+        return read(self.formulas[INPUTS[self.option].default if self.option else None])
+
+    @property
+    def unit(self) -> str:
+        """Unit of the quantity; "flag" for a code with named values."""
+        return self.doc.unit
+
+
+class UnknownNameError(ValueError):
+    """A name that is neither an input nor a quantity."""
+
+
+class MissingInputError(ValueError):
+    """A quantity needs an input that has no default and is not given."""
+
+
+@functools.cache
+def load() -> dict[str, Quantity]:
+    """Every quantity by name. Raises ValueError where names collide or the graph has a cycle."""
+    formulas: dict[str, tuple[str | None, dict[Any, Function]]] = {}
+    for module_name in quantities.MODULES:
+        module = importlib.import_module(f"{quantities.__name__}.{module_name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("_"):
+                _register(formulas, function)
+    graph = {name: Quantity(name, option, choices) for name, (option, choices) in formulas.items()}
+    _check(graph)
+    return graph
+
+
+def _register(
+    formulas: dict[str, tuple[str | None, dict[Any, Function]]], function: Function
+) -> None:
+    quantity, option, choices = getattr(
+        function, "__alternative__", (function.__name__, None, (None,))
+    )
+    known_option, known = formulas.setdefault(quantity, (option, {}))
+    if known_option != option or any(choice in known for choice in choices):
+        raise ValueError(f"{quantity} is defined twice: rename {function.__name__}")
+    known.update(dict.fromkeys(choices, function))
+
+
+def _check(graph: Mapping[str, Quantity]) -> None:
+    for quantity in graph.values():
+        if quantity.name in INPUTS:
+            raise ValueError(f"{quantity.name} is both an input and a quantity: rename one")
+        if quantity.option and set(INPUTS[quantity.option].choices) != set(quantity.formulas):
+            raise ValueError(f"{quantity.name} lacks a formula for a choice of {quantity.option}")
+        for function in quantity.formulas.values():
+            for parameter in parameters(function):
+                if parameter not in graph and parameter not in INPUTS:
+                    raise ValueError(
+                        f"{function.__name__} needs {parameter}, which nothing defines"
+                    )
+    done: set[str] = set()
+    for name in graph:
+        _find_cycle(graph, name, [], done)
+
+
+def _find_cycle(graph: Mapping[str, Quantity], name: str, path: list[str], done: set[str]) -> None:
+    if name in path:
+        cycle = " -> ".join([*path[path.index(name) :], name])
+        raise ValueError(f"the quantities form a cycle: {cycle}")
+    if name in done or name not in graph:
+        return
+    for function in graph[name].formulas.values():
+        for parameter in parameters(function):
+            _find_cycle(graph, parameter, [*path, name], done)
+    done.add(name)
+
+
+@functools.cache
+def parameters(function: Function) -> tuple[str, ...]:
+    """Names of the inputs and quantities that a formula needs."""
+    if isinstance(function, Made):
+        return function.parameters
+    return tuple(inspect.signature(function).parameters)
+
+
+def select(
+    outputs: Iterable[str], options: Mapping[str, Any], given: Iterable[str]
+) -> dict[str, Function]:
+    """Formulas needed for the outputs, each after what it needs.
+
+    `given` names stop the search: a value is at hand. Options choose among alternatives. Raises
+    MissingInputError where an input is needed that is not given.
+    """
+    graph, given = load(), frozenset(given)
+    order: dict[str, Function] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in given or name in order:
+            return
+        if name not in graph:
+            if name not in INPUTS:
+                raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
+            wanted = path[0] if path else name
+            via = f" (via {' -> '.join(path[1:])})" if len(path) > 1 else ""
+            raise MissingInputError(
+                f"{name} is missing: {wanted} needs it{via} and it has no default; "
+                f"give {'parameters' if 'parameters' in path else name}{_label_hint(name)}"
+            )
+        formula = graph[name].formula(options)
+        for parameter in parameters(formula):
+            visit(parameter, (*path, name))
+        order[name] = formula
+
+    for output in outputs:
+        visit(output, ())
+    return order
+
+
+def _label_hint(name: str) -> str:
+    """Which catalog labels set an input, in words."""
+    if name.startswith("peak_flops") or name == "hbm_bandwidth":
+        return " or a gpu or node label"
+    if name.startswith("inter_node"):
+        return " or a fabric label"
+    if name.startswith("intra_node"):
+        return " or a gpu or node label"
+    if name in ("parameters", "layers", "hidden_size"):
+        return " or a model label"
+    return ""

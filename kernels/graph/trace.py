@@ -1,0 +1,141 @@
+"""Run formulas on names instead of numbers: what they compute, as a list of operations.
+
+Formulas are branch-free, so that one run shows all that they do. Equal operations are recorded
+once, whichever formula asks for them.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..engines.ufunc_loops import LOOPS
+from .bind import Binding
+from .formulas import Function, parameters
+
+_LIGHT = ("abs", "floor", "maximum", "minimum", "sqrt")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One elementary operation: a Python expression over names, or a function of `LOOPS`."""
+
+    text: str
+    reads: tuple[str, ...]
+    loop: str = ""
+    flag: bool = False  # true or false, not a number
+
+
+class Trace:
+    """Operations in the order in which they are first needed, by name."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, Operation] = {}
+        self._known: dict[Operation, Value] = {}
+
+    def run(self, formula: Function, arguments: Sequence[Any]) -> Any:
+        """What a formula gives for these values: a value of this trace, or a number."""
+        with np.errstate(all="ignore"):
+            return _binding().bind(formula)(*arguments)
+
+    def record(
+        self, template: str, values: Sequence[Any], loop: str = "", flag: bool = False
+    ) -> "Value":
+        """The value of an operation; `template` has a pair of braces for each operand."""
+        text = template.format(*map(written, values))
+        reads = tuple(dict.fromkeys(v.name for v in values if isinstance(v, Value)))
+        operation = Operation(text, reads, loop, flag)
+        if operation not in self._known:
+            value = Value(self, f"k{len(self.operations)}", flag)
+            self._known[operation] = value
+            self.operations[value.name] = operation
+        return self._known[operation]
+
+
+def _both(template: str, flag: bool = False) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator of two operands, and the same with the operands exchanged."""
+
+    def straight(self: "Value", other: Any) -> Any:
+        return self.trace.record(template, (self, other), flag=flag)
+
+    def reflected(self: "Value", other: Any) -> Any:
+        return self.trace.record(template, (other, self), flag=flag)
+
+    return straight, reflected
+
+
+class Value:
+    """A value of a trace."""
+
+    def __init__(self, trace: Trace, name: str, flag: bool = False) -> None:
+        self.trace, self.name, self.flag = trace, name, flag
+
+    __add__, __radd__ = _both("({} + {})")
+    __sub__, __rsub__ = _both("({} - {})")
+    __mul__, __rmul__ = _both("({} * {})")
+    __truediv__, __rtruediv__ = _both("({} / {})")
+    __and__, __rand__ = _both("({} & {})", flag=True)
+    __or__, __ror__ = _both("({} | {})", flag=True)
+    __lt__, __gt__ = _both("({} < {})", flag=True)
+    __le__, __ge__ = _both("({} <= {})", flag=True)
+    __eq__, _ = _both("({} == {})", flag=True)
+    __ne__, _ = _both("({} != {})", flag=True)
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> Any:
+        return self.trace.record("(-{})", (self,))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a formula must not branch on a value; use where")
+
+
+def written(value: Any) -> str:
+    """An operand in the source of a kernel."""
+    if isinstance(value, Value):
+        return value.name
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    text = repr(float(value))
+    return f"np.{text}" if text in ("inf", "nan") else f"({text.replace('inf', 'np.inf')})"
+
+
+def _where(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """The stand-in for `where`."""
+    if not isinstance(condition, Value):
+        return if_true if condition else if_false
+    flag = all(isinstance(v, bool) or getattr(v, "flag", False) for v in (if_true, if_false))
+    values = (if_true, condition, if_false)
+    return condition.trace.record("({} if {} else {})", values, flag=flag)
+
+
+class _Numpy:
+    """The stand-in for `np`: records functions of values, and leaves numbers to NumPy."""
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name)
+        if name not in (*LOOPS, *_LIGHT):
+            return function
+
+        def traced(*values: Any) -> Any:
+            trace = next((v.trace for v in values if isinstance(v, Value)), None)
+            if trace is None:
+                return function(*values)
+            template = f"np.{name}({', '.join(['{}'] * len(values))})"
+            return trace.record(template, values, loop=name if name in LOOPS else "")
+
+        return traced
+
+
+@functools.cache
+def _binding() -> Binding:
+    return Binding(_Numpy(), _where)
+
+
+@functools.cache
+def is_heavy(formula: Function) -> bool:
+    """Whether a formula calls a function of the mathematics library."""
+    trace = Trace()
+    trace.run(formula, [Value(trace, name) for name in parameters(formula)])
+    return any(operation.loop for operation in trace.operations.values())
