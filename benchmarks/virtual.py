@@ -53,7 +53,7 @@ def run(quick: bool = False) -> Table:
     numbers = range(2) if quick else range(len(SLICES))
     python(
         "-c",
-        "from fleetcube.kernels import graph; graph.load(); import fleetcube.grid.virtual",
+        "from fleetcube.kernels.graph import formulas; formulas.load(); import fleetcube.grid.read.virtual",
         **BYTECODE,
     )
     return Table(

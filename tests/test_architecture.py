@@ -35,8 +35,9 @@ SIBLINGS = {
     "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube": ("fleetcube",),
 }
-LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "slopes", "topology")
+LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
 FORMULAS = [
+    ROOT / "kernels" / "calculus" / "slopes.py",
     *(ROOT / "kernels" / f"{name}.py" for name in LAWS),
     *sorted((ROOT / "kernels" / "quantities").glob("*.py")),
 ]
@@ -153,7 +154,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from fleetcube.kernels.graph import load; load()",
+        "from fleetcube.kernels.graph.formulas import load; load()",
         "import fleetcube; fleetcube.catalog.record('gpu', 'h100-sxm').values",
         "import fleetcube; fleetcube.Sweep",
     ],

@@ -1,1 +1,4 @@
-"""Room."""
+"""Who computes it: threads, a Dask cluster, lazy arrays; what another process needs for it.
+
+May be imported by `reduce`, `store`, `read` and all that is above; imports `plan` and `spec`.
+"""

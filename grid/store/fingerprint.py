@@ -9,20 +9,30 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ... import kernels
+from ... import grid, kernels
 from ...kernels.graph.bind import Made, dependencies
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ..plan.labels import plain
 from ..plan.plan import Plan
 
+# Modules whose code decides values or bytes, by package
 _ENGINE_CODE = {
-    "numpy": ("numpy_engine",),
-    "numba": ("numba_engine", "numba_source", "stream", "trace", "ufunc_loops"),
-    "jax": ("jax_engine",),
+    "numpy": ("engines.numpy",),
+    "numba": (
+        *("engines.numba", "engines.codegen", "engines.intrinsics", "engines.ufunc_loops"),
+        "graph.trace",
+    ),
+    "jax": ("engines.jax",),
 }
-_COMMON_CODE = ("bind", "derivatives", "dual", "graph", "job", "made", "ops", "slopes")
-_GRID_CODE = ("axes", "blocks", "chunks", "dataset", "execute", "plan", "scenario", "values")
+_COMMON_CODE = (
+    *("ops", "graph.bind", "graph.formulas", "engines.job"),
+    *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.slopes"),
+)
+_GRID_CODE = (
+    *("spec.axes", "spec.scenario", "spec.values"),
+    *("plan.execute", "plan.labels", "plan.plan", "plan.tiles", "store.chunks"),
+)
 _PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
 
@@ -59,12 +69,12 @@ def fingerprint(
     used = {name for every in formulas.values() for made in every for name in parameters(made)}
     for name in sorted(used & INPUTS.keys()):
         found[f"default.{name}"] = repr(INPUTS[name].default)
-    home = Path(inspect.getfile(kernels)).parent
-    for name in (*_COMMON_CODE, *_ENGINE_CODE[plan.engine]):
-        found[f"code.kernels.{name}"] = _hash((home / f"{name}.py").read_text(encoding="utf-8"))
-    for name in _GRID_CODE:
-        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
-        found[f"code.grid.{name}"] = _hash(source)
+    code = {kernels: (*_COMMON_CODE, *_ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
+    for room, modules in code.items():
+        home = Path(inspect.getfile(room)).parent
+        for name in modules:
+            source = home.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+            found[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _hash(source)
     return dict(json.loads(json.dumps(found)))
 
 

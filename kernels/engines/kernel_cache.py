@@ -31,7 +31,7 @@ def folder_of(source: str) -> Path | None:
         source,
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
         f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()} {features}",
-        Path(__file__).with_name("stream.py").read_text(encoding="utf-8"),
+        Path(__file__).with_name("intrinsics.py").read_text(encoding="utf-8"),
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     root = os.environ.get("FLEETCUBE_CACHE")

@@ -1,1 +1,4 @@
-"""Room."""
+"""Formulas as a graph: found, read, bound to an array library, traced to operations.
+
+May be imported by `calculus`, `engines` and the grid; imports laws and quantities.
+"""

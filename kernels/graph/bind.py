@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ops import where
 
-PACKAGE = __package__
+PACKAGE = __package__.rpartition(".")[0]  # of all formulas: of laws and of quantities
 
 
 class Binding:

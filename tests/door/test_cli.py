@@ -201,7 +201,7 @@ def test_bad_usage_is_exit_two_and_one_line(
 
 def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
-        "import sys, errno; from fleetcube.grid import writer\n"
+        "import sys, errno; from fleetcube.grid.store import writer\n"
         "from fleetcube.__main__ import main\n"
         "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
         "writer.Writer.write = full\n"

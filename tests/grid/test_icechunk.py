@@ -192,7 +192,7 @@ def test_what_is_not_ours_is_left_alone(sweep: Sweep, url: str, tmp_path: Path) 
 def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     url = f"icechunk://{tmp_path}/a"
-    script = "from fleetcube.grid import icechunk_store as i; i.COMMIT_SECONDS = 0.1; "
+    script = "from fleetcube.grid.store.places import icechunk as i; i.COMMIT_SECONDS = 0.1; "
     script += "from fleetcube.__main__ import main; main()"
     chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
     run = [sys.executable, "-c", script, "run", "spec.toml", "-o", url, *chunks]

@@ -317,7 +317,7 @@ def test_a_killed_run_is_continued_to_the_same_bytes(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
-    script = "from fleetcube.grid import objects; objects.BATCH_SECONDS = 0.1; "
+    script = "from fleetcube.grid.store.places import objects; objects.BATCH_SECONDS = 0.1; "
     script += "from fleetcube.__main__ import main; main()"
     chunks = ("--chunks", "n_gpus=4,gpu_mttf=6")
     run = [sys.executable, "-c", script, "run", "spec.toml", "-o", url, *chunks]

@@ -307,7 +307,7 @@ def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
     path.write_text(SPEC)
     script = (
         "import sys, time, xarray\n"
-        "from fleetcube.kernels import numba_engine\n"
+        "from fleetcube.kernels.engines import numba as numba_engine\n"
         "numba_engine.QUIET = 0.01\n"
         "made = numba_engine._made\n"
         "numba_engine._made = lambda *key: (started.append(1), made(*key))[1]\n"

@@ -1,1 +1,4 @@
-"""Room."""
+"""Readers of published tables, one for each kind of source.
+
+Imported by `measured` only.
+"""
