@@ -257,7 +257,9 @@ class _Lease:
             "run": uuid.uuid4().hex,
         }
         self._seen: dict[str, str] | None = None  # the lock as the store names its versions
+        self._bare = False  # whether the store wants its tags without quotes
         self._lost = ""
+        self._prove()
         self._take()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
@@ -280,22 +282,56 @@ class _Lease:
 
     def _put(self, mode: Any) -> bool:
         """Write the lock where the store has what is expected; else whether it is ours."""
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         began = time.monotonic()
         self._count += 1
         body = json.dumps({**self._who, "count": self._count}).encode()
+        made = self._try(self._name, body, mode)
+        if made is None:
+            return False
+        self._seen, self._renewed = self._version(made), began
+        return True
+
+    def _try(self, name: str, body: bytes, mode: Any) -> Any:
+        """Write an object where a condition holds; None where the store says it does not."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        client = self._place.client
         with self._place.telling():
             try:
-                made = self._place.client.put(self._name, body, mode=mode, use_multipart=False)
+                return client.put(name, body, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
-                held, seen, _ = self._look()
-                if held.get("run") != self._who["run"]:
-                    return False
-                made = seen  # an answer was lost, and the request repeated
-        self._seen = {key: made[key] for key in ("e_tag", "version") if made.get(key)}
-        self._renewed = began
-        return True
+                found = client.get(name)
+                # or an answer was lost, and the request repeated
+                return found.meta if bytes(found.bytes()) == body else None
+
+    def _version(self, made: Any) -> dict[str, str]:
+        """A version of an object, as a condition names it."""
+        seen = {key: made[key] for key in ("e_tag", "version") if made.get(key)}
+        return {**seen, "e_tag": seen["e_tag"].strip('"')} if self._bare else seen
+
+    def _prove(self) -> None:
+        """Refuse a store that has no conditional writes, or takes them and heeds no condition."""
+        name, lacks = f"{self._name}-{self._who['run']}", ""
+        try:
+            first = self._try(name, b"1", "create")
+            if self._try(name, b"2", "create") is not None:
+                lacks = "it ignores If-None-Match"
+            elif self._try(name, b"3", self._version(first)) is None:
+                self._bare = True  # Ceph 16 wants the tag without its quotes
+                if self._try(name, b"3", self._version(first)) is None:
+                    lacks = "it refuses every If-Match"
+            if not lacks and self._try(name, b"4", self._version(first)) is not None:
+                lacks = "it ignores If-Match"
+        except ConnectionError as error:
+            if "NotImplemented" not in str(error.__cause__):
+                raise
+            lacks = "it has not implemented them"
+        self._place.delete(name)
+        if lacks:
+            raise InputError(
+                f"{str(self._place)!r}: this store has no conditional writes ({lacks}), without "
+                "which two runs may write one cube; write to a folder, and copy that there"
+            )
 
     def _look(self) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Who holds the lock, its version, and the seconds since it was renewed."""
@@ -312,8 +348,7 @@ class _Lease:
         if self._put("create"):
             return
         held, meta, age = self._look()
-        seen = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
-        if age > STALE_SECONDS and self._put(seen):
+        if age > STALE_SECONDS and self._put(self._version(meta)):
             return
         raise InputError(
             f"{str(self._place)!r} is being written by process {held.get('process', 'unknown')} on "
