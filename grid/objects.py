@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .errors import InputError
-from .journal import LOCK, PARTS, RECORD, ROOT, check_size
+from .journal import LOCK, PARTS, RECORD, ROOT, check_size, write_part
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -233,7 +233,7 @@ class _Batches:
 
     def sync(self) -> None:
         if self._lines:
-            self._place.write(f"{self._name}-{self._count:06d}", b"".join(self._lines))
+            write_part(self._place, f"{self._name}-{self._count:06d}", self._lines)
             self._count += 1
             self._lines.clear()
 
