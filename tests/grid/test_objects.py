@@ -439,9 +439,16 @@ def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def between() -> Iterator[tuple[str, Faults]]:
+def _behind() -> Iterator[tuple[int, Faults]]:
+    with served("moto") as port, proxy(port) as served_to:
+        yield served_to
+
+
+@pytest.fixture
+def between(_behind: tuple[int, Faults]) -> Iterator[tuple[str, Faults]]:
     """A bucket behind a proxy, and what that does amiss."""
-    with served("moto") as port, proxy(port) as (faulty, faults), reached(faulty) as url:
+    port, faults = _behind
+    with reached(port) as url:
         yield url, faults
 
 
