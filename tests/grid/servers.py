@@ -3,7 +3,9 @@
 Each is started in a folder of its own and holds nothing once it has ended: one copy, no TLS.
 """
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -21,10 +23,11 @@ SECONDS = 60.0  # that a server may take to answer
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that nobody listens on, below those that Linux gives to clients."""
+    while True:
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", random.randrange(12_000, 32_000)))
+            return int(found.getsockname()[1])
 
 
 @contextmanager

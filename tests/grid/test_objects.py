@@ -301,6 +301,21 @@ def test_a_lock_is_renewed_and_one_that_cannot_be_ends_the_writing(
             place.write("x", b"")
 
 
+def test_a_lock_that_goes_while_it_is_asked_for_is_taken(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = objects._Lease._look
+    with Objects(url).one_writer():
+
+        def gone(self: Any) -> Any:
+            Objects(url).delete(journal.LOCK)
+            return look(self)
+
+        monkeypatch.setattr(objects._Lease, "_look", gone)
+        with Objects(url).one_writer():
+            Objects(url).write("a", b"")
+
+
 SPEC = """
 outputs = ["job_time", "step_time", "cluster_mtbf"]
 [scenario]
@@ -468,8 +483,8 @@ def _refusing(method: str, headers: dict[str, str]) -> int | None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_ignoring("if-none-match"), "it ignores If-None-Match"),
-        (_ignoring("if-match"), "it ignores If-Match"),
+        (_ignoring("if-none-match"), "it does not heed If-None-Match"),
+        (_ignoring("if-match"), "it does not heed If-Match"),
         (_refusing, "it has not implemented them"),
     ],
 )
@@ -509,10 +524,12 @@ def test_a_lock_is_held_where_tags_go_without_quotes(
         while json.loads(place.read(journal.LOCK))["count"] < 3 and time.monotonic() < end:
             time.sleep(0.02)
         assert json.loads(place.read(journal.LOCK))["count"] >= 3
+        assert place._lease is not None
+        place._lease._ended.set()
+        place._lease._thread.join()
         monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
         taken = objects._Lease(Objects(place.url), journal.LOCK)
         monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
-        assert place._lease is not None
         assert not place._lease._put(place._lease._seen)
         taken.release()
 
