@@ -224,6 +224,7 @@ def _prepare(
     if begun and goes_on and not (differs and (left or overwrite)):
         _check_same(partial, writer)
     else:
+        partial.delete(PLAN)  # by its name, for a list may lag behind
         partial.keep({LOCK})
     if borrows:
         _borrow(place, partial, writer)

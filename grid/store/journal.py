@@ -86,10 +86,26 @@ def _is_inside(name: Any) -> bool:
 def read_journal(place: "Place") -> dict[Any, Block]:
     """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
     found: dict[Any, Block] = {}
-    for name in (JOURNAL, *sorted(place.names(PARTS) or ())):
+    with contextlib.suppress(FileNotFoundError):
+        found = blocks_of(place.read(JOURNAL))
+    for name in sorted(place.names(PARTS) or ()):
         with contextlib.suppress(FileNotFoundError):
-            found |= blocks_of(place.read(name))
+            part = place.read(name)
+            if part.startswith(_head(place)):
+                found |= blocks_of(part)
     return found
+
+
+def write_part(place: "Place", name: str, lines: Iterable[bytes]) -> None:
+    """Write a part of a journal, which counts for the plan that is there now, and for no other.
+
+    A list may lag behind, so that a part of what was overwritten outlives it.
+    """
+    place.write(name, _head(place) + b"".join(lines))
+
+
+def _head(place: "Place") -> bytes:
+    return digest(place.read(PLAN)).encode() + b"\n"
 
 
 def blocks_of(journal: bytes) -> dict[Any, Block]:

@@ -1,5 +1,6 @@
 """Cubes on an object store: the bytes of a folder's, never half there, one writer at a time."""
 
+import contextlib
 import http.server
 import itertools
 import json
@@ -29,7 +30,8 @@ from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
-from .stores import object_store
+from .proxy import KINDS, Faults, proxy
+from .stores import object_store, reached, served
 from .test_cube import assert_same
 from .test_resume import AXES, CHUNKS, OUTPUTS, SCENARIO, contents, disk_full, stop_after
 
@@ -300,6 +302,21 @@ def test_a_lock_is_renewed_and_one_that_cannot_be_ends_the_writing(
             place.write("x", b"")
 
 
+def test_a_lock_that_goes_while_it_is_asked_for_is_taken(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = objects._Lease._look
+    with Objects(url).one_writer():
+
+        def gone(self: Any) -> Any:
+            Objects(url).delete(journal.LOCK)
+            return look(self)
+
+        monkeypatch.setattr(objects._Lease, "_look", gone)
+        with Objects(url).one_writer():
+            Objects(url).write("a", b"")
+
+
 SPEC = """
 outputs = ["job_time", "step_time", "cluster_mtbf"]
 [scenario]
@@ -435,3 +452,138 @@ def test_a_place_is_as_one_wrote_it(tmp_path: Path) -> None:
 
     assert place_of(tmp_path) == Folder(tmp_path)
     assert str(place_of("s3://bucket/a.zarr/")) == "s3://bucket/a.zarr"
+
+
+@pytest.fixture(scope="module")
+def _behind() -> Iterator[tuple[int, Faults]]:
+    with served("moto") as port, proxy(port) as served_to:
+        yield served_to
+
+
+@pytest.fixture
+def between(_behind: tuple[int, Faults]) -> Iterator[tuple[str, Faults]]:
+    """A bucket behind a proxy, and what that does amiss."""
+    port, faults = _behind
+    with reached(port) as url:
+        yield url, faults
+
+
+def _ignoring(name: str) -> Any:
+    def change(method: str, headers: dict[str, str]) -> int | None:
+        if method == "PUT":
+            headers.pop(name, None)
+        return None
+
+    return change
+
+
+def _refusing(method: str, headers: dict[str, str]) -> int | None:
+    return 501 if method == "PUT" and "if-match" in headers else None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_ignoring("if-none-match"), "it does not heed If-None-Match"),
+        (_ignoring("if-match"), "it does not heed If-Match"),
+        (_refusing, "it has not implemented them"),
+    ],
+)
+def test_a_store_without_conditional_writes_is_refused(
+    between: tuple[str, Faults], sweep: Sweep, change: Any, told: str, tmp_path: Path
+) -> None:
+    bucket, faults = between
+    url = f"{bucket}/{next(_numbers)}.zarr"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faults, "change", change)
+        with pytest.raises(InputError, match=f"no conditional writes .{told}.* write to a folder"):
+            sweep.store(url)
+        assert not Objects(url).exists()
+        sweep.store(tmp_path / "a.zarr")
+        for name, data in contents(tmp_path / "a.zarr").items():
+            Objects(url).write(name, data)
+        assert_same(sweep.evaluate(), open_cube(url))
+
+
+def test_a_lock_is_held_where_tags_go_without_quotes(
+    between: tuple[str, Faults], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Ceph 16: a condition with the quotes that the standard wants never holds."""
+
+    def change(method: str, headers: dict[str, str]) -> int | None:
+        tag = headers.get("if-match", "")
+        if method == "PUT" and tag:
+            headers["if-match"] = f'"not {tag}"' if tag.startswith('"') else f'"{tag}"'
+        return None
+
+    bucket, faults = between
+    monkeypatch.setattr(faults, "change", change)
+    monkeypatch.setattr(objects, "RENEW_SECONDS", 0.05)
+    place = Objects(f"{bucket}/{next(_numbers)}.zarr")
+    with place.one_writer():
+        end = time.monotonic() + 600
+        while json.loads(place.read(journal.LOCK))["count"] < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+        assert json.loads(place.read(journal.LOCK))["count"] >= 3
+        assert place._lease is not None
+        place._lease._ended.set()
+        place._lease._thread.join()
+        monkeypatch.setattr(objects, "STALE_SECONDS", -10.0)
+        taken = objects._Lease(Objects(place.url), journal.LOCK)
+        monkeypatch.setattr(objects, "STALE_SECONDS", 60.0)
+        assert not place._lease._put(place._lease._seen)
+        taken.release()
+
+
+def test_a_lock_outlives_lost_answers(
+    between: tuple[str, Faults], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written, and its answer lost, is asked for again: the lock is ours all the same."""
+    bucket, faults = between
+    monkeypatch.setattr(faults, "kinds", ("unanswered", "503"))
+    monkeypatch.setattr(faults, "rate", 0.3)
+    held = 0
+    for _ in range(4):
+        place = Objects(f"{bucket}/{next(_numbers)}.zarr")
+        with contextlib.suppress(OSError), place.one_writer():
+            assert place._lease is not None
+            held += place._lease._put(place._lease._seen)
+    assert held > 0
+
+
+def test_what_a_stale_list_hides_is_of_no_other_cube(
+    between: tuple[str, Faults], sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of a run that was stopped are there, and no list has them, when it is overwritten."""
+    bucket, _ = between
+    url = f"{bucket}/{next(_numbers)}.zarr"
+    other = Sweep({**SCENARIO, "restart_time": 700.0}, AXES, OUTPUTS)
+    for begun, how, stale in ((sweep, {}, False), (other, {"overwrite": True}, True)):
+        with monkeypatch.context() as patch:
+            stop_after(5 if begun is sweep else 1, disk_full, patch)
+            if stale:
+                patch.setattr(Objects, "_list", lambda *_: iter(()))
+            with pytest.raises(OSError, match="No space left"):
+                begun.store(url, chunks=CHUNKS, threads=1, **how)
+    assert len(Objects(url).names(journal.PARTS) or ()) == 2
+    other.store(url, chunks=CHUNKS, resume=True)
+    assert held(url) == contents(Path(other.store(tmp_path / "a.zarr", chunks=CHUNKS)))
+
+
+def test_a_cube_is_read_through_faults_or_refused_in_one_line(
+    between: tuple[str, Faults], sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, faults = between
+    url = f"{bucket}/{next(_numbers)}.zarr"
+    sweep.store(url)
+    truth, told = sweep.evaluate(), list[str]()
+    for kind in KINDS:
+        with monkeypatch.context() as patch:
+            patch.setattr(faults, "kinds", (kind,))
+            patch.setattr(faults, "rate", 0.1)
+            try:
+                assert_same(truth, open_cube(url))
+            except (InputError, OSError) as error:
+                told.append(str(error))
+    assert len(told) < len(KINDS)
+    assert all("\n" not in text for text in told)

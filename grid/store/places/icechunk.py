@@ -18,7 +18,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from ...errors import InputError
-from ..journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL, check_size
+from ..journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL, check_size, write_part
 from ..sealed import SealedStore
 from .objects import Objects
 from .place import Folder, Place
@@ -286,7 +286,7 @@ class _Commits:
 
     def sync(self) -> None:
         if self._lines:
-            self._place.write(f"{PARTS}{self._count}", b"".join(self._lines))
+            write_part(self._place, f"{PARTS}{self._count}", self._lines)
             self._place.commit(f"{len(self._lines)} blocks")
             self._count += 1
             self._lines.clear()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ...errors import InputError
-from ..journal import LOCK, PARTS, RECORD, ROOT, check_size
+from ..journal import LOCK, PARTS, RECORD, ROOT, check_size, write_part
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -234,7 +234,7 @@ class _Batches:
 
     def sync(self) -> None:
         if self._lines:
-            self._place.write(f"{self._name}-{self._count:06d}", b"".join(self._lines))
+            write_part(self._place, f"{self._name}-{self._count:06d}", self._lines)
             self._count += 1
             self._lines.clear()
 
@@ -258,7 +258,9 @@ class _Lease:
             "run": uuid.uuid4().hex,
         }
         self._seen: dict[str, str] | None = None  # the lock as the store names its versions
+        self._bare = False  # whether the store wants its tags without quotes
         self._lost = ""
+        self._prove()
         self._take()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
@@ -281,22 +283,59 @@ class _Lease:
 
     def _put(self, mode: Any) -> bool:
         """Write the lock where the store has what is expected; else whether it is ours."""
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         began = time.monotonic()
         self._count += 1
         body = json.dumps({**self._who, "count": self._count}).encode()
+        made = self._try(self._name, body, mode)
+        if made is None:
+            return False
+        self._seen, self._renewed = self._version(made), began
+        return True
+
+    def _try(self, name: str, body: bytes, mode: Any) -> Any:
+        """Write an object where a condition holds; None where the store says it does not."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        client = self._place.client
         with self._place.telling():
             try:
-                made = self._place.client.put(self._name, body, mode=mode, use_multipart=False)
+                return client.put(name, body, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
-                held, seen, _ = self._look()
-                if held.get("run") != self._who["run"]:
-                    return False
-                made = seen  # an answer was lost, and the request repeated
-        self._seen = {key: made[key] for key in ("e_tag", "version") if made.get(key)}
-        self._renewed = began
-        return True
+                with contextlib.suppress(FileNotFoundError):
+                    found = client.get(name)
+                    if bytes(found.bytes()) == body:  # an answer was lost, the request repeated
+                        return found.meta
+        return None
+
+    def _version(self, made: Any) -> dict[str, str]:
+        """A version of an object, as a condition names it."""
+        seen = {key: made[key] for key in ("e_tag", "version") if made.get(key)}
+        return {**seen, "e_tag": seen["e_tag"].strip('"')} if self._bare else seen
+
+    def _prove(self) -> None:
+        """Refuse a store that has no conditional writes, or takes them and heeds no condition."""
+        name, lacks = f"{self._name}-{self._who['run']}", ""
+        try:
+            first = self._try(name, b"1", "create")
+            if first is None or self._try(name, b"2", "create") is not None:
+                lacks = "it does not heed If-None-Match"
+            else:
+                then = self._try(name, b"3", self._version(first))
+                if then is None:
+                    self._bare = True  # Ceph 16 wants the tag without its quotes
+                    then = self._try(name, b"3", self._version(first))
+                if then is None or self._try(name, b"4", self._version(first)) is not None:
+                    lacks = "it does not heed If-Match"
+        except ConnectionError as error:
+            if "NotImplemented" not in str(error.__cause__):
+                raise
+            lacks = "it has not implemented them"
+        self._place.delete(name)
+        if lacks:
+            raise InputError(
+                f"{str(self._place)!r}: this store has no conditional writes ({lacks}), without "
+                "which two runs may write one cube; write to a folder, and copy that there"
+            )
 
     def _look(self) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Who holds the lock, its version, and the seconds since it was renewed."""
@@ -310,18 +349,17 @@ class _Lease:
         return held, meta, (datetime.now(UTC) - meta["last_modified"]).total_seconds()
 
     def _take(self) -> None:
-        if self._put("create"):
-            return
-        held, meta, age = self._look()
-        seen = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
-        if age > STALE_SECONDS and self._put(seen):
-            return
-        raise InputError(
-            f"{str(self._place)!r} is being written by process {held.get('process', 'unknown')} on "
-            f"{held.get('host', 'another host')}, which renewed its lock {max(age, 0):.0f} s ago; "
-            f"wait for it, or stop it: a lock counts for {STALE_SECONDS:.0f} s after its last "
-            "renewal"
-        )
+        while not self._put("create"):
+            with contextlib.suppress(FileNotFoundError):  # its holder has ended meanwhile
+                held, meta, age = self._look()
+                if age > STALE_SECONDS and self._put(self._version(meta)):
+                    return
+                raise InputError(
+                    f"{str(self._place)!r} is being written by process "
+                    f"{held.get('process', 'unknown')} on {held.get('host', 'another host')}, "
+                    f"which renewed its lock {max(age, 0):.0f} s ago; wait for it, or stop it: "
+                    f"a lock counts for {STALE_SECONDS:.0f} s after its last renewal"
+                )
 
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
