@@ -53,7 +53,7 @@ def run(quick: bool = False) -> Table:
     numbers = range(2) if quick else range(len(SLICES))
     python(
         "-c",
-        "from fleetcube.kernels.graph import formulas; formulas.load(); import fleetcube.grid.read.virtual",
+        "from fleetcube.kernels.graph.formulas import load; load(); import fleetcube.grid.backend",
         **BYTECODE,
     )
     return Table(

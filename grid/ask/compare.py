@@ -15,14 +15,13 @@ from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import REASON, Plan
+from ..run.evaluation import Evaluation
 from ..spec import values
 from ..spec.axes import Axis, make_axis
 from .sensitivity import check_levers, cut
 
 if TYPE_CHECKING:
     import xarray
-
-    from ..sweep import Sweep
 
 DECOMPOSED = ("step_time", "job_time", "job_cost")
 MOST_CHANGES = 8  # of which every combination is evaluated
@@ -99,8 +98,8 @@ class Comparison:
 
 
 def compare(
-    a: "Sweep",
-    b: "Sweep",
+    a: Evaluation,
+    b: Evaluation,
     *,
     of: str | None = None,
     at: Mapping[str, Any] | None = None,
@@ -118,13 +117,11 @@ def compare(
     The terms of step_time (s), job_time (s) and job_cost (USD), where both sweeps can compute them,
     add up to the whole, and their differences to the difference. Raises InputError.
     """
-    from ..sweep import Sweep
-
     _check_axes(a, b, at or {}, over)
     cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
     axes = {name: _axis(a, name) for name in over}
     flat = (_flat(cuts[0][0], over), _flat(cuts[1][0], over))
-    pair = tuple(Sweep(own, axes, _asked(s)) for own, s in zip(flat, (a, b), strict=True))
+    pair = tuple(Evaluation(own, axes, _asked(s)) for own, s in zip(flat, (a, b), strict=True))
     names = _outputs(pair)
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
@@ -138,11 +135,11 @@ def compare(
 # What is compared
 
 
-def _asked(sweep: "Sweep") -> Any:
+def _asked(sweep: Evaluation) -> Any:
     return sweep.spec["outputs"]
 
 
-def _check_axes(a: "Sweep", b: "Sweep", at: Mapping[str, Any], over: Sequence[str]) -> None:
+def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Sequence[str]) -> None:
     known = [*a.sizes, *b.sizes, *values.known_names()]
     for name in at:
         if name not in known:
@@ -157,24 +154,24 @@ def _check_axes(a: "Sweep", b: "Sweep", at: Mapping[str, Any], over: Sequence[st
             raise InputError(f"the specs have other points along {name}; give both the same")
 
 
-def _at(sweep: "Sweep", at: Mapping[str, Any]) -> dict[str, Any]:
+def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
     known = [*sweep.sizes, *values.known_names()]
     return {name: value for name, value in at.items() if name in known}
 
 
-def _axis(sweep: "Sweep", name: str) -> Axis:
+def _axis(sweep: Evaluation, name: str) -> Axis:
     spec: Any = sweep.spec
     return make_axis(name, spec["axes"][name])
 
 
-def _points(sweep: "Sweep", name: str) -> tuple[Any, ...]:
+def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
     """All that an axis sets, to be compared."""
     axis = _axis(sweep, name)
     numbers = {name: row.tolist() for name, row in axis.numbers.items()}
     return axis.labels.tolist(), numbers, axis.options, axis.records
 
 
-def _outputs(pair: Sequence["Sweep"]) -> list[str]:
+def _outputs(pair: Sequence[Evaluation]) -> list[str]:
     """Numbers that both specs ask for, and those that are taken apart, where both can compute."""
     plans = [sweep.plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
@@ -183,7 +180,7 @@ def _outputs(pair: Sequence["Sweep"]) -> list[str]:
     return list(dict.fromkeys([*more, *numbers]))
 
 
-def _can(sweep: "Sweep", name: str) -> bool:
+def _can(sweep: Evaluation, name: str) -> bool:
     try:
         sweep.of([name])
     except InputError:
@@ -191,7 +188,7 @@ def _can(sweep: "Sweep", name: str) -> bool:
     return True
 
 
-def _attributed(of: str | None, names: Sequence[str], pair: Sequence["Sweep"]) -> str:
+def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
     if of is None:
         if not names:
             raise InputError("the specs share no output that is a number; give both one")
@@ -207,7 +204,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence["Sweep"]) -
 
 
 def _values(
-    pair: Sequence["Sweep"], names: Sequence[str]
+    pair: Sequence[Evaluation], names: Sequence[str]
 ) -> tuple["xarray.Dataset", tuple[str, str]]:
     """Outputs and terms of both, and why or how often each one is infeasible."""
     import xarray
@@ -268,13 +265,13 @@ def _said(reason: "xarray.DataArray | None") -> str:
     return str(reason.attrs["flag_meanings"]).split()[code] if code else ""
 
 
-def _computed(pair: Sequence["Sweep"], of: str, name: str) -> bool:
+def _computed(pair: Sequence[Evaluation], of: str, name: str) -> bool:
     """Whether both compute a quantity that `of` needs, at every point: it may be given instead."""
     plans = [sweep.of([of]).plan("numpy") for sweep in pair]
     return all(name in case.formulas for plan in plans for case in plan.cases)
 
 
-def _term_names(pair: Sequence["Sweep"], of: str) -> list[str]:
+def _term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
     """The terms of a quantity; none where it is given."""
     if not all(_computed(pair, of, name) for name in _WAY[of]):
         return []
@@ -284,14 +281,14 @@ def _term_names(pair: Sequence["Sweep"], of: str) -> list[str]:
     return [*step, *(_LOSSES if _computed(pair, of, "goodput") else ()), OTHER, UNAVAILABLE]
 
 
-def _expanded(pair: Sequence["Sweep"], name: str) -> list[str]:
+def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     if name not in _PARTS or not _computed(pair, "step_time", name):
         return [name]
     return [term for part in _PARTS[name] for term in _expanded(pair, part)]
 
 
 def _terms(
-    sweep: "Sweep", cube: "xarray.Dataset", of: str, names: Sequence[str]
+    sweep: Evaluation, cube: "xarray.Dataset", of: str, names: Sequence[str]
 ) -> "xarray.DataArray":
     """The terms of a quantity of one scenario, which add up to it."""
     import xarray
@@ -322,7 +319,7 @@ def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.
     return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - open_}
 
 
-def _given(sweep: "Sweep", cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
+def _given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
     """The value of an input, along its axis if it has one."""
     import xarray
 
@@ -345,7 +342,7 @@ def _worth(held: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
 # What differs, and what that does
 
 
-def _flat(sweep: "Sweep", over: Sequence[str]) -> dict[str, Any]:
+def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     """The entries of a scenario at a point, with what its axes set there; numbers in base units."""
     spec: Any = sweep.spec
     entries = {name: _entry(name, value) for name, value in spec["scenario"].items()}
@@ -426,22 +423,20 @@ def _with(
     mask: int,
 ) -> Any:
     """A quantity of A, changed to B in some entries; NaN where that is no scenario."""
-    from ..sweep import Sweep
-
     entries = dict(flat[0])
     for name in itertools.compress(names, (mask >> k & 1 for k in range(len(names)))):
         entries.pop(name, None)
         if name in flat[1]:
             entries[name] = flat[1][name]
     try:
-        cube = Sweep(entries, axes, [of]).evaluate("numpy")
+        cube = Evaluation(entries, axes, [of]).evaluate("numpy")
     except InputError:
         return np.nan
     return cube[of].reset_coords(drop=True)
 
 
 def _inputs(
-    pair: Sequence["Sweep"], of: Sequence[str], stated: Sequence[str]
+    pair: Sequence[Evaluation], of: Sequence[str], stated: Sequence[str]
 ) -> tuple[tuple[str, float, float], ...]:
     """Numbers in use that differ though the scenarios do not state them: labels set them."""
     used: dict[str, None] = {}

@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..plan import memory
 from ..plan.labels import attributes, root_attributes
 from ..progress import expected
+from ..run.evaluation import Evaluation
 from ..spec.axes import Array
 from ..spec.distributions import Distribution
 from ..spec.scenario import Problem
@@ -20,8 +21,6 @@ from .uncertainty import check_seed, sobol_points
 
 if TYPE_CHECKING:
     import xarray
-
-    from ..sweep import Sweep
 
 METHODS = ("sobol", "morris")
 MOST_SAMPLES = 1 << 28
@@ -35,7 +34,7 @@ Ranges = Mapping[str, Distribution]
 
 
 def global_sensitivity(
-    sweep: "Sweep",
+    sweep: Evaluation,
     of: str,
     method: str,
     wrt: str | Sequence[str] | None,

@@ -13,15 +13,14 @@ from ..errors import InputError, nearest, shown
 from ..plan import memory
 from ..plan.labels import coordinates
 from ..plan.plan import REASON, Plan
+from ..run.evaluation import Evaluation
 from ..spec.values import is_option
 
 if TYPE_CHECKING:
     import xarray
 
-    from ..sweep import Sweep
 
-
-def names(sweep: "Sweep", of: Any, wrt: Any, elasticity: bool) -> list[list[str]]:
+def names(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[str]]:
     """Names of the derivatives of outputs (rows) with respect to inputs (columns).
 
     Without `wrt`, of every continuous input that one of the outputs depends on.
@@ -89,7 +88,7 @@ def _name(of: str, wrt: str, elasticity: bool) -> str:
 
 
 def jacobian(
-    sweep: "Sweep", rows: Sequence[Sequence[str]], engine: str, threads: int | None
+    sweep: Evaluation, rows: Sequence[Sequence[str]], engine: str, threads: int | None
 ) -> "xarray.DataArray":
     """Derivatives by (output, input, axes of any of them); see `Sweep.jacobian`."""
     import xarray

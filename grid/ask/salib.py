@@ -2,22 +2,20 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...kernels.engines.job import default_threads
 from ..errors import InputError
+from ..run.evaluation import Evaluation
 from ..run.threads import check_output
 from ..spec.axes import Array, Axis, make_axes
 from ..spec.distributions import Distribution
 from .sensitivity import cut, frozen, is_whole, outputs_at
 
-if TYPE_CHECKING:
-    from ..sweep import Sweep
 
-
-def salib(sweep: "Sweep", of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
+def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
     """A `problem` for SALib, and the output at samples of it; see `Sweep.salib`."""
     spec: Any = sweep.spec
     plan = sweep.of([of]).plan("numpy")

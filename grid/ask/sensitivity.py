@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import NEAR, REASON, Plan, Region
 from ..plan.tiles import blocks
 from ..run import threads as stream
+from ..run.evaluation import Evaluation
 from ..show.selectors import narrow, point_of
 from ..spec.axes import Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
@@ -25,7 +26,7 @@ from .gradient import check_input, check_output, reached
 if TYPE_CHECKING:
     import xarray
 
-    from ..sweep import Sweep
+Asked = TypeVar("Asked", bound=Evaluation)
 
 STEP = 0.1  # of the value of an input, down and up
 SAME = 1e-9  # relative difference of elasticities that are equal
@@ -37,14 +38,12 @@ ROW = "(row)"  # no axis of a spec can have this name
 # A point of the grid
 
 
-def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple["Sweep", str]:
+def cut(sweep: Asked, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Asked, str]:
     """A sweep at one point of its grid, and that point in words.
 
     `at` gives values of axes or of other inputs, as numbers or text; the other axes are cut in
     their middle. Those of `free` stay whole.
     """
-    from ..sweep import Sweep
-
     spec: Any = sweep.spec
     for name in free:
         if name not in spec["axes"]:
@@ -60,7 +59,7 @@ def cut(sweep: "Sweep", at: Mapping[str, Any], free: Sequence[str] = ()) -> tupl
             axes[name] = axis.cut(np.array([axis.size // 2]))
     point = {name: axis for name, axis in axes.items() if name not in free}
     point |= {n: make_axis(n, [told["scenario"][n]]) for n in wanted if n not in axes}
-    return Sweep(told["scenario"], axes, told["outputs"]), point_of(point)
+    return sweep.replace(scenario=told["scenario"], axes=axes), point_of(point)
 
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
@@ -117,7 +116,7 @@ def outputs_at(
 
 
 def levers(
-    sweep: "Sweep", of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
+    sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
 ) -> "xarray.Dataset":
     """Inputs ranked by what they do at one point; see `Sweep.levers`."""
     import xarray
@@ -207,7 +206,7 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
 
 
 def dominance(
-    sweep: "Sweep",
+    sweep: Evaluation,
     of: str,
     wrt: str | Sequence[str] | None,
     engine: str,
@@ -330,16 +329,14 @@ def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
     return pairs
 
 
-def _medians(sweep: "Sweep", named: Mapping[str, str], mask_infeasible: bool) -> Array:
+def _medians(sweep: Evaluation, named: Mapping[str, str], mask_infeasible: bool) -> Array:
     """Medians of elasticities over an even part of the grid that is not too large."""
-    from ..sweep import Sweep
-
     spec: Any = sweep.spec
     axes = make_axes(spec["axes"])
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
-    thin = Sweep(spec["scenario"], axes, spec["outputs"])
+    thin = sweep.replace(axes=axes)
     found = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
     middle = [found[name].median(skipna=True).item() for name in named.values()]
     return np.array(middle)

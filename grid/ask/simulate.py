@@ -10,12 +10,12 @@ import numpy as np
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from ..evaluate import scenario_and_axes
 from ..plan import memory
 from ..plan.labels import coordinates, flags, root_attributes
 from ..plan.plan import Case, Plan
 from ..progress import expected
 from ..show.tables import check_rows
+from ..spec.arguments import scenario_and_axes
 from ..spec.axes import Array
 from ..spec.scenario import Problem, resolve
 from ..spec.values import check_threads

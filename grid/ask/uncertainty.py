@@ -15,14 +15,13 @@ from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan, Region
 from ..reduce.quantile import between
 from ..run import threads as stream
+from ..run.evaluation import Evaluation
 from ..spec.axes import Array, Axis
 from ..spec.distributions import Distribution
 from .gradient import reached
 
 if TYPE_CHECKING:
     import xarray
-
-    from ..sweep import Sweep
 
 METHODS = ("sampled", "first_order")
 DRAW = "(draw)"  # no axis of a spec can have this name
@@ -33,7 +32,7 @@ Rows = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and devia
 
 
 def uncertainty(
-    sweep: "Sweep",
+    sweep: Evaluation,
     of: str | Sequence[str] | None,
     q: Sequence[float],
     method: str,
@@ -117,11 +116,13 @@ def check_seed(seed: Any) -> None:
 
 
 def _drawn(
-    sweep: "Sweep", known: Mapping[str, Distribution], names: Sequence[str], samples: Any, seed: Any
-) -> "Sweep":
+    sweep: Evaluation,
+    known: Mapping[str, Distribution],
+    names: Sequence[str],
+    samples: Any,
+    seed: Any,
+) -> Evaluation:
     """The sweep with one more axis, along which the uncertain inputs are drawn."""
-    from ..sweep import Sweep
-
     whole = isinstance(samples, int) and not isinstance(samples, bool)
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
         raise InputError(
@@ -133,12 +134,12 @@ def _drawn(
     numbers = {name: known[name].at(u) for name, u in zip(known, columns, strict=True)}
     spec: Any = sweep.spec
     axis = Axis(DRAW, np.arange(samples), numbers)
-    return Sweep(spec["scenario"], {**spec["axes"], DRAW: axis}, names)
+    return sweep.replace(axes={**spec["axes"], DRAW: axis}, outputs=names)
 
 
 def _differentiated(
-    sweep: "Sweep", plan: Plan, names: Sequence[str]
-) -> tuple["Sweep", dict[str, dict[str, str]]]:
+    sweep: Evaluation, plan: Plan, names: Sequence[str]
+) -> tuple[Evaluation, dict[str, dict[str, str]]]:
     """The sweep of some outputs and of their derivatives by the uncertain inputs they have."""
     slopes: dict[str, dict[str, str]] = {}
     for name in names:

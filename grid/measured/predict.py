@@ -12,9 +12,9 @@ from ...catalog import KINDS, CatalogError, record
 from ...kernels.graph.formulas import load
 from ..errors import InputError
 from ..progress import expected
+from ..run.evaluation import Evaluation
 from ..spec import values
 from ..spec.scenario import resolve
-from ..sweep import Sweep
 from .records import LeftOut, Row
 
 STEP, ALL_REDUCE = "step_time", "all_reduce_time"
@@ -161,7 +161,7 @@ def _sweep(outputs: tuple[str, ...], table: list[Mapping[str, Any]]) -> list[Any
     moving = {name: [row[name] for row in table] for name in table[0]}
     axes = {} if alone else {"row": {**moving, "labels": [f"{k}" for k in range(len(table))]}}
     try:
-        cube = Sweep(table[0] if alone else {}, axes, outputs).evaluate("numpy")
+        cube = Evaluation(table[0] if alone else {}, axes, outputs).evaluate("numpy")
     except (InputError, CatalogError) as error:
         if alone:
             return [str(error)]

@@ -11,10 +11,10 @@ import numpy as np
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-from ..evaluate import in_base_unit
 from ..plan import memory
 from ..plan.plan import REASON
 from ..spec import values
+from ..spec.arguments import in_base_unit
 from ..spec.axes import Array
 
 if TYPE_CHECKING:

@@ -251,7 +251,7 @@ def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block
 
 def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Tile) -> Array:
     """An output at the places of a tile, no other point being evaluated."""
-    from ..read.virtual import values_at
+    from ..run.points import values_at
 
     shape = extent(task[0], kept, kept)
     places = _places(dims, kept, task)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, shown
-from ..store.fingerprint import difference, fingerprint
+from ..plan.fingerprint import difference, fingerprint
 from .recipe import MOST_PLANS, Recipe
 
 if TYPE_CHECKING:

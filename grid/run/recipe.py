@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..plan.plan import Plan
+from ..spec.scenario import resolve
 
 MOST_PLANS = 16  # plans of other processes' sweeps kept by a process
 
@@ -44,11 +45,9 @@ class Recipe:
         return dict(pickle.loads(self._spec))
 
     def _build(self) -> Plan:
-        from ..sweep import Sweep
-
         spec = self.spec
-        sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
-        return sweep.plan(self.engine, self.mask)
+        problem = resolve(spec["scenario"], spec["axes"])
+        return Plan(problem, spec["outputs"], self.engine, self.mask)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": None}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from .fingerprint import difference
+from ..plan.fingerprint import difference
 from .journal import PLAN, Block, read_journal, read_record
 from .places.place import Place
 from .writer import Writer

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..plan import memory
+from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import REASON, Plan
 from .append import check_grows, fitting, held_record
 from .chunks import Stored
-from .fingerprint import difference
 from .journal import (
     LOCK,
     PLAN,

@@ -8,9 +8,10 @@ import numpy as np
 
 from ..errors import InputError
 from ..plan.execute import evaluate_block
+from ..plan.fingerprint import difference
 from ..progress import expected
+from ..run.evaluation import Evaluation
 from .cube import damage, is_ours, open_cube, reading, sealed_files, spec_of
-from .fingerprint import difference
 from .journal import PLAN, ROOT, read_journal, read_record
 from .places.place import Place, place_of
 from .writer import Writer
@@ -57,8 +58,6 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
     """Hold a cube whose bytes are sound against its own spec."""
     import zarr
 
-    from ..sweep import Sweep
-
     cube = open_cube(str(place))
     with reading(place):
         files = sealed_files(place)
@@ -72,7 +71,7 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
             if name.startswith("chunks.")
         }
     try:
-        sweep = Sweep(spec["scenario"], spec["axes"], spec["outputs"])
+        sweep = Evaluation(spec["scenario"], spec["axes"], spec["outputs"])
         writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
     except InputError as error:
         found.notes.append(f"no samples: the cube's spec is now refused ({error})")

@@ -12,6 +12,7 @@ import numpy as np
 from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..plan.execute import evaluate_block
+from ..plan.fingerprint import fingerprint
 from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
 from ..plan.plan import REASON, Plan, Region, extent
 from ..plan.tiles import cells, chunk_shape
@@ -19,7 +20,6 @@ from ..plan.workspace import Workspace
 from ..progress import expected
 from ..spec.axes import Array
 from .chunks import MOST, codecs, encode, fill, fill_value, small_codecs
-from .fingerprint import fingerprint
 from .journal import (
     GROUP,
     JOURNAL,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetcube.grid import evaluation
 from fleetcube.grid.plan.execute import evaluate_block
+from fleetcube.grid.run import evaluation
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph

@@ -14,9 +14,10 @@ import xarray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleetcube.grid.backend import Backend
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import execute
-from fleetcube.grid.read import virtual
+from fleetcube.grid.run import points
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines import auto as auto_engine
 from fleetcube.kernels.engines import numba as numba_engine
@@ -176,9 +177,9 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
     path = tmp_path / "sweep.toml"
     path.write_text(SPEC)
     tables: list[str] = []
-    table = virtual.Plan.table
+    table = points.Plan.table
     monkeypatch.setattr(
-        virtual.Plan, "table", lambda *given: (tables.append(given[2]), table(*given))[1]
+        points.Plan, "table", lambda *given: (tables.append(given[2]), table(*given))[1]
     )
     with xarray.open_dataset(path, engine="fleetcube") as cube:
         assert cube["job_time"].size == 10**12
@@ -208,7 +209,7 @@ def test_the_engine_is_guessed_for_sweeps_alone(tmp_path: Path) -> None:
     path = tmp_path / "sweep.toml"
     path.write_text(SPEC)
     xarray.open_dataset(path).close()
-    backend = virtual.Backend()
+    backend = Backend()
     for name, text in {"other.toml": "a = 1", "bad.toml": "outputs =", "outputs.nc": SPEC}.items():
         (tmp_path / name).write_text(text)
         assert not backend.guess_can_open(tmp_path / name)

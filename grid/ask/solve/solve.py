@@ -28,6 +28,7 @@ from ...plan.plan import NEAR, REASON, Plan, Region, extent
 from ...progress import expected
 from ...run import threads as stream
 from ...spec import values
+from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis
 from ...spec.scenario import Problem, resolve
 from .bracket import Bracket, Found, Near, box, put
@@ -119,8 +120,6 @@ def solve(
         >>> int(found["n_gpus"])
         6000
     """
-    from ...evaluate import scenario_and_axes
-
     scenario, axes = scenario_and_axes(inputs)
     aim = read_target(target)
     spec = {"outputs": aim.outputs, "scenario": scenario, "axes": axes}

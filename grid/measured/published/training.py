@@ -319,13 +319,13 @@ def _nemo(facts: Facts) -> list[Reading]:
 
 def _model_flops(inputs: Mapping[str, Any]) -> float:
     """Operations of a step of a catalog model, matrix by matrix, whatever count it states."""
-    from ...sweep import Sweep
+    from ...run.evaluation import Evaluation
 
     said = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
     stated = ("parameters", "active_parameters", "looked_up_parameters", "training_tokens")
     values = record("model", inputs["model"]).values
     said |= {k: v for k, v in values.items() if k not in (*stated, *said)}
-    counted = Sweep({**said, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
+    counted = Evaluation({**said, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
     return float(counted.evaluate("numpy")["model_flops_per_step"])
 
 

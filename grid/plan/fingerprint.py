@@ -13,8 +13,8 @@ from ... import grid, kernels
 from ...kernels.graph.bind import Made, dependencies
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ..plan.labels import plain
-from ..plan.plan import Plan
+from .labels import plain
+from .plan import Plan
 
 # Modules whose code decides values or bytes, by package
 _ENGINE_CODE = {

@@ -1,0 +1,66 @@
+"""The entry point of xarray: `engine="fleetcube"`."""
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import xarray
+from xarray.backends import BackendEntrypoint
+
+from ..catalog.files import parse_toml, read_some
+from .errors import InputError
+from .read.virtual import virtual
+from .store.cube import open_cube
+from .sweep import Sweep
+
+LARGEST_SPEC = 1 << 24  # bytes of a TOML file that is looked into unasked
+
+
+class Backend(BackendEntrypoint):
+    """`xarray.open_dataset("sweep.toml", engine="fleetcube")`, or of a Sweep, or of a stored cube.
+
+    Sweeps take `compute_engine` ("auto", "numpy", "numba" or "jax"), `dtype` and `mask_infeasible`,
+    as `Sweep.virtual` does; a stored cube is opened by `open_cube`.
+    """
+
+    description = "Compute slices of a fleetcube sweep from its TOML spec"
+    open_dataset_parameters = (
+        "filename_or_obj",
+        "drop_variables",
+        "compute_engine",
+        "dtype",
+        "mask_infeasible",
+    )
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: Any = None,
+        compute_engine: str = "auto",
+        dtype: str = "float64",
+        mask_infeasible: bool = False,
+    ) -> xarray.Dataset:
+        """Open a spec, a Sweep or a stored cube; nothing is evaluated."""
+        source = filename_or_obj
+        if not isinstance(source, str | PathLike | Sweep):
+            raise InputError(f"{type(source).__name__} is not a sweep; give a TOML file or a Sweep")
+        if not isinstance(source, Sweep) and ("://" in str(source) or Path(source).is_dir()):
+            cube = open_cube(source)
+        else:
+            sweep = source if isinstance(source, Sweep) else Sweep.from_file(source)
+            cube = virtual(sweep, compute_engine, dtype, mask_infeasible)
+        drop = [drop_variables] if isinstance(drop_variables, str) else drop_variables or []
+        return cube.drop_vars(drop, errors="ignore")
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether this is a TOML file that names outputs."""
+        if not isinstance(filename_or_obj, str | PathLike):
+            return False
+        path = Path(filename_or_obj)
+        try:
+            held = read_some(path, LARGEST_SPEC) if path.suffix == ".toml" else b""
+            small = len(held) <= LARGEST_SPEC
+            return small and "outputs" in parse_toml(held.decode("utf-8-sig"))
+        except (OSError, ValueError):
+            return False

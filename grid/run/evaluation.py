@@ -1,0 +1,182 @@
+"""What is asked, with its plans, and its values in memory: what every question stands on."""
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from ..errors import InputError
+from ..plan import memory
+from ..plan.execute import evaluate_block
+from ..plan.labels import dataset, dtype_of
+from ..plan.plan import NEAR, REASON, Plan
+from ..plan.tiles import blocks
+from ..spec.axes import Array
+from ..spec.file import read_spec
+from ..spec.scenario import resolve
+from ..spec.values import check_dtype, check_threads, without_unit
+
+if TYPE_CHECKING:
+    import xarray
+
+BLOCK = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}  # points evaluated at once
+
+
+class Evaluation:
+    """A scenario, axes and outputs; see `Sweep`, which has all that can be asked of them."""
+
+    def __init__(
+        self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
+    ) -> None:
+        scenario, axes = without_unit("", scenario), without_unit("", axes)
+        self.spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
+        self._problem = resolve(scenario, axes)
+        self._outputs = outputs
+        self._plans: dict[tuple[str, bool], Plan] = {}
+        self.plan()  # everything that is wrong is found before anything is computed
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> Self:
+        """Read a TOML spec with `outputs`, `[scenario]` and `[axes]`.
+
+        Calibration files are found from the folder of the spec.
+        """
+        spec = read_spec(path)
+        if not spec["outputs"]:
+            raise InputError(f'{str(path)!r} names no outputs; write outputs = ["job_time"]')
+        return cls(spec["scenario"], spec["axes"], spec["outputs"])
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Length of every axis, in the order written."""
+        return {axis.name: axis.size for axis in self._problem.axes}
+
+    @property
+    def points(self) -> int:
+        """Points of the full grid."""
+        return math.prod(self.sizes.values())
+
+    def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
+        """The plan of an engine; plans and their tables are kept."""
+        if not isinstance(engine, str) or not isinstance(mask_infeasible, bool):
+            raise InputError(
+                f"engine = {engine!r} or mask_infeasible = {mask_infeasible!r} is not usable; "
+                "give the name of an engine, and True or False"
+            )
+        key = (engine, mask_infeasible)
+        if key not in self._plans:
+            self._plans[key] = Plan(self._problem, self._outputs, engine, mask_infeasible)
+        return self._plans[key]
+
+    def evaluate(
+        self,
+        engine: str = "auto",
+        out: "xarray.Dataset | None" = None,
+        *,
+        dtype: str = "float64",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """Compute every output at every point, in memory.
+
+        Args:
+            engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size).
+            out: a Dataset of an earlier call, whose arrays are used again.
+            dtype: "float64" or "float32"; flags are int8.
+            mask_infeasible: NaN (-1 in flags) in layout-dependent outputs where
+                `infeasible_reason` is not 0.
+            threads: cores to use; all that the process may use by default.
+
+        Returns a Dataset in which every output has its own dimensions only. Memory order is the
+        plan's; dimensions are in the order of the axes. Raises InputError for a result that does
+        not fit in memory.
+        """
+        plan = self.plan(engine, mask_infeasible)
+        threads = check_threads(threads)
+        arrays = self._arrays(plan, check_dtype(dtype), out, threads)
+        for dims, names in plan.groups().items():
+            sizes = {dim: plan.sizes[dim] for dim in dims}
+            for region in blocks(sizes, BLOCK[plan.engine]):
+                cut: Any = (*region.values(), ...)
+                views = {name: arrays[name][cut] for name in names}
+                evaluate_block(plan, dims, region, views, threads)
+        return dataset(plan, arrays, self.spec)
+
+    def _arrays(
+        self, plan: Plan, dtype: str, out: "xarray.Dataset | None", threads: int
+    ) -> dict[str, Array]:
+        types = {name: dtype_of(name, dtype) for name in plan.outputs}
+        shapes = {name: plan.shape(plan.out_dims[name]) for name in plan.outputs}
+        if out is not None:
+            arrays = {name: _reused(plan, out, name, shapes[name], types[name]) for name in types}
+            for one, other in itertools.combinations(arrays, 2):
+                if np.may_share_memory(arrays[one], arrays[other]):
+                    raise InputError(f"out[{one!r}] and out[{other!r}] share memory; separate them")
+            return arrays
+        size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
+        memory.check(
+            size,
+            "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an axis",
+        )
+        return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
+
+    def replace(
+        self,
+        *,
+        scenario: Mapping[str, Any] | None = None,
+        axes: Mapping[str, Any] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> Self:
+        """The same with another scenario, axes or outputs."""
+        spec: Any = self.spec
+        return type(self)(
+            spec["scenario"] if scenario is None else scenario,
+            spec["axes"] if axes is None else axes,
+            spec["outputs"] if outputs is None else outputs,
+        )
+
+    def of(self, outputs: Sequence[str]) -> Self:
+        """The same scenario and axes, for other outputs."""
+        return self.replace(outputs=outputs)
+
+    @functools.cached_property
+    def judged(self) -> Self:
+        """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
+        plan = self.plan()
+        limited = REASON in plan.outputs and any(
+            np.isfinite(case.leaves.get("hbm_capacity", np.inf)).any() for case in plan.cases
+        )
+        return self.of([*self._outputs, NEAR]) if limited and NEAR not in self._outputs else self
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
+        return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"
+
+
+def _reused(
+    plan: Plan, out: "xarray.Dataset", name: str, shape: tuple[int, ...], dtype: Any
+) -> Array:
+    """An output's array in an earlier result, its dimensions in the plan's order."""
+    if not hasattr(out, "variables") or not hasattr(out, "data_vars"):
+        raise InputError(f"out is {type(out).__name__}; give a Dataset of an earlier call")
+    if name not in out.variables:
+        raise InputError(f"out has no {name!r}; give a Dataset of an earlier call of this sweep")
+    variable = out.variables[name]
+    dims = plan.out_dims[name]
+    if set(variable.dims) != set(dims) or variable.dtype != dtype:
+        raise InputError(
+            f"out[{name!r}] is {variable.dtype} over {variable.dims}, not {dtype} over {dims}; "
+            "give a Dataset of an earlier call of this sweep"
+        )
+    array = variable.transpose(*dims).values
+    if (
+        array.shape != shape
+        or not array.flags.writeable
+        or not np.shares_memory(array, variable.values)
+    ):
+        raise InputError(f"out[{name!r}] cannot be reused: shape {array.shape}, not {shape}")
+    return array

@@ -1,0 +1,180 @@
+"""Evaluate a plan at chosen points of its grid, and nowhere else."""
+
+import copy
+import math
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ...kernels.engines.job import default_threads
+from ..errors import InputError
+from ..plan import memory
+from ..plan.execute import Block
+from ..plan.labels import dtype_of
+from ..plan.plan import REASON, Case, Plan
+from ..spec.axes import Array
+
+ALONE = 1 << 16  # points up to which threads cost more than they bring
+SMALLER = 8  # what is this many times smaller than the slice is evaluated before it
+KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept, and looked up
+
+Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
+
+
+class _Part(Plan):
+    """A case at chosen places: the plan's formulas over other dimensions, those of the result.
+
+    JAX's values depend on what is a table: that stays as the whole sweep has it.
+    """
+
+    def __init__(
+        self, whole: Plan, case: Case, places: Places, shape: tuple[int, ...], engine: str
+    ) -> None:
+        self.__dict__.update(whole.__dict__)
+        self.engine = engine
+        self._whole, self._of, self._places, self._tables = whole, case, places, {}
+        names = tuple(map(str, range(len(shape))))
+        self.axes: Any = tuple(SimpleNamespace(name=name) for name in names)
+        self.sizes = dict(zip(names, shape, strict=True))
+        self.points = math.prod(shape)
+        along = {
+            dim: {name for name, size in zip(names, at.shape, strict=True) if size > 1}
+            for dim, at in places.items()
+        }
+        shadows = {
+            dims: tuple(n for n in names if any(n in along[dim] for dim in dims))
+            for dims in set(whole.dims.values())
+            if all(dim in places for dim in dims)
+        }
+        self.dims = {name: shadows[dims] for name, dims in whole.dims.items() if dims in shadows}
+        self.case = Case({}, case.formulas, dict(self._leaves(case, places, len(shape))))
+
+    def _leaves(self, case: Case, places: Places, ndim: int) -> Any:
+        for name, leaf in case.leaves.items():
+            if leaf.size == 1:
+                yield name, leaf.reshape((1,) * ndim)
+                continue
+            axis = self._whole.axes[int(np.argmax(leaf.shape))].name
+            if axis in places:
+                start = case.runs[axis].start if axis in case.runs else 0
+                yield name, leaf.reshape(-1)[places[axis] - start]
+
+    def is_table(self, name: str) -> bool:
+        if self.engine == "jax":
+            return self._whole.is_table(name)
+        return self.size(name) * SMALLER <= self.points or self._is_known(name)
+
+    def _is_known(self, name: str) -> bool:
+        whole = self._whole
+        return self.engine != "jax" and whole.size(name) <= KNOWN and whole.is_table(name)
+
+    def table(self, case: Case, name: str) -> Array:
+        if name not in case.formulas or not self._is_known(name):
+            return super().table(case, name)
+        if (name, ()) not in self._tables:
+            held, runs = self._whole.table(self._of, name), self._of.runs
+            index = tuple(
+                self._places[axis.name] - (runs[axis.name].start if axis.name in runs else 0)
+                if size > 1
+                else 0
+                for axis, size in zip(self._whole.axes, held.shape, strict=True)
+            )
+            found = held[index]
+            self._tables[name, ()] = found if found.ndim else found.reshape((1,) * len(self.axes))
+        return self._tables[name, ()]
+
+
+def values_at(
+    plan: Plan, names: list[str], places: Places, shape: tuple[int, ...], dtype: str, engine: str
+) -> dict[str, Array]:
+    """Outputs that share dimensions, at the places given for each of these dimensions.
+
+    Index arrays broadcast to `shape`: arrays along an axis each make a grid, arrays along the same
+    axis are walked together. Nothing is evaluated but the points asked for. `engine` is the plan's,
+    or "auto" for a plan of NumPy: numba as soon as it has compiled.
+    """
+    whole = shape or (1,)
+    places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
+    outs = _room(names, whole, dtype)
+    if math.prod(whole):
+        for case in plan.cases_of(tuple(places)):
+            _fill(plan, case, places, outs, whole, dtype, engine)
+        masked = [name for name in names if plan.mask and name in plan.layout_dependent]
+        if masked:
+            own = {dim: places[dim] for dim in plan.out_dims[REASON]}
+            unmasked = copy.copy(plan)
+            unmasked.mask = False
+            reason = values_at(unmasked, [REASON], own, whole, dtype, engine)[REASON]
+            for name in masked:
+                lost = -1 if outs[name].dtype == np.int8 else np.nan
+                np.copyto(outs[name], lost, where=reason != 0)
+    return {name: out.reshape(shape) for name, out in outs.items()}
+
+
+def _fill(
+    plan: Plan,
+    case: Case,
+    places: Places,
+    outs: Mapping[str, Array],
+    shape: tuple[int, ...],
+    dtype: str,
+    engine: str,
+) -> None:
+    """Evaluate a case where the places fall into it."""
+    inside = np.ones((1,) * len(shape), bool)
+    for dim, run in case.runs.items():
+        if dim in places:
+            inside = inside & (places[dim] >= run.start) & (places[dim] < run.stop)
+    if not inside.any():
+        return
+    if inside.all():
+        _evaluate(plan, case, places, outs, shape, engine)
+        return
+    others = [tuple(j for j in range(len(shape)) if j != k) for k in range(len(shape))]
+    rows = [np.flatnonzero(inside.any(axis=other)) for other in others]
+    target: Any
+    if math.prod(map(len, rows)) == np.count_nonzero(inside):  # a grid within the grid
+        kept = [
+            row if size > 1 else np.arange(full)
+            for row, size, full in zip(rows, inside.shape, shape, strict=True)
+        ]
+        target = np.ix_(*kept)
+        part = {
+            dim: at[np.ix_(*[k if n > 1 else [0] for k, n in zip(kept, at.shape, strict=True)])]
+            for dim, at in places.items()
+        }
+        size = tuple(map(len, kept))
+    else:
+        target = np.nonzero(np.broadcast_to(inside, shape))
+        part = {dim: np.broadcast_to(at, shape)[target] for dim, at in places.items()}
+        size = target[0].shape
+    found = _room(list(outs), size, dtype)
+    _evaluate(plan, case, part, found, size, engine)
+    for name, out in outs.items():
+        out[target] = found[name]
+
+
+def _evaluate(
+    plan: Plan,
+    case: Case,
+    places: Places,
+    outs: Mapping[str, Array],
+    shape: tuple[int, ...],
+    engine: str,
+) -> None:
+    part = _Part(plan, case, places, shape, engine)
+    threads = 1 if math.prod(shape) <= ALONE else default_threads()
+    region = {name: slice(0, size) for name, size in part.sizes.items()}
+    Block(part, part.case, threads).fill(tuple(region), region, outs)
+
+
+def _room(names: list[str], shape: tuple[int, ...], dtype: str) -> dict[str, Array]:
+    size = sum(math.prod(shape) * dtype_of(name, dtype).itemsize for name in names)
+    if size > 1 << 26 and size > 0.9 * memory.available():
+        raise InputError(
+            f"the slice takes {memory.human(size)} and {memory.human(memory.available())} of "
+            "memory are free; take a smaller one, or reduce blocks (Sweep.reduce, Sweep.lazy)"
+        )
+    return {name: np.empty(shape, dtype_of(name, dtype)) for name in names}
