@@ -110,8 +110,8 @@ def store(
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, again)}") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept(partial, again)) from None
+    except KeyboardInterrupt as stopped:
+        raise type(stopped)(kept(partial, again)) from None
 
 
 def kept(partial: Place, again: str) -> str:
