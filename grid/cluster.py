@@ -11,8 +11,10 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
+from pickle import loads
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -85,12 +87,20 @@ class Cluster:
         return client
 
     def _connect(self) -> Any:
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster, Security
 
         if not isinstance(self._dask, int | str):
             return self._dask
         try:
             given: Any = self._dask
+            if str(given).startswith("tls:"):
+                keys = Security().get_connection_args("client")
+                if keys["ssl_context"] is None:
+                    raise InputError(
+                        f"dask = {given!r} needs certificates, of which Dask's configuration names "
+                        "none; set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..._TLS__CLIENT__CERT and "
+                        "..._TLS__CLIENT__KEY"
+                    )
             if isinstance(given, int):
                 local = LocalCluster(  # type: ignore[no-untyped-call]
                     n_workers=given,
@@ -106,6 +116,8 @@ class Cluster:
                 f"Dask's processes did not start ({_line(error)}); a script must call this under "
                 'if __name__ == "__main__"'
             ) from None
+        except InputError:
+            raise
         except (OSError, ValueError) as error:
             raise InputError(
                 f"dask = {self._dask!r}: no scheduler answers ({_line(error)}); "
@@ -150,6 +162,7 @@ class Cluster:
         from distributed import CancelledError
         from distributed.client import ClosedClientError
         from distributed.comm.core import CommClosedError
+        from distributed.protocol import pickle
         from distributed.scheduler import KilledWorker
 
         client, left, started, length = self.client, list(tasks), 0, 1
@@ -163,9 +176,9 @@ class Cluster:
                 oldest = min((number for number, _ in running.values()), default=started)
                 if left and started - oldest < AHEAD * threads:
                     run = [left.pop() for _ in range(min(length, len(left)))]
-                    future = client.submit(
-                        _run, self.recipe, digest, work, run, key=f"{name}-{started}", pure=False
-                    )
+                    call = pickle.dumps(_Call(_run, (self.recipe, digest, work, run)))
+                    key = f"{name}-{started}"
+                    future = client.submit(loads, call, key=key, pure=False)
                     running[future] = started, run
                     future.add_done_callback(finished.put)
                     started += 1
@@ -182,6 +195,11 @@ class Cluster:
             lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
             what = "was lost" if lost else "cancelled the work"
             raise OSError(f"the Dask cluster {what} ({_line(error)})") from error
+        except ImportError as error:  # of a worker that joined after the others were asked
+            raise ChildProcessError(
+                f"a Dask worker cannot compute this sweep ({_line(error)}); "
+                "install the same versions there"
+            ) from error
         except KilledWorker as error:
             raise ChildProcessError(
                 f"{error.allowed_failures + 1} Dask workers died at the same work; "
@@ -191,6 +209,20 @@ class Cluster:
             if running:
                 with contextlib.suppress(Exception):  # where the cluster is lost, so is the work
                     client.cancel(list(running))
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that is made where it is unpickled: in a task, whose errors come back.
+
+    A worker that cannot unpickle what it is sent, for it lacks fleetcube, would say nothing.
+    """
+
+    function: Any
+    given: tuple[Any, ...]
+
+    def __reduce__(self) -> Any:
+        return self.function, self.given
 
 
 def check_dask(dask: Any) -> Any:

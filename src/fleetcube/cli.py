@@ -426,8 +426,6 @@ class Terminated(KeyboardInterrupt):
 
 def run() -> None:
     """Run the command line: one line, and the exit status, where it fails or is stopped."""
-    from fleetcube.catalog import CatalogError
-    from fleetcube.grid.errors import InputError
 
     def stop(*_: Any) -> None:
         raise Terminated
@@ -439,7 +437,7 @@ def run() -> None:
         # where Python drops what is raised (a finalizer, a callback), being stopped is raised anew
         if issubclass(what.exc_type, KeyboardInterrupt):
             code = signal.SIGTERM if what.exc_type is Terminated else signal.SIGINT
-            threading.Timer(0.05, signal.raise_signal, [code]).start()
+            threading.Timer(0.05, os.kill, [os.getpid(), code]).start()
         else:
             sys.__unraisablehook__(what)
 
