@@ -292,7 +292,8 @@ def another(client: Any, what: str) -> Iterator[str]:
 
 
 def _pretend(what: str) -> None:
-    sys.modules["fleetcube.grid.cluster"] = None if what == WITHOUT else cluster  # type: ignore
+    modules: dict[str, Any] = sys.modules
+    modules["fleetcube.grid.cluster"] = None if what == WITHOUT else cluster
     cluster.facts.cache_clear()
     cluster._digest.cache_clear()
     held = {what: "other"} if what else {}
@@ -338,14 +339,13 @@ class Dies:
         return os.getpid()
 
 
-def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as client:
         assert len(cluster._asked(client, Dies(tmp_path, 1))) == 1
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            pytest.raises(InputError, match=r"lost workers 1 times .* more memory"),
-        ):
-            patch.setattr(cluster, "LOSSES", 1)
+        monkeypatch.setattr(cluster, "LOSSES", 1)
+        with pytest.raises(InputError, match=r"lost workers 1 times .* more memory"):
             cluster._asked(client, Dies(tmp_path, 2))
 
 

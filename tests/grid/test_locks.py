@@ -29,7 +29,7 @@ def test_a_file_system_without_locks_is_refused(
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
     path = tmp_path / "a.zarr"
-    with pytest.raises(InputError, match="does not lock files .* mount it with locks") as told:
+    with pytest.raises(InputError, match=r"does not lock files .* mount it with locks") as told:
         Sweep({}, **SMALL).store(path)
     assert "\n" not in str(told.value)
     monkeypatch.undo()
