@@ -94,7 +94,8 @@ class Cluster:
         try:
             given: Any = self._dask
             if str(given).startswith("tls:"):
-                keys = Security().get_connection_args("client")
+                security: Any = Security
+                keys = security().get_connection_args("client")
                 if keys["ssl_context"] is None:
                     raise InputError(
                         f"dask = {given!r} needs certificates, of which Dask's configuration names "
@@ -165,6 +166,7 @@ class Cluster:
         from distributed.protocol import pickle
         from distributed.scheduler import KilledWorker
 
+        dumps: Any = pickle.dumps
         client, left, started, length = self.client, list(tasks), 0, 1
         left.reverse()
         name, digest = f"fleetcube-{uuid.uuid4().hex}", _digest(self.recipe)
@@ -176,7 +178,7 @@ class Cluster:
                 oldest = min((number for number, _ in running.values()), default=started)
                 if left and started - oldest < AHEAD * threads:
                     run = [left.pop() for _ in range(min(length, len(left)))]
-                    call = pickle.dumps(_Call(_run, (self.recipe, digest, work, run)))
+                    call = dumps(_Call(_run, (self.recipe, digest, work, run)))
                     key = f"{name}-{started}"
                     future = client.submit(loads, call, key=key, pure=False)
                     running[future] = started, run

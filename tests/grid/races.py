@@ -133,7 +133,11 @@ def _command(*words: str) -> str:
 @cache
 def answers(how: str) -> dict[Any, str]:
     """What the cubes give where nobody writes."""
-    cubes = {"first": sweep(SIZES[0]), "second": sweep(SIZES[1]), "begun": sweep(SIZES[1], SIZES[0])}
+    cubes = {
+        "first": sweep(SIZES[0]),
+        "second": sweep(SIZES[1]),
+        "begun": sweep(SIZES[1], SIZES[0]),
+    }
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, cube in cubes.items():
