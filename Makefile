@@ -40,7 +40,7 @@ kill: .venv/test
 
 # Thousands of reads beside a writer: none is wrong
 races: .venv/test
-	$(BIN)/python -m tests.grid.races 5000
+	$(BIN)/python -m tests.grid.races 1000
 
 # The tests that draw examples, with fresh ones by the thousand; the same SEED draws the same again
 fuzz: SEED := $(or $(SEED),$(shell date +%s))

@@ -431,6 +431,11 @@ def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
 
 
+def test_a_scheduler_with_tls_needs_certificates(sweep: Sweep) -> None:
+    with pytest.raises(InputError, match=r"tls://127.0.0.1:9' needs certificates.*TLS__CA_FILE"):
+        sweep.reduce("min", dask="tls://127.0.0.1:9")
+
+
 @pytest.mark.parametrize("given", [0, True, -2, 1.5, [2], "-1", "1.5", "here"])
 def test_what_is_no_cluster_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match="give one of them"):
