@@ -52,10 +52,11 @@ ATTACKS = {
         "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 100
     ),
     "races": Attack(
-        "reads in seven ways beside a writer that replaces, appends to or mends the cube",
+        "reads in seven ways beside a writer that replaces, appends to or mends the cube, "
+        "in a folder and in Icechunk",
         "tests.grid.races",
-        5000,
-        30,
+        900,
+        7,
     ),
     "fuzz": Attack(
         "specs, calibrations, logs, tables and records with spans replaced",

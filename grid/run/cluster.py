@@ -7,11 +7,15 @@ import json
 import os
 import re
 import signal
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
+from pickle import loads
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +31,9 @@ SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
 BUSY = 0.01  # seconds of work in a run for each worker thread: less would wear the scheduler out
 AHEAD = 4  # runs for each worker thread, from the oldest that is not finished
 PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
+RESTART = 20.0  # seconds to wait for another worker where one was lost
+LOSSES = 4  # after which workers are not asked again, as of work that kills them
+PAUSED = 10.0  # seconds without a result, after which workers are asked whether they go on
 ADDRESS = re.compile(r"([a-z]+://\S+|[\w.-]+:\d+)")
 
 Pairs = list[tuple[Any, Any]]  # tasks with their results
@@ -57,14 +64,14 @@ class Cluster:
     @functools.cached_property
     def client(self) -> Any:
         """The connection, once the workers are known to be as this process is."""
-        client = self._connect()
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
-            address = client.scheduler.address
-            raise InputError(f"the Dask cluster at {address} has no workers; start some") from None
+        resource_tracker.ensure_running()  # which takes Ctrl-C where it is not yet
+        block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
+        # processes started in this thread leave Ctrl-C to this one, which ends them; it waits for
+        # the start to be over, for what is half open cannot be closed
+        with ThreadPoolExecutor(1, "start", *block) as starting:
+            client = starting.submit(self._connect).result()
         ours = facts(self.recipe)
-        for worker, theirs in client.run(facts, self.recipe, on_error="return").items():
+        for worker, theirs in _asked(client, facts, self.recipe).items():
             if isinstance(theirs, Exception):
                 told = f"{type(theirs).__name__}: {_line(theirs)}"
                 raise InputError(
@@ -80,20 +87,28 @@ class Cluster:
         return client
 
     def _connect(self) -> Any:
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster, Security
 
         if not isinstance(self._dask, int | str):
             return self._dask
         try:
             given: Any = self._dask
-            if isinstance(given, int):
-                with _uninterrupted():
-                    local = LocalCluster(  # type: ignore[no-untyped-call]
-                        n_workers=given,
-                        threads_per_worker=1,
-                        dashboard_address=":0",
-                        silence_logs="CRITICAL",
+            if str(given).startswith("tls:"):
+                security: Any = Security
+                keys = security().get_connection_args("client")
+                if keys["ssl_context"] is None:
+                    raise InputError(
+                        f"dask = {given!r} needs certificates, of which Dask's configuration names "
+                        "none; set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..._TLS__CLIENT__CERT and "
+                        "..._TLS__CLIENT__KEY"
                     )
+            if isinstance(given, int):
+                local = LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=given,
+                    threads_per_worker=1,
+                    dashboard_address=":0",
+                    silence_logs="CRITICAL",
+                )
                 given = self._open.enter_context(local)
             client = Client(given, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
             return self._open.enter_context(client)
@@ -102,6 +117,8 @@ class Cluster:
                 f"Dask's processes did not start ({_line(error)}); a script must call this under "
                 'if __name__ == "__main__"'
             ) from None
+        except InputError:
+            raise
         except (OSError, ValueError) as error:
             raise InputError(
                 f"dask = {self._dask!r}: no scheduler answers ({_line(error)}); "
@@ -116,11 +133,11 @@ class Cluster:
         client = self.client
         mark.touch()
         try:
-            seen = client.run(_sees, mark)
+            seen = _asked(client, _sees, mark)
         finally:
             mark.unlink()
         for worker, sees in seen.items():
-            if not sees:
+            if sees is not True:
                 raise InputError(
                     f"Dask worker {worker} does not see the folder {str(folder)!r}, or cannot "
                     "write into it; choose one that all workers share"
@@ -143,30 +160,32 @@ class Cluster:
         no more. The first runs are of one task; from their seconds follows how many make a run of
         SECONDS. Towards the end runs grow shorter, to a fifth, so that all workers finish together.
         """
-        from distributed import CancelledError, as_completed
+        from distributed import CancelledError
         from distributed.client import ClosedClientError
         from distributed.comm.core import CommClosedError
+        from distributed.protocol import pickle
         from distributed.scheduler import KilledWorker
 
+        dumps: Any = pickle.dumps
         client, left, started, length = self.client, list(tasks), 0, 1
         left.reverse()
         name, digest = f"fleetcube-{uuid.uuid4().hex}", _digest(self.recipe)
         running: dict[Any, tuple[int, list[Any]]] = {}
         try:
-            completed = as_completed(loop=client.loop)  # type: ignore[no-untyped-call]
+            finished: SimpleQueue[Any] = SimpleQueue()
             threads, asked = _threads(client), time.monotonic()
             while left or running:
                 oldest = min((number for number, _ in running.values()), default=started)
                 if left and started - oldest < AHEAD * threads:
                     run = [left.pop() for _ in range(min(length, len(left)))]
-                    future = client.submit(
-                        _run, self.recipe, digest, work, run, key=f"{name}-{started}", pure=False
-                    )
+                    call = dumps(_Call(_run, (self.recipe, digest, work, run)))
+                    key = f"{name}-{started}"
+                    future = client.submit(loads, call, key=key, pure=False)
                     running[future] = started, run
-                    completed.add(future)  # type: ignore[no-untyped-call]
+                    future.add_done_callback(finished.put)
                     started += 1
                     continue
-                future = next(completed)
+                future = _first(finished, client)
                 number, run = running.pop(future)
                 seconds, results = future.result()
                 if time.monotonic() - asked > 1.0:  # workers come and go
@@ -178,6 +197,11 @@ class Cluster:
             lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
             what = "was lost" if lost else "cancelled the work"
             raise OSError(f"the Dask cluster {what} ({_line(error)})") from error
+        except ImportError as error:  # of a worker that joined after the others were asked
+            raise ChildProcessError(
+                f"a Dask worker cannot compute this sweep ({_line(error)}); "
+                "install the same versions there"
+            ) from error
         except KilledWorker as error:
             raise ChildProcessError(
                 f"{error.allowed_failures + 1} Dask workers died at the same work; "
@@ -187,6 +211,20 @@ class Cluster:
             if running:
                 with contextlib.suppress(Exception):  # where the cluster is lost, so is the work
                     client.cancel(list(running))
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that is made where it is unpickled: in a task, whose errors come back.
+
+    A worker that cannot unpickle what it is sent, for it lacks fleetcube, would say nothing.
+    """
+
+    function: Any
+    given: tuple[Any, ...]
+
+    def __reduce__(self) -> Any:
+        return self.function, self.given
 
 
 def check_dask(dask: Any) -> Any:
@@ -223,24 +261,57 @@ def _digest(recipe: Recipe) -> str:
 def _run(recipe: Recipe, digest: str, work: "Work", tasks: list[Any]) -> tuple[float, list[Any]]:
     """Compute tasks in this thread: seconds that it took, and the results."""
     if _digest(recipe) != digest:  # it joined after the others were asked
-        raise InputError("a Dask worker is not as the process that gave the work; start it anew")
+        from distributed import get_worker
+
+        raise ChildProcessError(
+            f"Dask worker {get_worker().address} came later and is not as the process that gave "
+            "the work; stop it, and install the same versions there"
+        )
     start = time.perf_counter()
     with np.errstate(all="ignore"):
         results = [work(recipe.plan, task) for task in tasks]
     return time.perf_counter() - start, results
 
 
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes started meanwhile leave Ctrl-C to this one, which ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, held)
+def _asked(client: Any, function: Any, *given: Any) -> dict[str, Any]:
+    """What each worker answers, or its error; all are asked again where one was lost meanwhile."""
+    address, patience = client.scheduler.address, PATIENCE
+    for _ in range(LOSSES):
+        try:
+            client.wait_for_workers(1, timeout=patience)
+        except TimeoutError:
+            raise InputError(
+                f"the Dask cluster at {address} has no workers; start some, with more memory "
+                "where they end at once"
+            ) from None
+        answers: dict[str, Any] = client.run(function, *given, on_error="return")
+        lost = [_line(answer) for answer in answers.values() if isinstance(answer, OSError)]
+        if answers and not lost:
+            return answers
+        patience = RESTART
+        time.sleep(0.2)
+    raise InputError(
+        f"the Dask cluster at {address} lost workers {LOSSES} times while they were asked "
+        f"({lost[0] if lost else 'none answered'}); give them more memory"
+    )
+
+
+def _first(finished: "SimpleQueue[Any]", client: Any) -> Any:
+    """The next future that is finished. Raises OSError where no worker goes on."""
+    while True:
+        try:
+            return finished.get(timeout=PAUSED)
+        except Empty:
+            paused = client.run(_paused, on_error="ignore").values()
+            if paused and all(paused):
+                raise ChildProcessError(
+                    "all Dask workers are paused, for they are near their memory limit; "
+                    "give them more memory"
+                ) from None
+
+
+def _paused(dask_worker: Any) -> bool:
+    return dask_worker.status.name == "paused" and not dask_worker.state.executing
 
 
 def _sees(mark: Path) -> bool:

@@ -107,8 +107,8 @@ def store(
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, again)}") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(kept(partial, again)) from None
+    except KeyboardInterrupt as stopped:
+        raise type(stopped)(kept(partial, again)) from None
 
 
 def _check_room(place: Place, partial: Place, writer: Writer) -> None:

@@ -1,6 +1,7 @@
 """What Zarr reads a complete cube from: the cube that was opened, or an error."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from functools import cached_property
@@ -65,7 +66,8 @@ class SealedStore(WrapperStore[Store]):
         if isinstance(self._store, LocalStore):
             value = await asyncio.to_thread(self._on_disk, key, size, prototype)
         else:
-            with self.place.telling():
+            value = None
+            with contextlib.suppress(FileNotFoundError), self.place.telling():
                 value = await self._store.get(key, prototype)
         if value is None:
             raise self._foreign(key, "is missing")

@@ -12,7 +12,8 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:  # while modules were loaded
-        sys.exit("fleetcube: stopped; nothing was kept")
+        sys.stderr.write("fleetcube: stopped; nothing was kept\n")
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -35,7 +36,8 @@ _SIMULATED = {  # columns, where the spec gives the input that they speak of
 @click.group(
     cls=Listed,
     context_settings=_SETTINGS,
-    epilog="Exit status: 0 done; 1 failed, stopped or found damage; 2 refused for its input.",
+    epilog="Exit status: 0 done; 1 failed or found damage; 2 refused for its input; "
+    "130 or 143 stopped, by Ctrl-C or SIGTERM.",
 )
 @click.version_option(__version__, prog_name="fleetcube")
 @click.option("--debug", is_flag=True, help="Show where an error arose (or FLEETCUBE_DEBUG=1).")
@@ -423,9 +425,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def run() -> None:
-    """Run the command line: one line and exit 2 for bad input, 1 for a failed run."""
-    from fleetcube.catalog import CatalogError
-    from fleetcube.grid.errors import InputError
+    """Run the command line: one line, and the exit status, where it fails or is stopped."""
 
     def stop(*_: Any) -> None:
         raise Terminated
@@ -433,7 +433,15 @@ def run() -> None:
     def remark(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"note: {' '.join(str(message).split())}", err=True)
 
-    warnings.showwarning = remark
+    def dropped(what: Any) -> None:
+        # where Python drops what is raised (a finalizer, a callback), being stopped is raised anew
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            code = signal.SIGTERM if what.exc_type is Terminated else signal.SIGINT
+            threading.Timer(0.05, os.kill, [os.getpid(), code]).start()
+        else:
+            sys.__unraisablehook__(what)
+
+    warnings.showwarning, sys.unraisablehook = remark, dropped
     signal.signal(signal.SIGTERM, stop)  # batch schedulers stop a job so
     try:
         cli(prog_name="fleetcube", standalone_mode=False)
@@ -447,7 +455,18 @@ def run() -> None:
         if os.environ.get("FLEETCUBE_DEBUG"):
             traceback.print_exc()
         say(f"fleetcube: {_told(error)}", err=True)
-        sys.exit(2 if isinstance(error, InputError | CatalogError) else 1)
+        sys.exit(_status(error))
+
+
+def _status(error: BaseException) -> int:
+    """The exit status of an error; of being stopped, that of shells."""
+    from fleetcube.catalog import CatalogError
+    from fleetcube.grid.errors import InputError
+
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        stopped = error.__cause__ or error
+        return 128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT)
+    return 2 if isinstance(error, InputError | CatalogError) else 1
 
 
 def _told(error: BaseException) -> str:

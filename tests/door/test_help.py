@@ -118,7 +118,7 @@ FAILURES: list[tuple[BaseException, int, str]] = [
     (CatalogError("no gpu 'x'; see the list"), 2, "fleetcube: no gpu 'x'; see the list\n"),
     (click.UsageError("no such thing"), 2, "Error: no such thing\n"),
     (OSError("disk full"), 1, "fleetcube: disk full\n"),
-    (KeyboardInterrupt("2 blocks are kept"), 1, "fleetcube: stopped; 2 blocks are kept\n"),
+    (KeyboardInterrupt("2 blocks are kept"), 130, "fleetcube: stopped; 2 blocks are kept\n"),
     (MemoryError(), 1, "fleetcube: out of memory; use fewer threads or float32\n"),
     (KeyError("x"), 1, "fleetcube: KeyError: 'x'; `fleetcube --debug ...` shows where\n"),
 ]

@@ -71,3 +71,28 @@ def test_without_a_compiler_numpy_is_taken_or_numba_refused(tmp_path: Path, engi
     assert "Traceback" not in done.stderr
     assert done.returncode == (2 if engine == "numba" else 0)
     assert ("unset NUMBA_DISABLE_JIT" in done.stderr) == (engine == "numba")
+
+
+DROPPED = """
+import signal, sys, time
+from fleetcube.cli import cli, run
+class Gone:
+    def __del__(self):
+        signal.raise_signal(signal.{name})
+@cli.command()
+def wait():
+    Gone()  # what is raised in it is dropped
+    time.sleep(60)
+sys.argv = ["fleetcube", "wait"]
+run()
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_being_stopped_in_a_finalizer_is_not_lost(tmp_path: Path, name: str, status: int) -> None:
+    set_ = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    done = python(tmp_path, "-c", set_ + DROPPED.format(name=name))
+    assert (done.returncode, done.stderr.strip()) == (
+        status,
+        "fleetcube: stopped; nothing was kept",
+    )

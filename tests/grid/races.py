@@ -1,23 +1,33 @@
 """Readers beside a writer: two cubes take turns in one place, and every read is told apart.
 
-`python -m tests.grid.races READS`: exit 0 where none is wrong.
+The writer overwrites one by the other, appends to one until it is the other, or mends one that is
+harmed; in a folder and in an Icechunk repository. `python -m tests.grid.races READS`: exit 0 where
+no read is wrong.
 """
 
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray
 from click.testing import CliRunner
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
 
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store.cube import open_cube
+from fleetcube.grid.store.places.icechunk import Icechunk
+from fleetcube.grid.store.places.place import place_of
 
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {
@@ -37,20 +47,50 @@ CHUNKS = {"gpu_mttf": 8}
 # What the other process does, until it is stopped
 BESIDE = """
 import sys
-sys.path.insert(0, sys.argv[2])
-from tests.grid.races import CHUNKS, SIZES, sweep
+sys.path.insert(0, sys.argv[3])
+from tests.grid.races import write
 while True:
-    for size in SIZES:
-        sweep(size).store(sys.argv[1], overwrite=True, chunks=CHUNKS)
+    write(sys.argv[1], sys.argv[2])
 """
+WRITERS = ("overwrite", "append", "repair")
 
 
 @cache
-def sweep(size: int) -> Sweep:
-    """One of the two: other points of one axis, other values."""
-    scenario = {**SCENARIO, "restart_time": float(size)}
-    axes = {**AXES, "gpu_mttf": np.geomspace(1e7, 1e9, size)}
-    return Sweep(scenario, axes, ["goodput", "job_time"])
+def sweep(size: int, of: int | None = None) -> Sweep:
+    """One of the two: other points of one axis, other values. Or the first points `of` one."""
+    of = of or size
+    axes = {**AXES, "gpu_mttf": np.geomspace(1e7, 1e9, of)[:size]}
+    return Sweep({**SCENARIO, "restart_time": float(of)}, axes, ["goodput", "job_time"])
+
+
+def write(path: str, how: str) -> None:
+    """What a writer does to the cube in a place, once."""
+    large, small = map(sweep, SIZES)
+    if how == "repair":
+        harm(path)
+        large.store(path, resume=True, chunks=CHUNKS)
+        return
+    if how == "append":
+        sweep(SIZES[1], SIZES[0]).store(path, overwrite=True, chunks=CHUNKS)
+        large.store(path, append=True, chunks=CHUNKS)
+    else:
+        small.store(path, overwrite=True, chunks=CHUNKS)
+        large.store(path, overwrite=True, chunks=CHUNKS)
+
+
+def harm(path: str) -> None:
+    """Put a chunk in the place of another, each of which is sound, and lose a third."""
+    place = place_of(path)
+    one, other, third = sorted(name for name in place.names() or () if "goodput/c/" in name)[:3]
+    data = place.read(one)
+    if isinstance(place, Icechunk):
+        session = place._open().writable_session("main")
+        sync(session.store.set(other, default_buffer_prototype().buffer.from_bytes(data)))
+        sync(session.store.delete(third))
+        session.commit("harm")
+        return
+    place.write(other, data)
+    place.delete(third)
 
 
 @cache
@@ -65,9 +105,10 @@ def answer(path: str, how: str) -> Any:
         words = ["slice", path, "n_gpus=512", "-v", "goodput", "-v", "job_time"]
         return _command(*words)
     if how == "plot":
-        picture = Path(path).with_suffix(".png")
-        _command("plot", path, "-v", "goodput", "-x", "gpu_mttf", "layout=cut", "-o", str(picture))
-        return picture.read_bytes()
+        with tempfile.TemporaryDirectory() as folder:
+            words = ("-v", "goodput", "-x", "gpu_mttf", "layout=cut", "-o", f"{folder}/a.png")
+            _command("plot", path, *words)
+            return Path(folder, "a.png").read_bytes()
     if how == "explorer":
         shown = View.open(path).slice("variable=job_time&x=n_gpus&y=gpu_mttf")
         return str({**shown, "seconds": 0})
@@ -91,19 +132,24 @@ def _command(*words: str) -> str:
 
 @cache
 def answers(how: str) -> dict[Any, str]:
-    """What the two cubes give where nobody writes."""
+    """What the cubes give where nobody writes."""
+    cubes = {
+        "first": sweep(SIZES[0]),
+        "second": sweep(SIZES[1]),
+        "begun": sweep(SIZES[1], SIZES[0]),
+    }
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        for size, name in zip(SIZES, ("first", "second"), strict=True):
-            path = f"{folder}/{size}/a.zarr"
+        for name, cube in cubes.items():
+            path = f"{folder}/{name}/a.zarr"
             Path(path).parent.mkdir()
-            sweep(size).store(path, chunks=CHUNKS)
+            cube.store(path, chunks=CHUNKS)
             found[answer(path, how)] = name
     return found
 
 
 def read(path: str, how: str) -> str:
-    """One read: "first", "second", "refused" in one line, or "wrong"."""
+    """One read: "first", "second", "begun", "refused" in one line, or "wrong"."""
     known = answers(how)
     try:
         return known.get(answer(path, how), "wrong")
@@ -111,27 +157,34 @@ def read(path: str, how: str) -> str:
         return "wrong" if "\n" in str(error) else "refused"
 
 
-def beside(path: str) -> "subprocess.Popen[bytes]":
-    """Start the writer."""
-    return subprocess.Popen([sys.executable, "-c", BESIDE, path, str(ROOT)])
+@contextmanager
+def beside(path: str, how: str) -> Iterator[None]:
+    """While a writer goes on in another process."""
+    writer = subprocess.Popen([sys.executable, "-c", BESIDE, path, how, str(ROOT)])
+    try:
+        yield
+        assert writer.poll() is None, "the writer failed"
+    finally:
+        writer.kill()
+        writer.wait()
 
 
 def main(reads: int) -> None:
-    """Read in every way, beside a writer."""
-    outcomes: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/a.zarr"
-        sweep(SIZES[0]).store(path, chunks=CHUNKS)
-        writer = beside(path)
-        try:
-            for count in range(reads):
-                found = read(path, WAYS[count % len(WAYS)])
-                outcomes[found] = outcomes.get(found, 0) + 1
-        finally:
-            writer.kill()
-            writer.wait()
-    print(f"{reads} reads beside a writer: {outcomes}")
-    sys.exit("wrong" in outcomes)
+    """Read in every way, beside every writer, in every kind of place."""
+    every: Counter[str] = Counter()
+    for scheme, how in product(("", "icechunk://"), WRITERS):
+        outcomes: Counter[str] = Counter()
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{scheme}{folder}/a.zarr"
+            sweep(SIZES[0]).store(path, chunks=CHUNKS)
+            with beside(path, how):
+                for count in range(reads):
+                    outcomes[read(path, WAYS[count % len(WAYS)])] += 1
+        every += outcomes
+        print(f"{reads} reads of {scheme or 'a folder'} beside {how}: {dict(outcomes)}", flush=True)
+    refused = f"{every['refused']} refused, in one line"
+    print(f"{every.total()} tries, {every['wrong']} wrong ({refused})")
+    sys.exit(every["wrong"] > 0)
 
 
 if __name__ == "__main__":

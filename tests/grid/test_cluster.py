@@ -1,5 +1,6 @@
 """Sweeps on Dask give the bits of threads, and lose nothing that is finished when it fails."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import xarray
 
 from fleetcube import InputError, Sweep, open_cube, watching
+from fleetcube.grid.plan.fingerprint import fingerprint
 from fleetcube.grid.reduce import quantile
 from fleetcube.grid.run import cluster
 from fleetcube.grid.run import threads as stream
@@ -278,9 +280,131 @@ def test_another_version_on_a_worker_is_named(
     cluster.facts.cache_clear()
 
 
-def test_a_late_worker_of_another_version_refuses_its_work(sweep: Sweep) -> None:
-    with pytest.raises(InputError, match="start it anew"):
-        cluster._run(Recipe(sweep.spec, sweep.plan()), "another", slow_square, [1])
+WITHOUT = "fleetcube"  # a worker that lacks it
+
+
+@contextlib.contextmanager
+def another(client: Any, what: str) -> Iterator[str]:
+    """Make a worker another in something that its fingerprint holds; its address."""
+    worker = min(client.nthreads())
+    client.run(_pretend, what, workers=[worker])
+    try:
+        yield worker
+    finally:
+        client.run(_pretend, "", workers=[worker])
+
+
+def _pretend(what: str) -> None:
+    modules: dict[str, Any] = sys.modules
+    modules["fleetcube.grid.cluster"] = None if what == WITHOUT else cluster
+    cluster.facts.cache_clear()
+    cluster._digest.cache_clear()
+    held = {what: "other"} if what else {}
+    cluster.fingerprint = lambda *given: {**fingerprint(*given), **held}
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["version.fleetcube", "version.numba", "version.numpy", "code.kernels.trace", WITHOUT],
+)
+def test_a_worker_that_differs_is_refused_sooner_or_later(
+    client: Any, sweep: Sweep, tmp_path: Path, what: str
+) -> None:
+    path, lines = tmp_path / "a.zarr", []
+    with another(client, what) as worker:
+        with pytest.raises(InputError, match=worker) as told:
+            sweep.store(path, dask=client, chunks=MANY, engine="numba")
+        lines.append(str(told.value))
+        assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
+        with pytest.MonkeyPatch.context() as patch:  # as if it came after the others were asked
+            patch.setattr(cluster, "_asked", lambda client, function, *_: {worker: function(*_)})
+            with pytest.raises(OSError, match=r"\d+ finished blocks are kept.*--resume") as late:
+                sweep.store(path, dask=client, chunks=MANY, engine="numpy")
+        lines.append(str(late.value))
+    for line in lines:
+        assert ("fleetcube" if what == WITHOUT else what if line is lines[0] else worker) in line
+        assert "\n" not in line
+    sweep.store(path, dask=client, chunks=MANY, engine="numpy", resume=True)
+    assert open_cube(path).sizes == {"n_gpus": 160, "gpu_mttf": 60}
+
+
+class Dies:
+    """An answer of a worker that is killed the first times that it is asked."""
+
+    def __init__(self, folder: Path, times: int) -> None:
+        self.folder, self.times = folder, times
+
+    def __call__(self) -> int:
+        for count in range(self.times):
+            with contextlib.suppress(FileExistsError):
+                (self.folder / str(count)).touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return os.getpid()
+
+
+def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as client:
+        assert len(cluster._asked(client, Dies(tmp_path, 1))) == 1
+        monkeypatch.setattr(cluster, "LOSSES", 1)
+        with pytest.raises(InputError, match=r"lost workers 1 times .* more memory"):
+            cluster._asked(client, Dies(tmp_path, 2))
+
+
+def test_workers_that_all_pause_end_the_run(
+    client: Any, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they do near their memory limit, for good where memory does not come back."""
+    monkeypatch.setattr(cluster, "PAUSED", 0.3)
+
+    def pause() -> None:
+        client.run(_be, "paused")
+
+    try:
+        with pytest.raises(OSError, match=r"all Dask workers are paused.*are kept in") as told:
+            stopped(sweep, tmp_path / "a.zarr", client, 9, pause)
+    finally:
+        client.run(_be, "running")
+    assert "\n" not in str(told.value)
+    sweep.store(tmp_path / "a.zarr", chunks=MANY, resume=True)
+
+
+def _be(status: str, dask_worker: Any) -> None:
+    manager = dask_worker.memory_manager
+    manager.memory_pause_fraction = 1e-9 if status == "paused" else False
+    dask_worker.status = distributed.Status[status]
+
+
+def test_being_stopped_while_processes_start_is_not_lost(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start goes on to its end, and what it opened is closed."""
+    told = []
+
+    class Slow:
+        def __init__(self, **_: Any) -> None:
+            told.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+
+        def __enter__(self) -> Any:
+            return client
+
+        def __exit__(self, *_: object) -> None:
+            told.append("closed")
+
+    client = contextlib.nullcontext()
+    monkeypatch.setattr(distributed, "LocalCluster", Slow)
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: client)
+    held = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sweep.reduce("min", dask=2)
+    finally:
+        signal.signal(signal.SIGINT, held)
+    assert told == [{signal.SIGINT}, "closed"]  # so do the processes leave Ctrl-C to this one
 
 
 def test_a_folder_that_workers_do_not_see_is_refused(
@@ -308,6 +432,11 @@ def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> Non
     (line,) = done.stderr.splitlines()
     assert given in line
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
+
+
+def test_a_scheduler_with_tls_needs_certificates(sweep: Sweep) -> None:
+    with pytest.raises(InputError, match=r"tls://127.0.0.1:9' needs certificates.*TLS__CA_FILE"):
+        sweep.reduce("min", dask="tls://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("given", [0, True, -2, 1.5, [2], "-1", "1.5", "here"])

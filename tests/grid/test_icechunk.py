@@ -22,6 +22,7 @@ from fleetcube.grid.store.places.place import place_of
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
+from . import races
 from .stores import object_store
 from .test_cube import assert_same
 from .test_objects import SPEC
@@ -232,3 +233,33 @@ def test_the_commands_take_repositories(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert "WARN" not in done.stdout
     assert (tmp_path / "cubes" / "a").is_dir()
+
+
+def test_no_damaged_object_is_another_number(tmp_path: Path) -> None:
+    """Every file of a repository on a disk: lost, cut, and one bit of it changed."""
+    url = f"icechunk://{tmp_path}/a"
+    races.sweep(300).store(url)
+    whole, good = held(url), races.answer(url, "eagerly")
+    lost: list[Path] = []  # which hold chunks, not the record
+    for file in sorted(file for file in (tmp_path / "a").rglob("*") if file.is_file()):
+        data = file.read_bytes()
+        flipped = bytes([*data[:-1], data[-1] ^ 16])
+        for harmed in (None, data[: len(data) // 2], flipped):
+            if harmed is None:
+                file.unlink()
+            else:
+                file.write_bytes(harmed)
+            try:
+                assert races.answer(url, "eagerly") == good
+                said = ""
+            except (ValueError, OSError) as error:
+                said = str(error)
+            assert "\n" not in said
+            if harmed is None and "/c/" in said:
+                lost.append(file)
+            file.write_bytes(data)
+    assert lost
+    for file in lost:
+        file.unlink()
+    races.sweep(300).store(url, resume=True)
+    assert held(url) == whole

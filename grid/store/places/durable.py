@@ -87,18 +87,22 @@ def write_file(base: Path, name: str, data: Any) -> None:
 @contextlib.contextmanager
 def one_writer(partial: Path, lock: str) -> Iterator[None]:
     """Hold a lock in an unfinished cube; a second writer is refused. Makes the folder."""
-    import fcntl  # not everywhere; readers do without
-
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     while True:
         try:
             with inside(partial, lock, make=True) as (folder, last):
                 if partial.suffix == UNFINISHED:
                     _check_ours(partial, folder)
-                handle = os.open(last, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+                handle = os.open(last, flags, 0o644, dir_fd=folder)
+                try:
+                    other = os.open(last, flags, 0o644, dir_fd=folder)
+                except BaseException:
+                    os.close(handle)
+                    raise
         except FileNotFoundError:  # sealed by another writer meanwhile
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle, other, partial)
         except BlockingIOError:
             holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another"
             os.close(handle)
@@ -120,6 +124,30 @@ def one_writer(partial: Path, lock: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, other: int, partial: Path) -> None:
+    """Lock a file that is open twice; refused where a lock does not keep the second one out."""
+    import fcntl  # not everywhere; readers do without
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), os.fstat(other)):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                raise OSError(errno.ENOLCK, "a second lock is granted beside the first")
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+        raise InputError(
+            f"the file system of {str(partial)!r} does not lock files ({error.strerror}), so that "
+            "two runs could write one cube; mount it with locks (Lustre: -o flock; NFS: without "
+            "nolock), or write to a local disk or an object store, and copy the cube"
+        ) from None
+    finally:
+        os.close(other)
 
 
 def _check_ours(partial: Path, folder: int) -> None:

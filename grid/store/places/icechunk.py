@@ -84,6 +84,12 @@ class Icechunk:
             first = str(error).strip().partition("\n")[0].removeprefix("x ")
             if first.startswith("node not found"):
                 raise FileNotFoundError(first) from None
+            if "not found" in first and first.startswith("object store error"):
+                if "/chunks/" in first:  # it can be written again
+                    raise FileNotFoundError(first) from None
+                raise ConnectionError(
+                    f"{self.url!r} is damaged ({first}); write the cube to another place"
+                ) from error
             raise ConnectionError(f"{self.url!r}: {first}; try again") from error
 
     def _icechunk(self) -> Any:

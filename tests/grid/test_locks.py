@@ -1,0 +1,57 @@
+"""The lock of a cube in a folder: refused where it would do nothing, and not needed to read."""
+
+import errno
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleetcube import InputError, Sweep
+
+SMALL: dict[str, Any] = {"axes": {"n_gpus": [8, 64]}, "outputs": ["cluster_mtbf"]}
+
+
+def nothing(*_: Any) -> None:
+    """A file system that grants every lock."""
+
+
+def no_locks(*_: Any) -> None:
+    """A file system that has none, as Lustre without -o flock."""
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+@pytest.mark.parametrize("flock", [nothing, no_locks])
+def test_a_file_system_without_locks_is_refused(
+    flock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", flock)
+    path = tmp_path / "a.zarr"
+    with pytest.raises(InputError, match=r"does not lock files .* mount it with locks") as told:
+        Sweep({}, **SMALL).store(path)
+    assert "\n" not in str(told.value)
+    monkeypatch.undo()
+    Sweep({}, **SMALL).store(path, resume=True)  # the locks are there: nothing is in the way
+
+
+READS = """
+import sys
+sys.modules["fcntl"] = None  # as on Windows
+from fleetcube import open_cube
+from fleetcube.cli import run
+cube = open_cube("a.zarr").load()
+for words in ("show a.zarr", "slice a.zarr n_gpus=8", "verify a.zarr"):
+    sys.argv = ["fleetcube", *words.split()]
+    run()
+"""
+
+
+def test_a_cube_is_read_without_file_locks(tmp_path: Path) -> None:
+    Sweep({}, **SMALL).store(tmp_path / "a.zarr")
+    done = subprocess.run(
+        [sys.executable, "-c", READS], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "is sound" in done.stdout
