@@ -65,6 +65,35 @@ def imports(package: str, path: Path) -> Iterator[tuple[str, int]]:
                 yield f"{stem}.{alias.name}", node.level
 
 
+# A room imports itself and lower floors; those of one floor do not know each other
+FLOORS = {
+    "fleetcube.grid": (
+        {"errors", "progress", "text"},
+        {"spec"},
+        {"plan"},
+        {"run"},
+        {"reduce", "store", "read"},
+        {"show"},
+        {"ask", "measured"},
+        {"plots"},
+        {"sweep"},
+        {"evaluate", "explain", "backend"},
+        {"explore"},
+    ),
+    "fleetcube.kernels": (
+        {"ops", "inputs", "alternatives"},
+        {"checkpoint", "collectives", "layer", "pipeline", "roofline", "statistics", "topology"},
+        {"reduce_scatter", "reliability", "scaling"},
+        {"quantities"},
+        {"graph"},
+        {"calculus"},
+        {"engines"},
+        {"monte_carlo"},
+    ),
+}
+# Why: a played schedule draws itself, and matplotlib's room is asked only then
+UPWARD = {("grid/ask/schedule.py", "plots")}
+
 MODULES = [
     pytest.param(package, path, id=str(path.relative_to(ROOT))) for package, path in modules()
 ]
@@ -92,6 +121,30 @@ def test_siblings_are_imported_relatively_and_by_the_facade_absolutely(
     for name, dots in imports(package, path):
         if name.partition(".")[0] == "fleetcube":
             assert (dots == 0) == (package == "fleetcube"), f"{name}: from . in the folders only"
+
+
+@pytest.mark.parametrize(("package", "path"), MODULES)
+def test_a_room_imports_lower_floors_only(package: str, path: Path) -> None:
+    """In functions and for type checkers, too: there is no import cycle of any kind."""
+    floors = FLOORS.get(package, ())
+    floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
+    room = path.relative_to(FOLDERS[package]).with_suffix("").parts[0]
+    if not floors or room == "__init__":
+        return
+    for name, _ in imports(package, path):
+        inner = name.removeprefix(f"{package}.")
+        other = inner.partition(".")[0]
+        if inner == name or other == room:
+            continue
+        if (path.relative_to(ROOT).as_posix(), other) not in UPWARD:
+            assert floor[other] < floor[room], f"{room} may not import {other}"
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_every_module_has_a_room(package: str) -> None:
+    rooms = {entry.stem for entry in FOLDERS[package].iterdir() if not entry.name.startswith("_")}
+    rooms -= {"references", *(name for name in rooms if name.startswith("."))}
+    assert rooms == set().union(*FLOORS[package])
 
 
 @pytest.mark.parametrize(

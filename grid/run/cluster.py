@@ -125,11 +125,8 @@ class Cluster:
                 "give the address that `dask scheduler` printed"
             ) from None
 
-    def check_folder(self, folder: Path) -> None:
-        """Refuse workers that do not see a folder of this process, or cannot write into it."""
-        from ..store.places.durable import TEMPORARY
-
-        mark = folder.absolute() / f".{uuid.uuid4().hex}{TEMPORARY}"
+    def check_folder(self, mark: Path) -> None:
+        """Refuse workers that do not see a file of this process, or cannot write beside it."""
         client = self.client
         mark.touch()
         try:
@@ -139,7 +136,7 @@ class Cluster:
         for worker, sees in seen.items():
             if sees is not True:
                 raise InputError(
-                    f"Dask worker {worker} does not see the folder {str(folder)!r}, or cannot "
+                    f"Dask worker {worker} does not see the folder {str(mark.parent)!r}, or cannot "
                     "write into it; choose one that all workers share"
                 )
 

@@ -1,6 +1,7 @@
 """Blocks of a cube that Dask workers write; their client alone counts and seals them."""
 
 import functools
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from ..errors import InputError
 from ..plan.plan import Plan
 from ..run.cluster import Cluster
 from .journal import PLAN, Block
+from .places.durable import TEMPORARY
 from .places.place import Folder, Place
 from .writer import Task, Writer
 
@@ -17,7 +19,8 @@ def reached(cluster: Cluster, place: Place) -> Place:
     """A place as the workers reach it; refused where they do not."""
     if isinstance(place, Folder):
         parents = place.path.absolute().parents
-        cluster.check_folder(next(folder for folder in parents if folder.exists()))
+        folder = next(folder for folder in parents if folder.exists())
+        cluster.check_folder(folder / f".{uuid.uuid4().hex}{TEMPORARY}")
         return Folder(place.path.absolute())
     if str(place).startswith(("memory:", "icechunk")):
         raise InputError(

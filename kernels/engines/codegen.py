@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.formulas import Function, parameters
-from ..graph.trace import Operation, Trace, Value, written
-from .ufunc_loops import LOOPS
+from ..graph.trace import LOOPS, Operation, Trace, Value, written
 
 TILE = 512  # points of one tile
 

@@ -11,10 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..engines.ufunc_loops import LOOPS
 from .bind import Binding
 from .formulas import Function, parameters
 
+LOOPS = (
+    "ceil",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+)  # functions worth a loop of their own
 _LIGHT = ("abs", "floor", "maximum", "minimum", "sqrt")
 
 

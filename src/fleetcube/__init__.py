@@ -41,7 +41,7 @@ __version__ = _version("fleetcube")
 _HOME = {
     "InputError": "fleetcube.grid.errors",
     "Sweep": "fleetcube.grid.sweep",
-    "citations": "fleetcube.grid.plan.plan.citations",
+    "citations": "fleetcube.grid.plan.citations",
     "evaluate": "fleetcube.grid.evaluate",
     "explain": "fleetcube.grid.explain",
     "interp": "fleetcube.grid.read.lookup",

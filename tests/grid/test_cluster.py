@@ -296,7 +296,7 @@ def another(client: Any, what: str) -> Iterator[str]:
 
 def _pretend(what: str) -> None:
     modules: dict[str, Any] = sys.modules
-    modules["fleetcube.grid.cluster"] = None if what == WITHOUT else cluster
+    modules["fleetcube.grid.run.cluster"] = None if what == WITHOUT else cluster
     cluster.facts.cache_clear()
     cluster._digest.cache_clear()
     held = {what: "other"} if what else {}

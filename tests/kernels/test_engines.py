@@ -310,9 +310,9 @@ def test_a_kernel_says_what_it_needs_without_the_formulas() -> None:
         found.run(lambda first: 1.0 if first else 2.0, [trace.Value(found, "first")])
 
 
-@pytest.mark.parametrize("name", ufunc_loops.LOOPS)
+@pytest.mark.parametrize("name", trace.LOOPS)
 def test_the_loops_of_numpy_are_found(name: str) -> None:
-    code, data = ufunc_loops.addresses()[ufunc_loops.LOOPS.index(name)].tolist()
+    code, data = ufunc_loops.addresses()[trace.LOOPS.index(name)].tolist()
     word = ctypes.c_ssize_t
     values = np.random.default_rng(3).uniform(0.1, 9, 1003)
     found = np.empty_like(values)
