@@ -22,7 +22,7 @@ LOOPS = (
     "log10",
     "log1p",
     "log2",
-)  # functions worth a loop of their own
+)  # slow: one loop each
 _LIGHT = ("abs", "floor", "maximum", "minimum", "sqrt")
 
 
