@@ -5,9 +5,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from . import draws
+from . import draws, table
 
 draws.load()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--only", default="", metavar="NAME", help="rows of tables named so, no others"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    table.only = config.getoption("--only")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,8 @@ import pytest
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 
+from .table import each
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
     "fleetcube": ROOT / "src" / "fleetcube",
@@ -99,7 +101,7 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize(("package", "path"), MODULES)
+@each(("package", "path"), MODULES)
 def test_a_folder_imports_only_what_it_may(package: str, path: Path) -> None:
     for name, _ in imports(package, path):
         top = name.partition(".")[0]
@@ -114,7 +116,7 @@ def test_a_folder_imports_only_what_it_may(package: str, path: Path) -> None:
             )
 
 
-@pytest.mark.parametrize(("package", "path"), MODULES)
+@each(("package", "path"), MODULES)
 def test_siblings_are_imported_relatively_and_by_the_facade_absolutely(
     package: str, path: Path
 ) -> None:
@@ -123,7 +125,7 @@ def test_siblings_are_imported_relatively_and_by_the_facade_absolutely(
             assert (dots == 0) == (package == "fleetcube"), f"{name}: from . in the folders only"
 
 
-@pytest.mark.parametrize(("package", "path"), MODULES)
+@each(("package", "path"), MODULES)
 def test_a_room_imports_lower_floors_only(package: str, path: Path) -> None:
     """In functions and for type checkers, too: there is no import cycle of any kind."""
     floors = FLOORS.get(package, ())
@@ -147,7 +149,7 @@ def test_every_module_has_a_room(package: str) -> None:
     assert rooms == set().union(*FLOORS[package])
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         pytest.param(path, id=str(path.relative_to(ROOT)))
@@ -220,7 +222,7 @@ def test_describing_a_sweep_loads_no_engine(code: str) -> None:
 # How formulas are written
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=p.name) for p in FORMULAS])
+@each("path", [pytest.param(p, id=p.name) for p in FORMULAS])
 def test_formulas_use_no_powers(path: Path) -> None:
     # a ** b calls a library whose last bit differs from engine to engine; a * a and sqrt do not.
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -10,6 +10,8 @@ from fleetcube.catalog import kind, record
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+from ..table import each
+
 
 def of(kind_name: str, label: str) -> Any:
     return record(kind_name, label).values
@@ -84,7 +86,7 @@ def test_racks_of_72(label: str, precision: str, petaflops: float) -> None:
     assert 72 * of("gpu", label)[f"peak_flops_{precision}"] == petaflops * 1e15
 
 
-@pytest.mark.parametrize("label", kind("gpu"))
+@each("label", kind("gpu"))
 def test_narrow_formats_are_faster(label: str) -> None:
     values = of("gpu", label)
     peaks = [
@@ -97,7 +99,7 @@ def test_narrow_formats_are_faster(label: str) -> None:
         assert values["peak_flops_fp16"] == values["peak_flops_bf16"]
 
 
-@pytest.mark.parametrize("label", kind("gpu"))
+@each("label", kind("gpu"))
 def test_memory_is_swept_in_a_plausible_time(label: str) -> None:
     # A slip by a factor of 1000, or bits for bytes, leaves this range.
     values = of("gpu", label)
@@ -147,7 +149,7 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize("label", kind("gpu"))
+@each("label", kind("gpu"))
 def test_links_count_one_direction(label: str) -> None:
     # Sources round the 31.5 GB/s of PCIe 4 to 31.
     assert of("gpu", label).get("intra_node_bandwidth") == (
@@ -298,7 +300,7 @@ def test_nodes(label: str, gpus: int, kilowatts: float) -> None:
 
 
 # NVLink SHARP came with the third NVSwitch, that of Hopper.
-@pytest.mark.parametrize("label", kind("node"))
+@each("label", kind("node"))
 def test_switches_add_up_from_hopper_on(label: str) -> None:
     node = of("node", label)
     nvswitch = node["gpu"].startswith(
@@ -450,7 +452,7 @@ NOT_EXACT = {
 }
 
 
-@pytest.mark.parametrize("label", kind("model"))
+@each("label", kind("model"))
 def test_parameters_are_those_of_the_shape(label: str) -> None:
     difference = counted(label) / of("model", label)["parameters"] - 1
     if label in NOT_EXACT:
@@ -495,7 +497,7 @@ def test_parts_of_gpt_oss_are_those_of_its_card(label: str) -> None:
     assert layers == 2 * shape["windowed_layers"]
 
 
-@pytest.mark.parametrize("label", kind("model"))
+@each("label", kind("model"))
 def test_the_multiplied_parameters_are_those_of_the_shape(label: str) -> None:
     # stated counts less what is looked up, against every matrix; as near as the counts themselves
     names = ["layer_matrix_flops_per_token", "logits_flops_per_token"]
@@ -540,7 +542,7 @@ def test_latent_attention_counts_its_matrices() -> None:
     assert shape["kv_elements_per_layer"] == 512 + 64
 
 
-@pytest.mark.parametrize("label", kind("model"))
+@each("label", kind("model"))
 def test_every_shape_is_whole(label: str) -> None:
     shape = of("model", label)
     assert shape["attention_heads"] % shape["kv_heads"] == 0

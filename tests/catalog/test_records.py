@@ -11,6 +11,8 @@ from fleetcube.catalog.records import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+from ..table import each
+
 ABOUT = {
     "title": '"A link"',
     "source": '"A datasheet"',
@@ -116,7 +118,7 @@ def test_every_kind_has_entries(name: str) -> None:
     assert len(kind(name)) >= 3
 
 
-@pytest.mark.parametrize(("name", "label"), ENTRIES)
+@each(("name", "label"), ENTRIES)
 def test_every_entry_loads(name: str, label: str) -> None:
     entry = record(name, label)
     assert entry.values
@@ -128,7 +130,7 @@ def test_every_entry_loads(name: str, label: str) -> None:
     assert datetime.date.fromisoformat(day).year >= 2015
 
 
-@pytest.mark.parametrize(("name", "label"), ENTRIES)
+@each(("name", "label"), ENTRIES)
 def test_every_value_is_within_the_bounds_of_its_input(name: str, label: str) -> None:
     for key, value in record(name, label).values.items():
         if key in INPUTS:
@@ -141,7 +143,7 @@ def test_every_value_is_within_the_bounds_of_its_input(name: str, label: str) ->
             assert value < float("inf") or row.may_be_infinite
 
 
-@pytest.mark.parametrize("label", kind("node"))
+@each("label", kind("node"))
 def test_every_node_holds_a_gpu_of_the_catalog(label: str) -> None:
     assert record("node", label).values["gpu"] in kind("gpu")
 

@@ -6,6 +6,8 @@ import pytest
 
 from fleetcube.catalog.units import UnitError, parse
 
+from ..table import each
+
 # SI brochure and IEC 80000-13: k, M, G, T, P, E are powers of ten; Ki, Mi, Gi, Ti powers of 1024;
 # b and bit are bits, B bytes. A Julian year has 365.25 days.
 GOOD = [
@@ -84,7 +86,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "base", "value"), GOOD, ids=[text for text, *_ in GOOD])
+@each(("text", "base", "value"), GOOD, ids=[text for text, *_ in GOOD])
 def test_a_unit_is_read_to_the_last_digit(text: str, base: str, value: float) -> None:
     assert parse(text, base, "name") == value
 

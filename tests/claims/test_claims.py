@@ -10,6 +10,7 @@ import fleetcube
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+from ..table import each
 from . import cluster, question, tutorial
 from .claim import MARGIN, Claim, Figure, Reading, Verdict, off_by
 from .conflicts import CONFLICTS, DOCUMENTS, Stand
@@ -36,19 +37,19 @@ def test_every_claim_is_there() -> None:
     assert len(CLAIMS) == 95
 
 
-@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+@each("claim", CLAIMS.values(), ids=CLAIMS)
 def test_the_verdict_follows_from_the_numbers(claim: Claim) -> None:
     assert claim.judged() is claim.verdict
     if claim.verdict is not Verdict.REPRODUCES:
         assert claim.why.endswith("."), "say why in a sentence"
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@each("figure", FIGURES)
 def test_our_value_is_the_right_one(figure: Figure) -> None:
     assert figure.is_right(), f"{figure.ours} is not {figure.expected}"
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@each("figure", FIGURES)
 def test_a_figure_holds_or_is_clearly_off(figure: Figure) -> None:
     if figure.reading in (Reading.CONVENTION, Reading.ORIGIN):
         assert figure.holds
@@ -57,7 +58,7 @@ def test_a_figure_holds_or_is_clearly_off(figure: Figure) -> None:
         assert figure.deviation > MARGIN
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@each("figure", FIGURES)
 def test_a_choice_named_in_a_label_exists(figure: Figure) -> None:
     named = re.fullmatch(r"([a-z]+(?:_[a-z]+)+)(?: = (\w+))?", figure.label)
     if named is not None:

@@ -16,6 +16,8 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS, Input, groups
 
+from ..table import each
+
 GRAPH = load()
 DEFAULTS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 
@@ -49,14 +51,14 @@ def upstream(name: str) -> set[str]:
     return found.union(*(upstream(needed) for needed in inspect.signature(formula).parameters))
 
 
-@pytest.mark.parametrize("name", [*GRAPH, *INPUTS, None])
+@each("name", [*GRAPH, *INPUTS, None])
 def test_it_fits_a_terminal(name: str | None) -> None:
     for line in explain(name).splitlines():
         assert len(line) <= 80
         assert line == line.rstrip()
 
 
-@pytest.mark.parametrize("name", GRAPH)
+@each("name", GRAPH)
 def test_the_tree_and_the_inputs_are_all_that_a_quantity_needs(name: str) -> None:
     text = explain(name)
     tree = [quantity for _, quantity in branches(name)]
@@ -75,7 +77,7 @@ def test_a_tree_is_indented_below_what_needs_it_and_names_choices() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", GRAPH)
+@each("name", GRAPH)
 def test_what_stands_below_a_name_is_a_parameter_of_it(name: str) -> None:
     path: list[str] = []
     for depth, quantity in branches(name):
@@ -97,7 +99,7 @@ def test_every_alternative_is_shown_and_the_default_marked() -> None:
     assert field(text, "source")[0] == "Daly 2006"
 
 
-@pytest.mark.parametrize("name", GRAPH)
+@each("name", GRAPH)
 def test_maths_stands_as_it_is_written_and_what_is_too_wide_is_filled(name: str) -> None:
     text = explain(name)
     words = " ".join(text.split())
@@ -183,7 +185,7 @@ def test_a_catalog_kind_tells_labels_and_what_they_set() -> None:
 LISTED, _, LISTED_QUANTITIES = explain().partition("\nQUANTITIES")
 
 
-@pytest.mark.parametrize("row", INPUTS.values(), ids=INPUTS)
+@each("row", INPUTS.values(), ids=INPUTS)
 def test_the_list_states_every_default_in_its_unit(row: Input) -> None:
     (line,) = re.findall(rf"^  {row.name}(?: \[.*\])?(?: = |, ).*$", LISTED, re.MULTILINE)
     unit = re.search(r" \[(.*)\]", line)

@@ -26,6 +26,8 @@ from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
 
+from ..table import each
+
 Function = Callable[..., Any]
 
 LAWS = {
@@ -64,12 +66,12 @@ def is_unit(text: str) -> bool:
     return parse("1" if text == "1" else f"1 {text}", text, "unit") == 1.0
 
 
-@pytest.mark.parametrize("function", DOCUMENTED)
+@each("function", DOCUMENTED)
 def test_docstring_names_the_parameters_of_the_signature(function: Function) -> None:
     assert tuple(read(function).parameters) == tuple(inspect.signature(function).parameters)
 
 
-@pytest.mark.parametrize("function", DOCUMENTED)
+@each("function", DOCUMENTED)
 def test_docstring_is_complete(function: Function) -> None:
     doc = read(function)
     assert doc.summary.endswith(".")
@@ -78,7 +80,7 @@ def test_docstring_is_complete(function: Function) -> None:
     assert len(doc.source) > 10
 
 
-@pytest.mark.parametrize("function", DOCUMENTED)
+@each("function", DOCUMENTED)
 def test_every_unit_parses(function: Function) -> None:
     doc = read(function)
     assert all(is_unit(unit) for unit in doc.parameters.values())
@@ -88,31 +90,31 @@ def test_every_unit_parses(function: Function) -> None:
         assert is_unit(doc.unit)
 
 
-@pytest.mark.parametrize("function", FORMULAS.values(), ids=list(FORMULAS))
+@each("function", FORMULAS.values(), ids=list(FORMULAS))
 def test_units_agree_with_inputs_and_quantities(function: Function) -> None:
     for name, unit in read(function).parameters.items():
         assert unit == (INPUTS[name].unit if name in INPUTS else GRAPH[name].unit), name
 
 
-@pytest.mark.parametrize("quantity", GRAPH.values(), ids=GRAPH)
+@each("quantity", GRAPH.values(), ids=GRAPH)
 def test_alternatives_share_one_unit(quantity: graph.Quantity) -> None:
     assert len({read(function).unit for function in quantity.formulas.values()}) == 1
 
 
-@pytest.mark.parametrize("quantity", GRAPH.values(), ids=GRAPH)
+@each("quantity", GRAPH.values(), ids=GRAPH)
 def test_every_choice_of_an_option_has_a_formula(quantity: graph.Quantity) -> None:
     choices = INPUTS[quantity.option].choices if quantity.option else (None,)
     assert set(quantity.formulas) == set(choices)
 
 
-@pytest.mark.parametrize("name", INPUTS)
+@each("name", INPUTS)
 def test_every_input_is_used(name: str) -> None:
     read_by_formulas = {p for function in FORMULAS.values() for p in graph.parameters(function)}
     chosen = {quantity.option for quantity in GRAPH.values()}
     assert name in (chosen if INPUTS[name].kind == "option" else read_by_formulas)
 
 
-@pytest.mark.parametrize("row", INPUTS.values(), ids=INPUTS)
+@each("row", INPUTS.values(), ids=INPUTS)
 def test_inputs_are_stated_in_base_units_within_bounds(row: Any) -> None:
     assert row.description
     assert is_unit(row.unit)

@@ -26,6 +26,7 @@ from fleetcube.kernels.graph.formulas import Function, parameters
 from fleetcube.kernels.inputs import INPUTS
 
 from ..draws import generator
+from ..table import each
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -254,7 +255,7 @@ def test_binding_reaches_the_functions_that_a_formula_calls() -> None:
     assert inner is not checkpoint.segment_efficiency
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each("name", FORMULAS)
 def test_binding_to_numpy_changes_nothing(name: str) -> None:
     bound = Binding(np, ops.where).bind(FORMULAS[name])
     values = operands()

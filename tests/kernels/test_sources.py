@@ -14,6 +14,8 @@ from fleetcube import kernels
 from fleetcube.grid.plan.citations import SELF_EVIDENT, cited, references
 from fleetcube.kernels.graph.docstrings import read
 
+from ..table import each
+
 MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(kernels.__path__, "fleetcube.kernels.")
@@ -32,7 +34,7 @@ def test_laws_and_quantities_are_found() -> None:
     assert {"checkpoint.young_interval", "quantities.job.job_time"} <= set(SOURCED)
 
 
-@pytest.mark.parametrize("function", SOURCED.values(), ids=SOURCED)
+@each("function", SOURCED.values(), ids=SOURCED)
 def test_a_source_names_works_of_the_bibliography(function: Callable[..., Any]) -> None:
     source = read(function).source
     keys, unknown = cited(source)
@@ -61,7 +63,7 @@ REQUIRED = {
 }
 
 
-@pytest.mark.parametrize("key", references())
+@each("key", references())
 def test_an_entry_is_complete(key: str) -> None:
     entry = references()[key]
     kind = entry["bibtex"][1:].partition("{")[0]
@@ -74,7 +76,7 @@ def test_an_entry_is_complete(key: str) -> None:
     assert ("eprint" in entry) == (entry.get("archiveprefix") == "arXiv")
 
 
-@pytest.mark.parametrize("key", [key for key in references() if re.search(r"\d{4}", key)])
+@each("key", [key for key in references() if re.search(r"\d{4}", key)])
 def test_a_key_is_the_first_author_and_the_year(key: str) -> None:
     entry = references()[key]
     first = entry["author"].partition(" and ")[0].strip("{}").partition(",")[0]

@@ -8,6 +8,8 @@ import pytest
 
 import fleetcube
 
+from ..table import each
+
 # A dense model on nodes of 8 GPUs; every case changes something.
 BASE: dict[str, Any] = {
     "n_gpus": 512,
@@ -385,7 +387,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Any, dict[str, float]]:
     return fleetcube.evaluate(list(expected), **inputs), expected
 
 
-@pytest.mark.parametrize("name", replay(BASE))
+@each("name", replay(BASE))
 def test_a_step_is_the_sum_of_its_pieces(case: tuple[Any, dict[str, float]], name: str) -> None:
     got, expected = case
     assert float(got[name]) == pytest.approx(expected[name], rel=1e-10)

@@ -8,6 +8,7 @@ import pytest
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+from ..table import each
 from .check import Check
 from .law import LAWS, Law
 from .page import CHECKS, PATH, page
@@ -22,22 +23,20 @@ def test_law_agrees_with_its_check(check: Check) -> None:
     assert check.largest_difference <= check.tolerance
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.pairs.__qualname__)
+@each("check", CHECKS, ids=lambda check: check.pairs.__qualname__)
 def test_a_check_names_laws_and_says_what_it_compares(check: Check) -> None:
     assert not set(check.laws) - set(LAWS)
     assert check.points
     assert not check.points.endswith(".")
 
 
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+@each("law", LAWS.values(), ids=LAWS)
 def test_every_law_has_a_check(law: Law) -> None:
     checked = any(law.name in check.laws for check in CHECKS)
     assert checked or law.why_none, "write a check in tests/laws/"
 
 
-@pytest.mark.parametrize(
-    "law", [law for law in LAWS.values() if law.doc.range], ids=lambda law: law.name
-)
+@each("law", [law for law in LAWS.values() if law.doc.range], ids=lambda law: law.name)
 def test_a_range_names_what_exists(law: Law) -> None:
     named = set(re.findall(r"\b[a-z0-9]+_[a-z0-9_]+\b", law.doc.range))
     assert not named - KNOWN - set(law.doc.parameters)

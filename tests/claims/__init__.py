@@ -1,1 +1,0 @@
-"""Every number and statement of five documents, recomputed: `python -m tests.claims --write`."""

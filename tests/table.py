@@ -1,0 +1,64 @@
+"""One test over a table: every row is tried, and the rows that fail are named."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+only = ""  # part of the names of rows that are tried, by `pytest --only NAME`
+
+
+def each(names: str | tuple[str, ...], rows: Iterable[Any], ids: Any = None) -> Any:
+    """Call a test with every row, as `pytest.mark.parametrize` does, but as one test.
+
+    Thousands of cheap rows cost more to collect and to report than to try.
+    """
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    table: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(rows):
+        values = row.values if hasattr(row, "marks") else row if len(keys) > 1 else (row,)
+        given = dict(zip(keys, values, strict=True))
+        name = _name(number, row, given, ids)
+        table[f"{name} ({number})" if name in table else name] = given
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def whole(**fixtures: Any) -> None:
+            failed: dict[str, BaseException] = {}
+            for name, given in table.items():
+                if only in name:
+                    try:
+                        test(**fixtures, **given)
+                    except (Exception, pytest.fail.Exception) as error:
+                        failed[name] = error
+            if failed:
+                told = [
+                    f"{name}: {type(error).__name__}: {error}" for name, error in failed.items()
+                ]
+                first = next(iter(failed.values()))
+                raise AssertionError(
+                    f"{len(failed)} of {len(table)} rows fail\n" + "\n".join(told[:20])
+                ) from first
+
+        parameters = [
+            parameter
+            for name, parameter in inspect.signature(test).parameters.items()
+            if name not in keys
+        ]
+        whole.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return whole
+
+    return decorate
+
+
+def _name(number: int, row: Any, given: dict[str, Any], ids: Any) -> str:
+    """What a row is called."""
+    if getattr(row, "id", None):
+        return str(row.id)
+    if callable(ids):
+        return "-".join(str(ids(value)) for value in given.values())
+    if ids is not None:
+        return str(list(ids)[number])
+    return "-".join(str(getattr(value, "__name__", value)) for value in given.values())
