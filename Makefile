@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test check types bench docs attack fuzz validate clean
+.PHONY: sweep test quick check types bench docs attack fuzz validate clean
 
 sweep: .venv/installed
 	@mkdir -p cubes
@@ -18,6 +18,14 @@ sweep: .venv/installed
 
 test: .venv/test
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+
+# What ends in half a minute; with NAME=quantity, its formulas on every engine and their derivatives, too
+quick: .venv/test
+	@$(BIN)/python -m pytest -q -n0 tests/test_architecture.py tests/kernels/test_graph.py \
+		tests/kernels/test_docstrings.py tests/kernels/test_sources.py
+	@[ -z "$(NAME)" ] || $(BIN)/python -m pytest -q -n0 --only "$(NAME)" \
+		tests/kernels/test_partials.py tests/kernels/test_engines.py::test_formulas_agree_with_numpy \
+		tests/kernels/test_engines.py::test_binding_to_numpy_changes_nothing
 
 check: .venv/dev types
 	$(BIN)/ruff check .

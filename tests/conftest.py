@@ -1,7 +1,7 @@
-"""Shared by all tests: what they draw, and a folder of the session for compiled kernels."""
+"""Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
 
-import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +21,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _kernel_cache() -> Iterator[None]:
+    """Kernels are kept from one run of the tests to the next; `make clean` removes them."""
     with pytest.MonkeyPatch.context() as patch:
-        base = tmp_path_factory.getbasetemp()
-        shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-        patch.setenv("FLEETCUBE_CACHE", str(shared / "fleetcube-cache"))
+        patch.setenv("FLEETCUBE_CACHE", str(Path(__file__).parents[1] / "build" / "test-kernels"))
         yield
