@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetcube.grid.ask.gradient import continuous
 from fleetcube.grid.ask.solve.solve import Search, read_target, solve_spec
-from fleetcube.grid.run.threads import whole
+from fleetcube.grid.run.stream import whole
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.inputs import INPUTS

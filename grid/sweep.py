@@ -66,7 +66,7 @@ class Sweep(Evaluation):
         the target exists, cannot be written, or is larger than the disk. Returns the path or the
         URL.
         """
-        from .run.threads import cluster_of
+        from .run.stream import cluster_of
         from .store.append import engine_of
         from .store.cube import check_chunks, store
         from .store.places.place import Folder, place_of
@@ -126,7 +126,7 @@ class Sweep(Evaluation):
         Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
         from .reduce.fold import reduce
-        from .run import threads as stream
+        from .run import stream
 
         asked = self.judged if how in ("argmin", "argmax") and of is not None else self
         plan = asked.plan(engine, mask_infeasible)
@@ -160,7 +160,7 @@ class Sweep(Evaluation):
         Nothing is crossed beside a point that is NaN.
         """
         from .reduce.crossing import crossing
-        from .run import threads as stream
+        from .run import stream
 
         plan = self.plan(engine, mask_infeasible)
         with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
@@ -192,7 +192,7 @@ class Sweep(Evaluation):
         not finite are left out.
         """
         from .reduce.pareto import pareto
-        from .run import threads as stream
+        from .run import stream
 
         plan = self.plan(engine, mask_infeasible)
         with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:

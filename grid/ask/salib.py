@@ -9,7 +9,7 @@ import numpy as np
 from ...kernels.engines.job import default_threads
 from ..errors import InputError
 from ..run.evaluation import Evaluation
-from ..run.threads import check_output
+from ..run.stream import check_output
 from ..spec.axes import Array, Axis, make_axes
 from ..spec.distributions import Distribution
 from .sensitivity import cut, frozen, is_whole, outputs_at

@@ -15,7 +15,7 @@ from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import NEAR, REASON, Plan, Region
 from ..plan.tiles import blocks
-from ..run import threads as stream
+from ..run import stream
 from ..run.evaluation import Evaluation
 from ..show.selectors import narrow, point_of
 from ..spec.axes import Array, Axis, make_axes, make_axis

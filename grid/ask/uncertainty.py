@@ -14,7 +14,7 @@ from ..plan import memory
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan, Region
 from ..reduce.quantile import between
-from ..run import threads as stream
+from ..run import stream
 from ..run.evaluation import Evaluation
 from ..spec.axes import Array, Axis
 from ..spec.distributions import Distribution

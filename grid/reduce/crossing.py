@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..plan import memory
 from ..plan.labels import coordinates, root_attributes
 from ..plan.plan import Plan, Region
-from ..run import threads as stream
+from ..run import stream
 from ..spec import values
 from ..spec.axes import Array
 

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..plan import memory
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan, Region, extent
-from ..run import threads as stream
+from ..run import stream
 from ..spec.axes import Array
 from .quantile import quantiles
 from .winners import winners

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import InputError
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan, Region, extent
-from ..run import threads as stream
+from ..run import stream
 from ..spec.axes import Array
 
 if TYPE_CHECKING:

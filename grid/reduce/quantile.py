@@ -16,7 +16,7 @@ import numpy as np
 
 from ..plan import memory
 from ..plan.plan import Plan, Region, extent
-from ..run import threads as stream
+from ..run import stream
 from ..spec.axes import Array
 
 SMALL = 1 << 20  # points that are sorted at once

@@ -11,7 +11,7 @@ import numpy as np
 from ..plan import memory
 from ..plan.labels import attributes, coordinates, dtype_of
 from ..plan.plan import REASON, Plan, Region, extent
-from ..run import threads as stream
+from ..run import stream
 from ..spec.axes import Array
 
 TILE = 1 << 16  # winners at which other outputs are evaluated at once

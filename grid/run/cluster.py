@@ -25,7 +25,7 @@ from ..plan.fingerprint import difference, fingerprint
 from .recipe import MOST_PLANS, Recipe
 
 if TYPE_CHECKING:
-    from .threads import Work
+    from .stream import Work
 
 SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
 BUSY = 0.01  # seconds of work in a run for each worker thread: less would wear the scheduler out

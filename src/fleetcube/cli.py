@@ -158,7 +158,7 @@ def _evaluated(
     sweep: Any, engine: str, feasible_only: bool, threads: int | None, output: str | None
 ) -> None:
     """Print what a sweep gives: a table, if it is small, or CSV."""
-    from fleetcube.grid.run.threads import user_sizes
+    from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, table
 
     plan = sweep.plan(engine, feasible_only)

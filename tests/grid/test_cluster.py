@@ -17,8 +17,7 @@ import xarray
 from fleetcube import InputError, Sweep, open_cube, watching
 from fleetcube.grid.plan.fingerprint import fingerprint
 from fleetcube.grid.reduce import quantile
-from fleetcube.grid.run import cluster
-from fleetcube.grid.run import threads as stream
+from fleetcube.grid.run import cluster, stream
 from fleetcube.grid.run.recipe import Recipe
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.durable import TEMPORARY

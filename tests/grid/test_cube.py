@@ -178,7 +178,7 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
 def test_reductions_equal_those_of_the_whole(
     sweep: Sweep, how: str, over: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetcube.grid.run.threads.BLOCK", 20)
+    monkeypatch.setattr("fleetcube.grid.run.stream.BLOCK", 20)
     whole = sweep.evaluate(mask_infeasible=True)
     reduced = sweep.reduce(how, over, mask_infeasible=True)
     for name in ("job_time", "step_time", "cluster_mtbf", "mfu"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleetcube import InputError, Sweep
 from fleetcube.grid.reduce.crossing import _first
 from fleetcube.grid.reduce.pareto import _thin, unbeaten
-from fleetcube.grid.run import threads as stream
+from fleetcube.grid.run import stream
 
 from .test_reduce import AXES, OUTPUTS, SCENARIO, SLOW, questions
 

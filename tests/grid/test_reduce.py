@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleetcube import Sweep
 from fleetcube.grid.reduce import quantile
-from fleetcube.grid.run import threads as stream
+from fleetcube.grid.run import stream
 
 from ..draws import scaled
 

@@ -26,7 +26,7 @@ from ...plan.execute import evaluate_block
 from ...plan.labels import attributes, coordinates, flags, root_attributes
 from ...plan.plan import NEAR, REASON, Plan, Region, extent
 from ...progress import expected
-from ...run import threads as stream
+from ...run import stream
 from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis

@@ -49,7 +49,7 @@ def uncertainty(
       fleetcube uncertainty spec.toml -v job_time -q 0.1,0.5,0.9
       fleetcube uncertainty spec.toml -v job_time -q P10,P50,P90
     """
-    from fleetcube.grid.run.threads import check_output, numeric, user_sizes
+    from fleetcube.grid.run.stream import check_output, numeric, user_sizes
     from fleetcube.grid.show.tables import check_rows, check_target
 
     shares = _shares(quantiles)
