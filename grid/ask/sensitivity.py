@@ -12,8 +12,9 @@ from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..plan import memory
 from ..plan.execute import evaluate_block
+from ..plan.grid import Region
 from ..plan.labels import attributes, coordinates, root_attributes
-from ..plan.plan import NEAR, REASON, Plan, Region
+from ..plan.plan import NEAR, REASON, Plan
 from ..plan.tiles import blocks
 from ..run import stream
 from ..run.evaluation import Evaluation

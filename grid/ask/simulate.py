@@ -11,8 +11,9 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..plan import memory
+from ..plan.grid import Case
 from ..plan.labels import coordinates, flags, root_attributes
-from ..plan.plan import Case, Plan
+from ..plan.plan import Plan
 from ..progress import expected
 from ..show.tables import check_rows
 from ..spec.arguments import scenario_and_axes

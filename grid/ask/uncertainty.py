@@ -11,8 +11,9 @@ from ...kernels.calculus.derivatives import name_of
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..plan import memory
+from ..plan.grid import Region
 from ..plan.labels import attributes, coordinates, root_attributes
-from ..plan.plan import Plan, Region
+from ..plan.plan import Plan
 from ..reduce.quantile import between
 from ..run import stream
 from ..run.evaluation import Evaluation

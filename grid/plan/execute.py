@@ -13,7 +13,8 @@ from ...kernels.engines import numpy as numpy_engine
 from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ..spec.axes import Array
-from .plan import REASON, Case, Plan, Region, by_dims, extent
+from .grid import Case, Grid, Region, by_dims, extent
+from .plan import REASON, Plan
 
 _ENGINES = {
     "auto": auto_engine.run,
@@ -77,7 +78,7 @@ def _mask(
 class Block:
     """One case over one region: what has been evaluated for it, and how to evaluate more."""
 
-    def __init__(self, plan: Plan, case: Case, threads: int) -> None:
+    def __init__(self, plan: Grid, case: Case, threads: int) -> None:
         self.plan, self.case, self.threads = plan, case, threads
         self.kept: dict[str, Array] = {}
 

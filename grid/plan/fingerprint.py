@@ -31,7 +31,7 @@ _COMMON_CODE = (
 )
 _GRID_CODE = (
     *("spec.axes", "spec.scenario", "spec.values"),
-    *("plan.execute", "plan.labels", "plan.plan", "plan.tiles", "store.chunks"),
+    *("plan.execute", "plan.grid", "plan.labels", "plan.plan", "plan.tiles", "store.chunks"),
 )
 _PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out

@@ -9,20 +9,20 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...kernels.calculus.derivatives import Derivative, Differentiator, derivative, is_quantity
 from ...kernels.engines.numba import ROW
-from ...kernels.engines.numpy import evaluate
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, MissingInputError, parameters
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, choose
+from .grid import Case, Grid, by_dims
 
 ENGINES = ("auto", "numpy", "numba", "jax")
 MOST_CASES = 4096
@@ -32,7 +32,6 @@ TABLE_SHARE = 256  # a table is at most this part of the largest output
 SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
 COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles, or, if it is more,
 COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
-MINOR = 100  # points of all outputs for each point of a formula that is not worth compiling
 # Relative costs of reading a point along a row, of repeating one there, and of starting a row
 READ_COST, REPEAT_COST, ROW_COST = 1.0, 10.0, 100.0
 LONGEST_AXES = 6  # axes considered for a row
@@ -40,19 +39,8 @@ LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what makes an outpu
 REASON = "infeasible_reason"
 NEAR = "near_memory_limit"
 
-Region = Mapping[str, slice]
 
-
-@dataclass(frozen=True)
-class Case:
-    """One combination of runs along the axes that vary options: formulas, and given values."""
-
-    runs: Mapping[str, slice]
-    formulas: Mapping[str, Function]
-    leaves: Mapping[str, Array] = field(repr=False)
-
-
-class Plan:
+class Plan(Grid):
     """What to evaluate, and how. Built once for a sweep; tables are kept in it.
 
     `free` are inputs whose values at every point are said when the plan is evaluated.
@@ -66,6 +54,7 @@ class Plan:
         mask_infeasible: bool = False,
         free: Sequence[str] = (),
     ) -> None:
+        super().__init__()
         self.problem, self.mask, self.free = problem, mask_infeasible, free
         _check_outputs(outputs, problem)
         if engine not in ENGINES:
@@ -90,17 +79,8 @@ class Plan:
             formulas = max(len(case.formulas) for case in self.cases)
             self.most_table = min(MOST_TABLE, MOST_TABLES // max(1, formulas))
         self.moving = self._find_moving()
-        self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
 
     # Shapes
-
-    def size(self, name: str) -> int:
-        """Points of the grid of a quantity's own dimensions."""
-        return math.prod(self.sizes[dim] for dim in self.dims[name])
-
-    def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
-        """Sizes of dimensions."""
-        return tuple(self.sizes[dim] for dim in dims)
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, which are in the order of memory."""
@@ -364,28 +344,11 @@ class Plan:
         compiled = sum(self.size(name) * TABLE_SHARE > self.full for name in names)
         return "numpy" if seconds < max(COMPILE_WORTH, COMPILE_EACH * compiled) else "numba"
 
-    def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:
-        """Whether NumPy evaluates some formulas in no time, next to the outputs of the sweep."""
-        return math.prod(self.shape(dims)) * formulas * MINOR <= self.full
-
     # Values
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
         return self.size(name) <= self.most_table and name not in self.moving
-
-    def table(self, case: Case, name: str) -> Array:
-        """A given value or a table over its own grid within a case, size-1 axes elsewhere."""
-        if name in case.leaves and name not in case.formulas:
-            return case.leaves[name]
-        key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))
-        if key not in self._tables:
-            formula = case.formulas[name]
-            operands = {p: self.table(case, p) for p in parameters(formula)}
-            self._tables[key] = evaluate({name: formula}, operands)[name]
-            if self._tables[key].ndim == 0:
-                self._tables[key] = self._tables[key].reshape((1,) * len(self.axes))
-        return self._tables[key]
 
 
 def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
@@ -396,22 +359,6 @@ def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
             length = math.prod(axis.size for axis in row)
             if length // row[0].size < ROW and (length >= ROW or count == len(longest)):
                 yield row
-
-
-def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
-    """Shape over `dims` of what varies along `own` within a region: 1 along the others."""
-    held = set(own)
-    return tuple(region[dim].stop - region[dim].start if dim in held else 1 for dim in dims)
-
-
-def by_dims(
-    names: Iterable[str], dims: Mapping[str, tuple[str, ...]]
-) -> dict[tuple[str, ...], list[str]]:
-    """Names grouped by their dimensions."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for name in names:
-        found.setdefault(dims[name], []).append(name)
-    return found
 
 
 def _check_outputs(outputs: Sequence[str], problem: Problem) -> None:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 
-from .plan import Region
+from .grid import Region
 
 
 def blocks(sizes: Mapping[str, int], most: int) -> Iterator[Region]:

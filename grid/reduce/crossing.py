@@ -9,8 +9,9 @@ import numpy as np
 
 from ..errors import InputError
 from ..plan import memory
+from ..plan.grid import Region
 from ..plan.labels import coordinates, root_attributes
-from ..plan.plan import Plan, Region
+from ..plan.plan import Plan
 from ..run import stream
 from ..spec import values
 from ..spec.axes import Array

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..plan.grid import Region, extent
 from ..plan.labels import attributes, coordinates, root_attributes
-from ..plan.plan import Plan, Region, extent
+from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axes import Array
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..plan import memory
-from ..plan.plan import Plan, Region, extent
+from ..plan.grid import Region, extent
+from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axes import Array
 

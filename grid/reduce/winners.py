@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..plan import memory
+from ..plan.grid import Region, extent
 from ..plan.labels import attributes, coordinates, dtype_of
-from ..plan.plan import REASON, Plan, Region, extent
+from ..plan.plan import REASON, Plan
 from ..run import stream
 from ..spec.axes import Array
 

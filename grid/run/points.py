@@ -12,8 +12,9 @@ from ...kernels.engines.job import default_threads
 from ..errors import InputError
 from ..plan import memory
 from ..plan.execute import Block
+from ..plan.grid import Case, Grid
 from ..plan.labels import dtype_of
-from ..plan.plan import REASON, Case, Plan
+from ..plan.plan import REASON, Plan
 from ..spec.axes import Array
 
 ALONE = 1 << 16  # points up to which threads cost more than they bring
@@ -23,7 +24,7 @@ KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept, and lo
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
 
 
-class _Part(Plan):
+class _Part(Grid):
     """A case at chosen places: the plan's formulas over other dimensions, those of the result.
 
     JAX's values depend on what is a table: that stays as the whole sweep has it.
@@ -32,9 +33,9 @@ class _Part(Plan):
     def __init__(
         self, whole: Plan, case: Case, places: Places, shape: tuple[int, ...], engine: str
     ) -> None:
-        self.__dict__.update(whole.__dict__)
-        self.engine = engine
-        self._whole, self._of, self._places, self._tables = whole, case, places, {}
+        super().__init__()
+        self.engine, self.full = engine, whole.full
+        self._whole, self._of, self._places = whole, case, places
         names = tuple(map(str, range(len(shape))))
         self.axes: Any = tuple(SimpleNamespace(name=name) for name in names)
         self.sizes = dict(zip(names, shape, strict=True))

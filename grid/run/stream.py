@@ -17,8 +17,9 @@ from ...kernels.calculus.derivatives import quantity
 from ...kernels.engines.job import pool
 from ..errors import InputError, nearest, shown
 from ..plan.execute import evaluate_block
+from ..plan.grid import Region, extent
 from ..plan.labels import attributes, dtype_of
-from ..plan.plan import REASON, Plan, Region, extent
+from ..plan.plan import REASON, Plan
 from ..plan.tiles import blocks, cells
 from ..plan.workspace import Workspace
 from ..progress import expected, watched

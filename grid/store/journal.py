@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from ..plan.plan import Region
+from ..plan.grid import Region
 from .chunks import LARGEST, is_sound
 
 if TYPE_CHECKING:

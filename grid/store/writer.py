@@ -13,8 +13,9 @@ from ...kernels.engines.job import pool
 from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import fingerprint
+from ..plan.grid import Region, extent
 from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
-from ..plan.plan import REASON, Plan, Region, extent
+from ..plan.plan import REASON, Plan
 from ..plan.tiles import cells, chunk_shape
 from ..plan.workspace import Workspace
 from ..progress import expected

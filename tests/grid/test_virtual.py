@@ -177,9 +177,9 @@ def test_a_file_opens_without_evaluation_and_computes_what_is_sliced(
     path = tmp_path / "sweep.toml"
     path.write_text(SPEC)
     tables: list[str] = []
-    table = points.Plan.table
+    table = points.Grid.table
     monkeypatch.setattr(
-        points.Plan, "table", lambda *given: (tables.append(given[2]), table(*given))[1]
+        points.Grid, "table", lambda *given: (tables.append(given[2]), table(*given))[1]
     )
     with xarray.open_dataset(path, engine="fleetcube") as cube:
         assert cube["job_time"].size == 10**12

@@ -23,8 +23,9 @@ from ....kernels.inputs import INPUTS
 from ...errors import InputError, nearest, shown
 from ...plan import memory
 from ...plan.execute import evaluate_block
+from ...plan.grid import Region, extent
 from ...plan.labels import attributes, coordinates, flags, root_attributes
-from ...plan.plan import NEAR, REASON, Plan, Region, extent
+from ...plan.plan import NEAR, REASON, Plan
 from ...progress import expected
 from ...run import stream
 from ...spec import values

@@ -1,0 +1,84 @@
+"""Quantities on the grids of their own dimensions: what blocks are evaluated on."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...kernels.engines.numpy import evaluate
+from ...kernels.graph.formulas import Function, parameters
+from ..spec.axes import Array
+
+MINOR = 100  # points of all outputs for each point of a formula that is not worth compiling
+
+Region = Mapping[str, slice]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of runs along the axes that vary options: formulas, and given values."""
+
+    runs: Mapping[str, slice]
+    formulas: Mapping[str, Function]
+    leaves: Mapping[str, Array] = field(repr=False)
+
+
+class Grid:
+    """Dimensions, the quantities over each, and tables of those that are kept.
+
+    A whole sweep is one (`Plan`), and so are chosen points of it.
+    """
+
+    engine: str
+    axes: Sequence[Any]  # in the order of memory, each with a name
+    sizes: Mapping[str, int]
+    dims: Mapping[str, tuple[str, ...]]  # of every quantity and input
+    full: int  # points of the sweep's largest output
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
+
+    def size(self, name: str) -> int:
+        """Points of the grid of a quantity's own dimensions."""
+        return math.prod(self.sizes[dim] for dim in self.dims[name])
+
+    def shape(self, dims: Iterable[str]) -> tuple[int, ...]:
+        """Sizes of dimensions."""
+        return tuple(self.sizes[dim] for dim in dims)
+
+    def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:
+        """Whether NumPy evaluates some formulas in no time, next to the outputs of the sweep."""
+        return math.prod(self.shape(dims)) * formulas * MINOR <= self.full
+
+    def is_table(self, name: str) -> bool:
+        """Whether a quantity is evaluated once for the whole grid, with NumPy."""
+        raise NotImplementedError
+
+    def table(self, case: Case, name: str) -> Array:
+        """A given value or a table over its own grid within a case, size-1 axes elsewhere."""
+        if name in case.leaves and name not in case.formulas:
+            return case.leaves[name]
+        key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))
+        if key not in self._tables:
+            formula = case.formulas[name]
+            operands = {p: self.table(case, p) for p in parameters(formula)}
+            self._tables[key] = evaluate({name: formula}, operands)[name]
+            if self._tables[key].ndim == 0:
+                self._tables[key] = self._tables[key].reshape((1,) * len(self.axes))
+        return self._tables[key]
+
+
+def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
+    """Shape over `dims` of what varies along `own` within a region: 1 along the others."""
+    held = set(own)
+    return tuple(region[dim].stop - region[dim].start if dim in held else 1 for dim in dims)
+
+
+def by_dims(
+    names: Iterable[str], dims: Mapping[str, tuple[str, ...]]
+) -> dict[tuple[str, ...], list[str]]:
+    """Names grouped by their dimensions."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        found.setdefault(dims[name], []).append(name)
+    return found
