@@ -28,6 +28,7 @@ from .journal import (
     RECORD,
     ROOT,
     SEAL,
+    Block,
     damaged_chunks,
     damaged_files,
     read_file,
@@ -88,7 +89,9 @@ def store(
                         partial.discard()
                 return
             place.check()
-    _check_room(place, partial, writer)
+    # what is there is not written again
+    there = read_journal(place) if append or (resume and not _differs(place, writer)) else {}
+    _check_room(place, there | read_journal(partial), writer)
     again = "--append" if append else "--resume"
     elsewhere = None
     if cluster is not None:
@@ -111,7 +114,7 @@ def store(
         raise type(stopped)(kept(partial, again)) from None
 
 
-def _check_room(place: Place, partial: Place, writer: Writer) -> None:
+def _check_room(place: Place, there: Mapping[Any, Block], writer: Writer) -> None:
     """Refuse a cube that does not fit, as compressed: some of its chunks are made to know."""
     plan, free = writer.plan, place.room()
     dense = sum(
@@ -120,8 +123,7 @@ def _check_room(place: Place, partial: Place, writer: Writer) -> None:
     )
     if dense <= free:
         return
-    there = (size for block in read_journal(partial).values() for _, size, _ in block.files)
-    free += sum(there)  # what is there need not be written again
+    free += sum(size for block in there.values() for _, size, _ in block.files)
     likely = writer.likely_size()
     if likely > free:
         raise InputError(
@@ -249,9 +251,14 @@ def _borrow(place: Place, partial: Place, writer: Writer) -> None:
 def _held_chunks(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[int, ...]]:
     """Chunk shapes of the cube that goes on, where its outputs are those of the plan."""
     held = read_record(partial, PLAN) or read_record(place, PLAN) or {}
-    found = {name: tuple(held.get(f"chunks.{name}", ())) for name in plan.outputs}
-    same = all(len(found[name]) == len(plan.user_dims(name)) for name in plan.outputs)
-    return found if same else {}
+    found = {name: held.get(f"chunks.{name}") for name in plan.outputs}
+    same = all(
+        isinstance(shape, list)
+        and len(shape) == len(plan.user_dims(name))
+        and all(isinstance(size, int) and size > 0 for size in shape)
+        for name, shape in found.items()
+    )
+    return {name: tuple(shape or ()) for name, shape in found.items()} if same else {}
 
 
 def is_ours(place: Place) -> bool:
@@ -356,6 +363,7 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     files = sealed_files(place)
     with reading(place):
         source = place.source(files)
+        source.check()
         cube: xarray.Dataset = xarray.open_zarr(source, consolidated=False, chunks=chunks)
         foreign = set(map(str, cube.dims)) - set(spec_of(cube.attrs)["axes"])
         if foreign:

@@ -25,6 +25,7 @@ PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", 
 PARTS = f"{RECORD}/parts/"  # of the journal, where nothing can be appended to a file
 ROOT = "zarr.json"
 READERS = 8  # files read at once
+MOST_SEALED = 1 << 30  # bytes of the files that a seal has: they are held in memory
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ def _block(line: bytes) -> Block | None:
         dims, start, stop, files = json.loads(body)
         chunks = tuple((name, int(size), int(sum_)) for name, size, sum_ in files)
         block = Block(tuple(dims), tuple(map(int, start)), tuple(map(int, stop)), chunks)
+        for _, size, crc in chunks:
+            size.to_bytes(8), crc.to_bytes(4)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     sound = len(block.dims) == len(block.start) == len(block.stop)
@@ -184,7 +187,9 @@ def read_seal(place: "Place") -> dict[str, tuple[int, str]] | None:
         found = {name: (int(size), str(said)) for name, (size, said) in files.items()}
     except (KeyError, AttributeError, TypeError, ValueError, OverflowError):
         return None
-    return found if all(map(_is_inside, found)) else None
+    sizes = [size for size, _ in found.values()]
+    sound = all(map(_is_inside, found)) and min(sizes, default=0) >= 0
+    return found if sound and sum(sizes) <= MOST_SEALED else None
 
 
 def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
@@ -226,10 +231,11 @@ def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str
         return "is missing" if missing else f"cannot be read: {error.strerror}"
 
 
-def read_files(place: "Place", names: Iterable[str]) -> dict[str, bytes | str]:
+def read_files(place: "Place", sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes | str]:
     """Files by name, as `read_file` gives each; several are read at once."""
+    sizes = [size for size, _ in sealed.values()]
     with ThreadPoolExecutor(READERS) as readers:
-        return dict(zip(names, readers.map(partial(read_file, place), names), strict=True))
+        return dict(zip(sealed, readers.map(partial(read_file, place), sealed, sizes), strict=True))
 
 
 def damaged_files(
@@ -237,12 +243,10 @@ def damaged_files(
 ) -> dict[str, str]:
     """Files that were read and are not as sealed, and what is wrong with each."""
     found = {}
-    for name, (size, said) in sealed.items():
+    for name, (_, said) in sealed.items():
         data = files[name]
         if isinstance(data, str):
             found[name] = data
-        elif len(data) != size:
-            found[name] = f"holds {len(data)} bytes, not {size}"
         elif digest(data) != said:
             found[name] = "does not match its checksum"
     return found

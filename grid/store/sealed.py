@@ -50,6 +50,10 @@ class SealedStore(WrapperStore[Store]):
             if not array.startswith(GROUP)
         }
 
+    def check(self) -> None:
+        """Raise ValueError, KeyError or TypeError for arrays that fleetcube never writes."""
+        _ = self.arrays
+
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:

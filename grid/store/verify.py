@@ -16,6 +16,8 @@ from .journal import PLAN, ROOT, read_journal, read_record
 from .places.place import Place, place_of
 from .writer import Writer
 
+_ASKED = ("scenario", "axes", "outputs")  # what a record says of the spec
+_ANEW = "its bytes are as sealed: write it anew with --overwrite"
 TOLERANCE = {"float64": 1e-12, "float32": 1.2e-7, "int8": 0.0}  # relative
 
 
@@ -70,27 +72,37 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
             for name, sizes in held.items()
             if name.startswith("chunks.")
         }
-    try:
-        sweep = Evaluation(spec["scenario"], spec["axes"], spec["outputs"])
-        writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
-    except InputError as error:
-        found.notes.append(f"no samples: the cube's spec is now refused ({error})")
+    with reading(place):
+        try:
+            sweep = Evaluation(spec["scenario"], spec["axes"], spec["outputs"])
+            writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
+        except InputError as error:
+            found.notes.append(f"no samples: the cube's spec is now refused ({error})")
+            return
+        for name, (_, labels, _) in writer.coordinates().items():
+            if name not in cube.coords or not _same(cube[name].values, labels):
+                found.problems.append(f"the labels {name!r} are not those of its spec")
+    own = [
+        {name: value for name, value in said.items() if name.split(".")[0] in _ASKED}
+        for said in (held, writer.fingerprint)
+    ]
+    if (other := difference(*own)) is not None:
+        found.problems.append(f"its spec is not that of its record: {other}")
+        found.advice = _ANEW
         return
-    for name, (_, labels, _) in writer.coordinates().items():
-        if name not in cube.coords or not _same(cube[name].values, labels):
-            found.problems.append(f"the labels {name!r} are not those of its spec")
     changed = difference(held, writer.fingerprint)
     if changed is not None:
         found.notes.append(f"no samples: since the cube was written, this changed: {changed}")
         return
-    written = writer.files()
+    with reading(place):
+        written = writer.files()
     found.problems += [
         f"{name} is not what its spec gives"
         for name in sorted(written.keys() | files.keys())
         if name.endswith(ROOT) and files.get(name) != written.get(name)
     ]
     if found.problems:
-        found.advice = "its bytes are as sealed: write it anew with --overwrite"
+        found.advice = _ANEW
         return
     plan = sweep.plan("numpy", mask)
     random = np.random.default_rng(seed)
@@ -112,7 +124,7 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
             if not np.isclose(value, expected, rtol=tolerance, atol=0, equal_nan=True):
                 where = ", ".join(f"{dim} {k}" for dim, k in at.items()) or "the one point"
                 found.problems.append(f"{name} at {where} is {value!r}, computed {expected!r}")
-                found.advice = "its bytes are as sealed: write it anew with --overwrite"
+                found.advice = _ANEW
 
 
 def _same(held: Any, labels: Any) -> bool:

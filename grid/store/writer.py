@@ -20,7 +20,7 @@ from ..plan.tiles import cells, chunk_shape
 from ..plan.workspace import Workspace
 from ..progress import expected
 from ..spec.axes import Array
-from .chunks import MOST, codecs, encode, fill, fill_value, small_codecs
+from .chunks import MOST, MOST_TEXT, codecs, encode, fill, fill_value, small_codecs
 from .journal import (
     GROUP,
     JOURNAL,
@@ -85,6 +85,14 @@ class Writer:
                     f"chunks over {', '.join(dims)} hold {size:,} bytes; at most {MOST:,} are "
                     "read back: give smaller chunks"
                 )
+        for name, (_, row, _) in coordinates(plan).items():
+            if row.dtype.kind == "U" and row.nbytes > MOST_TEXT:
+                size = sum(len(label.encode()) + 4 for label in row.tolist()) + 4
+                if size > MOST_TEXT:
+                    raise InputError(
+                        f"the labels of {name} hold {size:,} bytes; at most {MOST_TEXT:,} are read "
+                        "back: give shorter ones"
+                    )
 
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         """Chunk sizes of the outputs over some dimensions, in the plan's order."""

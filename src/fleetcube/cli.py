@@ -271,7 +271,10 @@ def verify(cube: str, samples: int) -> None:
         say(problem)
     if found.problems:
         raise OSError(f"{cube!r} is damaged (problems: {len(found.problems)}); {found.advice}")
-    say(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
+    if found.notes:
+        say(f"{cube} is as it was sealed: {found.chunks} chunks; no value was computed again")
+    else:
+        say(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
 
 
 @cli.command("slice")

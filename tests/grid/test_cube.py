@@ -14,7 +14,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
 from fleetcube.grid.store import journal
 from fleetcube.grid.store import writer as writer_module
-from fleetcube.grid.store.cube import in_order
+from fleetcube.grid.store.cube import damage, in_order
 from fleetcube.grid.store.places.place import Folder
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
@@ -138,6 +138,24 @@ def test_a_cube_that_fits_compressed_is_written(
         else:
             with pytest.raises(InputError, match="of disk are free"):
                 sweep.store(tmp_path / "b.zarr", chunks=chunks)
+
+
+@pytest.mark.parametrize("how", ["resume", "append"])
+def test_what_is_there_needs_no_room(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    chunks = {"n_gpus": 1}
+    path = sweep.store(tmp_path / "a.zarr", chunks=chunks)
+    blocks = list(journal.read_journal(Folder(path)).values())
+    taken = sum(size for block in blocks for _, size, _ in block.files)
+    if how == "resume":
+        (Path(path) / blocks[0].files[0][0]).write_bytes(b"harmed")
+    else:
+        axes = {**sweep.spec["axes"], "n_gpus": [*sweep.spec["axes"]["n_gpus"], 1 << 17]}
+        sweep = Sweep(sweep.spec["scenario"], axes, sweep.spec["outputs"])
+    monkeypatch.setattr(Folder, "room", lambda _: 0.6 * taken)
+    sweep.store(path, chunks=chunks, **{how: True})
+    assert not damage(Folder(path))
 
 
 def test_a_failed_run_leaves_no_cube_and_is_continued(

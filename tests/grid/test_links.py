@@ -83,6 +83,21 @@ def test_a_linked_place_is_one_place(tmp_path: Path, asked: Sweep) -> None:
     assert contents(path) == contents(asked.store(tmp_path / "b.zarr", chunks=CHUNKS))
 
 
+@pytest.mark.parametrize("mode", [{}, {"overwrite": True}])
+def test_a_link_in_the_place_of_a_cube_is_not_exchanged(
+    tmp_path: Path, asked: Sweep, mode: dict[str, bool]
+) -> None:
+    """A rename takes the link away, and leaves the cube that it led to as it was."""
+    (tmp_path / "disk").mkdir()
+    if mode:
+        sweep(9).store(tmp_path / "disk" / "a.zarr", chunks=CHUNKS)
+    (tmp_path / "a.zarr").symlink_to("disk/a.zarr")
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match=r"is a link to .*/disk/a.zarr'; write to that"):
+        asked.store(tmp_path / "a.zarr", chunks=CHUNKS, **mode)
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_the_folder_of_another_user_is_refused(tmp_path: Path, asked: Sweep) -> None:
     partial = tmp_path / "a.zarr.partial"

@@ -11,8 +11,10 @@ from typing import Any
 
 import google_crc32c
 import pytest
+from click.testing import CliRunner
 
 from fleetcube import InputError, Sweep, open_cube
+from fleetcube.cli import cli
 from fleetcube.grid.explore.view import View
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.place import Folder
@@ -79,7 +81,7 @@ def test_what_is_no_file_is_not_read(cube: Path, name: str) -> None:
 
 def test_files_that_nobody_writes_are_not_read(cube: Path) -> None:
     os.truncate(cube / journal.SEAL, 1 << 40)
-    with pytest.raises(OSError, match="more than 2,147,483,648 bytes"):
+    with pytest.raises(OSError, match="more than 268,435,456 bytes"):
         open_cube(cube)
 
 
@@ -101,6 +103,10 @@ def test_seals_that_are_none(cube: Path, body: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        *(
+            b'[["a"], [0], [1], [["x", %s]]]' % pair
+            for pair in (b"1, -1", b"1, 4294967296", b"-1, 1")
+        ),
         *(b"3", b"[]", b"[1, 2, 3, 4]", b"[" * 100_000, b'[["a"], ["b"], ["c"], []]'),
         *(b'[["a"], [0, 1], [1], []]', b"[[{}], [0], [1], []]", b'[["a"], [1e999], [1], []]'),
         b'[["a"], [0], [1], [["x", ' + b"9" * 5000 + b", 1]]]",
@@ -173,6 +179,43 @@ def test_metadata_that_are_not_those_of_the_spec(cube: Path) -> None:
     assert verify(cube).problems == ["job_time/zarr.json is not what its spec gives"]
 
 
+def test_a_spec_that_is_not_that_of_the_record(cube: Path) -> None:
+    """Of the two, one is of another cube: no change of versions since explains it."""
+    spec = json.loads(json.loads((cube / "zarr.json").read_bytes())["attributes"]["fleetcube_spec"])
+    spec["scenario"]["fabric"] = "infiniband-ndr"
+    attributes(cube, ".", fleetcube_spec=json.dumps(spec))
+    (problem,) = verify(cube).problems
+    assert problem.startswith("its spec is not that of its record: scenario.fabric")
+
+
+def test_a_cube_of_another_version_is_not_called_sound(cube: Path) -> None:
+    record = journal.read_record(Folder(cube), journal.PLAN)
+    assert record is not None
+    journal.write_record(Folder(cube), journal.PLAN, record | {"version.fleetcube": "0.1"})
+    attributes(cube, "job_time", units="h")
+    done = CliRunner().invoke(cli, ["verify", str(cube)])
+    assert done.exit_code == 0
+    assert "no value was computed again" in done.output
+    assert "sound" not in done.output
+
+
+@pytest.mark.parametrize("name", [*FILES[:4], AXIS])
+def test_large_files_without_blocks_are_not_read(cube: Path, name: str) -> None:
+    os.truncate(cube / name, 1 << 34)
+    with pytest.raises((InputError, OSError), match=r"damaged|more than|not a cube"):
+        open_cube(cube)
+
+
+def test_seals_that_ask_for_more_than_memory_are_none(cube: Path) -> None:
+    sealed: Any = dict(journal.read_seal(Folder(cube)) or {})
+    for name in "abcd":
+        os.truncate(os.open(cube / name, os.O_CREAT | os.O_RDWR), 1 << 30)
+        sealed[name] = 1 << 30, "0"
+    for more in ({}, {"e": (-1 << 40, "0")}):
+        write_seal(cube, json.dumps({"files": sealed | more}).encode())
+        refused(lambda: open_cube(cube), "it has no seal")
+
+
 def test_bombs_are_refused_before_they_are_expanded(tmp_path: Path) -> None:
     from ..door.costs import bombs
 
@@ -187,6 +230,13 @@ def test_chunks_that_no_reader_takes_are_not_written(tmp_path: Path) -> None:
     sweep = Sweep(
         SCENARIO, {**AXES, "restart_time": {"linspace": [1, 9], "num": 5_000_000}}, ["goodput"]
     )
+    sweep_of_text = Sweep(
+        SCENARIO,
+        {"how": {"labels": ["a", "b" * (1 << 24)], "tensor_parallel": [1, 8]}, "n_gpus": [64]},
+        ["job_time"],
+    )
+    with pytest.raises(InputError, match="at most 16,777,216 are read back"):
+        sweep_of_text.store(tmp_path / "a.zarr")
     with pytest.raises(InputError, match="at most 134,217,728 are read back"):
         sweep.store(
             tmp_path / "a.zarr", chunks={"n_gpus": 2, "gpu_mttf": 2, "restart_time": 5_000_000}
@@ -202,6 +252,9 @@ def test_chunks_that_no_reader_takes_are_not_written(tmp_path: Path) -> None:
         ("data_type", "int8"),
         ("codecs", []),
         ("codecs", [{"name": "numcodecs.pickle"}]),
+        ("codecs", [{"name": name} for name in ("bytes", "blosc", "crc32c", "gzip")]),
+        ("chunk_key_encoding", {"name": "v2", "configuration": {"separator": "/"}}),
+        ("storage_transformers", [{"name": "x"}]),
         ("fill_value", {"a": 1}),
         ("node_type", "group"),
     ],
@@ -214,6 +267,23 @@ def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
     path.write_text(json.dumps(held | {key: value}), encoding="utf-8")
     seal_anew(cube)
     refused(lambda: verify(cube))
+    refused(lambda: open_cube(cube))
+
+
+@pytest.mark.parametrize("shape", [3, [1], [0, 0], [-1, -1], ["a", "b"], [1.5, 2], [None, None]])
+def test_chunk_shapes_of_a_record_that_are_none(cube: Path, shape: Any) -> None:
+    record = journal.read_record(Folder(cube), journal.PLAN)
+    assert record is not None
+    said = {name: shape for name in record if name.startswith("chunks.")}
+    journal.write_record(Folder(cube), journal.PLAN, record | said)
+    seal_anew(cube)
+    with contextlib.suppress(InputError):
+        assert verify(cube).problems
+    for mode in ("resume", "append"):
+        with pytest.raises(InputError, match="this changed: chunks"):
+            Sweep(SCENARIO, AXES, ["job_time", "dominant_overhead"]).store(
+                cube, engine="numpy", **{mode: True}
+            )
 
 
 def test_a_plan_that_is_none(cube: Path) -> None:

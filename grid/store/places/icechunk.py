@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from zarr.abc.store import Store
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
@@ -259,7 +258,7 @@ class Icechunk:
         with self.telling():
             self._repository.delete_branch(UNFINISHED)
 
-    def source(self, files: dict[str, bytes]) -> Store:
+    def source(self, files: dict[str, bytes]) -> SealedStore:
         return SealedStore(self._reading().store, self, files)
 
 

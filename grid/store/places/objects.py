@@ -23,7 +23,7 @@ from ...errors import InputError
 from ..journal import LOCK, PARTS, RECORD, ROOT, check_size, write_part
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
+    from ..sealed import SealedStore
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
 STALE_SECONDS = 60.0  # after which a lock that was not renewed counts no more
@@ -212,7 +212,7 @@ class Objects:
     def discard(self) -> None:
         self.keep({LOCK})
 
-    def source(self, files: dict[str, bytes]) -> "Store":
+    def source(self, files: dict[str, bytes]) -> "SealedStore":
         from zarr.storage import ObjectStore
 
         from ..sealed import SealedStore

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import InputError
-from ..journal import JOURNAL, LOCK, ROOT, check_size
+from ..journal import JOURNAL, LOCK, MOST_SEALED, ROOT, check_size
 from .durable import (
     UNFINISHED,
     exchange,
@@ -25,9 +25,9 @@ from .durable import (
 )
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
+    from ..sealed import SealedStore
 
-LARGEST = 1 << 31  # bytes of a file of a cube: Blosc makes no larger ones
+LARGEST = 1 << 28  # bytes of a file of a cube, but for its journal
 
 
 class Log(Protocol):
@@ -106,7 +106,7 @@ class Place(Protocol):
     def telling(self) -> AbstractContextManager[None]:
         """Turn errors of the store, if it has its own, into one line, as a ConnectionError."""
 
-    def source(self, files: dict[str, bytes]) -> "Store":
+    def source(self, files: dict[str, bytes]) -> "SealedStore":
         """What Zarr opens: the cube as it is now; `files` are those beside the chunks."""
 
 
@@ -140,9 +140,10 @@ class Folder:
         held = path.stat()
         if not stat.S_ISREG(held.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if held.st_size > LARGEST:
-            raise OSError(errno.EFBIG, f"it has more than {LARGEST:,} bytes", str(path))
         check_size(held.st_size, size)
+        most = MOST_SEALED if name == JOURNAL else LARGEST
+        if held.st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
         return path.read_bytes()
 
     def write(self, name: str, data: Any) -> None:
@@ -188,6 +189,9 @@ class Folder:
     def check(self) -> None:
         if not self.path.name:
             raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
+        if self.path.is_symlink():  # cubes change places by their names
+            target = str(self.path.resolve())
+            raise InputError(f"{str(self)!r} is a link to {target!r}; write to that")
         parent = next((above for above in self.path.absolute().parents if above.exists()), None)
         if parent is None or not parent.is_dir() or not os.access(parent, os.W_OK):
             raise InputError(f"cannot write into {str(parent)!r}; choose a folder that is writable")
@@ -227,7 +231,7 @@ class Folder:
     def telling(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def source(self, files: dict[str, bytes]) -> "Store":
+    def source(self, files: dict[str, bytes]) -> "SealedStore":
         from zarr.storage import LocalStore
 
         from ..sealed import SealedStore
