@@ -72,8 +72,8 @@ def _block(line: bytes) -> Block | None:
         dims, start, stop, files = json.loads(body)
         chunks = tuple((name, int(size), int(sum_)) for name, size, sum_ in files)
         block = Block(tuple(dims), tuple(map(int, start)), tuple(map(int, stop)), chunks)
-        for _, size, crc in chunks:
-            size.to_bytes(8), crc.to_bytes(4)
+        for _, size, sum_ in chunks:
+            size.to_bytes(8), sum_.to_bytes(4)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     sound = len(block.dims) == len(block.start) == len(block.stop)
