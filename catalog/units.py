@@ -18,27 +18,8 @@ _NUMBER = re.compile(
 )
 _SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 15T tokens, 2M USD
 _POWERS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_UNIT = re.compile(r"[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
-_BASE = {
-    "1": "",
-    "s": "second",
-    "B": "byte",
-    "B/s": "byte/second",
-    "FLOP": "FLOP",
-    "FLOP/s": "FLOP/second",
-    "FLOP/B": "FLOP/byte",
-    "1/s": "1/second",
-    "W": "watt",
-    "J": "joule",
-    "h": "hour",
-    "kg": "kilogram",
-    "kg/J": "kilogram/joule",
-    "USD": "dollar",
-    "USD/J": "dollar/joule",
-    "USD/h": "dollar/hour",
-    "s/B": "second/byte",
-    "s/B^0.5": "second/byte**0.5",
-}
+_UNIT = re.compile(r"(?:1\s*/\s*)?[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
+# How a user writes a value of a unit; of any other: 5 of it
 _HINTS = {
     "s": "30 s, 5 us, 50_000 h or 30 d",
     "B": "2 B, 80 GB or 64 GiB",
@@ -104,14 +85,13 @@ def _registry() -> Any:
 
 @functools.cache
 def _factor(unit: str, base: str) -> float:
-    registry = _registry()
-    return float(registry.Quantity(1.0, unit).to(_BASE[base]).magnitude)
+    return float(_registry().Quantity(1.0, unit).to(base).magnitude)
 
 
 def parse(text: str, base: str, name: str, example: str = "") -> float:
     """Read a number with a unit as a number in the base unit.
 
-    `base` is one of the units of the table of inputs; `name`, and an `example` that fits it better
+    `base` is a unit of an input or a quantity; `name`, and an `example` that fits it better
     than one of its unit, are for the message. Commas may part thousands. Plain numbers may end in
     %, k, M, B or T; money too, before its unit, and a dollar sign may stand for USD. Raises
     UnitError in one line that names the value, the rule and a right spelling.
@@ -123,8 +103,8 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
 
     def refused(rule: str) -> UnitError:
         shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
-        hint = f'write for example "{example or _HINTS.get(base, base)}"'
-        return UnitError(f"{name} = {shown} {rule}; {hint}")
+        hint = example or _HINTS.get(base, f"5 {base}")
+        return UnitError(f'{name} = {shown} {rule}; write for example "{hint}"')
 
     if match is None:
         raise refused("does not start with a number")
@@ -150,9 +130,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
         return number
     if not unit:
         raise refused("has no unit")
-    if unit == "1/s" and base == "1/s":
-        return number
-    if len(unit) > 40 or not _UNIT.fullmatch(unit):
+    if unit != base and (len(unit) > 40 or not _UNIT.fullmatch(unit)):
         raise refused(f"has no known unit ({unit[:40]!r})")
     try:
         scale = factor(unit, base)

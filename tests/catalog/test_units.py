@@ -51,6 +51,9 @@ GOOD = [
     ("1 EFLOP", "FLOP", 1e18),
     ("295 FLOP/B", "FLOP/B", 295.0),
     ("10 1/s", "1/s", 10.0),
+    ("3 1/ms", "1/s", 3000.0),
+    ("2 1/USD", "1/USD", 2.0),
+    ("3 h", "USD/(USD/h)", 3.0),  # of derivatives
     ("10.2 kW", "W", 10_200.0),
     ("8", "1", 8.0),
     ("1e12", "1", 1e12),
@@ -136,6 +139,13 @@ def test_a_refusal_names_the_value_the_rule_and_a_spelling(text: str, base: str,
     assert "; write for example " in message
     assert "\n" not in message
     assert len(message) < 250
+
+
+@pytest.mark.parametrize("base", ["1/s", "1/USD", "USD/(USD/h)", "FLOP/USD"])
+def test_the_spelling_that_a_refusal_suggests_is_read(base: str) -> None:
+    with pytest.raises(UnitError) as error:
+        parse("fast", base, "name")
+    assert parse(str(error.value).split('"')[-2], base, "name") in (5.0, 10.0)
 
 
 def test_a_value_beyond_floating_point_is_refused() -> None:
