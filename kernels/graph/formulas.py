@@ -76,17 +76,32 @@ def _check(graph: Mapping[str, Quantity]) -> None:
     for quantity in graph.values():
         if quantity.name in INPUTS:
             raise ValueError(f"{quantity.name} is both an input and a quantity: rename one")
-        if quantity.option and set(INPUTS[quantity.option].choices) != set(quantity.formulas):
-            raise ValueError(f"{quantity.name} lacks a formula for a choice of {quantity.option}")
+        if quantity.option:
+            _check_choices(quantity, quantity.option)
         for function in quantity.formulas.values():
             for parameter in parameters(function):
                 if parameter not in graph and parameter not in INPUTS:
                     raise ValueError(
-                        f"{function.__name__} needs {parameter}, which nothing defines"
+                        f"{function.__name__} needs {parameter}, which nothing defines: "
+                        "write its formula, or add it to inputs.py"
                     )
     done: set[str] = set()
     for name in graph:
         _find_cycle(graph, name, [], done)
+
+
+def _check_choices(quantity: Quantity, option: str) -> None:
+    row, name = INPUTS.get(option), quantity.name
+    if row is None or row.kind != "option":
+        raise ValueError(f"{name} is chosen by {option}, which is no option: add it to inputs.py")
+    for choice in (*row.choices, *quantity.formulas):
+        if choice not in quantity.formulas:
+            raise ValueError(f"{name} has no formula where {option} = {choice}: write one")
+        if choice not in row.choices:
+            raise ValueError(
+                f"{name} has a formula where {option} = {choice}, which is no choice: "
+                "add it to inputs.py"
+            )
 
 
 def _find_cycle(graph: Mapping[str, Quantity], name: str, path: list[str], done: set[str]) -> None:

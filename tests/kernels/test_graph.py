@@ -1,5 +1,6 @@
 """The graph of quantities: what is needed, what is missing, what is refused."""
 
+import pkgutil
 import sys
 import types
 from collections.abc import Callable
@@ -196,8 +197,36 @@ def test_a_choice_without_a_formula_is_refused(build: Build) -> None:
     def partial(layers: Any) -> Any:
         return layers
 
-    with pytest.raises(ValueError, match="partial lacks a formula for a choice of recompute"):
+    with pytest.raises(
+        ValueError, match="partial has no formula where recompute = selective: write one"
+    ):
         build(partial)
+
+
+def test_a_formula_for_what_is_no_choice_is_refused(build: Build) -> None:
+    @alternative("partial", sequence_parallel=(False, True, "maybe"))
+    def partial(layers: Any) -> Any:
+        return layers
+
+    message = "where sequence_parallel = maybe, which is no choice: add it to inputs.py"
+    with pytest.raises(ValueError, match=message):
+        build(partial)
+
+
+@pytest.mark.parametrize("name", ["recomputing", "layers"])
+def test_an_alternative_of_what_is_no_option_is_refused(build: Build, name: str) -> None:
+    @alternative("partial", **{name: "full"})
+    def partial(layers: Any) -> Any:
+        return layers
+
+    message = f"partial is chosen by {name}, which is no option: add it to inputs.py"
+    with pytest.raises(ValueError, match=message):
+        build(partial)
+
+
+def test_every_module_of_quantities_is_read() -> None:
+    found = {module.name for module in pkgutil.iter_modules(quantities.__path__)}
+    assert found == set(quantities.MODULES), "add it to MODULES in kernels/quantities/__init__.py"
 
 
 def test_a_quantity_named_as_an_input_is_refused(build: Build) -> None:
@@ -212,5 +241,5 @@ def test_a_parameter_that_nothing_defines_is_refused(build: Build) -> None:
     def ratio(layers: Any, speed: Any) -> Any:
         return layers / speed
 
-    with pytest.raises(ValueError, match="ratio needs speed, which nothing defines"):
+    with pytest.raises(ValueError, match="ratio needs speed, which nothing defines: write its"):
         build(ratio)
