@@ -124,6 +124,11 @@ def operands() -> Arrays:
     return {**leaves, **{name: np.atleast_1d(value) for name, value in values.items()}}
 
 
+def test_every_input_has_a_value() -> None:
+    unset = [name for name in INPUTS.keys() & operands() if np.isnan(operands()[name]).all()]
+    assert not unset, "draw it in points()"
+
+
 def results(engine: str, functions: list[Function]) -> Arrays:
     """Formulas, alternatives included, over the same operands: one job."""
     formulas = {f"{function.__name__}_": function for function in functions}
