@@ -16,7 +16,7 @@ from ..spec.axes import Array
 from .grid import Case, Grid, Region, by_dims, extent
 from .plan import REASON, Plan
 
-_ENGINES = {
+RUN = {
     "auto": auto_engine.run,
     "numpy": numpy_engine.run,
     "numba": numba_engine.run,
@@ -93,7 +93,7 @@ class Block:
         engine = self.plan.engine
         if engine == "numba" and self.plan.is_minor(dims, len(formulas) or len(outs)):
             engine = "numpy"  # to the same bits
-        _ENGINES[engine](Job(formulas, operands, outs), self.threads)
+        RUN[engine](Job(formulas, operands, outs), self.threads)
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)

@@ -17,7 +17,7 @@ from .labels import plain
 from .plan import Plan
 
 # Modules whose code decides values or bytes, by package
-_ENGINE_CODE = {
+ENGINE_CODE = {
     "numpy": ("engines.numpy",),
     "numba": (
         *("engines.numba", "engines.codegen", "engines.intrinsics", "engines.ufunc_loops"),
@@ -33,7 +33,7 @@ _GRID_CODE = (
     *("spec.axes", "spec.scenario", "spec.values"),
     *("plan.execute", "plan.grid", "plan.labels", "plan.plan", "plan.tiles", "store.chunks"),
 )
-_PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
+PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
 
 
@@ -48,7 +48,7 @@ def fingerprint(
         found |= {f"{part}.{name}": _short(value) for name, value in told[part].items()}
     found |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
     found |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
-    for package in ("fleetcube", "numpy", "zarr", "xarray", *_PACKAGES[plan.engine]):
+    for package in ("fleetcube", "numpy", "zarr", "xarray", *PACKAGES[plan.engine]):
         found[f"version.{package}"] = version(package)
     found["version.python"] = platform.python_version()
     found["machine"] = platform.machine()
@@ -69,7 +69,7 @@ def fingerprint(
     used = {name for every in formulas.values() for made in every for name in parameters(made)}
     for name in sorted(used & INPUTS.keys()):
         found[f"default.{name}"] = repr(INPUTS[name].default)
-    code = {kernels: (*_COMMON_CODE, *_ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
+    code = {kernels: (*_COMMON_CODE, *ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
     for room, modules in code.items():
         home = Path(inspect.getfile(room)).parent
         for name in modules:

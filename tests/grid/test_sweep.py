@@ -10,6 +10,9 @@ import xarray
 
 import fleetcube
 from fleetcube import Sweep, catalog
+from fleetcube.grid.plan import execute, fingerprint
+from fleetcube.grid.plan.plan import ENGINES
+from fleetcube.grid.run.evaluation import BLOCK
 from fleetcube.grid.spec.axes import make_axis
 
 TRAINING: dict[str, Any] = {
@@ -259,6 +262,14 @@ def test_float32_holds_the_rounded_values() -> None:
         assert half["job_time"].dtype == np.float32
         assert half["dominant_overhead"].dtype == np.int8
         assert (half["job_time"].values == full["job_time"].values.astype(np.float32)).all()
+
+
+def test_every_engine_has_its_entries() -> None:
+    engines = {*ENGINES} - {"auto"}
+    assert {*execute.RUN} == {*ENGINES}, "add it to RUN in grid/plan/execute.py"
+    assert {*BLOCK} == engines, "add it to BLOCK in grid/run/evaluation.py"
+    held = fingerprint.ENGINE_CODE, fingerprint.PACKAGES
+    assert all({*table} == engines for table in held), "add it in grid/plan/fingerprint.py"
 
 
 def test_auto_picks_by_size() -> None:

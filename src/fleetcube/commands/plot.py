@@ -6,13 +6,30 @@ import click
 
 from fleetcube.commands.say import say
 
-KINDS = ("curves", "map", "losses", "surface", "flips", "roofline", "pareto")
+# The options that each kind of picture needs, and those that it goes with beside them
+_NEEDED = {
+    "curves": ("-v", "-x"),
+    "map": ("-v", "-x", "-y"),
+    "losses": ("-x",),
+    "surface": ("-x", "-y"),
+    "flips": ("-x", "-y"),
+    "roofline": (),
+    "pareto": ("-x", "-y"),
+}
+_ALLOWED = {
+    "surface": ("-v",),
+    "flips": ("-v",),
+    "roofline": ("--by",),
+    "pareto": ("--by", "--best"),
+}
 
 
 @click.command()
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1)
-@click.option("--kind", type=click.Choice(KINDS), help="What to draw.  [curves; map with -y]")
+@click.option(
+    "--kind", type=click.Choice(tuple(_NEEDED)), help="What to draw.  [curves; map with -y]"
+)
 @click.option(
     "-v",
     "--variable",
@@ -88,24 +105,6 @@ def plot(
     else:
         draw(cut, drawn[0], x or "", y, path)
     say(f"wrote {output}")
-
-
-# The options that a kind goes with, beside those that it needs
-_NEEDED = {
-    "curves": ("-v", "-x"),
-    "map": ("-v", "-x", "-y"),
-    "losses": ("-x",),
-    "surface": ("-x", "-y"),
-    "flips": ("-x", "-y"),
-    "roofline": (),
-    "pareto": ("-x", "-y"),
-}
-_ALLOWED = {
-    "surface": ("-v",),
-    "flips": ("-v",),
-    "roofline": ("--by",),
-    "pareto": ("--by", "--best"),
-}
 
 
 def _check(
