@@ -146,7 +146,7 @@ def test_a_room_imports_lower_floors_only(package: str, path: Path) -> None:
 def test_every_module_has_a_room(package: str) -> None:
     rooms = {entry.stem for entry in FOLDERS[package].iterdir() if not entry.name.startswith("_")}
     rooms -= {"references", *(name for name in rooms if name.startswith("."))}
-    assert rooms == set().union(*FLOORS[package])
+    assert rooms == set().union(*FLOORS[package]), "give it a floor in FLOORS"
 
 
 @each(

@@ -30,6 +30,7 @@ DOCS = ROOT / "docs"
 RUN = (
     DOCS / "command-line.md",
     DOCS / "compare.md",
+    DOCS / "developer.md",
     DOCS / "index.md",
     DOCS / "plots.md",
     DOCS / "sensitivity.md",
