@@ -85,7 +85,9 @@ def test_partials_are_the_slopes_in_80_digits() -> None:
     """Every partial is compared, and few points lie at kinks."""
     found = {name: compared(name) for name in SMOOTH}
     assert {name: wrong for name, (wrong, _) in found.items() if wrong} == {}
-    assert {(name, p) for name, p in PARTIALS if found[name][1][p] == 0} == set()
+    assert {(name, p) for name, p in PARTIALS if found[name][1][p] == 0} == set(), (
+        "draw what they need in points() of test_engines.py"
+    )
     left_out = sum(counts["left out"] for _, counts in found.values())
     assert left_out < 0.01 * DRAWN * len(PARTIALS)
 
