@@ -1,10 +1,11 @@
 """Attack cubes, files and readers, and count what is wrong.
 
-`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` puts the
-table into docs/storage.md.
+`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` keeps what
+came of it in attacks.json and puts the table of all attacks into docs/storage.md.
 """
 
 import datetime
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "storage.md"
+RESULTS = Path(__file__).with_name("attacks.json")
 BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
 
 
@@ -107,23 +109,32 @@ def main() -> int:
     """Run the attacks one after the other."""
     words = sys.argv[1:]
     quick, write = "--quick" in words, "--write" in words
-    names = [word for word in words if not word.startswith("--")] or list(ATTACKS)
-    rows = ["| attack | tries | wrong | by |", "| --- | --- | --- | --- |"]
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
     failed = 0
-    for name in names:
+    for name in [word for word in words if not word.startswith("--")] or ATTACKS:
         began = time.monotonic()
         tries, wrong, remark = attack(ATTACKS[name], quick)
         failed += wrong
-        told = f"{wrong} ({remark})" if remark else str(wrong)
         took = time.monotonic() - began
-        print(f"{name}: {tries:,} tries, {told} wrong, {took:.0f} s", flush=True)
-        rows.append(f"| {ATTACKS[name].what} | {tries:,} | {told} | {ATTACKS[name].shown} |")
-    if write:
-        text = PAGE.read_text(encoding="utf-8")
-        head, tail = text.split(BEGIN)[0], text.split(END)[1]
-        told = f"By `make attack` on {datetime.date.today():%Y-%m-%d}:\n\n" + "\n".join(rows)
-        PAGE.write_text(f"{head}{BEGIN}\n{told}\n{END}{tail}", encoding="utf-8")
+        print(f"{name}: {tries:,} tries, {wrong} wrong ({remark}), {took:.0f} s", flush=True)
+        results[name] = [tries, wrong, remark, datetime.date.today().isoformat()]
+        if write and not quick:
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            text = PAGE.read_text(encoding="utf-8")
+            head, tail = text.split(BEGIN)[0], text.split(END)[1]
+            PAGE.write_text(f"{head}{BEGIN}\n{_table(results)}\n{END}{tail}", encoding="utf-8")
     return failed
+
+
+def _table(results: dict[str, tuple[int, int, str, str]]) -> str:
+    """What came of the attacks so far."""
+    rows = ["| attack | tries | wrong | by | on |", "| --- | --- | --- | --- | --- |"]
+    for name, one in ATTACKS.items():
+        if name in results:
+            tries, wrong, remark, day = results[name]
+            told = f"{wrong} ({remark})" if remark else str(wrong)
+            rows.append(f"| {one.what} | {tries:,} | {told} | {one.shown} | {day} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":
