@@ -1,7 +1,7 @@
 """Attack cubes, files and readers, and count what is wrong.
 
-`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` keeps what
-came of it in attacks.json and puts the table of all attacks into docs/storage.md.
+`python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` keeps
+what came of it in attacks.json and puts the table of all attacks into docs/storage.md.
 """
 
 import datetime
