@@ -35,7 +35,7 @@ from .slopes import (
 KINDS = ("d", "dln", "delta", "deltaln")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_(\w+?)_\1_(\w+)")
 GROUP = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-REASON = "expert_layout_reason"  # why a layout cannot be laid out: 0 at a valid neighbour
+LAYOUT_REASON = "expert_layout_reason"  # why a layout cannot be laid out: 0 at a valid neighbour
 SOURCE = "the chain rule, on the formulas of the quantity"
 
 
@@ -272,13 +272,14 @@ class Differentiator:
     ) -> None:
         """The nearer of two candidates if it is valid, else the farther one."""
         near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
-        if REASON not in self._reaching(frozenset([wrt])):  # whatever it is, it can be laid out
+        # whatever the input is, it can be laid out
+        if LAYOUT_REASON not in self._reaching(frozenset([wrt])):
             self.made[name] = near
             return
         self.made[f"{name}_near"], self.made[f"{name}_far"] = near, far
-        reasons = [self._moved(REASON, wrt, f"{name}_{which}") for which in ("near", "far")]
+        reasons = [self._moved(LAYOUT_REASON, wrt, f"{name}_{which}") for which in ("near", "far")]
         self.made[name] = Renamed(
-            first_valid, (wrt, f"{name}_near", f"{name}_far", REASON, *reasons)
+            first_valid, (wrt, f"{name}_near", f"{name}_far", LAYOUT_REASON, *reasons)
         )
 
     def _moved(self, of: str, wrt: str, to: str) -> str:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.inputs import INPUTS
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -23,6 +26,10 @@ def test_the_python_runs() -> None:
     cube = scope["cube"]
     assert cube["job_time"].dims == ("n_gpus", "gpu_mttf")  # type: ignore[index]
     assert cube["step_time"].dims == ("n_gpus",)  # type: ignore[index]
+
+
+def test_it_counts_what_is_there() -> None:
+    assert f"\n{len(load())} quantities from {len(INPUTS)} inputs, each formula one" in README
 
 
 def test_it_is_short_and_shows_a_picture() -> None:
