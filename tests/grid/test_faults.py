@@ -82,7 +82,7 @@ def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
         time.sleep(0.002)
     running.send_signal(signal.SIGINT)
     _, told = running.communicate(timeout=600)
-    assert running.returncode == 1, told
+    assert running.returncode == 130, told
     kept = len(journal.read_journal(Folder(partial)))
     assert told.splitlines()[-1] == (
         f"fleetcube: stopped; {kept} finished blocks are kept in 'a.zarr.partial'; "
