@@ -57,7 +57,7 @@ ATTACKS = {
         "reads in seven ways beside a writer that replaces, appends to or mends the cube, "
         "in a folder and in Icechunk",
         "tests.grid.races",
-        900,
+        834,
         7,
     ),
     "fuzz": Attack(
