@@ -139,13 +139,13 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     value = number * scale * power
     if math.isinf(value) and "inf" not in digits:
         raise refused("is too large for a floating-point number")
-    return _times(digits, number, _exact(scale) * power if power != 1 else _exact(scale))
+    return _times(digits, number, _exact(scale, power))
 
 
 @functools.cache
-def _exact(scale: float) -> Fraction:
-    """A factor as it is written in decimals."""
-    return Fraction(repr(scale))
+def _exact(scale: float, power: int = 1) -> Fraction:
+    """A factor as it is written in decimals, and a power of ten."""
+    return Fraction(repr(scale)) * power
 
 
 def _times(digits: str, number: float, factor: Fraction) -> float:

@@ -10,10 +10,9 @@ from xarray.backends import BackendEntrypoint
 from ..catalog.files import parse_toml, read_some
 from .errors import InputError
 from .read.virtual import virtual
+from .spec.file import LARGEST
 from .store.cube import open_cube
 from .sweep import Sweep
-
-LARGEST_SPEC = 1 << 24  # bytes of a TOML file that is looked into unasked
 
 
 class Backend(BackendEntrypoint):
@@ -59,8 +58,8 @@ class Backend(BackendEntrypoint):
             return False
         path = Path(filename_or_obj)
         try:
-            held = read_some(path, LARGEST_SPEC) if path.suffix == ".toml" else b""
-            small = len(held) <= LARGEST_SPEC
+            held = read_some(path, LARGEST) if path.suffix == ".toml" else b""
+            small = len(held) <= LARGEST
             return small and "outputs" in parse_toml(held.decode("utf-8-sig"))
         except (OSError, ValueError):
             return False

@@ -15,8 +15,6 @@ from ..show.tables import scale
 from ..store.places.durable import sync_folder, write_file
 from .fit import UNITS, CollectiveFit, Fit
 
-SCOPES = ("inter", "intra")
-
 
 def all_reduce_values(
     fit: CollectiveFit, scope: str, gpus_per_node: int

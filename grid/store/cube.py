@@ -28,7 +28,6 @@ from .journal import (
     RECORD,
     ROOT,
     SEAL,
-    Block,
     damaged_chunks,
     damaged_files,
     read_file,
@@ -89,9 +88,7 @@ def store(
                         partial.discard()
                 return
             place.check()
-    # what is there is not written again
-    there = read_journal(place) if append or (resume and not _differs(place, writer)) else {}
-    _check_room(place, there | read_journal(partial), writer)
+    _check_room(place, partial, writer, append, resume)
     again = "--append" if append else "--resume"
     elsewhere = None
     if cluster is not None:
@@ -114,7 +111,7 @@ def store(
         raise type(stopped)(kept(partial, again)) from None
 
 
-def _check_room(place: Place, there: Mapping[Any, Block], writer: Writer) -> None:
+def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resume: bool) -> None:
     """Refuse a cube that does not fit, as compressed: some of its chunks are made to know."""
     plan, free = writer.plan, place.room()
     dense = sum(
@@ -123,6 +120,9 @@ def _check_room(place: Place, there: Mapping[Any, Block], writer: Writer) -> Non
     )
     if dense <= free:
         return
+    there = read_journal(partial)  # what is there is not written again
+    if append or (resume and not _differs(place, writer)):
+        there = read_journal(place) | there
     free += sum(size for block in there.values() for _, size, _ in block.files)
     likely = writer.likely_size()
     if likely > free:

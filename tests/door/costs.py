@@ -20,7 +20,8 @@ import numpy as np
 from numcodecs import Blosc, Zstd
 
 from fleetcube import Sweep
-from fleetcube.grid.store.journal import JOURNAL
+from fleetcube.grid.store.journal import Block, read_journal, write_journal
+from fleetcube.grid.store.places.place import Folder
 
 from ..grid.test_tampered import seal_anew
 
@@ -180,11 +181,9 @@ def bombs(folder: Path) -> dict[str, Path]:
     def chunk(path: Path, name: str, data: bytes) -> None:
         crc = google_crc32c.value(data)
         (path / name).write_bytes(data + crc.to_bytes(4, "little"))
-        block = [["n_gpus", "layout"], [0, 0], [2, 2], [[name, len(data) + 4, crc]]]
         if name.startswith("job_time"):
-            body = json.dumps(block).encode()
-            line = b"%08x %s\n" % (google_crc32c.value(body), body)
-            (path / JOURNAL).write_bytes(line)
+            files = ((name, len(data) + 4, crc),)
+            write_journal(Folder(path), [Block(("n_gpus", "layout"), (0, 0), (2, 2), files)])
 
     made: dict[str, Path] = {}
     made["a coordinate of 2 GiB in its frame"] = path = cube("frame")
@@ -212,10 +211,9 @@ def bombs(folder: Path) -> dict[str, Path]:
     files = []
     for k in range(4):
         os.truncate(os.open(path / f"job_time/c/9{k}", os.O_CREAT | os.O_RDWR), 1 << 30)
-        files.append([f"job_time/c/9{k}", 1 << 30, 1])
-    body = json.dumps([["n_gpus"], [0], [2], files]).encode()
-    with (path / JOURNAL).open("ab") as journal:
-        journal.write(b"%08x %s\n" % (google_crc32c.value(body), body))
+        files.append((f"job_time/c/9{k}", 1 << 30, 1))
+    more = Block(("n_gpus",), (0,), (2,), tuple(files))
+    write_journal(Folder(path), [*read_journal(Folder(path)).values(), more])
     seal_anew(path)
     return made
 
