@@ -14,23 +14,13 @@ from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
+from ..kernels.roles import MEANT
 from .errors import InputError, nearest, shown
 from .show.tables import scale
 from .spec.scenario import choose
 
 WIDTH = 80
 MOST_FOUND = 15  # names that a search by word lists
-_MEANT = {  # what the field also says -> a name, or words to search for
-    "tp": "tensor_parallel",
-    "pp": "pipeline_parallel",
-    "dp": "data_parallel",
-    "cp": "context_parallel",
-    "ep": "expert_parallel",
-    "gbs": "global_batch_size",
-    "mbs": "micro_batch_size",
-    "tco": "cost",
-    "training_time": "job_time",
-}
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
 
@@ -46,7 +36,7 @@ def explain(name: str | None = None) -> str:
         return _list_all()
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
-    said, name = name, _MEANT.get(name.lower(), name.lower())
+    said, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
@@ -96,12 +86,8 @@ def unused(attrs: Mapping[str, Any]) -> str:
     continuous input that it is computed from, and whose default it is in proportion to.
     """
     names = str(attrs["fleetcube_unused"]).split()
-    line = f"set, but nothing here depends on it: {', '.join(names)}"
-    if "failure_shape" in names:
-        line += (
-            "; failures of many parts come at random, whatever the shape of each (Drenick "
-            "1960); fleetcube simulate plays what few do"
-        )
+    idle = [INPUTS[name].idle for name in names if name in INPUTS and INPUTS[name].idle]
+    line = "; ".join([f"set, but nothing here depends on it: {', '.join(names)}", *idle])
     for name in names:
         if name in load() and (by := _lever(name)):
             value = json.loads(attrs["fleetcube_spec"]).get("scenario", {}).get(name)

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .plan.plan import NEAR
+from ..kernels.roles import NEAR
 from .run.evaluation import Evaluation
 from .spec.values import check_dtype, check_threads
 

@@ -15,6 +15,9 @@ class Input:
     `choices`). `default` is None where the value must be given or come from a label. An option
     that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
     A `convention` is a way to report: results that depend on one say which.
+
+    For messages: `labels` are the kinds of catalog labels that set it, `part_of` is the quantity to
+    give in its place where it is needed for that, `idle` is what to know where nothing needs it.
     """
 
     name: str
@@ -30,6 +33,9 @@ class Input:
     implied: Any = None
     implied_by: tuple[str, ...] = ()
     convention: bool = False
+    labels: str = ""
+    part_of: str = ""
+    idle: str = ""
 
 
 def _real(
@@ -42,6 +48,8 @@ def _real(
     low: float = 0.0,
     high: float = math.inf,
     may_be_infinite: bool = False,
+    labels: str = "",
+    idle: str = "",
 ) -> Input:
     return Input(
         name,
@@ -52,11 +60,31 @@ def _real(
         low=low,
         high=high,
         may_be_infinite=may_be_infinite,
+        labels=labels,
+        idle=idle,
     )
 
 
-def _count(name: str, default: float | None, description: str, *, low: float = 1.0) -> Input:
-    return Input(name, "1", default, description, kind="count", low=low, positive=low > 0)
+def _count(
+    name: str,
+    default: float | None,
+    description: str,
+    *,
+    low: float = 1.0,
+    labels: str = "",
+    part_of: str = "",
+) -> Input:
+    return Input(
+        name,
+        "1",
+        default,
+        description,
+        kind="count",
+        low=low,
+        positive=low > 0,
+        labels=labels,
+        part_of=part_of,
+    )
 
 
 def _option(
@@ -96,6 +124,8 @@ def _mttf(name: str, default: float, component: str) -> Input:
     return _real(name, "s", default, description, may_be_infinite=True)
 
 
+_GPU = "gpu or node"
+
 _ROWS: list[str | Input] = [
     "Cluster",
     _count("n_gpus", None, "accelerators of the job"),
@@ -104,11 +134,11 @@ _ROWS: list[str | Input] = [
     _count("series_psus_per_node", 0, "power supplies whose loss stops the node", low=0),
     _count("cables_per_node", 0, "network cables of one node", low=0),
     _count("gpus_per_switch", 32, "accelerators behind one leaf switch"),
-    _real("peak_flops_fp16", "FLOP/s", None, "dense FP16 peak of one GPU"),
-    _real("peak_flops_bf16", "FLOP/s", None, "dense BF16 peak of one GPU"),
-    _real("peak_flops_fp8", "FLOP/s", None, "dense FP8 peak of one GPU"),
-    _real("peak_flops_fp4", "FLOP/s", None, "dense FP4 peak of one GPU"),
-    _real("hbm_bandwidth", "B/s", None, "memory bandwidth of one GPU"),
+    _real("peak_flops_fp16", "FLOP/s", None, "dense FP16 peak of one GPU", labels=_GPU),
+    _real("peak_flops_bf16", "FLOP/s", None, "dense BF16 peak of one GPU", labels=_GPU),
+    _real("peak_flops_fp8", "FLOP/s", None, "dense FP8 peak of one GPU", labels=_GPU),
+    _real("peak_flops_fp4", "FLOP/s", None, "dense FP4 peak of one GPU", labels=_GPU),
+    _real("hbm_bandwidth", "B/s", None, "memory bandwidth of one GPU", labels=_GPU),
     _real(
         "hbm_capacity",
         "B",
@@ -116,9 +146,15 @@ _ROWS: list[str | Input] = [
         "memory of one GPU (infinite: not checked)",
         may_be_infinite=True,
     ),
-    _real("intra_node_bandwidth", "B/s", None, "per GPU and direction, inside a node"),
+    _real("intra_node_bandwidth", "B/s", None, "per GPU and direction, inside a node", labels=_GPU),
     _real("intra_node_latency", "s", 0.5e-6, "one hop inside a node", positive=False),
-    _real("inter_node_bandwidth", "B/s", None, "per GPU and direction, between nodes"),
+    _real(
+        "inter_node_bandwidth",
+        "B/s",
+        None,
+        "per GPU and direction, between nodes",
+        labels="fabric",
+    ),
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
     _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches", low=1.0),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
@@ -140,8 +176,14 @@ _ROWS: list[str | Input] = [
         implied_by=("backup_workers", "spare_nodes"),
     ),
     "Model",
-    _count("layers", None, "transformer layers"),
-    _count("hidden_size", None, "width of the residual stream"),
+    _count("layers", None, "transformer layers", labels="model", part_of="parameters"),
+    _count(
+        "hidden_size",
+        None,
+        "width of the residual stream",
+        labels="model",
+        part_of="parameters",
+    ),
     _option("gated_ffn", False, (False, True), "feed-forward layers with a gate: three matrices"),
     _count("vocab_size", 51200, "tokens of the vocabulary"),
     _real(
@@ -414,7 +456,14 @@ _ROWS: list[str | Input] = [
     _mttf("host_mttf", math.inf, "host (CPU, board, memory)"),
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
-    _real("failure_shape", "1", 1.0, "Weibull shape of times between failures; goodput takes 1"),
+    _real(
+        "failure_shape",
+        "1",
+        1.0,
+        "Weibull shape of times between failures; goodput takes 1",
+        idle="failures of many parts come at random, whatever the shape of each (Drenick 1960); "
+        "fleetcube simulate plays what few do",
+    ),
     _option(
         "failure_distribution",
         "exponential",

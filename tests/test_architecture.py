@@ -40,6 +40,7 @@ SIBLINGS = {
 LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
 FORMULAS = [
     ROOT / "kernels" / "calculus" / "slopes.py",
+    ROOT / "kernels" / "roles.py",
     *(ROOT / "kernels" / f"{name}.py" for name in LAWS),
     *sorted((ROOT / "kernels" / "quantities").glob("*.py")),
 ]
@@ -83,7 +84,7 @@ FLOORS = {
         {"explore"},
     ),
     "fleetcube.kernels": (
-        {"ops", "inputs", "alternatives"},
+        {"ops", "inputs", "alternatives", "roles"},
         {"checkpoint", "collectives", "layer", "pipeline", "roofline", "statistics", "topology"},
         {"reduce_scatter", "reliability", "scaling"},
         {"quantities"},

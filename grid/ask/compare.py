@@ -12,9 +12,10 @@ import numpy as np
 
 from ...catalog import KINDS
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
 from ..errors import InputError, nearest
 from ..plan.labels import plain
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..spec import values
 from ..spec.axes import Axis, make_axis

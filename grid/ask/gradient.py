@@ -9,10 +9,11 @@ from ...kernels.calculus.derivatives import derivative, name_of, quantity, reach
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory
 from ..plan.labels import coordinates
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..spec.values import is_option
 

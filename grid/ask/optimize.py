@@ -18,10 +18,11 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import LIMITS, NEAR, REASON, STEPS
 from ..errors import InputError, shown
 from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, flags, root_attributes
-from ..plan.plan import NEAR, REASON, Plan
+from ..plan.plan import Plan
 from ..progress import expected
 from ..spec import values
 from ..spec.axes import Array, Axis
@@ -179,14 +180,15 @@ class Search:
         for one in set(names) - _ancestors(plan, rated):
             raise InputError(f"{of} and its conditions do not depend on {one}; leave it out")
         judged = feasible and REASON in plan.outputs
-        self.memory = judged and all("memory_per_gpu" in case.formulas for case in plan.cases)
-        if self.memory and "memory_per_gpu" not in rated:
-            rated.append("memory_per_gpu")
+        self.limited = [
+            name for name in LIMITS if judged and all(name in case.formulas for case in plan.cases)
+        ]
+        rated = list(dict.fromkeys([*rated, *self.limited]))
         self.slopes = {(y, x): name_of("d", y, x) for y in rated for x in names}
-        outputs = [*rated, *self.slopes.values()]
-        if "n_gpus" in names and any("data_parallel" in case.formulas for case in plan.cases):
-            outputs.append("data_parallel")
-        self.near = [NEAR] if self.memory else []
+        known = {*rated, *(name for case in plan.cases for name in case.formulas)}
+        self.steps = {x: STEPS[x][1] for x in names if x in STEPS and STEPS[x][1] in known}
+        outputs = [*rated, *self.slopes.values(), *self.steps.values()]
+        self.near = [NEAR] if self.limited else []
         self.plan = Plan(problem, list(dict.fromkeys([*outputs, *self.near])), engine, free=names)
         self.reason = [REASON] if judged else []
         self.rated = rated
@@ -222,8 +224,8 @@ class Search:
         return self.sign * held[self.of], np.array(kept).reshape(len(kept), len(at))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
-        """What is asked for, and that the memory suffices."""
-        if not self.memory:
+        """What is asked for, and that limits are kept, as far as the model's error may save it."""
+        if not self.limited:
             return self.conditions
         where = dict(zip(self.dims, point, strict=True))
         case = next(
@@ -231,17 +233,18 @@ class Search:
             for case in self.plan.cases
             if all(run.start <= where[dim] < run.stop for dim, run in case.runs.items())
         )
-        capacity = 1.0  # as far as the model's error may save it
-        for name in ("hbm_capacity", "memory_error_factor"):
-            table = self.plan.table(case, name)
-            index = tuple(
-                where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
-                for axis, size in zip(self.plan.axes, table.shape, strict=True)
-            )
-            capacity *= float(table[index])
-        if math.isinf(capacity):
-            return self.conditions
-        return [*self.conditions, Target("memory_per_gpu", "<=", capacity)]
+        limits = []
+        for limited in self.limited:
+            most = 1.0
+            for name in LIMITS[limited]:
+                table = self.plan.table(case, name)
+                index = tuple(
+                    where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
+                    for axis, size in zip(self.plan.axes, table.shape, strict=True)
+                )
+                most *= float(table[index])
+            limits += [] if math.isinf(most) else [Target(limited, "<=", most)]
+        return [*self.conditions, *limits]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
         """The best values at a point, or why there are none."""
@@ -393,11 +396,12 @@ class Search:
         return best
 
     def _step(self, point: tuple[int, ...], values_: Array, k: int) -> float:
-        """Of a whole number: GPUs come in whole replicas."""
-        if self.ranges[k].name != "n_gpus" or "data_parallel" not in self.plan.outputs:
+        """From one whole number to the next that can be valid."""
+        steps = self.steps.get(self.ranges[k].name)
+        if steps is None:
             return 1.0
-        share = self.evaluate(point, values_[None, :], ["data_parallel"])
-        ratio = values_[k] / float(share["data_parallel"][0])
+        count = self.evaluate(point, values_[None, :], [steps])[steps]
+        ratio = values_[k] / float(count[0])
         return max(1.0, float(np.rint(ratio))) if math.isfinite(ratio) else 1.0
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:

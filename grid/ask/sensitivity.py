@@ -9,12 +9,13 @@ import numpy as np
 from ...kernels.calculus.derivatives import name_of, unit_of
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import NEAR, REASON
 from ..errors import InputError
 from ..plan import memory
 from ..plan.execute import evaluate_block
 from ..plan.grid import Region
 from ..plan.labels import attributes, coordinates, root_attributes
-from ..plan.plan import NEAR, REASON, Plan
+from ..plan.plan import Plan
 from ..plan.tiles import blocks
 from ..run import stream
 from ..run.evaluation import Evaluation

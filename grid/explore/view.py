@@ -16,9 +16,9 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
 from ..errors import ChangedError, InputError, nearest, shown
 from ..plan.labels import own_version
-from ..plan.plan import REASON
 from ..show.tables import export, finite, scale
 from ..spec.axes import Array
 

@@ -12,9 +12,10 @@ from ...kernels.engines import numba as numba_engine
 from ...kernels.engines import numpy as numpy_engine
 from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
+from ...kernels.roles import REASON
 from ..spec.axes import Array
 from .grid import Case, Grid, Region, by_dims, extent
-from .plan import REASON, Plan
+from .plan import Plan
 
 RUN = {
     "auto": auto_engine.run,

@@ -26,7 +26,7 @@ ENGINE_CODE = {
     "jax": ("engines.jax",),
 }
 _COMMON_CODE = (
-    *("ops", "graph.bind", "graph.formulas", "engines.job"),
+    *("ops", "roles", "graph.bind", "graph.formulas", "engines.job"),
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.slopes"),
 )
 _GRID_CODE = (

@@ -12,9 +12,10 @@ from ...kernels.calculus.derivatives import derivative, is_quantity, quantity
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import load, parameters
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
 from ..spec.axes import Array, Axis
 from .citations import ATTRIBUTE, keys
-from .plan import REASON, Plan
+from .plan import Plan
 
 if TYPE_CHECKING:
     import xarray

@@ -19,6 +19,7 @@ from ...kernels.engines.numba import ROW
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, MissingInputError, parameters
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import LAYOUT, REASON
 from ..errors import InputError, nearest
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, choose
@@ -35,9 +36,6 @@ COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
 # Relative costs of reading a point along a row, of repeating one there, and of starting a row
 READ_COST, REPEAT_COST, ROW_COST = 1.0, 10.0, 100.0
 LONGEST_AXES = 6  # axes considered for a row
-LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what makes an output layout-dependent
-REASON = "infeasible_reason"
-NEAR = "near_memory_limit"
 
 
 class Plan(Grid):

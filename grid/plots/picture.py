@@ -11,8 +11,8 @@ import numpy as np
 
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
 from ..errors import InputError
-from ..plan.plan import REASON
 from ..show.tables import scale
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.roles import REASON
 from ..errors import InputError
-from ..plan.plan import REASON
 from .picture import (
     INFEASIBLE,
     MARKERS,

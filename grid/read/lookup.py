@@ -10,9 +10,9 @@ import numpy as np
 
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory
-from ..plan.plan import REASON
 from ..spec import values
 from ..spec.arguments import in_base_unit
 from ..spec.axes import Array

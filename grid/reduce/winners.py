@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.roles import REASON
 from ..plan import memory
 from ..plan.grid import Region, extent
 from ..plan.labels import attributes, coordinates, dtype_of
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axes import Array
 

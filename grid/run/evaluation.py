@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
 from ..plan import memory
 from ..plan.execute import evaluate_block
 from ..plan.labels import dataset, dtype_of
-from ..plan.plan import NEAR, REASON, Plan
+from ..plan.plan import Plan
 from ..plan.tiles import blocks
 from ..spec.axes import Array
 from ..spec.file import read_spec
@@ -148,7 +149,9 @@ class Evaluation:
         """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
         plan = self.plan()
         limited = REASON in plan.outputs and any(
-            np.isfinite(case.leaves.get("hbm_capacity", np.inf)).any() for case in plan.cases
+            np.isfinite(math.prod(case.leaves[name] for name in names)).any()
+            for case in plan.cases
+            for names in LIMITS.values()
         )
         return self.of([*self._outputs, NEAR]) if limited and NEAR not in self._outputs else self
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...kernels.engines.job import default_threads
+from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import memory
 from ..plan.execute import Block
 from ..plan.grid import Case, Grid
 from ..plan.labels import dtype_of
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from ..spec.axes import Array
 
 ALONE = 1 << 16  # points up to which threads cost more than they bring

@@ -15,11 +15,12 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import quantity
 from ...kernels.engines.job import pool
+from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan.execute import evaluate_block
 from ..plan.grid import Region, extent
 from ..plan.labels import attributes, dtype_of
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from ..plan.tiles import blocks, cells
 from ..plan.workspace import Workspace
 from ..progress import expected, watched

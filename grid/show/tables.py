@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.roles import NEAR, REASON
 from ..errors import InputError, nearest
-from ..plan.plan import NEAR, REASON
 from ..spec import values
 from ..text import guarded, visible
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...catalog import KINDS, CatalogError, Record, is_path, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import WHOLES
 from ..errors import InputError
 from . import values
 from .axes import Axis, make_axes
@@ -27,32 +28,6 @@ _PRECEDENCE = (
     "reliability",
     "site",
 )
-
-# What a label states of a whole no longer holds where one of its parts is given otherwise.
-_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
-_SHAPE = _HEADS | frozenset(
-    {
-        "layers",
-        "ffn_hidden_size",
-        "gated_ffn",
-        "vocab_size",
-        "embedding_tables",
-        "mixture_of_experts",
-        "experts",
-        "expert_ffn_hidden_size",
-        "shared_experts",
-        "dense_layers",
-    }
-)
-_COUNTED = _SHAPE | {"parameters", "experts_per_token"}
-_PARTS: Mapping[str, frozenset[str]] = {
-    "parameters": _SHAPE,
-    "active_parameters": _COUNTED,
-    "looked_up_parameters": _COUNTED | {"active_parameters"},
-    "attention_parameters_per_layer": _HEADS,
-    "kv_elements_per_layer": _HEADS,
-    "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
-}
 
 
 @dataclass(frozen=True)
@@ -152,7 +127,7 @@ def _set_by_labels(
 ) -> list[Axis]:
     """Fill in what labels say, kinds of higher precedence first."""
     stated = explicit | labels.keys()
-    taken = explicit | {whole for whole, parts in _PARTS.items() if parts & stated}
+    taken = explicit | {whole for whole, parts in WHOLES.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     open_on: dict[str, int] = {}  # what some calibrations of an axis say: the axis

@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from .append import check_grows, fitting, held_record
 from .chunks import Stored
 from .journal import (

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...kernels.engines.job import pool
+from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import fingerprint
 from ..plan.grid import Region, extent
 from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
-from ..plan.plan import REASON, Plan
+from ..plan.plan import Plan
 from ..plan.tiles import cells, chunk_shape
 from ..plan.workspace import Workspace
 from ..progress import expected

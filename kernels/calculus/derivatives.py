@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ..graph.docstrings import Doc
 from ..graph.formulas import Function, Quantity, UnknownNameError, load, parameters
 from ..inputs import INPUTS
+from ..roles import LAYOUT_REASON, STEPS
 from .made import Chain, Renamed, partial
 from .slopes import (
     difference,
@@ -29,13 +30,10 @@ from .slopes import (
     log_difference,
     next_whole,
     previous_whole,
-    replica,
 )
 
 KINDS = ("d", "dln", "delta", "deltaln")
 _NAME = re.compile(rf"({'|'.join(KINDS)})_(\w+?)_\1_(\w+)")
-GROUP = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-LAYOUT_REASON = "expert_layout_reason"  # why a layout cannot be laid out: 0 at a valid neighbour
 SOURCE = "the chain rule, on the formulas of the quantity"
 
 
@@ -258,7 +256,7 @@ class Differentiator:
         if below not in self.made:
             least, step = f"{wrt}_least", f"{wrt}_step"
             self.made[least] = Chain(((INPUTS[wrt].low, 1.0),))
-            self.made[step] = Renamed(replica, GROUP) if wrt == "n_gpus" else Chain(((1.0, 1.0),))
+            self.made[step] = STEPS[wrt][0] if wrt in STEPS else Chain(((1.0, 1.0),))
             self._valid(wrt, below, (previous_whole, halved), ((wrt, step, least), (wrt, least)))
             self._valid(wrt, above, (next_whole, doubled), ((wrt, step), (wrt,)))
         return names

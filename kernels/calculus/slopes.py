@@ -58,18 +58,6 @@ def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:
     return where(changes, np.log(ratio) / np.log(where(changes, high / low, 2.0)), 0.0)
 
 
-def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any) -> Any:
-    """GPUs of one replica: the step from one valid cluster to the next.
-
-    t p c
-
-    Parameters: tensor_parallel [1], pipeline_parallel [1], context_parallel [1]
-    Returns: [1] GPUs
-    Source: Narayanan et al. 2021 (SC21), section 3.1
-    """
-    return tensor_parallel * pipeline_parallel * context_parallel
-
-
 def previous_whole(value: Any, step: Any, least: Any) -> Any:
     """The next smaller multiple of a step; the value itself where that is too small.
 

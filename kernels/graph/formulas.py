@@ -143,9 +143,11 @@ def select(
                 raise UnknownNameError(f"{name!r} is neither an input nor a quantity")
             wanted = path[0] if path else name
             via = f" (via {' -> '.join(path[1:])})" if len(path) > 1 else ""
+            row = INPUTS[name]
+            hint = f" or a {row.labels} label" if row.labels else ""
             raise MissingInputError(
                 f"{name} is missing: {wanted} needs it{via} and it has no default; "
-                f"give {'parameters' if 'parameters' in path else name}{_label_hint(name)}"
+                f"give {row.part_of if row.part_of in path else name}{hint}"
             )
         formula = graph[name].formula(options)
         for parameter in parameters(formula):
@@ -155,16 +157,3 @@ def select(
     for output in outputs:
         visit(output, ())
     return order
-
-
-def _label_hint(name: str) -> str:
-    """Which catalog labels set an input, in words."""
-    if name.startswith("peak_flops") or name == "hbm_bandwidth":
-        return " or a gpu or node label"
-    if name.startswith("inter_node"):
-        return " or a fabric label"
-    if name.startswith("intra_node"):
-        return " or a gpu or node label"
-    if name in ("parameters", "layers", "hidden_size"):
-        return " or a model label"
-    return ""

@@ -145,7 +145,7 @@ def run_spec(
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
     """Where memory is near its limit, a coordinate; none where it has no limit."""
-    from fleetcube.grid.plan.plan import NEAR
+    from fleetcube.kernels.roles import NEAR
 
     if sweep.judged is sweep:
         return {}

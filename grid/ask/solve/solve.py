@@ -20,12 +20,13 @@ from ....kernels.calculus.derivatives import derivative, is_quantity, name_of
 from ....kernels.engines.job import pool
 from ....kernels.graph import formulas as graph
 from ....kernels.inputs import INPUTS
+from ....kernels.roles import NEAR, REASON, STEPS
 from ...errors import InputError, nearest, shown
 from ...plan import memory
 from ...plan.execute import evaluate_block
 from ...plan.grid import Region, extent
 from ...plan.labels import attributes, coordinates, flags, root_attributes
-from ...plan.plan import NEAR, REASON, Plan
+from ...plan.plan import Plan
 from ...progress import expected
 from ...run import stream
 from ...spec import values
@@ -227,10 +228,11 @@ class Search:
         self.slopes = {
             of: name_of("d", of, for_) for of in target.outputs if derivative(of) is None
         }
-        self.replicas = for_ == "n_gpus" and "data_parallel" in scan.cases[0].formulas
+        steps = STEPS[for_][1] if for_ in STEPS else None
+        self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
-        if self.replicas and "data_parallel" not in outputs:
-            outputs.append("data_parallel")
+        if self.steps and self.steps not in outputs:
+            outputs.append(self.steps)
         judged = REASON in scan.outputs and set(scan.dims[REASON]) <= held
         near = [NEAR] if judged and NEAR not in outputs else []
         self.plan = Plan(problem, [*outputs, *near], engine, free=[for_])
@@ -442,9 +444,9 @@ class Search:
     def whole(self, tile: Region, root: Array) -> Array:
         """The whole number beside a root that keeps to the target, or comes nearer to it."""
         step = np.ones(root.shape)
-        if self.replicas:  # whole replicas
-            share = self.evaluate(tile, root, ["data_parallel"])["data_parallel"]
-            step = np.where(np.isfinite(share), np.rint(root / share), 1.0)
+        if self.steps:
+            count = self.evaluate(tile, root, [self.steps])[self.steps]
+            step = np.where(np.isfinite(count), np.rint(root / count), 1.0)
         low = np.floor(root / step * (1 + ROUND)) * step
         high = np.ceil(root / step * (1 - ROUND)) * step
         low = np.maximum(low, np.minimum(self.grid[0], high))

@@ -72,13 +72,13 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid.plan.plan import REASON
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.picture import check_picture, need
     from fleetcube.grid.plots.plot import plot as draw
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
+    from fleetcube.kernels.roles import REASON
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, named, x, y, by, best)

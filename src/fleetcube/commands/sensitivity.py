@@ -167,7 +167,7 @@ def _share(text: str) -> float:
 
 def _judged(sweep: Any) -> bool:
     """Whether it is known which points are infeasible."""
-    from fleetcube.grid.plan.plan import REASON
+    from fleetcube.kernels.roles import REASON
 
     return REASON in sweep.plan("numpy").outputs
 

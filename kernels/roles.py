@@ -1,0 +1,70 @@
+"""Which quantity plays which part, for the rooms above: they ask by role and write no names.
+
+Constants are names of inputs and quantities; a test holds each against the graph.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# What judges a point
+REASON = "infeasible_reason"  # why it cannot be run; 0 where it can
+NEAR = "near_memory_limit"  # 1 where the error of the limits' model decides over that
+LAYOUT_REASON = "expert_layout_reason"  # why a neighbour cannot be laid out; 0 where it can
+LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what they reach depends on the layout
+# A quantity, and the inputs whose product it may not exceed where a point can be run
+LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
+
+
+def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any) -> Any:
+    """GPUs of one replica: the step from one valid cluster to the next.
+
+    t p c
+
+    Parameters: tensor_parallel [1], pipeline_parallel [1], context_parallel [1]
+    Returns: [1] GPUs
+    Source: Narayanan et al. 2021 (SC21), section 3.1
+    """
+    return tensor_parallel * pipeline_parallel * context_parallel
+
+
+# Inputs that are valid at multiples of a step: its formula, and the quantity that counts the steps
+STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
+
+# A whole that a label states no longer holds where one of its parts is given otherwise
+_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
+_SHAPE = _HEADS | frozenset(
+    {
+        "layers",
+        "ffn_hidden_size",
+        "gated_ffn",
+        "vocab_size",
+        "embedding_tables",
+        "mixture_of_experts",
+        "experts",
+        "expert_ffn_hidden_size",
+        "shared_experts",
+        "dense_layers",
+    }
+)
+_COUNTED = _SHAPE | {"parameters", "experts_per_token"}
+WHOLES: Mapping[str, frozenset[str]] = {
+    "parameters": _SHAPE,
+    "active_parameters": _COUNTED,
+    "looked_up_parameters": _COUNTED | {"active_parameters"},
+    "attention_parameters_per_layer": _HEADS,
+    "kv_elements_per_layer": _HEADS,
+    "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
+}
+
+# What the field also says: a name, or words to search for
+MEANT: Mapping[str, str] = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+    "gbs": "global_batch_size",
+    "mbs": "micro_batch_size",
+    "tco": "cost",
+    "training_time": "job_time",
+}
