@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS
-from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest
 from ..plan.labels import plain
@@ -20,46 +19,14 @@ from ..run.evaluation import Evaluation
 from ..spec import values
 from ..spec.axes import Axis, make_axis
 from .sensitivity import check_levers, cut
+from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 
 if TYPE_CHECKING:
     import xarray
 
-DECOMPOSED = ("step_time", "job_time", "job_cost")
 MOST_CHANGES = 8  # of which every combination is evaluated
 SMALLEST = 1e-12  # of the whole: terms that are smaller everywhere are left out
 SIDES = ("a", "b")
-UNAVAILABLE = "unavailable"
-OTHER = "other_losses"  # budgets of additive goodput, or all losses of a goodput that is given
-# What adds up to a quantity
-_PARTS = {
-    "step_time": (
-        "compute_time",
-        "straggler_time",
-        "bubble_time",
-        "exposed_communication_time",
-        "optimizer_time",
-        "serial_time_per_step",
-    ),
-    "exposed_communication_time": (
-        "exposed_layer_communication_time",
-        "exposed_pipeline_parallel_time",
-        "exposed_data_parallel_time",
-        "offload_time",
-        "contention_time",
-    ),
-    "exposed_layer_communication_time": (
-        "exposed_tensor_parallel_time",
-        "exposed_context_parallel_time",
-        "exposed_expert_parallel_time",
-    ),
-}
-_LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
-# What must be computed, not given, for a quantity to be taken apart
-_WAY = {
-    "step_time": ("step_time",),
-    "job_time": ("job_time", "attempted_steps"),
-    "job_cost": ("job_cost", "gpu_cost", "gpu_hours", "job_time", "attempted_steps"),
-}
 
 
 @dataclass(frozen=True)
@@ -193,7 +160,7 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
     if of is None:
         if not names:
             raise InputError("the specs share no output that is a number; give both one")
-        return "job_time" if "job_time" in names else names[0]
+        return USUAL if USUAL in names else names[0]
     for sweep in pair:
         plan = sweep.of([of]).plan("numpy")
         if values.unit_of(plan.outputs[0]) == "flag":
@@ -210,19 +177,16 @@ def _values(
     """Outputs and terms of both, and why or how often each one is infeasible."""
     import xarray
 
-    apart = {name: _term_names(pair, name) for name in DECOMPOSED if name in names}
+    apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
     found: list[dict[str, Any]] = []
     reasons: list[Any] = []
     for sweep in pair:
-        terms = [term for row in apart.values() for term in row]
-        whole = ["goodput", "availability"] if any(OTHER in row for row in apart.values()) else []
-        elsewhere = (*INPUTS, OTHER, UNAVAILABLE, *sweep.sizes)
-        wanted = [name for name in [*names, *terms, *whole] if name not in elsewhere]
+        wanted = [name for name in [*names, *quantities(apart)] if name not in sweep.sizes]
         cube = sweep.of(list(dict.fromkeys(wanted))).evaluate("numpy")
         held = {name: cube[name] for name in names}
         for name, row in apart.items():
             if row:
-                held[f"{name}_terms"] = _terms(sweep, cube, name, row)
+                held[f"{name}_terms"] = terms(sweep, cube, name, row)
         found.append({name: part.reset_coords(drop=True) for name, part in held.items()})
         reasons.append(cube.coords.get(REASON))
     made = {name: _side_by_side([held[name] for held in found]) for name in found[0]}
@@ -264,70 +228,6 @@ def _said(reason: "xarray.DataArray | None") -> str:
         return f"{count:,} of {reason.size:,} layouts" if count else ""
     code = int(reason)
     return str(reason.attrs["flag_meanings"]).split()[code] if code else ""
-
-
-def _computed(pair: Sequence[Evaluation], of: str, name: str) -> bool:
-    """Whether both compute a quantity that `of` needs, at every point: it may be given instead."""
-    plans = [sweep.of([of]).plan("numpy") for sweep in pair]
-    return all(name in case.formulas for plan in plans for case in plan.cases)
-
-
-def _term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
-    """The terms of a quantity; none where it is given."""
-    if not all(_computed(pair, of, name) for name in _WAY[of]):
-        return []
-    step = _expanded(pair, "step_time")
-    if of == "step_time":
-        return step
-    return [*step, *(_LOSSES if _computed(pair, of, "goodput") else ()), OTHER, UNAVAILABLE]
-
-
-def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
-    if name not in _PARTS or not _computed(pair, "step_time", name):
-        return [name]
-    return [term for part in _PARTS[name] for term in _expanded(pair, part)]
-
-
-def _terms(
-    sweep: Evaluation, cube: "xarray.Dataset", of: str, names: Sequence[str]
-) -> "xarray.DataArray":
-    """The terms of a quantity of one scenario, which add up to it."""
-    import xarray
-
-    step = {
-        name: cube[name] if name in cube else _given(sweep, cube, name)
-        for name in names
-        if name not in (*_LOSSES, OTHER, UNAVAILABLE)
-    }
-    if of == "step_time":
-        terms = step
-    else:
-        kept = cube["goodput"] * cube["availability"] / cube["step_time"]
-        shares = {name: part * kept for name, part in step.items()}
-        shares |= _shares(cube, [name for name in _LOSSES if name in names])
-        terms = {name: cube[of] * shares[name] for name in names}
-    parts = xarray.broadcast(*(part.reset_coords(drop=True) for part in terms.values()))
-    made = xarray.concat(parts, xarray.Variable(f"{of}_term", list(terms)))
-    made.attrs = {"units": cube[of].attrs["units"], "long_name": f"terms of {of}"}
-    return made
-
-
-def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
-    """The shares of the wall time that no step has; with the steps' they add up to one."""
-    open_ = cube["availability"]
-    shares = {name: open_ * cube[name] for name in losses}
-    lost = open_ * (1 - cube["goodput"])
-    return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - open_}
-
-
-def _given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
-    """The value of an input, along its axis if it has one."""
-    import xarray
-
-    if name in cube.coords:
-        return cube[name]
-    constants = sweep.plan("numpy").problem.constants
-    return xarray.DataArray(float(constants.get(name, INPUTS[name].default)))
 
 
 def _worth(held: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":

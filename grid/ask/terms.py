@@ -1,0 +1,97 @@
+"""Step time, job time and job cost taken apart: terms that add up to the whole."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...kernels.graph.formulas import load, parameters
+from ...kernels.inputs import INPUTS
+from ..run.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    import xarray
+
+DECOMPOSED = ("step_time", "job_time", "job_cost")
+USUAL = "job_time"  # compared where no quantity is named
+UNAVAILABLE = "unavailable"
+OTHER = "other_losses"  # budgets of additive goodput, or all losses of a goodput that is given
+# Quantities that are the sum of what they need
+_SUMS = ("step_time", "exposed_communication_time", "exposed_layer_communication_time")
+_LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
+# What must be computed, not given, for a quantity to be taken apart
+_WAY = {
+    "step_time": ("step_time",),
+    "job_time": ("job_time", "attempted_steps"),
+    "job_cost": ("job_cost", "gpu_cost", "gpu_hours", "job_time", "attempted_steps"),
+}
+
+
+def term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
+    """The terms of a quantity; none where it is given."""
+    if not all(_computed(pair, of, name) for name in _WAY[of]):
+        return []
+    step = _expanded(pair, "step_time")
+    if of == "step_time":
+        return step
+    return [*step, *(_LOSSES if _computed(pair, of, "goodput") else ()), OTHER, UNAVAILABLE]
+
+
+def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
+    if name not in _SUMS or not _computed(pair, "step_time", name):
+        return [name]
+    parts = parameters(load()[name].formulas[None])
+    return [term for part in parts for term in _expanded(pair, part)]
+
+
+def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
+    """What to evaluate for the terms of some quantities."""
+    listed = [term for row in apart.values() for term in row]
+    whole = ["goodput", "availability"] if OTHER in listed else []
+    return [name for name in [*listed, *whole] if name not in (*INPUTS, OTHER, UNAVAILABLE)]
+
+
+def terms(
+    sweep: Evaluation, cube: "xarray.Dataset", of: str, names: Sequence[str]
+) -> "xarray.DataArray":
+    """The terms of a quantity of one scenario, which add up to it."""
+    import xarray
+
+    step = {
+        name: cube[name] if name in cube else _given(sweep, cube, name)
+        for name in names
+        if name not in (*_LOSSES, OTHER, UNAVAILABLE)
+    }
+    if of == "step_time":
+        values = step
+    else:
+        kept = cube["goodput"] * cube["availability"] / cube["step_time"]
+        shares = {name: part * kept for name, part in step.items()}
+        shares |= _shares(cube, [name for name in _LOSSES if name in names])
+        values = {name: cube[of] * shares[name] for name in names}
+    parts = xarray.broadcast(*(part.reset_coords(drop=True) for part in values.values()))
+    made = xarray.concat(parts, xarray.Variable(f"{of}_term", list(values)))
+    made.attrs = {"units": cube[of].attrs["units"], "long_name": f"terms of {of}"}
+    return made
+
+
+def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
+    """The shares of the wall time that no step has; with the steps' they add up to one."""
+    open_ = cube["availability"]
+    shares = {name: open_ * cube[name] for name in losses}
+    lost = open_ * (1 - cube["goodput"])
+    return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - open_}
+
+
+def _given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
+    """The value of an input, along its axis if it has one."""
+    import xarray
+
+    if name in cube.coords:
+        return cube[name]
+    constants = sweep.plan("numpy").problem.constants
+    return xarray.DataArray(float(constants.get(name, INPUTS[name].default)))
+
+
+def _computed(pair: Sequence[Evaluation], of: str, name: str) -> bool:
+    """Whether both compute a quantity that `of` needs, at every point: it may be given instead."""
+    plans = [sweep.of([of]).plan("numpy") for sweep in pair]
+    return all(name in case.formulas for plan in plans for case in plan.cases)
