@@ -56,6 +56,10 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
 }
 
+# How results are read
+IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
+CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
+
 # What the field also says: a name, or words to search for
 MEANT: Mapping[str, str] = {
     "tp": "tensor_parallel",

@@ -13,6 +13,7 @@ import pytest
 
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
+from fleetcube.kernels.inputs import INPUTS
 
 from .table import each
 
@@ -166,6 +167,41 @@ def test_no_module_imports_a_folder_by_its_bare_name(path: Path) -> None:
             names = [node.module or ""]
         for name in names:
             assert name.partition(".")[0] not in bare, f"write fleetcube.{name}"
+
+
+# The engines, and the rooms above them, never see a name of the physics: they ask by role
+
+NAMES = frozenset({*INPUTS, *graph.load()})
+BY_ROLE = [
+    pytest.param(path, id=str(path.relative_to(ROOT)))
+    for folder in ("kernels/graph", "kernels/calculus", "kernels/engines", "grid")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not path.is_relative_to(
+        ROOT / "grid" / "measured"
+    )  # tables and logs have names of their own
+]
+# Modules about one topic: their names are what they are about
+TOPICS = {
+    "grid/ask/schedule.py": "one pipeline's schedule, played",
+    "grid/ask/simulate.py": "failures and checkpoints of one job, played",
+    "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
+    "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
+}
+# Words that happen to be names
+WORDS = {
+    "grid/plots/picture.py": {"ettr", "hfu", "mfu", "pue"},  # abbreviations, in upper case
+    "grid/show/tables.py": {"feasible"},  # the heading of a column
+}
+
+
+@each("path", BY_ROLE)
+def test_physics_is_asked_by_role_and_not_by_name(path: Path) -> None:
+    module = path.relative_to(ROOT).as_posix()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    written = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & NAMES
+    assert module in TOPICS or written == WORDS.get(module, set()), (
+        "make it a column of inputs.py, or a role in roles.py"
+    )
 
 
 # Packaging

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import REASON
+from ...kernels.roles import CROSSING, REASON
 from ..errors import InputError
 from .picture import (
     INFEASIBLE,
@@ -38,7 +38,6 @@ from .picture import (
 if TYPE_CHECKING:
     import xarray
 
-CROSSING = "reliability_to_communication_ratio"
 FEWEST = 3  # points along both axes of a map that has contours
 MOST_NAMED = 12  # curves in a legend
 _RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import NEAR, REASON
+from ...kernels.roles import IN_HOURS, NEAR, REASON
 from ..errors import InputError, nearest
 from ..spec import values
 from ..text import guarded, visible
@@ -53,7 +53,7 @@ def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
 
 def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
-    if name.endswith(("_mttf", "_mtbf")):
+    if name.endswith(IN_HOURS):
         return 3600.0, "h"
     sizes = np.abs(np.asarray(numbers, dtype=float))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]

@@ -133,7 +133,7 @@ def _variables(
 ) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws where they are there."""
     from fleetcube.grid.plots import kinds as plot_kinds
-    from fleetcube.grid.plots.plot import CROSSING
+    from fleetcube.kernels.roles import CROSSING
 
     if kind == "losses":
         return list(plot_kinds.LOSSES), ["job_time"]
