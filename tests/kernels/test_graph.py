@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import fleetcube
-from fleetcube.kernels import quantities
+from fleetcube.catalog import KINDS
+from fleetcube.kernels import quantities, roles
 from fleetcube.kernels.alternatives import alternative
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
@@ -243,3 +244,26 @@ def test_a_parameter_that_nothing_defines_is_refused(build: Build) -> None:
 
     with pytest.raises(ValueError, match="ratio needs speed, which nothing defines: write its"):
         build(ratio)
+
+
+# What the rooms above ask for by role
+
+
+def test_roles_are_played_by_names_of_the_graph() -> None:
+    known = graph.load()
+    for flag in (roles.REASON, roles.NEAR, roles.LAYOUT_REASON):
+        assert known[flag].unit == "flag"
+    assert known.keys() >= {roles.CROSSING, *roles.LAYOUT, *roles.LIMITS, *roles.WHOLES}
+    assert {name for inputs in roles.LIMITS.values() for name in inputs} <= INPUTS.keys()
+    parts = {part for whole in roles.WHOLES.values() for part in whole}
+    assert parts <= INPUTS.keys() | known.keys() | KINDS.keys()
+    for name, (step, count) in roles.STEPS.items():
+        assert {name, *parameters(step)} == set(parameters(known[count].formula({})))
+
+
+def test_an_input_names_what_sets_it_and_what_it_is_a_part_of() -> None:
+    for name, row in INPUTS.items():
+        if row.labels:
+            assert any(name in KINDS[kind] for kind in row.labels.split(" or "))
+        if row.part_of:
+            assert name in roles.WHOLES[row.part_of]
