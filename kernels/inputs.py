@@ -38,76 +38,19 @@ class Input:
     idle: str = ""
 
 
-def _real(
-    name: str,
-    unit: str,
-    default: float | None,
-    description: str,
-    *,
-    positive: bool = True,
-    low: float = 0.0,
-    high: float = math.inf,
-    may_be_infinite: bool = False,
-    labels: str = "",
-    idle: str = "",
-) -> Input:
-    return Input(
-        name,
-        unit,
-        default,
-        description,
-        positive=positive,
-        low=low,
-        high=high,
-        may_be_infinite=may_be_infinite,
-        labels=labels,
-        idle=idle,
-    )
+_real = Input
 
 
 def _count(
-    name: str,
-    default: float | None,
-    description: str,
-    *,
-    low: float = 1.0,
-    labels: str = "",
-    part_of: str = "",
+    name: str, default: float | None, description: str, *, low: float = 1.0, **columns: Any
 ) -> Input:
-    return Input(
-        name,
-        "1",
-        default,
-        description,
-        kind="count",
-        low=low,
-        positive=low > 0,
-        labels=labels,
-        part_of=part_of,
-    )
+    return Input(name, "1", default, description, "count", low, positive=low > 0, **columns)
 
 
 def _option(
-    name: str,
-    default: Any,
-    choices: tuple[Any, ...],
-    description: str,
-    *,
-    implied: Any = None,
-    implied_by: tuple[str, ...] = (),
-    convention: bool = False,
+    name: str, default: Any, choices: tuple[Any, ...], description: str, **columns: Any
 ) -> Input:
-    return Input(
-        name,
-        "1",
-        default,
-        description,
-        kind="option",
-        choices=choices,
-        implied=implied,
-        implied_by=implied_by,
-        convention=convention,
-    )
+    return Input(name, "1", default, description, "option", choices=choices, **columns)
 
 
 def _budget(name: str, default: float, loss: str) -> Input:
