@@ -1,4 +1,10 @@
-"""Write the source of a compiled kernel: rows, tiles, loops that vectorise, streamed outputs."""
+"""Write the source of a compiled kernel: rows, tiles, loops that vectorise, streamed outputs.
+
+Operands, outputs and buffers are plain pointers, and choices are `select`, not branches: numba's
+arrays carry shapes, slices and reference counts through the compiler, which took it three times as
+long. Buffers are parts of one array, a constant distance apart, so that LLVM sees without checks at
+run time that they do not overlap, and vectorises.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,15 +57,16 @@ class _Writer:
 
     def source(self) -> str:
         """The whole kernel."""
-        arguments = [f"t_{name}" for name in self.operands] + [f"o_{name}" for name in self.outs]
-        lines = [
-            "def kernel(start, stop, first, last, shape, steps, loops,",
-            f"           {', '.join(arguments)}):",
-        ]
-        lines += [f"    b_{name} = np.empty({TILE}, np.{t.name})" for name, t in self.outs.items()]
-        for name in self.kept:
-            kind = "np.bool_" if self.operations[name].flag else "np.float64"
-            lines.append(f"    v_{name} = np.empty({TILE if self.along[name] else 1}, {kind})")
+        lines = ["def kernel(start, stop, first, last, shape, steps, loops, addresses):"]
+        for k, name in enumerate(self.operands):
+            lines.append(f"    t_{name} = pointer(addresses, {k}, float64)")
+        for k, (name, dtype) in enumerate(self.outs.items(), len(self.operands)):
+            lines.append(f"    o_{name} = pointer(addresses, {k}, {dtype.name})")
+        buffers = {f"b_{name}": dtype.name for name, dtype in self.outs.items()}
+        buffers |= {f"v_{name}": "float64" for name in self.kept}
+        lines.append(f"    room = np.empty({len(buffers) * TILE}, np.float64)")
+        for k, (name, kind) in enumerate(buffers.items()):
+            lines.append(f"    {name} = part(room, {k * TILE}, {kind})")
         if self.outer:
             lines.append("    rest = start")
         for axis in reversed(range(self.outer)):
@@ -124,7 +131,7 @@ class _Writer:
         lines = [f"size = min({TILE}, last - tile)"]
         for name, varies in self.operands.items():
             if varies:
-                lines.append(f"r_{name} = t_{name}[p_{name} + tile : p_{name} + tile + size]")
+                lines.append(f"r_{name} = after(t_{name}, p_{name} + tile)")
         for depth in range(max(self.level.values(), default=-1) + 1):
             here = [name for name in self.operations if self.level.get(name) == depth]
             if depth % 2:
@@ -136,7 +143,7 @@ class _Writer:
             elif here:
                 lines += self._pass(here)
         lines += self._pass([])
-        lines += [f"stream(o_{name}, d_{name} + tile, b_{name}, size)" for name in self.outs]
+        lines += [f"stream(after(o_{name}, d_{name} + tile), b_{name}, size)" for name in self.outs]
         return lines
 
     def _pass(self, here: list[str]) -> list[str]:
@@ -147,15 +154,17 @@ class _Writer:
         def read(name: str) -> None:
             if self.along.get(name) and name not in seen:
                 seen.add(name)
-                body.append(f"{name} = {self._array(name)}[j]")
+                flag = name in self.operations and self.operations[name].flag
+                body.append(f"{name} = {self._array(name)}[j]{' != 0.0' if flag else ''}")
 
         for name in here:
             for operand in self.operations[name].reads:
                 read(operand)
             body.append(f"{name} = {self.operations[name].text}")
             seen.add(name)
-            if name in self.kept:
-                body.append(f"v_{name}[j] = {name}")
+            if name in self.kept:  # flags as numbers
+                value = f"float64({name})" if self.operations[name].flag else name
+                body.append(f"v_{name}[j] = {value}")
         for name, value in self.results.items():
             light = value in self.level and not self.operations[value].loop
             if (value in here) if here else not light:
@@ -170,5 +179,5 @@ class _Writer:
 def _converted(value: str, dtype: str) -> str:
     """A value as its output holds it: -1 in flags where undefined."""
     if dtype == "int8":
-        return f"np.int8(-1 if {value} != {value} else {value})"
-    return f"np.float32({value})" if dtype == "float32" else value
+        return f"int8(select({value} != {value}, -1.0, {value}))"
+    return f"{dtype}({value})"

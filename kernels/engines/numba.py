@@ -32,8 +32,9 @@ GRAIN = 1 << 13  # points that are worth a task of their own
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 _compile_lock, _asked_lock = threading.RLock(), threading.Lock()
-_ready: dict[tuple[Any, ...], Any] = {}  # compiled kernels
-_asked: set[tuple[Any, ...]] = set()  # kernels whose compilation in the background was begun
+Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_made`
+_ready: dict[Key, Any] = {}  # compiled kernels
+_asked: set[Key] = set()  # kernels whose compilation in the background was begun
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,21 @@ class Row:
 
 @dataclass(frozen=True)
 class _Call:
-    """A kernel, named by what it is made from, and its arguments but the range of rows."""
+    """A kernel, named by what it is made from, and its arguments but the range of rows.
 
-    key: tuple[Any, ...]
+    Kernels see operands and outputs as addresses; `arrays` keeps them alive meanwhile.
+    """
+
+    key: Key
     row: Row
     arguments: tuple[Array, ...]
+    arrays: list[Array]
 
 
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs with a compiled kernel, compiling it first where needed."""
     call = _call(job)
-    _walk(call, _kernel(call), threads)
+    _walk(call, _kernel(call.key), threads)
 
 
 def run_if_compiled(job: Job, threads: int) -> bool:
@@ -81,22 +86,21 @@ def _call(job: Job) -> _Call:
     row = _row(job)
     names = [name for name in job.operands if _is_needed(name, job)]
     along = {name: _varies(job.operands[name], len(row.outer)) for name in names}
-    tables, strides = [], []
+    arrays, strides = [], []
     for name in names:
         table, stride = _table(job.operands[name], row, along[name])
-        tables.append(table)
+        arrays.append(table)
         strides.append(stride)
-    flats = []
     for out in job.outs.values():
-        flat, stride = _flat(out, len(row.outer))
-        flats.append(flat)
-        strides.append(stride)
+        arrays.append(out)
+        strides.append([step // out.itemsize for step in out.strides[: len(row.outer)]])
     shape = np.array(row.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(row.outer))
+    memory = np.array([array.ctypes.data for array in arrays], dtype=np.int64)
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
     key = (tuple(job.formulas.items()), operands, outs, len(row.outer))
-    return _Call(key, row, (shape, steps, addresses(), *tables, *flats))
+    return _Call(key, row, (shape, steps, addresses(), memory), arrays)
 
 
 def _is_needed(name: str, job: Job) -> bool:
@@ -138,15 +142,6 @@ def _table(operand: Array, row: Row, along: bool) -> tuple[Array, list[int]]:
     return table, steps[::-1]
 
 
-def _flat(out: Array, outer: int) -> tuple[Array, list[int]]:
-    """An output as one flat array over the memory it spans, and its outer steps in elements."""
-    span = sum((size - 1) * step for size, step in zip(out.shape, out.strides, strict=True))
-    flat = np.lib.stride_tricks.as_strided(
-        out, (span // out.itemsize + 1,), (out.itemsize,), writeable=True
-    )
-    return flat, [step // out.itemsize for step in out.strides[:outer]]
-
-
 def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
     """Ranges of rows and of points in a row, several for each thread."""
     rows = math.prod(row.outer)
@@ -162,28 +157,29 @@ def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def _kernel(call: _Call) -> Any:
-    """The compiled kernel of a call; it is made by one thread at a time."""
+def _kernel(key: Key) -> Any:
+    """A compiled kernel; it is made by one thread at a time."""
     with _compile_lock:
-        if call.key not in _ready:
-            _ready[call.key] = _compiled(call)
-        return _ready[call.key]
+        if key not in _ready:
+            _ready[key] = _compiled(key)
+        return _ready[key]
 
 
-def _compiled(call: _Call) -> Any:
+def _compiled(key: Key) -> Any:
     """A kernel that is ready, whatever is wrong with the cache on the disk."""
-    nothing = (0, 0, 0, 0, *call.arguments)  # to compile, and compute nothing
+    from .intrinsics import SIGNATURE
+
     kernel = None
     try:
-        kernel, folder = _made(True, *call.key)
-        kernel(*nothing)
+        kernel, folder = _made(True, *key)
+        kernel.compile(SIGNATURE)
         if folder is not None:
             kernel_cache.seal(folder)
     except Exception as error:
         kernel_cache.say(f"{type(error).__name__}: {error}")
         if kernel is None or not kernel.signatures:  # or it was compiled, and not written
-            kernel, _ = _made(False, *call.key)
-            kernel(*nothing)
+            kernel, _ = _made(False, *key)
+            kernel.compile(SIGNATURE)
     return kernel
 
 
@@ -192,14 +188,13 @@ def compile_behind(job: Job) -> None:
 
     A kernel that does not compile is not asked for again.
     """
-    call = _call(job)
+    key = _call(job).key
     with _asked_lock:
         _Compiler.asked_at = time.monotonic()
-        if call.key in _asked:
+        if key in _asked:
             return
-        _asked.add(call.key)
-        empty = tuple(array[:0] for array in call.arguments)  # types; keeps no result in memory
-        _Compiler.calls.put(_Call(call.key, call.row, empty))
+        _asked.add(key)
+        _Compiler.keys.put(key)
         if not _Compiler.started:
             _Compiler.started = True
             threading.Thread(target=_compile_all, name="fleetcube-compile", daemon=True).start()
@@ -208,20 +203,20 @@ def compile_behind(job: Job) -> None:
 class _Compiler:
     """The thread that compiles in the background: what it is asked for, and when it last was."""
 
-    calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+    keys: queue.SimpleQueue[Key] = queue.SimpleQueue()
     asked_at = 0.0
     started = False
 
 
 def _compile_all() -> None:
     while True:
-        call = _Compiler.calls.get()
+        key = _Compiler.keys.get()
         for _ in range(round(LONGEST_WAIT / QUIET)):  # Python's lock is the caller's while it works
             time.sleep(QUIET)
             if time.monotonic() - _Compiler.asked_at > QUIET:
                 break
         with contextlib.suppress(Exception):
-            _kernel(call)
+            _kernel(key)
 
 
 def _after_fork() -> None:
@@ -248,10 +243,10 @@ def _made(
     """The kernel, from the disk cache where an equal one was compiled before, and its folder."""
     import numba
 
-    from .intrinsics import apply, stream
+    from . import intrinsics
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
-    scope: dict[str, Any] = {"np": np, "apply": apply, "stream": stream}
+    scope: dict[str, Any] = {"np": np, **intrinsics.SCOPE}
     folder = kernel_cache.folder_of(f"{sorted(_OPTIONS.items())}\n{source}") if kept else None
     if folder is not None:
         kernel = kernel_cache.function(folder, source, scope)

@@ -114,8 +114,7 @@ def _where(condition: Any, if_true: Any, if_false: Any) -> Any:
     if not isinstance(condition, Value):
         return if_true if condition else if_false
     flag = all(isinstance(v, bool) or getattr(v, "flag", False) for v in (if_true, if_false))
-    values = (if_true, condition, if_false)
-    return condition.trace.record("({} if {} else {})", values, flag=flag)
+    return condition.trace.record("select({}, {}, {})", (condition, if_true, if_false), flag=flag)
 
 
 class _Numpy:
@@ -130,7 +129,7 @@ class _Numpy:
             trace = next((v.trace for v in values if isinstance(v, Value)), None)
             if trace is None:
                 return function(*values)
-            template = f"np.{name}({', '.join(['{}'] * len(values))})"
+            template = f"{name}({', '.join(['{}'] * len(values))})"
             return trace.record(template, values, loop=name if name in LOOPS else "")
 
         return traced
