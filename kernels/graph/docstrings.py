@@ -1,12 +1,12 @@
 """Read units, meaning and source from the docstrings of laws and quantities."""
 
 import functools
-import inspect
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from ..alternatives import docstring
 
 _SECTIONS = ("Parameters", "Returns", "Flags", "Range", "Source", "Example")
 
@@ -35,11 +35,7 @@ def read(function: Callable[..., Any]) -> Doc:
 
     Raises ValueError where a section is missing or malformed.
     """
-    if function.__doc__ is None and sys.flags.optimize > 1:
-        raise RuntimeError(
-            "python -OO strips the docstrings in which formulas state their units; leave it out"
-        )
-    text = inspect.getdoc(function) or ""
+    text = docstring(function)
     heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
     starts = list(heading.finditer(text))
     body = text[: starts[0].start()] if starts else text

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..alternatives import same_as
 from ..topology import rail_under_switches
 
 
@@ -19,9 +20,8 @@ def rail_bandwidth(
     return network_efficiency * inter_node_bandwidth / oversubscription
 
 
-def tensor_rail_bandwidth(
-    tensor_parallel: Any, gpus_per_switch: Any, rail_bandwidth: Any, oversubscription: Any
-) -> Any:
+@same_as(rail_under_switches)
+def tensor_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
 
     that without oversubscription where a group (t GPUs) is under one leaf switch
@@ -33,7 +33,6 @@ def tensor_rail_bandwidth(
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
-    return rail_under_switches(tensor_parallel, gpus_per_switch, rail_bandwidth, oversubscription)
 
 
 def context_rail_bandwidth(
@@ -112,9 +111,8 @@ def data_rail_bandwidth(
     )
 
 
-def pipeline_rail_bandwidth(
-    n_gpus: Any, gpus_per_switch: Any, rail_bandwidth: Any, oversubscription: Any
-) -> Any:
+@same_as(rail_under_switches)
+def pipeline_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
     that without oversubscription where a group (the whole job GPUs) is under one leaf switch
@@ -126,7 +124,6 @@ def pipeline_rail_bandwidth(
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
-    return rail_under_switches(n_gpus, gpus_per_switch, rail_bandwidth, oversubscription)
 
 
 def communication_time(
