@@ -51,15 +51,15 @@ def read(function: Callable[..., Any]) -> Doc:
     returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections["Returns"]))
     if returns is None:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
+    flags = sections.get("Flags", "").strip()
+    flags = function.__globals__.get(flags, flags)  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
         parameters=dict(re.findall(r"(\w+) \[([^\]]+)\]", sections["Parameters"])),
         unit=returns.group(1),
         returns=returns.group(2),
-        flags={
-            int(code): name for code, name in re.findall(r"(\d+) (\w+)", sections.get("Flags", ""))
-        },
+        flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)},
         range=_one_line(sections.get("Range", "")),
         source=_one_line(sections["Source"]),
         example=sections.get("Example", ""),
