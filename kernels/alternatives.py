@@ -26,16 +26,21 @@ def alternative(quantity: str, **option: Any) -> Callable[[F], F]:
 
 
 def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
-    """Register a law as a formula that passes all its parameters on to it, in their order.
+    """Register a law as a formula: it takes what `Parameters` lists, in the law's order.
 
-    The function below needs no body: its name and docstring are the formula's.
+    The function below it is a name and a docstring, and has no body.
     """
 
     def register(function: F) -> F:
         _, _, after = docstring(function).partition("\nParameters:")
         operands = re.findall(r"(\w+) \[", re.split(r"\n[A-Z]", after)[0])
-        names = {law.__name__: function.__name__}
-        names |= dict(zip(inspect.signature(law).parameters, operands, strict=True))
+        wanted = list(inspect.signature(law).parameters)
+        if len(operands) != len(wanted):
+            raise ValueError(
+                f"{function.__name__} lists {len(operands)} parameters, and {law.__name__} takes "
+                f"{len(wanted)}: {', '.join(wanted)}"
+            )
+        names = {law.__name__: function.__name__, **dict(zip(wanted, operands, strict=True))}
         formula: Any = renaming(function.__module__, names)(law)
         formula.__doc__, formula.__law__ = function.__doc__, law.__name__
         return formula  # type: ignore[no-any-return]
@@ -53,10 +58,10 @@ def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
     def rename(formula: Any) -> Any:
         code = formula.__code__
         variables = tuple(_renamed(name, names) for name in code.co_varnames)
-        assert len(set(variables)) == len(variables), f"two operands of {formula.__name__} are one"
-        name = _renamed(formula.__name__, names)
-        quantity, *choice = getattr(formula, "__alternative__", (name,))
-        name = name.replace(quantity, _renamed(quantity, names))
+        if len(set(variables)) < len(variables):
+            raise ValueError(f"two names of {formula.__name__} become one: {', '.join(variables)}")
+        quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
+        name = formula.__name__.replace(quantity, _renamed(quantity, names))
         # co_name and the place in the file stay: they lead to the formula as it is written
         made: Any = types.FunctionType(
             code.replace(co_varnames=variables), formula.__globals__, name
@@ -64,7 +69,8 @@ def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
         made.__dict__.update(formula.__dict__)
         made.__module__, made.__qualname__ = home, name
         made.__doc__ = _renamed(formula.__doc__ or "", names) or None
-        made.__renamed__ = (*getattr(formula, "__renamed__", ()), names)
+        renamed = {**names, formula.__name__: name}
+        made.__renamed__ = (*getattr(formula, "__renamed__", ()), renamed)
         if choice:
             made.__alternative__ = (_renamed(quantity, names), *choice)
         return made
