@@ -150,7 +150,7 @@ def bare_loop() -> Any:
     from fleetcube.kernels.engines.job import default_threads, pool
     from fleetcube.kernels.graph.bind import Binding
     from fleetcube.kernels.quantities import goodput
-    from fleetcube.kernels.quantities.checkpoint import exact_interval
+    from fleetcube.kernels.quantities.checkpointing import exact_interval
 
     jit = numba.njit(nogil=True, error_model="numpy")
     binding = Binding(np, jit(lambda condition, yes, no: yes if condition else no), jit)

@@ -19,6 +19,7 @@ from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.explain import bounds, default_of, feeds, modules
 from fleetcube.kernels import inputs
+from fleetcube.kernels.alternatives import source_of
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import Quantity, load
 
@@ -102,7 +103,7 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
 
 def _body(formula: Callable[..., Any]) -> list[str]:
     """The code of a formula: its lines below the docstring."""
-    source = textwrap.dedent(inspect.getsource(formula))
+    source = textwrap.dedent(source_of(formula))
     made = ast.parse(source).body[0]
     assert isinstance(made, ast.FunctionDef)
     below = source.splitlines()[made.body[0].end_lineno :]

@@ -1,7 +1,6 @@
 """Say what a name means: formula, unit, default, source, what it needs and what it feeds."""
 
 import functools
-import inspect
 import json
 import re
 import textwrap
@@ -149,8 +148,14 @@ def _explain_formula(formula: Function) -> list[str]:
     if doc.range:
         lines += _wrapped(f"holds:   {doc.range}", "         ")
     lines += _wrapped(f"source:  {doc.source}", "         ")
-    file = "/".join((inspect.getsourcefile(formula) or "").split("/")[-3:])
-    return [*lines, *_field("code", (file, formula.__name__))]
+    place = [_file(formula.__globals__["__name__"]), formula.__code__.co_name]
+    if hasattr(formula, "__renamed__"):  # a law, or the formula of another group
+        place += [f"named in {_file(formula.__module__)}", formula.__name__]
+    return [*lines, *_field("code", place)]
+
+
+def _file(module: str) -> str:
+    return f"{module.partition('.')[2].replace('.', '/')}.py"
 
 
 def _maths(doc: Doc) -> list[str]:

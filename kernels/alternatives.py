@@ -1,6 +1,10 @@
-"""The mark that puts several formulas under one quantity, chosen by an option."""
+"""How formulas come under names: alternatives of a quantity, laws registered, twins renamed."""
 
-from collections.abc import Callable
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,3 +23,78 @@ def alternative(quantity: str, **option: Any) -> Callable[[F], F]:
         return function
 
     return mark
+
+
+def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
+    """Register a law as a formula: it takes what `Parameters` lists, in the law's order.
+
+    The function below it is a name and a docstring, and has no body.
+    """
+
+    def register(function: F) -> F:
+        _, _, after = docstring(function).partition("\nParameters:")
+        operands = re.findall(r"(\w+) \[", re.split(r"\n[A-Z]", after)[0])
+        wanted = list(inspect.signature(law).parameters)
+        if len(operands) != len(wanted):
+            raise ValueError(
+                f"{function.__name__} lists {len(operands)} parameters, and {law.__name__} takes "
+                f"{len(wanted)}: {', '.join(wanted)}"
+            )
+        names = {law.__name__: function.__name__, **dict(zip(wanted, operands, strict=True))}
+        formula: Any = renaming(function.__module__, names)(law)
+        formula.__doc__, formula.__law__ = function.__doc__, law.__name__
+        return formula  # type: ignore[no-any-return]
+
+    return register
+
+
+def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
+    """Make formulas of module `home` from others that say the same under other names.
+
+    `names` gives the new name of parameters, quantities and words of docstrings. A formula that
+    is an alternative is called after its new quantity.
+    """
+
+    def rename(formula: Any) -> Any:
+        code = formula.__code__
+        variables = tuple(_renamed(name, names) for name in code.co_varnames)
+        if len(set(variables)) < len(variables):
+            raise ValueError(f"two names of {formula.__name__} become one: {', '.join(variables)}")
+        quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
+        name = formula.__name__.replace(quantity, _renamed(quantity, names))
+        # co_name and the place in the file stay: they lead to the formula as it is written
+        made: Any = types.FunctionType(
+            code.replace(co_varnames=variables), formula.__globals__, name
+        )
+        made.__dict__.update(formula.__dict__)
+        made.__module__, made.__qualname__ = home, name
+        made.__doc__ = _renamed(formula.__doc__ or "", names) or None
+        renamed = {**names, formula.__name__: name}
+        made.__renamed__ = (*getattr(formula, "__renamed__", ()), renamed)
+        if choice:
+            made.__alternative__ = (_renamed(quantity, names), *choice)
+        return made
+
+    return rename
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    words = sorted(map(re.escape, names), key=len, reverse=True)  # the longest that is there
+    return re.sub(rf"\b({'|'.join(words)})\b", lambda match: names[match[0]], text)
+
+
+def source_of(formula: Callable[..., Any]) -> str:
+    """The code of a formula under its own names, wherever it is written."""
+    text = inspect.getsource(formula)
+    for names in getattr(formula, "__renamed__", ()):
+        text = _renamed(text, names)
+    return text
+
+
+def docstring(function: Callable[..., Any]) -> str:
+    """The docstring of a formula, without which it has no units."""
+    if function.__doc__ is None and sys.flags.optimize > 1:
+        raise RuntimeError(
+            "python -OO strips the docstrings in which formulas state their units; leave it out"
+        )
+    return inspect.getdoc(function) or ""

@@ -19,8 +19,8 @@ def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:
     Returns: [1] time of one worker over time of all
     Source: Amdahl 1967, AFIPS 30
     Example:
-        >>> round(amdahl_speedup(0.1, 1024), 1)
-        9.9
+        >>> [round(amdahl_speedup(0.1, n), 1) for n in (32, 256, 1024, 8192)]
+        [7.8, 9.7, 9.9, 10.0]
     """
     return 1 / (serial_fraction + (1 - serial_fraction) / workers)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import grid, kernels
+from ...kernels.alternatives import source_of
 from ...kernels.graph.bind import Made, dependencies
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
@@ -26,7 +27,7 @@ ENGINE_CODE = {
     "jax": ("engines.jax",),
 }
 _COMMON_CODE = (
-    *("ops", "roles", "graph.bind", "graph.formulas", "engines.job"),
+    *("ops", "alternatives", "roles", "graph.bind", "graph.formulas", "engines.job"),
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.slopes"),
 )
 _GRID_CODE = (
@@ -64,7 +65,7 @@ def fingerprint(
                 found[f"formula.{name}"] = _hash(repr(made))
                 continue
             label = name if made.__name__ == name else f"{name}.{made.__name__}"
-            sources = map(inspect.getsource, dependencies(made))
+            sources = map(source_of, dependencies(made))
             found[f"formula.{label}"] = _hash("\0".join(sources))
     used = {name for every in formulas.values() for made in every for name in parameters(made)}
     for name in sorted(used & INPUTS.keys()):

@@ -38,8 +38,8 @@ _asked: set[Key] = set()  # kernels whose compilation in the background was begu
 
 
 @dataclass(frozen=True)
-class Row:
-    """How operands meet the rows of a grid: its outer axes, and the length of a row."""
+class Split:
+    """Axes of a grid: the outer ones, and those that make a row."""
 
     outer: tuple[int, ...]
     inner: tuple[int, ...]
@@ -58,7 +58,7 @@ class _Call:
     """
 
     key: Key
-    row: Row
+    split: Split
     arguments: tuple[Array, ...]
     arrays: list[Array]
 
@@ -79,35 +79,35 @@ def run_if_compiled(job: Job, threads: int) -> bool:
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
-    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.row, threads))
+    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.split, threads))
 
 
 def _call(job: Job) -> _Call:
-    row = _row(job)
+    split = _split(job)
     names = [name for name in job.operands if _is_needed(name, job)]
-    along = {name: _varies(job.operands[name], len(row.outer)) for name in names}
+    along = {name: _varies(job.operands[name], len(split.outer)) for name in names}
     arrays, strides = [], []
     for name in names:
-        table, stride = _table(job.operands[name], row, along[name])
+        table, stride = _table(job.operands[name], split, along[name])
         arrays.append(table)
         strides.append(stride)
     for out in job.outs.values():
         arrays.append(out)
-        strides.append([step // out.itemsize for step in out.strides[: len(row.outer)]])
-    shape = np.array(row.outer, dtype=np.int64)
-    steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(row.outer))
+        strides.append([step // out.itemsize for step in out.strides[: len(split.outer)]])
+    shape = np.array(split.outer, dtype=np.int64)
+    steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(split.outer))
     memory = np.array([array.ctypes.data for array in arrays], dtype=np.int64)
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
-    key = (tuple(job.formulas.items()), operands, outs, len(row.outer))
-    return _Call(key, row, (shape, steps, addresses(), memory), arrays)
+    key = (tuple(job.formulas.items()), operands, outs, len(split.outer))
+    return _Call(key, split, (shape, steps, addresses(), memory), arrays)
 
 
 def _is_needed(name: str, job: Job) -> bool:
     return name in job.outs or any(name in parameters(f) for f in job.formulas.values())
 
 
-def _row(job: Job) -> Row:
+def _split(job: Job) -> Split:
     """Trailing axes that make a row: as few as reach ROW points, over which outputs are dense."""
     shape = job.shape
     cut, dense = len(shape), 1
@@ -120,7 +120,7 @@ def _row(job: Job) -> Row:
             break
         dense *= shape[axis]
         cut = axis
-    return Row(shape[:cut], shape[cut:])
+    return Split(shape[:cut], shape[cut:])
 
 
 def _varies(operand: Array, outer: int) -> bool:
@@ -128,12 +128,12 @@ def _varies(operand: Array, outer: int) -> bool:
     return any(size > 1 for size in operand.shape[outer:])
 
 
-def _table(operand: Array, row: Row, along: bool) -> tuple[Array, list[int]]:
+def _table(operand: Array, split: Split, along: bool) -> tuple[Array, list[int]]:
     """An operand as a flat table, and its step in elements along each outer axis."""
-    outer = operand.shape[: len(row.outer)]
-    width = row.length if along else 1
+    outer = operand.shape[: len(split.outer)]
+    width = split.length if along else 1
     if along:
-        operand = np.broadcast_to(operand, outer + row.inner)
+        operand = np.broadcast_to(operand, outer + split.inner)
     table = np.ascontiguousarray(operand, dtype=np.float64).reshape(-1)
     steps, step = [], width
     for size in reversed(outer):
@@ -142,18 +142,18 @@ def _table(operand: Array, row: Row, along: bool) -> tuple[Array, list[int]]:
     return table, steps[::-1]
 
 
-def _tasks(row: Row, threads: int) -> list[tuple[int, int, int, int]]:
+def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
     """Ranges of rows and of points in a row, several for each thread."""
-    rows = math.prod(row.outer)
-    parts = min(threads * 8, max(1, rows * row.length // GRAIN)) if threads > 1 else 1
+    rows = math.prod(split.outer)
+    parts = min(threads * 8, max(1, rows * split.length // GRAIN)) if threads > 1 else 1
     if rows >= parts:
         edges = [rows * part // parts for part in range(parts + 1)]
-        return [(edges[k], edges[k + 1], 0, row.length) for k in range(parts)]
-    step = max(TILE, -(-row.length // parts))
+        return [(edges[k], edges[k + 1], 0, split.length) for k in range(parts)]
+    step = max(TILE, -(-split.length // parts))
     return [
-        (index, index + 1, start, min(start + step, row.length))
+        (index, index + 1, start, min(start + step, split.length))
         for index in range(rows)
-        for start in range(0, row.length, step)
+        for start in range(0, split.length, step)
     ]
 
 

@@ -1,12 +1,12 @@
 """Read units, meaning and source from the docstrings of laws and quantities."""
 
 import functools
-import inspect
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from ..alternatives import docstring
 
 _SECTIONS = ("Parameters", "Returns", "Flags", "Range", "Source", "Example")
 
@@ -35,11 +35,7 @@ def read(function: Callable[..., Any]) -> Doc:
 
     Raises ValueError where a section is missing or malformed.
     """
-    if function.__doc__ is None and sys.flags.optimize > 1:
-        raise RuntimeError(
-            "python -OO strips the docstrings in which formulas state their units; leave it out"
-        )
-    text = inspect.getdoc(function) or ""
+    text = docstring(function)
     heading = re.compile(rf"^({'|'.join(_SECTIONS)}):[ ]?", re.MULTILINE)
     starts = list(heading.finditer(text))
     body = text[: starts[0].start()] if starts else text
@@ -55,15 +51,15 @@ def read(function: Callable[..., Any]) -> Doc:
     returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections["Returns"]))
     if returns is None:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
+    flags = sections.get("Flags", "").strip()
+    flags = function.__globals__.get(flags, flags)  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
         parameters=dict(re.findall(r"(\w+) \[([^\]]+)\]", sections["Parameters"])),
         unit=returns.group(1),
         returns=returns.group(2),
-        flags={
-            int(code): name for code, name in re.findall(r"(\d+) (\w+)", sections.get("Flags", ""))
-        },
+        flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)},
         range=_one_line(sections.get("Range", "")),
         source=_one_line(sections["Source"]),
         example=sections.get("Example", ""),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..alternatives import renaming, same_as
 from ..topology import rail_under_switches
 
 
@@ -19,9 +20,8 @@ def rail_bandwidth(
     return network_efficiency * inter_node_bandwidth / oversubscription
 
 
-def tensor_rail_bandwidth(
-    tensor_parallel: Any, gpus_per_switch: Any, rail_bandwidth: Any, oversubscription: Any
-) -> Any:
+@same_as(rail_under_switches)
+def tensor_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
 
     that without oversubscription where a group (t GPUs) is under one leaf switch
@@ -33,7 +33,6 @@ def tensor_rail_bandwidth(
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
-    return rail_under_switches(tensor_parallel, gpus_per_switch, rail_bandwidth, oversubscription)
 
 
 def context_rail_bandwidth(
@@ -58,6 +57,17 @@ def context_rail_bandwidth(
     return rail_under_switches(
         tensor_parallel * context_parallel, gpus_per_switch, rail_bandwidth, oversubscription
     )
+
+
+data_rail_bandwidth = renaming(
+    __name__,
+    {
+        "context_rail_bandwidth": "data_rail_bandwidth",
+        "context-parallel": "data-parallel",
+        "context_parallel": "gradient_ranks",
+        "t c GPUs": "t c d GPUs",
+    },
+)(context_rail_bandwidth)
 
 
 def expert_rail_bandwidth(
@@ -88,33 +98,8 @@ def expert_rail_bandwidth(
     )
 
 
-def data_rail_bandwidth(
-    tensor_parallel: Any,
-    gradient_ranks: Any,
-    gpus_per_switch: Any,
-    rail_bandwidth: Any,
-    oversubscription: Any,
-) -> Any:
-    """Bandwidth between nodes that one GPU has for data-parallel traffic, per direction.
-
-    that without oversubscription where a group (t c d GPUs) is under one leaf switch
-
-    Parameters: tensor_parallel [1], gradient_ranks [1], gpus_per_switch [1], rail_bandwidth [B/s],
-        oversubscription [1]
-    Returns: [B/s] bandwidth of one rail under load
-    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
-        over neighbouring nodes crosses less); no rail-optimised placement is assumed
-    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
-        rank order, megatron/core/parallel_state.py
-    """
-    return rail_under_switches(
-        tensor_parallel * gradient_ranks, gpus_per_switch, rail_bandwidth, oversubscription
-    )
-
-
-def pipeline_rail_bandwidth(
-    n_gpus: Any, gpus_per_switch: Any, rail_bandwidth: Any, oversubscription: Any
-) -> Any:
+@same_as(rail_under_switches)
+def pipeline_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
     that without oversubscription where a group (the whole job GPUs) is under one leaf switch
@@ -126,7 +111,6 @@ def pipeline_rail_bandwidth(
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
-    return rail_under_switches(n_gpus, gpus_per_switch, rail_bandwidth, oversubscription)
 
 
 def communication_time(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..roofline import roofline_flops
 
 
@@ -496,7 +496,8 @@ def ridge_point(peak_flops: Any, hbm_bandwidth: Any) -> Any:
     return peak_flops / hbm_bandwidth
 
 
-def attainable_flops(arithmetic_intensity: Any, peak_flops: Any, hbm_bandwidth: Any) -> Any:
+@same_as(roofline_flops)
+def attainable_flops(*operands: Any) -> Any:
     """Rate that the roofline of one GPU allows.
 
     min(P, I BW)
@@ -505,4 +506,3 @@ def attainable_flops(arithmetic_intensity: Any, peak_flops: Any, hbm_bandwidth: 
     Returns: [FLOP/s] attainable rate
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations eq. 3
     """
-    return roofline_flops(arithmetic_intensity, peak_flops, hbm_bandwidth)

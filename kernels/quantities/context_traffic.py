@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..collectives import point_to_point_time
 from ..ops import where
 from ..topology import group_ranks_per_node
@@ -30,7 +30,8 @@ def context_message(
     return 2 * microbatch_tokens * width * bytes_per_element
 
 
-def context_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any, context_parallel: Any) -> Any:
+@same_as(group_ranks_per_node)
+def context_ranks_per_node(*operands: Any) -> Any:
     """Ranks of one context-parallel group on each node.
 
     clip(gpus per node / t, 1, c)
@@ -39,7 +40,6 @@ def context_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any, context_par
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, then context)
     """
-    return group_ranks_per_node(gpus_per_node, tensor_parallel, context_parallel)
 
 
 def context_send_time(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..collectives import ring_tree_crossover_bytes
 from ..topology import flat_latency, group_ranks_per_node
 
@@ -21,26 +21,20 @@ def gradient_ranks(data_parallel: Any, context_parallel: Any) -> Any:
     return data_parallel * context_parallel
 
 
-def data_parallel_ranks_per_node(
-    gpus_per_node: Any, gradient_ranks: Any, tensor_parallel: Any
-) -> Any:
+@same_as(group_ranks_per_node)
+def data_parallel_ranks_per_node(*operands: Any) -> Any:
     """Ranks of one data-parallel group on each node.
 
     clip(gpus per node / t, 1, group size)
 
-    Parameters: gpus_per_node [1], gradient_ranks [1], tensor_parallel [1]
+    Parameters: gpus_per_node [1], tensor_parallel [1], gradient_ranks [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
-    return group_ranks_per_node(gpus_per_node, tensor_parallel, gradient_ranks)
 
 
-def data_parallel_latency(
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-) -> Any:
+@same_as(flat_latency)
+def data_parallel_latency(*operands: Any) -> Any:
     """Latency of one hop of a data-parallel group in a flat algorithm.
 
     intra-node in one node, else inter-node
@@ -50,9 +44,6 @@ def data_parallel_latency(
     Returns: [s] latency of one hop
     Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
-    return flat_latency(
-        gradient_ranks, data_parallel_ranks_per_node, intra_node_latency, inter_node_latency
-    )
 
 
 @alternative("reduced_parameters", mixture_of_experts=False)
@@ -256,9 +247,8 @@ def gathered_message(weight_message: Any, gradient_buckets: Any) -> Any:
     return weight_message / gradient_buckets
 
 
-def ring_tree_crossover(
-    gradient_ranks: Any, data_parallel_latency: Any, data_parallel_bandwidth: Any
-) -> Any:
+@same_as(ring_tree_crossover_bytes)
+def ring_tree_crossover(*operands: Any) -> Any:
     """Gradient message below which two binary trees beat the ring.
 
     n (n - 1 - ceil(log2 n)) a B
@@ -267,7 +257,6 @@ def ring_tree_crossover(
     Returns: [B] size at which both take the same time
     Source: Patarasuk & Yuan 2009, theorem 1, set equal to Sanders et al. 2009, section 4
     """
-    return ring_tree_crossover_bytes(gradient_ranks, data_parallel_latency, data_parallel_bandwidth)
 
 
 @alternative("data_parallel_time", zero_stage=0)

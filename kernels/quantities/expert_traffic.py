@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..collectives import two_level_all_to_all_time
 from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
@@ -105,12 +105,8 @@ def expert_gradient_ranks_per_node(
     return np.minimum(np.maximum(spread, context_ranks_per_node), expert_gradient_ranks)
 
 
-def expert_gradient_bandwidth(
-    expert_gradient_ranks: Any,
-    expert_gradient_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-    data_rail_bandwidth: Any,
-) -> Any:
+@same_as(flat_bandwidth)
+def expert_gradient_bandwidth(*operands: Any) -> Any:
     """Bandwidth of one rank of a group that adds up the gradients of routed experts.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
@@ -120,12 +116,6 @@ def expert_gradient_bandwidth(
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
-    return flat_bandwidth(
-        expert_gradient_ranks,
-        expert_gradient_ranks_per_node,
-        intra_node_bandwidth,
-        data_rail_bandwidth,
-    )
 
 
 def reduced_expert_parameters(

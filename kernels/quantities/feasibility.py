@@ -7,6 +7,15 @@ import numpy as np
 from ..alternatives import alternative
 from ..ops import where
 
+# Flags of all these formulas: published cubes hold the numbers, so that new reasons go to the end
+REASONS = """
+    0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
+    4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
+    7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
+    10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
+    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+"""
+
 
 @alternative("interleaving_reason", pipeline_scheduler="megatron")
 def megatron_interleaving_reason(
@@ -18,11 +27,7 @@ def megatron_interleaving_reason(
 
     Parameters: pipeline_parallel [1], num_microbatches [1], microbatch_group_size [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: Megatron-LM, megatron/core/pipeline_parallel/schedules.py
         (forward_backward_pipelining_with_interleaving)
     """
@@ -46,11 +51,7 @@ def pytorch_interleaving_reason(
 
     Parameters: pipeline_parallel [1], num_microbatches [1], microbatch_group_size [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: PyTorch pipelining, torch/distributed/pipelining/schedules.py (ScheduleInterleaved1F1B)
     """
     rounds = np.maximum(1.0, np.floor(num_microbatches / pipeline_parallel))
@@ -66,11 +67,7 @@ def free_schedule_reason() -> Any:
 
     Parameters: none
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
     """
     return 0.0
@@ -86,11 +83,7 @@ def interleaved_schedule_reason(
 
     Parameters: pipeline_parallel [1], stage_chunks [1], interleaving_reason [flag]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
     reason = where(pipeline_parallel > 1, interleaving_reason, 14.0)
@@ -120,11 +113,7 @@ def layout_reason(
         stage_chunks [1], global_batch_size [1], micro_batch_size [1], layers [1],
         attention_heads [1], sequence_length [1], schedule_reason [flag]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3); uneven end
         stages as in Llama 3 (arXiv:2407.21783, section 3.3.2: 126 layers on 16 stages)
     """
@@ -157,11 +146,7 @@ def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
 
     Parameters: layout_reason [flag], expert_parallel [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     alone = where(expert_parallel > 1, 9.0, 0.0)
@@ -186,11 +171,7 @@ def routed_expert_layout_reason(
     Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
         gradient_ranks [1], expert_layers [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
@@ -214,11 +195,7 @@ def capacity_reason(
     Parameters: expert_layout_reason [flag], memory_per_gpu [B], memory_error_factor [1],
         hbm_capacity [B]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Range: within the error factor of the capacity either may be true: `near_memory_limit`
     Source: by definition
     """
@@ -236,11 +213,7 @@ def exact_goodput_reason() -> Any:
 
     Parameters: none
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Range: where that share is below 1e-308 goodput is 0, and what is divided by it infinite
     Source: Daly 2006, FGCS 22(3), eq. 13
     """
@@ -257,11 +230,7 @@ def first_order_goodput_reason(
 
     Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Range: the exact model may have a goodput where the first order has none
     Source: Young 1974, CACM 17(9), with a recovery term
     """
@@ -284,11 +253,7 @@ def additive_goodput_reason(
     Parameters: checkpoint_overhead [1], rework_overhead [1], recovery_overhead [1],
         bubble_budget [1], maintenance_budget [1], cluster_uptime [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: Fleet Foundations table 8
     """
     lost = checkpoint_overhead + rework_overhead + recovery_overhead
@@ -303,11 +268,7 @@ def rigid_progress_reason(goodput_reason: Any) -> Any:
 
     Parameters: goodput_reason [flag]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: by definition
     """
     return 1.0 * goodput_reason
@@ -321,11 +282,7 @@ def shrinking_progress_reason(goodput_reason: Any, elastic_capacity: Any) -> Any
 
     Parameters: goodput_reason [flag], elastic_capacity [1]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: by definition
     """
     return where(goodput_reason == 0, _progress_reason(elastic_capacity), goodput_reason)
@@ -339,11 +296,7 @@ def sync_infeasible_reason(capacity_reason: Any, progress_reason: Any) -> Any:
 
     Parameters: capacity_reason [flag], progress_reason [flag]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: by definition
     """
     return where(capacity_reason == 0, progress_reason, capacity_reason)
@@ -364,11 +317,7 @@ def flushed_infeasible_reason(
     Parameters: capacity_reason [flag], progress_reason [flag], checkpoint_interval [s],
         checkpoint_flush_time [s]
     Returns: [flag] reason
-    Flags: 0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
-        4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
-        7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
-        10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-        13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    Flags: REASONS
     Source: Mohan et al. 2021 (CheckFreq), FAST, section 4 (one checkpoint in flight)
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)

@@ -31,10 +31,7 @@ def dense_ffn_time(
     """
     width = ffn_hidden_size / tensor_parallel
     wide = (ffn_matrices - 1) * width
-    entering = gemm_time(
-        microbatch_tokens,
-        wide,
-        hidden_size,
+    on_gpu = (
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
@@ -42,17 +39,8 @@ def dense_ffn_time(
         gemm_half_size,
         reached_hbm_bandwidth,
     )
-    leaving = gemm_time(
-        microbatch_tokens,
-        hidden_size,
-        width,
-        operand_bytes_per_element,
-        bytes_per_element,
-        peak_flops,
-        gemm_efficiency,
-        gemm_half_size,
-        reached_hbm_bandwidth,
-    )
+    entering = gemm_time(microbatch_tokens, wide, hidden_size, *on_gpu)
+    leaving = gemm_time(microbatch_tokens, hidden_size, width, *on_gpu)
     return entering + leaving
 
 

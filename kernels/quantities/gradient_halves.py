@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..alternatives import alternative
+from ..alternatives import alternative, renaming
 from ..collectives import fitted_all_reduce_time, reduce_scatter_time
 from ..reduce_scatter import (
     auto_reduce_scatter_time,
@@ -166,156 +166,19 @@ def auto_gradient_reduce_scatter_time(
     )
 
 
-@alternative("weight_all_gather_time", all_reduce="ring")
-def ring_weight_all_gather_time(
-    gradient_buckets: Any,
-    gathered_message: Any,
-    gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
-) -> Any:
-    """Time to gather the weights from the data-parallel ranks that hold them.
-
-    a ring: buckets x (n - 1) (a + M / (n B))
-
-    Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s]
-    Returns: [s] time of all buckets
-    Source: Patarasuk & Yuan 2009, JPDC 69(2); Li et al. 2020 (PyTorch DDP), section 3.2.2
-    """
-    return gradient_buckets * reduce_scatter_time(
-        gathered_message, gradient_ranks, data_parallel_latency, data_parallel_bandwidth
-    )
-
-
-@alternative(
-    "weight_all_gather_time",
-    all_reduce=("tree", "double_binary_tree", "recursive_halving_doubling"),
+_of_weights = renaming(
+    __name__,
+    {
+        "gradient_reduce_scatter_time": "weight_all_gather_time",
+        "bucket_message": "gathered_message",
+        "reduce the gradients and leave each data-parallel rank its share": (
+            "gather the weights from the data-parallel ranks that hold them"
+        ),
+    },
 )
-def logarithmic_weight_all_gather_time(
-    gradient_buckets: Any,
-    gathered_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    gradient_node_bandwidth: Any,
-    inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
-) -> Any:
-    """Time to gather the weights from the data-parallel ranks that hold them.
 
-    trees, the near ranks first: buckets x (ceil(log2 g) a_i + (g - 1) / g M / B_i
-    + ceil(log2 k) a_e + (k - 1) / k M / (g B_e))
-
-    Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
-        inter_node_latency [s], gradient_rail_bandwidth [B/s]
-    Returns: [s] time of all buckets
-    Source: Jeaugey 2025 (PAT), arXiv:2506.20252; Thakur et al. 2005, IJHPCA 19(1)
-    """
-    return gradient_buckets * hierarchical_logarithmic_reduce_scatter_time(
-        gathered_message,
-        gradient_ranks / data_parallel_ranks_per_node,
-        data_parallel_ranks_per_node,
-        intra_node_latency,
-        gradient_node_bandwidth,
-        inter_node_latency,
-        gradient_rail_bandwidth,
-    )
-
-
-@alternative("weight_all_gather_time", all_reduce=("hierarchical", "in_network"))
-def hierarchical_weight_all_gather_time(
-    gradient_buckets: Any,
-    gathered_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    gradient_node_bandwidth: Any,
-    inter_node_latency: Any,
-    gradient_rail_bandwidth: Any,
-) -> Any:
-    """Time to gather the weights from the data-parallel ranks that hold them.
-
-    by levels: buckets x ((g - 1) (a_i + M / (g B_i)) + (k - 1) (a_e + M / (g k B_e))); switches
-    that add up save nothing where halves are apart
-
-    Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], intra_node_latency [s], gradient_node_bandwidth [B/s],
-        inter_node_latency [s], gradient_rail_bandwidth [B/s]
-    Returns: [s] time of all buckets
-    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
-    """
-    return gradient_buckets * hierarchical_reduce_scatter_time(
-        gathered_message,
-        gradient_ranks / data_parallel_ranks_per_node,
-        data_parallel_ranks_per_node,
-        intra_node_latency,
-        gradient_node_bandwidth,
-        inter_node_latency,
-        gradient_rail_bandwidth,
-    )
-
-
-@alternative("weight_all_gather_time", all_reduce="fitted")
-def fitted_weight_all_gather_time(
-    gradient_buckets: Any,
-    gathered_message: Any,
-    gradient_ranks: Any,
-    data_parallel_latency: Any,
-    data_parallel_bandwidth: Any,
-    sqrt_coefficient: Any,
-) -> Any:
-    """Time to gather the weights from the data-parallel ranks that hold them.
-
-    half the fitted law: buckets x (a + 2 (n - 1) / n M / B + g sqrt(M)) / 2
-
-    Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_latency [s], data_parallel_bandwidth [B/s], sqrt_coefficient [s/B^0.5]
-    Returns: [s] time of all buckets
-    Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
-    """
-    return (
-        gradient_buckets
-        * fitted_all_reduce_time(
-            gathered_message,
-            gradient_ranks,
-            data_parallel_latency,
-            data_parallel_bandwidth,
-            sqrt_coefficient,
-        )
-        / 2
-    )
-
-
-@alternative("weight_all_gather_time", all_reduce="auto")
-def auto_weight_all_gather_time(
-    gradient_buckets: Any,
-    gathered_message: Any,
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    data_parallel_bandwidth: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-) -> Any:
-    """Time to gather the weights from the data-parallel ranks that hold them.
-
-    NCCL's: buckets x ((k - 1) a_e + (n - k) a_i + (n - 1) / n M / B), rings through k nodes, or
-    logarithmic ones where a node holds one rank
-
-    Parameters: gradient_buckets [1], gathered_message [B], gradient_ranks [1],
-        data_parallel_ranks_per_node [1], data_parallel_bandwidth [B/s], intra_node_latency [s],
-        inter_node_latency [s]
-    Returns: [s] time of all buckets
-    Range: of one node whose switches add up, a bound from above by n - 2 hops a bucket
-    Source: NCCL 2.30 src/graph/tuning.cc chooses by predicted time; Jeaugey 2025 (PAT),
-        arXiv:2506.20252
-    """
-    return gradient_buckets * auto_reduce_scatter_time(
-        gathered_message,
-        gradient_ranks,
-        data_parallel_ranks_per_node,
-        data_parallel_bandwidth,
-        intra_node_latency,
-        inter_node_latency,
-    )
+ring_weight_all_gather_time = _of_weights(ring_gradient_reduce_scatter_time)
+logarithmic_weight_all_gather_time = _of_weights(logarithmic_gradient_reduce_scatter_time)
+hierarchical_weight_all_gather_time = _of_weights(hierarchical_gradient_reduce_scatter_time)
+fitted_weight_all_gather_time = _of_weights(fitted_gradient_reduce_scatter_time)
+auto_weight_all_gather_time = _of_weights(auto_gradient_reduce_scatter_time)

@@ -2,18 +2,14 @@
 
 from typing import Any
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..ops import where
 from ..topology import flat_bandwidth
 
 
 @alternative("data_parallel_bandwidth", mixture_of_experts=False)
-def dense_data_parallel_bandwidth(
-    gradient_ranks: Any,
-    data_parallel_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-    data_rail_bandwidth: Any,
-) -> Any:
+@same_as(flat_bandwidth)
+def dense_data_parallel_bandwidth(*operands: Any) -> Any:
     """Bandwidth of one rank of a data-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
@@ -23,9 +19,6 @@ def dense_data_parallel_bandwidth(
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
-    return flat_bandwidth(
-        gradient_ranks, data_parallel_ranks_per_node, intra_node_bandwidth, data_rail_bandwidth
-    )
 
 
 @alternative("data_parallel_bandwidth", mixture_of_experts=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, renaming
 from ..ops import where
 from ..topology import busy_time
 
@@ -139,19 +139,6 @@ def routed_expert_fabric_time(
     """
     moved = expert_message * (1 - expert_ranks_per_node / expert_parallel)
     return busy_time(expert_parallel_time, expert_all_to_all_time, moved, expert_rail_bandwidth)
-
-
-@alternative("expert_node_time", mixture_of_experts=False)
-def no_expert_node_time() -> Any:
-    """Time of one step in which a GPU's link inside its node carries expert-parallel traffic: none.
-
-    0
-
-    Parameters: none
-    Returns: [s] time of one step
-    Source: by definition
-    """
-    return 0.0
 
 
 @alternative("expert_node_time", mixture_of_experts=True)
@@ -332,26 +319,6 @@ def data_fabric_time(
     )
 
 
-def data_node_time(
-    data_parallel_time: Any,
-    data_parallel_bytes: Any,
-    data_node_share: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's link inside its node carries data-parallel traffic.
-
-    bytes x share / B, at most the traffic's time
-
-    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_node_share [1],
-        intra_node_bandwidth [B/s]
-    Returns: [s] time of one step
-    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
-    """
-    return np.minimum(
-        data_parallel_time, data_parallel_bytes * data_node_share / intra_node_bandwidth
-    )
-
-
 def fabric_busy_time(
     tensor_fabric_time: Any,
     context_fabric_time: Any,
@@ -373,25 +340,24 @@ def fabric_busy_time(
     return layers + pipeline_fabric_time + data_fabric_time
 
 
-def node_network_busy_time(
-    tensor_node_time: Any,
-    context_node_time: Any,
-    expert_node_time: Any,
-    pipeline_node_time: Any,
-    data_node_time: Any,
-) -> Any:
-    """Time of one step in which a GPU's link inside its node is busy: no step is shorter.
+_inside_a_node = renaming(
+    __name__,
+    {
+        "a GPU's rail": "a GPU's link inside its node",
+        "tensor_fabric_time": "tensor_node_time",
+        "context_fabric_time": "context_node_time",
+        "expert_fabric_time": "expert_node_time",
+        "pipeline_fabric_time": "pipeline_node_time",
+        "data_fabric_time": "data_node_time",
+        "data_fabric_share": "data_node_share",
+        "data_rail_bandwidth": "intra_node_bandwidth",
+        "fabric_busy_time": "node_network_busy_time",
+    },
+)
 
-    tensor + context + expert + pipeline + data: bytes over bandwidth
-
-    Parameters: tensor_node_time [s], context_node_time [s], expert_node_time [s],
-        pipeline_node_time [s], data_node_time [s]
-    Returns: [s] time of one step
-    Range: by bytes that every algorithm moves: a lower bound for flat rings and trees
-    Source: Hockney 1994, Parallel Computing 20(3): bytes over bandwidth; latency occupies no link
-    """
-    layers = tensor_node_time + context_node_time + expert_node_time
-    return layers + pipeline_node_time + data_node_time
+no_expert_node_time = _inside_a_node(no_expert_fabric_time)
+data_node_time = _inside_a_node(data_fabric_time)
+node_network_busy_time = _inside_a_node(fabric_busy_time)
 
 
 @alternative("contention_time", link_sharing=False)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..checkpoint import rollback_time as rolled_back
 
 
@@ -119,12 +119,8 @@ def no_rollback_time() -> Any:
 
 
 @alternative("rollback_time", checkpoint_corruption=True)
-def corruption_rollback_time(
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-    cluster_mtbf: Any,
-    corruption_probability: Any,
-) -> Any:
+@same_as(rolled_back)
+def corruption_rollback_time(*operands: Any) -> Any:
     """Work lost at a failure because the latest checkpoints cannot be read.
 
     M log(1 + q / (1 - q) (1 - e^-z)), z = (tau + d) / M: the recovery that costs as much;
@@ -137,9 +133,6 @@ def corruption_rollback_time(
         policies are those without corruption
     Source: geometric distribution (Feller 1968, An Introduction to Probability Theory)
     """
-    return rolled_back(
-        checkpoint_interval, checkpoint_stall_time, cluster_mtbf, corruption_probability
-    )
 
 
 @alternative("unsafe_time", checkpoint_mode="sync")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..ops import where
 from ..pipeline import bubble_ratio as idle_over_ideal
 from ..statistics import expected_maximum, expected_maximum_gumbel
@@ -41,7 +41,8 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
 
 
 @alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved"))
-def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any) -> Any:
+@same_as(idle_over_ideal)
+def flushed_bubble_ratio(*operands: Any) -> Any:
     """Pipeline idle time over useful time.
 
     ((v - 1) max(0, p - m) + p - 1) / (v m); (p - 1) / (v m) from m = p on
@@ -52,7 +53,6 @@ def flushed_bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, stage_ch
         reason microbatch_group_does_not_fit
     Source: Narayanan et al. 2021 (SC21), section 2.2; m < p by playing the schedule out
     """
-    return idle_over_ideal(pipeline_parallel, num_microbatches, stage_chunks)
 
 
 @alternative("bubble_ratio", pipeline_schedule="zb_h1")
@@ -157,7 +157,8 @@ def no_slowest_rank_deviation() -> Any:
 
 
 @alternative("slowest_rank_deviation", jitter_model="normal")
-def normal_slowest_rank_deviation(n_gpus: Any, backup_workers: Any) -> Any:
+@same_as(expected_maximum)
+def normal_slowest_rank_deviation(*operands: Any) -> Any:
     """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
 
     the largest of n, after one of the slowest for each backup replica
@@ -166,11 +167,11 @@ def normal_slowest_rank_deviation(n_gpus: Any, backup_workers: Any) -> Any:
     Returns: [1] deviations
     Source: Blom 1958 (expected order statistics); Chen et al. 2016, arXiv:1604.00981 (backups)
     """
-    return expected_maximum(n_gpus, backup_workers)
 
 
 @alternative("slowest_rank_deviation", jitter_model="gumbel")
-def gumbel_slowest_rank_deviation(n_gpus: Any, backup_workers: Any) -> Any:
+@same_as(expected_maximum_gumbel)
+def gumbel_slowest_rank_deviation(*operands: Any) -> Any:
     """How many standard deviations the slowest awaited rank lies above the mean, long tails.
 
     the largest of n, after one of the slowest for each backup replica
@@ -179,7 +180,6 @@ def gumbel_slowest_rank_deviation(n_gpus: Any, backup_workers: Any) -> Any:
     Returns: [1] deviations
     Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
     """
-    return expected_maximum_gumbel(n_gpus, backup_workers)
 
 
 def straggler_time(

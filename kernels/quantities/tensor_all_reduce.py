@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..collectives import (
     auto_all_reduce_time,
     double_binary_tree_all_reduce_time,
@@ -20,12 +20,8 @@ from ..collectives import (
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="ring")
-def ring_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-) -> Any:
+@same_as(ring_all_reduce_time)
+def ring_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
     """Time of one all-reduce in a tensor-parallel group: a ring.
 
     2 (n - 1) (a + M / (n B))
@@ -35,18 +31,11 @@ def ring_tensor_parallel_all_reduce_time(
     Returns: [s] time of one all-reduce
     Source: Patarasuk & Yuan 2009, JPDC 69(2)
     """
-    return ring_all_reduce_time(
-        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
-    )
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="tree")
-def tree_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-) -> Any:
+@same_as(tree_all_reduce_time)
+def tree_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
     """Time of one all-reduce in a tensor-parallel group: one tree.
 
     2 ceil(log2 n) (a + M / B)
@@ -56,18 +45,11 @@ def tree_tensor_parallel_all_reduce_time(
     Returns: [s] time of one all-reduce
     Source: Thakur et al. 2005, IJHPCA 19(1)
     """
-    return tree_all_reduce_time(
-        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
-    )
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="double_binary_tree")
-def double_binary_tree_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-) -> Any:
+@same_as(double_binary_tree_all_reduce_time)
+def double_binary_tree_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
     """Time of one all-reduce in a tensor-parallel group: two trees.
 
     2 ceil(log2 n) a + 2 M / B
@@ -77,9 +59,6 @@ def double_binary_tree_tensor_parallel_all_reduce_time(
     Returns: [s] time of one all-reduce
     Source: Sanders et al. 2009, Parallel Computing 35(12)
     """
-    return double_binary_tree_all_reduce_time(
-        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
-    )
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="hierarchical")
@@ -114,12 +93,8 @@ def hierarchical_tensor_parallel_all_reduce_time(
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="recursive_halving_doubling")
-def recursive_halving_doubling_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-) -> Any:
+@same_as(recursive_halving_doubling_all_reduce_time)
+def recursive_halving_doubling_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
     """Time of one all-reduce in a tensor-parallel group: recursive halving and doubling.
 
     2 log2(n) a + 2 (n - 1) / n M / B
@@ -129,19 +104,11 @@ def recursive_halving_doubling_tensor_parallel_all_reduce_time(
     Returns: [s] time of one all-reduce
     Source: Thakur et al. 2005, IJHPCA 19(1), section 4.5
     """
-    return recursive_halving_doubling_all_reduce_time(
-        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
-    )
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="fitted")
-def fitted_tensor_parallel_all_reduce_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-    sqrt_coefficient: Any,
-) -> Any:
+@same_as(fitted_all_reduce_time)
+def fitted_tensor_parallel_all_reduce_time(*operands: Any) -> Any:
     """Time of one all-reduce in a tensor-parallel group: the law fitted to measured curves.
 
     a + 2 (n - 1) / n M / B + g sqrt(M)
@@ -151,13 +118,6 @@ def fitted_tensor_parallel_all_reduce_time(
     Returns: [s] time of one all-reduce
     Source: nccl-tests, doc/PERFORMANCE.md; see collectives.fitted_all_reduce_time
     """
-    return fitted_all_reduce_time(
-        activation_message,
-        tensor_parallel,
-        tensor_parallel_latency,
-        tensor_parallel_bandwidth,
-        sqrt_coefficient,
-    )
 
 
 @alternative("tensor_parallel_all_reduce_time", all_reduce="in_network")
@@ -192,12 +152,8 @@ def in_network_tensor_parallel_all_reduce_time(
 
 
 @alternative("tensor_parallel_in_node_time", node_reduction=False)
-def ring_tensor_parallel_in_node_time(
-    activation_message: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
+@same_as(ring_all_reduce_time)
+def ring_tensor_parallel_in_node_time(*operands: Any) -> Any:
     """Time of the part of an all-reduce inside the nodes: a reduce-scatter and an all-gather.
 
     2 (g - 1) (a_i + M / (g B_i))
@@ -207,9 +163,6 @@ def ring_tensor_parallel_in_node_time(
     Returns: [s] time inside the nodes
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3
     """
-    return ring_all_reduce_time(
-        activation_message, tensor_parallel_ranks_per_node, intra_node_latency, intra_node_bandwidth
-    )
 
 
 @alternative("tensor_parallel_in_node_time", node_reduction=True)

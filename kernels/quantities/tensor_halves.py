@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..collectives import fitted_all_reduce_time, reduce_scatter_time
 from ..ops import where
 from ..reduce_scatter import (
@@ -16,12 +16,8 @@ from ..reduce_scatter import (
 
 
 @alternative("tensor_parallel_gather_time", all_reduce="ring")
-def ring_tensor_parallel_gather_time(
-    activation_message: Any,
-    tensor_parallel: Any,
-    tensor_parallel_latency: Any,
-    tensor_parallel_bandwidth: Any,
-) -> Any:
+@same_as(reduce_scatter_time)
+def ring_tensor_parallel_gather_time(*operands: Any) -> Any:
     """Time of one all-gather in a tensor-parallel group, or of one reduce-scatter: a ring.
 
     (n - 1) (a + M / (n B))
@@ -31,9 +27,6 @@ def ring_tensor_parallel_gather_time(
     Returns: [s] time of one all-gather
     Source: Patarasuk & Yuan 2009, JPDC 69(2)
     """
-    return reduce_scatter_time(
-        activation_message, tensor_parallel, tensor_parallel_latency, tensor_parallel_bandwidth
-    )
 
 
 @alternative(

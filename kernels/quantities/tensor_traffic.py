@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..layer import gemm_time
 from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
@@ -34,12 +34,8 @@ def tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any) -> 
     return group_ranks_per_node(gpus_per_node, 1.0, tensor_parallel)
 
 
-def tensor_parallel_bandwidth(
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-    tensor_rail_bandwidth: Any,
-) -> Any:
+@same_as(flat_bandwidth)
+def tensor_parallel_bandwidth(*operands: Any) -> Any:
     """Bandwidth of one rank of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else min(intra-node, ranks on the node x rail)
@@ -49,17 +45,10 @@ def tensor_parallel_bandwidth(
     Returns: [B/s] bandwidth per rank
     Source: NCCL 2.30, channels over several NICs
     """
-    return flat_bandwidth(
-        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_bandwidth, tensor_rail_bandwidth
-    )
 
 
-def tensor_parallel_latency(
-    tensor_parallel: Any,
-    tensor_parallel_ranks_per_node: Any,
-    intra_node_latency: Any,
-    inter_node_latency: Any,
-) -> Any:
+@same_as(flat_latency)
+def tensor_parallel_latency(*operands: Any) -> Any:
     """Latency of one hop of a tensor-parallel group in a flat algorithm.
 
     intra-node in one node, else inter-node
@@ -69,9 +58,6 @@ def tensor_parallel_latency(
     Returns: [s] latency of one hop
     Source: Hockney 1994, Parallel Computing 20(3); a ring steps at its slowest link
     """
-    return flat_latency(
-        tensor_parallel, tensor_parallel_ranks_per_node, intra_node_latency, inter_node_latency
-    )
 
 
 @alternative("tensor_parallel_all_reduces_per_layer", recompute="none")

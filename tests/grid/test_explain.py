@@ -216,7 +216,7 @@ def test_the_list_has_every_quantity_once_under_its_module() -> None:
     assert sorted(name for name, _ in found) == sorted(GRAPH)
     for name, unit in found:
         assert unit == {"1": "-"}.get(GRAPH[name].unit, GRAPH[name].unit)
-    below = LISTED_QUANTITIES.partition("\n\ncheckpoint\n")[2].partition("\n\n")[0]
+    below = LISTED_QUANTITIES.partition("\n\ncheckpointing\n")[2].partition("\n\n")[0]
     assert "  young_interval [s]\n      First-order optimal time between checkpoints." in below
 
 

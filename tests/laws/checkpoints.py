@@ -3,7 +3,7 @@
 import math
 
 from fleetcube.kernels.graph.formulas import load
-from fleetcube.kernels.quantities import checkpoint, feasibility, recovery, reliability
+from fleetcube.kernels.quantities import checkpointing, failures, feasibility, recovery
 
 from .check import Pairs, check
 from .models import computed
@@ -25,7 +25,7 @@ def intervals_in_use() -> Pairs:
             begun.append(clock)
             safe = clock + flush
         for law in ("young", "daly", "exact"):
-            used = getattr(checkpoint, f"{law}_checkpoint_interval")(wanted, flush)
+            used = getattr(checkpointing, f"{law}_checkpoint_interval")(wanted, flush)
             yield used, begun[-1] - begun[-2]
 
 
@@ -41,7 +41,7 @@ def reads() -> Pairs:
         rate = 0.0
         for _ in range(nodes):
             rate = rate + 2e9 if rate + 2e9 < 15e9 else 15e9
-        yield checkpoint.per_node_read_bandwidth(nodes, 2e9, 15e9), rate
+        yield checkpointing.per_node_read_bandwidth(nodes, 2e9, 15e9), rate
     left, seconds = 300e9, 0
     while left > 0:
         left, seconds = left - 3e9, seconds + 1
@@ -88,7 +88,7 @@ def budgets() -> Pairs:
     for hour in range(1000):
         for replica in range(16):
             replicas += hour >= 50 and replica < 12  # 50 h of maintenance, 4 replicas stopped
-    yield reliability.availability(0.05, 12 / 16), replicas / 16_000
+    yield failures.availability(0.05, 12 / 16), replicas / 16_000
 
 
 @check(

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import fleetcube
-from fleetcube.kernels.quantities import compute, layer, precision
+from fleetcube.kernels.quantities import compute, layer_compute, precision
 
 from .check import Pairs, check
 
@@ -413,8 +413,8 @@ def parameters_of_models() -> Pairs:
 def backward_over_forward() -> Pairs:
     """both kernels"""
     for kernel, ours in (
-        ("flash", layer.flash_attention_backward_ratio()),
-        ("standard", layer.standard_attention_backward_ratio()),
+        ("flash", layer_compute.flash_attention_backward_ratio()),
+        ("standard", layer_compute.standard_attention_backward_ratio()),
     ):
         whole = products(64, 128, kernel, "none")
         forward = products(64, 128, kernel, "core_attention") - whole

@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 
 from fleetcube.kernels import layer
-from fleetcube.kernels.quantities import communication, memory, step, working_memory
-from fleetcube.kernels.quantities import layer as layers
+from fleetcube.kernels.quantities import communication, layer_compute, memory, step, working_memory
 
 from .check import Pairs, check
 from .models import MIXTRAL, computed
@@ -53,18 +52,21 @@ def product_times() -> Pairs:
 )
 def moved_bytes() -> Pairs:
     """a GPT and a gated layer, t 1 and 8; Adam in mixed precision"""
-    rate = layers.reached_hbm_bandwidth(3.35e12, 0.8)
+    rate = layer_compute.reached_hbm_bandwidth(3.35e12, 0.8)
     yield rate, 3.35e12 - 3.35e12 * 2 / 10
     for ranks, t, matrices in ((1, 1, 2), (8, 8, 2), (1, 8, 3)):
         tokens, h, f = 4096, 8192, 28672
         outer = ["norm read", "norm written"] * 2 + ["residual read", "branch read", "written"] * 2
         inner = ["read"] * (matrices - 1) + ["written"]
         moved = 2 * tokens * (len(outer) * h / ranks + len(inner) * f / t)
-        yield layers.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate), moved / rate
+        yield (
+            layer_compute.elementwise_time(tokens, h, ranks, matrices, f, t, 2, rate),
+            moved / rate,
+        )
     update = {"gradient read": 4, "weight written": 2}
     for state in ("master", "momentum", "variance"):
         update |= {f"{state} read": 4, f"{state} written": 4}
-    ours = layers.roofline_optimizer_time(1e9, 4, 12, 2, rate)
+    ours = layer_compute.roofline_optimizer_time(1e9, 4, 12, 2, rate)
     yield ours, sum(update.values()) * 1e9 / rate
 
 

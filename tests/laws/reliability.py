@@ -12,9 +12,7 @@ import mpmath
 import numpy as np
 
 from fleetcube.kernels import checkpoint, statistics
-from fleetcube.kernels.quantities import checkpoint as checkpoints
-from fleetcube.kernels.quantities import feasibility, goodput, recovery
-from fleetcube.kernels.quantities import reliability as fleet
+from fleetcube.kernels.quantities import checkpointing, failures, feasibility, goodput, recovery
 
 from .check import Pairs, check
 
@@ -39,7 +37,7 @@ def node_lives() -> Pairs:
     for count, mean in parts:
         first = np.minimum(first, rng.exponential(mean / count, len(first)))
     gpu, card, supply, cable, host, software, corruption = (mean for _, mean in parts)
-    ours = fleet.node_mttf(8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption)
+    ours = failures.node_mttf(8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption)
     yield ours, first.mean()
 
 
@@ -61,8 +59,10 @@ def interruptions() -> Pairs:
     for nodes in (1.0, 2.0, 64.0, 256.0):
         for shared in (0.0, 0.4, 1.0):
             for switches, switch_life in ((0.0, NEVER), (8.0, 500.0)):
-                rate = fleet.component_node_failure_rate(nodes, life)
-                mtbf = fleet.component_cluster_mtbf(rate, shared, 4.0, nodes, switches, switch_life)
+                rate = failures.component_node_failure_rate(nodes, life)
+                mtbf = failures.component_cluster_mtbf(
+                    rate, shared, 4.0, nodes, switches, switch_life
+                )
                 hit = min(4, nodes)
                 repeats = max(1, round(2e6 / (nodes * span / life)))
                 lost = hits = 0
@@ -74,8 +74,8 @@ def interruptions() -> Pairs:
                     count = rng.poisson(mean * span, repeats).sum()
                     hits += count
                     lost += count * node_events
-                yield fleet.expected_failures(span, mtbf), hits / repeats
-                yield fleet.failed_nodes(span, rate), lost / repeats
+                yield failures.expected_failures(span, mtbf), hits / repeats
+                yield failures.failed_nodes(span, rate), lost / repeats
 
 
 @check(
@@ -90,8 +90,8 @@ def projected_mtbf() -> Pairs:
     """16,384 and 131,072 GPUs: 1.8 h and 0.23 h"""
     days = 1000 / 6.5 / 128
     for gpus, hours in ((16384, 1.8), (131072, 0.23)):
-        yield fleet.empirical_cluster_mtbf(24 * days, 1024, gpus, 1.0), hours
-        yield 1 / fleet.empirical_node_failure_rate(24 * days, 1024, gpus, 1.0), hours
+        yield failures.empirical_cluster_mtbf(24 * days, 1024, gpus, 1.0), hours
+        yield 1 / failures.empirical_node_failure_rate(24 * days, 1024, gpus, 1.0), hours
 
 
 @check(
@@ -110,9 +110,9 @@ def failure_probabilities() -> Pairs:
                 # in u = (t / scale)^k, in which the density is e^-u
                 end = (time / scale) ** shape
                 theirs = float(mpmath.quad(lambda u: mpmath.exp(-u), [0, end]))
-                yield fleet.weibull_failure_probability(time, 1.0, shape), theirs
+                yield failures.weibull_failure_probability(time, 1.0, shape), theirs
                 if shape == 1:
-                    yield fleet.exponential_failure_probability(time, 1.0), theirs
+                    yield failures.exponential_failure_probability(time, 1.0), theirs
 
 
 # Nodes in repair
@@ -140,10 +140,10 @@ def poisson_tails() -> Pairs:
                     yield statistics.poisson_at_most(count, mean), float(most)
                     # near 0, as a difference: absolute
                     yield (
-                        1 + fleet.hot_spare_availability(count, mean, 1.0),
+                        1 + failures.hot_spare_availability(count, mean, 1.0),
                         float(1 + (most - one if count else 0)),
                     )
-                    yield 1 + fleet.hot_spare_missing_nodes(count, 1.0, mean), float(1 + excess)
+                    yield 1 + failures.hot_spare_missing_nodes(count, 1.0, mean), float(1 + excess)
 
 
 @check(
@@ -159,7 +159,7 @@ def erlang_recursion() -> Pairs:
             inverse = 1.0
             for n in range(1, spares + 2):
                 inverse = 1 + n / load * inverse if inverse < 1e200 else NEVER
-            law = fleet.closed_idle_safe_whole_cluster_probability
+            law = failures.closed_idle_safe_whole_cluster_probability
             yield law(float(spares), load, 1.0), 1 - 1 / inverse
 
 
@@ -207,8 +207,8 @@ def repair_queue() -> Pairs:
         life = nodes / busy
         for draw in REPAIRS:
             seed += 1
-            failing = fleet.closed_whole_cluster_probability(spares, 1.0, busy, nodes)
-            safe = fleet.closed_idle_safe_whole_cluster_probability(spares, 1.0, busy)
+            failing = failures.closed_whole_cluster_probability(spares, 1.0, busy, nodes)
+            safe = failures.closed_idle_safe_whole_cluster_probability(spares, 1.0, busy)
             yield failing, _played(nodes, spares, life, draw, True, seed)
             yield safe, _played(nodes, spares, life, draw, False, seed)
 
@@ -227,7 +227,7 @@ def binomial_repairs() -> Pairs:
             theirs = math.fsum(
                 math.comb(total, k) * away**k * (1 - away) ** (total - k) for k in range(spares + 1)
             )
-            yield fleet.closed_whole_cluster_probability(spares, 1e-3, nodes, nodes), theirs
+            yield failures.closed_whole_cluster_probability(spares, 1e-3, nodes, nodes), theirs
 
 
 @check(
@@ -247,8 +247,8 @@ def replicas_that_run() -> Pairs:
             gpus = (away[:, None] * 8 + np.arange(8)).ravel()
             stopped += len(np.unique(gpus // tensor))
         replicas = 4096 / tensor
-        nodes = fleet.unspared_missing_nodes(missing, 1.0)
-        ours = fleet.shrinking_elastic_capacity(nodes, 8, tensor, 1, 1, replicas)
+        nodes = failures.unspared_missing_nodes(missing, 1.0)
+        ours = failures.shrinking_elastic_capacity(nodes, 8, tensor, 1, 1, replicas)
         yield 1 - ours, stopped / 4000 / replicas
 
 
@@ -335,7 +335,7 @@ def reference_table() -> Pairs:
     for row in _rows():
         mtbf, stall = row["mtbf"], row["write_time"]
         for name in ("young", "daly", "exact"):
-            yield getattr(checkpoints, f"{name}_interval")(stall, mtbf), row[name]
+            yield getattr(checkpointing, f"{name}_interval")(stall, mtbf), row[name]
             slow = goodput.expected_slowdown(row[name], stall, row["recovery_time"], mtbf, 1.0)
             yield slow, row[f"slowdown_{name}"]
             slow = checkpoint.expected_slowdown(row[name], stall, row["recovery_time"], mtbf)
@@ -408,7 +408,7 @@ def renewal_reward() -> Pairs:
                 back = back + recovery.no_rollback_time()
             unsafe = recovery.async_unsafe_time(flush) + recovery.sync_unsafe_time()
             restart = recovery.restart_time(recover, recovery.lost_work_time(back, unsafe))
-            whole = fleet.rigid_cluster_uptime(uptime)
+            whole = failures.rigid_cluster_uptime(uptime)
             good = goodput.exact_goodput(interval, stall, restart, mtbf, whole)
             lost = goodput.restart_overhead(restart, mtbf, whole)
             recovering = goodput.exact_recovery_overhead(recover, mtbf, whole)
@@ -483,10 +483,10 @@ def published_ettr() -> Pairs:
 def provision() -> Pairs:
     """3 nodes in repair, 0 to 6 spares"""
     rng = np.random.default_rng(6)
-    failures = np.cumsum(rng.exponential(1.0, 400_000))
-    away = np.arange(len(failures)) - np.searchsorted(failures, failures - 3.0)
+    ends = np.cumsum(rng.exponential(1.0, 400_000))
+    away = np.arange(len(ends)) - np.searchsorted(ends, ends - 3.0)
     for spares in (0.0, 1.0, 3.0, 6.0):
-        at_hand = fleet.hot_spare_availability(spares, 3.0, 1.0)
+        at_hand = failures.hot_spare_availability(spares, 3.0, 1.0)
         ours = recovery.rigid_effective_provision_time(300.0, at_hand)
         yield ours, 300.0 * float(np.mean(away >= spares))
 
@@ -505,20 +505,20 @@ def provision() -> Pairs:
 )
 def a_day_without_failures() -> Pairs:
     """70 billion parameters on 8 and 128 nodes that write 2 GB/s each, up to 100 GB/s"""
-    size = checkpoints.checkpoint_size(70e9, 14)
+    size = checkpointing.checkpoint_size(70e9, 14)
     yield size, math.fsum([2 * 70e9, 4 * 70e9, 4 * 70e9, 4 * 70e9])
     for nodes in (8, 128):
-        rate = checkpoints.per_node_write_bandwidth(nodes, 2e9, 100e9)
-        stall = checkpoints.checkpoint_write_time(size, rate)
+        rate = checkpointing.per_node_write_bandwidth(nodes, 2e9, 100e9)
+        stall = checkpointing.checkpoint_write_time(size, rate)
         yield stall, max(980e9 / nodes / 2e9, 980e9 / 100e9)
         clock, written = 0.0, 0
         while clock < 100_000 * (600 + float(stall)) - 1e-3:
             clock += 600 + max(980e9 / nodes / 2e9, 9.8)
             written += 1
-        yield checkpoints.checkpoints_written(clock, 600.0, stall), written
-        yield checkpoints.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
-        yield checkpoints.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
-    yield checkpoints.total_write_bandwidth(100e9), 100e9
+        yield checkpointing.checkpoints_written(clock, 600.0, stall), written
+        yield checkpointing.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
+        yield checkpointing.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
+    yield checkpointing.total_write_bandwidth(100e9), 100e9
 
 
 @check(

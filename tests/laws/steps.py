@@ -5,7 +5,7 @@ from typing import Any
 
 import fleetcube
 from fleetcube import simulate_schedule
-from fleetcube.kernels.quantities import data_traffic, scaling, tensor_traffic
+from fleetcube.kernels.quantities import data_traffic, scale_out, tensor_traffic
 
 from .check import Pairs, check
 from .collectives import ring
@@ -86,7 +86,7 @@ def what_more_gpus_leave() -> Pairs:
             half = played({**layout, **more, "num_microbatches": m // 2}, send) + 0.25
             alone = played({**layout, **more}, 0.0)
             busiest = 2 * v if p > 2 else 2 * v - 1 if p > 1 else 0  # sends: ends send one way
-            ours = scaling.fixed_step_time(
+            ours = scale_out.fixed_step_time(
                 alone - m,
                 0.25,
                 p,

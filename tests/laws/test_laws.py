@@ -10,7 +10,7 @@ from fleetcube.kernels.inputs import INPUTS
 
 from ..table import each
 from .check import Check
-from .law import LAWS, Law
+from .law import LAWS, OF_GRAPH, Function, Law, why_none
 from .page import CHECKS, PATH, page
 
 CHOICES = {str(choice) for row in INPUTS.values() for choice in row.choices}
@@ -59,6 +59,12 @@ def test_what_says_nothing_of_its_own_needs_no_check() -> None:
         "lost_work_time": "a definition",
     }
     assert {name: LAWS[name].why_none for name in reasons} == reasons
+
+
+@each("formula", OF_GRAPH, ids=lambda formula: formula.__name__)
+def test_a_formula_that_is_a_law_is_registered(formula: Function) -> None:
+    written = "" if hasattr(formula, "__law__") else why_none(formula)
+    assert not written.startswith("is "), "write @same_as(law), and no body"
 
 
 def test_what_says_more_is_a_law() -> None:

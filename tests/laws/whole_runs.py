@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from fleetcube.kernels.quantities import cost, job, offload, power
+from fleetcube.kernels.quantities import cost, offload, power, whole_run
 
 from .check import Pairs, check
 
@@ -35,18 +35,18 @@ def ledger() -> Pairs:
     step = sum(parts.values())
     goodput, availability = 1000 * step / up, up / wall
     rate = goodput / step
-    steps = job.attempted_steps(1000, goodput, availability)
+    steps = whole_run.attempted_steps(1000, goodput, availability)
     yield steps, wall / step
-    yield job.job_time(steps, step), wall
-    yield job.useful_compute_share(parts["ideal"], rate), spent["ideal"] / up
-    slow = job.compute_inefficiency_overhead(3.0, 0.3, 0.2, parts["ideal"], rate)
+    yield whole_run.job_time(steps, step), wall
+    yield whole_run.useful_compute_share(parts["ideal"], rate), spent["ideal"] / up
+    slow = whole_run.compute_inefficiency_overhead(3.0, 0.3, 0.2, parts["ideal"], rate)
     yield slow, spent["slow"] / up
     lost = [spent[name] / up for name in ("checkpoint", "rework", "recovery")]
-    reliability = job.reliability_overhead(*lost)
+    reliability = whole_run.reliability_overhead(*lost)
     yield reliability, 1 - goodput
-    ratio = job.reliability_to_communication_ratio(
-        job.reliability_to_useful_ratio(reliability, goodput),
-        job.step_to_communication_ratio(step, parts["traffic"]),
+    ratio = whole_run.reliability_to_communication_ratio(
+        whole_run.reliability_to_useful_ratio(reliability, goodput),
+        whole_run.step_to_communication_ratio(step, parts["traffic"]),
     )
     yield ratio, (up - 1000 * step) / spent["traffic"]
 
@@ -58,8 +58,8 @@ def largest_loss() -> Pairs:
     cases += [[0.1, 0.3, 0.3, 0.0, 0.3, 0.2, 0.1], [0.0] * 7]
     for losses in cases:
         theirs = sorted(range(7), key=lambda k, losses=losses: (-losses[k], k))[0]
-        yield job.dominant_overhead(*losses), theirs
-    yield job.dominant_overhead(0.1, math.nan, 0.0, 0.0, 0.0, 0.0, 0.0), math.nan
+        yield whole_run.dominant_overhead(*losses), theirs
+    yield whole_run.dominant_overhead(0.1, math.nan, 0.0, 0.0, 0.0, 0.0, 0.0), math.nan
 
 
 @check(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..checkpoint import daly_interval as daly
 from ..checkpoint import exact_interval as exact
 from ..checkpoint import young_interval as young
@@ -202,7 +202,8 @@ def async_minimum_checkpoint_interval(checkpoint_flush_time: Any) -> Any:
     return 1.0 * checkpoint_flush_time
 
 
-def young_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
+@same_as(young)
+def young_interval(*operands: Any) -> Any:
     """First-order optimal time between checkpoints.
 
     sqrt(2 d M)
@@ -213,10 +214,10 @@ def young_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
         0.02 at M / 3, 0.29 at 2 M
     Source: Young 1974, CACM 17(9)
     """
-    return young(checkpoint_stall_time, cluster_mtbf)
 
 
-def daly_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
+@same_as(daly)
+def daly_interval(*operands: Any) -> Any:
     """Higher-order optimal time between checkpoints.
 
     sqrt(2 d M) [1 + sqrt(d / 2M) / 3 + d / (18 M)] - d for d < 2 M, else M
@@ -227,10 +228,10 @@ def daly_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
         the interval jumps by an eighth
     Source: Daly 2006, FGCS 22(3), eq. 37
     """
-    return daly(checkpoint_stall_time, cluster_mtbf)
 
 
-def exact_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
+@same_as(exact)
+def exact_interval(*operands: Any) -> Any:
     """Time between checkpoints that minimises the expected wall time exactly.
 
     M [1 + W0(-exp(-d/M - 1))]
@@ -240,7 +241,6 @@ def exact_interval(checkpoint_stall_time: Any, cluster_mtbf: Any) -> Any:
     Range: failures at random, checkpoints that can all be read; recovery and flush change nothing
     Source: Daly 2006, FGCS 22(3), eq. 20 set to zero
     """
-    return exact(checkpoint_stall_time, cluster_mtbf)
 
 
 @alternative("checkpoint_interval", checkpoint_policy="young")

@@ -58,10 +58,7 @@ def attention_projection_time(
     """
     output = attention_heads * head_size / tensor_parallel
     inputs = attention_parameters_per_layer / hidden_size / tensor_parallel - output
-    entering = gemm_time(
-        microbatch_tokens,
-        inputs,
-        hidden_size,
+    on_gpu = (
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
@@ -69,17 +66,8 @@ def attention_projection_time(
         gemm_half_size,
         reached_hbm_bandwidth,
     )
-    leaving = gemm_time(
-        microbatch_tokens,
-        hidden_size,
-        output,
-        operand_bytes_per_element,
-        bytes_per_element,
-        peak_flops,
-        gemm_efficiency,
-        gemm_half_size,
-        reached_hbm_bandwidth,
-    )
+    entering = gemm_time(microbatch_tokens, inputs, hidden_size, *on_gpu)
+    leaving = gemm_time(microbatch_tokens, hidden_size, output, *on_gpu)
     return entering + leaving
 
 

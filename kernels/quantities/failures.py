@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..reliability import failure_probability as probability_of_failure
 from ..reliability import interruptions_per_failure, mean_time, power_law_mtbf
 from ..reliability import weibull_failure_probability as weibull
@@ -129,9 +129,8 @@ def component_cluster_mtbf(
 
 
 @alternative("cluster_mtbf", mtbf_model="empirical")
-def empirical_cluster_mtbf(
-    reference_mtbf: Any, reference_gpus: Any, n_gpus: Any, mtbf_exponent: Any
-) -> Any:
+@same_as(power_law_mtbf)
+def empirical_cluster_mtbf(*operands: Any) -> Any:
     """Mean time between failures of the whole cluster.
 
     M = M_ref (n_ref / n)^e
@@ -142,7 +141,6 @@ def empirical_cluster_mtbf(
     Source: power-law reading of field data (Kokolis et al. 2025, HPCA, arXiv:2410.21680: 7.9 h
         measured at 1,024 GPUs, where 1/n from the rate per node says 28.8 h)
     """
-    return power_law_mtbf(reference_mtbf, reference_gpus, n_gpus, mtbf_exponent)
 
 
 def job_duration(job_time: Any) -> Any:
@@ -185,7 +183,8 @@ def failed_nodes(job_duration: Any, node_failure_rate: Any) -> Any:
 
 
 @alternative("failure_probability", failure_distribution="exponential")
-def exponential_failure_probability(job_duration: Any, cluster_mtbf: Any) -> Any:
+@same_as(probability_of_failure)
+def exponential_failure_probability(*operands: Any) -> Any:
     """Probability of at least one failure over a duration.
 
     1 - exp(-T / M)
@@ -194,11 +193,11 @@ def exponential_failure_probability(job_duration: Any, cluster_mtbf: Any) -> Any
     Returns: [1] probability
     Source: exponential lifetimes; Fleet Foundations table 6
     """
-    return probability_of_failure(job_duration, cluster_mtbf)
 
 
 @alternative("failure_probability", failure_distribution="weibull")
-def weibull_failure_probability(job_duration: Any, cluster_mtbf: Any, failure_shape: Any) -> Any:
+@same_as(weibull)
+def weibull_failure_probability(*operands: Any) -> Any:
     """Probability of at least one failure over a duration.
 
     1 - exp(-(T Gamma(1 + 1/k) / M)^k)
@@ -209,7 +208,6 @@ def weibull_failure_probability(job_duration: Any, cluster_mtbf: Any, failure_sh
         Of many parts it is exponential after all (Drenick 1960), and goodput is computed so
     Source: Weibull 1951, J. Appl. Mech. 18; Schroeder & Gibson 2006, DSN; Drenick 1960
     """
-    return weibull(job_duration, cluster_mtbf, failure_shape)
 
 
 @alternative("spare_availability", sparing="none")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..ops import where
 from ..roofline import iron_law_time as data_work_and_latency
 from ..roofline import network_roofline_flops as three_ceilings
@@ -14,7 +14,8 @@ from ..scaling import sync_wall, usl_peak
 from ..scaling import usl_speedup as contended_speedup
 
 
-def amdahl_speedup(serial_fraction: Any, n_gpus: Any) -> Any:
+@same_as(fixed_work_speedup)
+def amdahl_speedup(*operands: Any) -> Any:
     """Speed-up of a fixed job over one GPU.
 
     1 / (s + (1 - s) / n)
@@ -22,14 +23,11 @@ def amdahl_speedup(serial_fraction: Any, n_gpus: Any) -> Any:
     Parameters: serial_fraction [1], n_gpus [1]
     Returns: [1] time of one GPU over time of the cluster
     Source: Amdahl 1967, AFIPS 30; Fleet Foundations, Amdahl's law at fleet scale
-    Example:
-        >>> [round(amdahl_speedup(0.1, n), 1) for n in (32, 256, 1024, 8192)]
-        [7.8, 9.7, 9.9, 10.0]
     """
-    return fixed_work_speedup(serial_fraction, n_gpus)
 
 
-def gustafson_speedup(serial_fraction: Any, n_gpus: Any) -> Any:
+@same_as(growing_work_speedup)
+def gustafson_speedup(*operands: Any) -> Any:
     """Speed-up of a job that grows with the cluster.
 
     n - s (n - 1)
@@ -38,10 +36,10 @@ def gustafson_speedup(serial_fraction: Any, n_gpus: Any) -> Any:
     Returns: [1] work of the cluster over that of one GPU in the same time
     Source: Gustafson 1988, CACM 31(5)
     """
-    return growing_work_speedup(serial_fraction, n_gpus)
 
 
-def usl_speedup(serial_fraction: Any, coherency: Any, n_gpus: Any) -> Any:
+@same_as(contended_speedup)
+def usl_speedup(*operands: Any) -> Any:
     """Speed-up under the universal scalability law, contention being the serial fraction.
 
     n / (1 + sigma (n - 1) + kappa n (n - 1))
@@ -50,10 +48,10 @@ def usl_speedup(serial_fraction: Any, coherency: Any, n_gpus: Any) -> Any:
     Returns: [1] throughput over that of one GPU
     Source: Gunther 1993, CMG conference; Gunther 2007, Guerrilla Capacity Planning, Springer
     """
-    return contended_speedup(serial_fraction, coherency, n_gpus)
 
 
-def usl_peak_gpus(serial_fraction: Any, coherency: Any) -> Any:
+@same_as(usl_peak)
+def usl_peak_gpus(*operands: Any) -> Any:
     """Cluster beyond which the universal scalability law predicts less throughput.
 
     sqrt((1 - sigma) / kappa); infinite for kappa = 0
@@ -62,7 +60,6 @@ def usl_peak_gpus(serial_fraction: Any, coherency: Any) -> Any:
     Returns: [1] GPUs at the peak
     Source: Gunther 2007, Guerrilla Capacity Planning, Springer
     """
-    return usl_peak(serial_fraction, coherency)
 
 
 def rho(communication_time: Any, compute_time: Any) -> Any:
@@ -182,13 +179,8 @@ def network_intensity(kernel_flops_per_step: Any, n_gpus: Any, gradient_bytes_se
     return where(sends, kernel_flops_per_step / n_gpus / sent, quiet)
 
 
-def network_attainable_flops(
-    arithmetic_intensity: Any,
-    peak_flops: Any,
-    hbm_bandwidth: Any,
-    network_intensity: Any,
-    data_parallel_bandwidth: Any,
-) -> Any:
+@same_as(three_ceilings)
+def network_attainable_flops(*operands: Any) -> Any:
     """Rate of one GPU that arithmetic, memory and the gradient exchange allow.
 
     min(P, I BW, I_net B_net)
@@ -199,9 +191,6 @@ def network_attainable_flops(
     Source: Williams et al. 2009, CACM 52(4); Fleet Foundations, foundations recap (the network as a
         third ceiling)
     """
-    return three_ceilings(
-        arithmetic_intensity, peak_flops, hbm_bandwidth, network_intensity, data_parallel_bandwidth
-    )
 
 
 def iron_law_time(

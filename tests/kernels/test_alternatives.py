@@ -1,0 +1,73 @@
+"""Formulas that are registered: laws under a quantity's names, and twins of other formulas."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from fleetcube.kernels.alternatives import alternative, renaming, same_as, source_of
+from fleetcube.kernels.graph.docstrings import read
+from fleetcube.kernels.graph.formulas import load, parameters
+from fleetcube.kernels.quantities import data_traffic, gradient_all_reduce
+from fleetcube.kernels.topology import flat_latency
+
+
+def test_a_law_is_registered_by_a_docstring() -> None:
+    formula = load()["data_parallel_latency"].formula({})
+    operands = ("gradient_ranks", "data_parallel_ranks_per_node", "intra_node_latency")
+    assert parameters(formula) == (*operands, "inter_node_latency")
+    assert formula(8, 8, 5e-7, 5e-6) == flat_latency(8, 8, 5e-7, 5e-6) == 5e-7
+    assert formula(8, 4, 5e-7, 5e-6) == 5e-6
+    assert read(formula).summary.startswith("Latency of one hop of a data-parallel group")
+
+
+def test_a_twin_has_names_of_its_own() -> None:
+    twin = gradient_all_reduce.switch_data_parallel_between_nodes_time
+    assert twin.__name__ == "switch_data_parallel_between_nodes_time"
+    assert load()["data_parallel_between_nodes_time"].formulas[True] is twin
+    assert parameters(twin)[:2] == ("bucket_message", "gradient_ranks")
+    assert tuple(read(twin).parameters) == parameters(twin)
+
+
+@pytest.mark.parametrize(
+    ("formula", "line"),
+    [
+        (data_traffic.data_parallel_latency, "where(data_parallel_ranks_per_node >= gradient_r"),
+        (
+            gradient_all_reduce.switch_data_parallel_between_nodes_time,
+            "share = bucket_message / data_parallel_ranks_per_node",
+        ),
+        (gradient_all_reduce.ring_data_parallel_in_node_time, "bucket_message, data_parallel_ra"),
+    ],
+)
+def test_the_source_is_in_the_names_of_the_formula(formula: Any, line: str) -> None:
+    text = source_of(formula)
+    assert f"def {formula.__name__}(" in text
+    assert line in text
+
+
+def test_registered_formulas_are_pickled_by_name() -> None:
+    for quantity in load().values():
+        for formula in quantity.formulas.values():
+            assert pickle.loads(pickle.dumps(formula)) is formula
+
+
+def test_what_a_law_does_not_take_is_refused() -> None:
+    def short(*operands: Any) -> Any:
+        """Latency.
+
+        Parameters: gradient_ranks [1], intra_node_latency [s]
+        Returns: [s] latency
+        """
+
+    with pytest.raises(ValueError, match="short lists 2 parameters, and flat_latency takes 4: ra"):
+        same_as(flat_latency)(short)
+
+
+def test_names_that_become_one_are_refused() -> None:
+    @alternative("cost", pricing="owned")
+    def owned_cost(price: Any, gpus: Any) -> Any:
+        return price * gpus
+
+    with pytest.raises(ValueError, match="two names of owned_cost become one: gpus, gpus"):
+        renaming(__name__, {"price": "gpus"})(owned_cost)
