@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetcube.grid.ask.gradient import continuous
 from fleetcube.grid.ask.solve.solve import Search, read_target, solve_spec
+from fleetcube.grid.run.settings import Settings
 from fleetcube.grid.run.stream import whole
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
@@ -226,7 +227,7 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
     at = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))
     contenders: dict[str, Callable[[], object]] = {
         "evaluation": lambda: search.evaluate(tile, at, aim.outputs, 2),
-        "solve": lambda: solve_spec(sweep.spec, for_, aim, None, False, "auto", 2),
+        "solve": lambda: solve_spec(sweep.spec, for_, aim, None, False, Settings(threads=2)),
     }
     answer: Any = contenders["solve"]()
     contenders["evaluation"]()

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..kernels.roles import NEAR
 from .run.evaluation import Evaluation
-from .spec.values import check_dtype, check_threads
+from .run.settings import Settings
+from .run.stream import cluster_of, mapping
+from .spec.values import check_dtype
 
 if TYPE_CHECKING:
     import xarray
@@ -66,7 +68,6 @@ class Sweep(Evaluation):
         the target exists, cannot be written, or is larger than the disk. Returns the path or the
         URL.
         """
-        from .run.stream import cluster_of
         from .store.append import engine_of
         from .store.cube import check_chunks, store
         from .store.places.place import Folder, place_of
@@ -74,7 +75,8 @@ class Sweep(Evaluation):
         place = place_of(path)
         if append and engine == "auto":  # whatever the size is now
             engine = engine_of(place)
-        plan = self.plan(engine, mask_infeasible)
+        settings = Settings(engine, mask_infeasible, threads, dask)
+        plan = self.planned(settings)
         with cluster_of(plan, self.spec, dask) as cluster:
             store(
                 plan,
@@ -85,7 +87,7 @@ class Sweep(Evaluation):
                 append=append,
                 dtype=check_dtype(dtype),
                 chunks=check_chunks(plan, chunks),
-                threads=check_threads(threads),
+                threads=settings.cores,
                 cluster=cluster,
             )
         return place.path if isinstance(place, Folder) else str(place)
@@ -126,11 +128,9 @@ class Sweep(Evaluation):
         Returns a Dataset of the reduced outputs, in about the memory of a few blocks.
         """
         from .reduce.fold import reduce
-        from .run import stream
 
         asked = self.judged if how in ("argmin", "argmax") and of is not None else self
-        plan = asked.plan(engine, mask_infeasible)
-        with stream.mapping(plan, asked.spec, check_threads(threads), dask) as map_:
+        with mapping(asked, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
             found = reduce(plan, self.spec, how, over, map_, of, q)
         return found if asked is self else found.set_coords(NEAR)
 
@@ -160,10 +160,8 @@ class Sweep(Evaluation):
         Nothing is crossed beside a point that is NaN.
         """
         from .reduce.crossing import crossing
-        from .run import stream
 
-        plan = self.plan(engine, mask_infeasible)
-        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+        with mapping(self, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
             return crossing(plan, self.spec, of, along, at, interpolate, map_)
 
     def pareto(
@@ -192,10 +190,8 @@ class Sweep(Evaluation):
         not finite are left out.
         """
         from .reduce.pareto import pareto
-        from .run import stream
 
-        plan = self.plan(engine, mask_infeasible)
-        with stream.mapping(plan, self.spec, check_threads(threads), dask) as map_:
+        with mapping(self, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
             return pareto(plan, self.spec, of, senses, over, map_)
 
     def lazy(
@@ -261,9 +257,8 @@ class Sweep(Evaluation):
         """
         from .ask.uncertainty import uncertainty
 
-        count = check_threads(threads)
-        settings = (samples, seed, engine, mask_infeasible, count, dask)
-        return uncertainty(self, of, q, method, *settings)
+        settings = Settings(engine, mask_infeasible, threads, dask)
+        return uncertainty(self, of, q, method, samples, seed, settings)
 
     def levers(
         self,
@@ -308,7 +303,7 @@ class Sweep(Evaluation):
         """
         from .ask.sensitivity import dominance
 
-        return dominance(self, of, wrt, engine, mask_infeasible, check_threads(threads), dask)
+        return dominance(self, of, wrt, Settings(engine, mask_infeasible, threads, dask))
 
     def global_sensitivity(
         self,
@@ -335,9 +330,8 @@ class Sweep(Evaluation):
         """
         from .ask.global_sensitivity import global_sensitivity
 
-        count = check_threads(threads)
-        settings = (samples, spread, seed, engine, count)
-        return global_sensitivity(self, of, method, wrt, at, *settings)
+        settings = Settings(engine, threads=threads)
+        return global_sensitivity(self, of, method, wrt, at, samples, spread, seed, settings)
 
     def salib(self, of: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         """For SALib's methods: a `problem` dict, and a function from its samples to an output.
@@ -404,11 +398,9 @@ class Sweep(Evaluation):
 
         See `gradient`; with `elasticity`, relative ones.
         """
-        from .ask.gradient import jacobian, names
+        from .ask.gradient import jacobian
 
-        rows = names(self, of, wrt, elasticity)
-        flat = [name for row in rows for name in row]
-        return jacobian(self.of(flat), rows, engine, check_threads(threads))
+        return jacobian(self, of, wrt, elasticity, Settings(engine, threads=threads))
 
     def derivatives(
         self,
@@ -422,9 +414,10 @@ class Sweep(Evaluation):
         Its outputs are `d_<of>_d_<input>`, or `dln_<of>_dln_<input>` with `elasticity`;
         `delta_...` and `deltaln_...` for whole-numbered inputs. A spec may name them, too.
         """
-        from .ask.gradient import names
+        from .ask.gradient import derivatives
 
-        return self.of([name for row in names(self, of, wrt, elasticity) for name in row])
+        rows = derivatives(self, of, wrt, elasticity)
+        return self.of([one.name for row in rows for one in row])
 
     def solve(
         self,
@@ -458,7 +451,7 @@ class Sweep(Evaluation):
         from .ask.solve.solve import read_target, solve_spec
 
         aim = read_target(target)
-        return solve_spec(self.spec, for_, aim, between, whole, engine, threads)
+        return solve_spec(self.spec, for_, aim, between, whole, Settings(engine, threads=threads))
 
     def optimize(
         self,

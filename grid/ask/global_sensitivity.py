@@ -1,7 +1,7 @@
 """Global sensitivity: all inputs vary at once; Sobol indices and Morris effects, with SALib."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from ..plan import memory
 from ..plan.labels import attributes, root_attributes
 from ..progress import expected
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..spec.axes import Array
 from ..spec.distributions import Distribution
-from ..spec.scenario import Problem
-from .sensitivity import check_levers, cut, frozen, is_whole, outputs_at
+from ..spec.values import is_whole
+from .sensitivity import check_levers, cut, frozen, outputs_at
 from .uncertainty import check_seed, sobol_points
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ LEVELS = 4
 TAIL = 0.01  # probability at both ends of a distribution where Morris effects do not look
 
 Ranges = Mapping[str, Distribution]
+Model = Callable[[Array], Array]  # a quantity at rows of points between 0 and 1
 
 
 def global_sensitivity(
@@ -42,8 +44,7 @@ def global_sensitivity(
     samples: int,
     spread: float,
     seed: int,
-    engine: str,
-    threads: int,
+    settings: Settings,
 ) -> "xarray.Dataset":
     """Sobol indices or Morris effects of inputs; see `Sweep.global_sensitivity`."""
     import xarray
@@ -59,8 +60,14 @@ def global_sensitivity(
     ranges = _ranges(inputs, values, plan.problem.distributions, spread, wrt is not None)
     if not ranges:
         raise InputError(f"{of} depends on no number here that could vary; name another quantity")
+
+    def model(rows: Array) -> Array:
+        drawn = zip(ranges.items(), rows.T, strict=True)
+        columns = {name: one.at(column) for (name, one), column in drawn}
+        return outputs_at(problem, columns, of, settings)
+
     work = _sobol if method == "sobol" else _morris
-    found, count = work(problem, ranges, of, samples, seed, engine, threads)
+    found, count = work(model, ranges, of, samples, seed)
     key = next(iter(found)) if method == "morris" else "total"
     rank = np.argsort(-found[key], kind="stable")
     names = [list(ranges)[k] for k in rank]
@@ -146,16 +153,6 @@ def _end(found: Distribution, name: str, share: float) -> float:
     return float(found.at(np.array([share]))[0])
 
 
-def _evaluated(
-    problem: Problem, ranges: Ranges, rows: Array, of: str, engine: str, threads: int
-) -> Array:
-    """A quantity at points between 0 and 1."""
-    columns = {
-        name: found.at(column) for (name, found), column in zip(ranges.items(), rows.T, strict=True)
-    }
-    return outputs_at(problem, columns, of, engine, threads)
-
-
 def _checked(of: str, out: Array) -> Array:
     """The values, if they can be analysed."""
     wrong = int((~np.isfinite(out)).sum())
@@ -169,7 +166,7 @@ def _checked(of: str, out: Array) -> Array:
 
 
 def _sobol(
-    problem: Problem, ranges: Ranges, of: str, samples: int, seed: int, engine: str, threads: int
+    model: Model, ranges: Ranges, of: str, samples: int, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Sobol indices (Saltelli et al. 2010) from base points and points with one input changed."""
     inputs = len(ranges)
@@ -192,7 +189,7 @@ def _sobol(
         rows[:, each + 1, each] = other
         rows[:, -1] = other
         flat = rows.reshape(-1, inputs)
-        part = _evaluated(problem, ranges, flat, of, engine, threads)
+        part = model(flat)
         out[start : start + step] = part.reshape(-1, inputs + 2)
         done(part.size)
     resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
@@ -213,7 +210,7 @@ def _sobol(
 
 
 def _morris(
-    problem: Problem, ranges: Ranges, of: str, samples: int, seed: int, engine: str, threads: int
+    model: Model, ranges: Ranges, of: str, samples: int, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Elementary effects (Morris 1991), per width of the range of each input."""
     inputs = len(ranges)
@@ -231,7 +228,7 @@ def _morris(
     done = expected(len(points), "points")
     for start in range(0, len(points), PIECE):
         rows = points[start : start + PIECE]
-        out[start : start + PIECE] = _evaluated(problem, ranges, rows, of, engine, threads)
+        out[start : start + PIECE] = model(rows)
         done(len(rows))
     found = salib.analyze.morris.analyze(
         told, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed

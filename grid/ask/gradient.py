@@ -5,28 +5,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.calculus.derivatives import derivative, name_of, quantity, reaches
+from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory
-from ..plan.labels import coordinates
+from ..plan.labels import coordinates, dtype_of
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
-from ..spec.values import is_option
+from ..run.settings import Settings
+from ..spec.values import is_option, is_whole
 
 if TYPE_CHECKING:
     import xarray
 
 
-def names(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[str]]:
-    """Names of the derivatives of outputs (rows) with respect to inputs (columns).
+def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[Derivative]]:
+    """The derivatives of outputs (rows) with respect to inputs (columns).
 
     Without `wrt`, of every continuous input that one of the outputs depends on.
     """
-    outputs = [check_output(name) for name in ([of] if isinstance(of, str) else of)]
+    outputs = [check_quantity(name) for name in ([of] if isinstance(of, str) else of)]
     if not outputs:
         raise InputError("of = [] names no quantity; name one")
     plan = sweep.of(outputs).plan()
@@ -36,13 +37,13 @@ def names(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[list[s
             f"{', '.join(outputs)} depends on no continuous input here; name a quantity that does, "
             "or whole-numbered inputs with wrt"
         )
-    return [[_name(one, other, elasticity) for other in inputs] for one in outputs]
+    return [[derivative_of(one, other, elasticity) for other in inputs] for one in outputs]
 
 
-def continuous(plan: Plan, outputs: Sequence[str], kinds: Sequence[str] = ("real",)) -> list[str]:
-    """Inputs of some kinds that any of the outputs depends on, in the table's order."""
-    found = reached(plan, outputs)
-    return [name for name, row in INPUTS.items() if row.kind in kinds and name in found]
+def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
+    """Continuous inputs that any of the outputs depends on, in the table's order."""
+    felt = reached(plan, outputs)
+    return [name for name, row in INPUTS.items() if row.kind == "real" and name in felt]
 
 
 def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
@@ -50,7 +51,7 @@ def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
     return {name for case in plan.cases for name in reaches(case.formulas, outputs)}
 
 
-def check_output(name: Any) -> str:
+def check_quantity(name: Any) -> str:
     """The name of a quantity that has a derivative."""
     if not isinstance(name, str) or name not in graph.load():
         raise InputError(
@@ -83,58 +84,54 @@ def _check_inputs(plan: Plan, wrt: Any) -> list[str]:
     return inputs
 
 
-def _name(of: str, wrt: str, elasticity: bool) -> str:
-    whole = wrt in INPUTS and INPUTS[wrt].kind == "count"
-    return name_of(("delta" if whole else "d") + ("ln" if elasticity else ""), of, wrt)
+def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
+    """The derivative by an input: between neighbours where that is a whole number."""
+    kind = ("delta" if is_whole(wrt) else "d") + ("ln" if elasticity else "")
+    return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
 
 def jacobian(
-    sweep: Evaluation, rows: Sequence[Sequence[str]], engine: str, threads: int | None
+    sweep: Evaluation, of: Any, wrt: Any, elasticity: bool, settings: Settings
 ) -> "xarray.DataArray":
     """Derivatives by (output, input, axes of any of them); see `Sweep.jacobian`."""
     import xarray
 
-    flat = [name for row in rows for name in row]
-    plan = sweep.plan(engine)
+    rows = derivatives(sweep, of, wrt, elasticity)
+    flat = [one.name for row in rows for one in row]
+    sweep = sweep.of(flat)
+    plan = sweep.planned(settings)
     held = {dim for name in flat for dim in plan.out_dims[name]}
     dims = [axis.name for axis in plan.problem.axes if axis.name in held]
     order = [axis.name for axis in plan.axes if axis.name in held]  # of memory
     shape = (len(rows), len(rows[0]), *plan.shape(order))
     memory.check(8 * int(np.prod(shape)), "differentiate by fewer inputs, or store it in blocks")
     array = np.empty(shape)
+    targets = {
+        one.name: array[i, j, ...] for i, row in enumerate(rows) for j, one in enumerate(row)
+    }
     views: dict[str, Any] = {}
-    for i, row in enumerate(rows):
-        for j, name in enumerate(row):
-            if set(plan.out_dims[name]) == held:
-                views[name] = (order, array[i, j, ...])
-            else:
-                own = plan.out_dims[name]
-                views[name] = (own, np.empty(plan.shape(own)))
-    if REASON in plan.outputs:
-        own = plan.out_dims[REASON]
-        views[REASON] = (own, np.empty(plan.shape(own), np.int8))
-    result = sweep.evaluate(engine, out=xarray.Dataset(views), threads=threads)
-    for i, row in enumerate(rows):
-        for j, name in enumerate(row):
-            if set(plan.out_dims[name]) != held:
-                array[i, j] = (
-                    result[name]
-                    .broadcast_like(xarray.DataArray(np.empty(plan.shape(order)), dims=order))
-                    .transpose(*order)
-                    .values
-                )
-    asked = [[derivative(name) for name in row] for row in rows]
+    for name, own in plan.out_dims.items():
+        if name in targets and set(own) == held:
+            views[name] = (own, targets[name])
+        else:
+            views[name] = (own, np.empty(plan.shape(own), dtype_of(name, float)))
+    out = xarray.Dataset(views)
+    result = sweep.evaluate(settings.engine, out, threads=settings.threads)
+    for name, target in targets.items():
+        own, values = views[name]
+        if values is not target:
+            target[...] = values.reshape([plan.sizes[dim] if dim in own else 1 for dim in order])
     coords: dict[str, Any] = coordinates(plan, held)
-    coords["output"] = [row[0].of for row in asked if row[0]]
-    coords["input"] = [one.wrt for one in asked[0] if one]
+    coords["output"] = [row[0].of for row in rows]
+    coords["input"] = [one.wrt for one in rows[0]]
     coords["kind"] = (
         "input",
-        ["difference" if one.kind.startswith("delta") else "derivative" for one in asked[0] if one],
+        ["difference" if is_whole(one.wrt) else "derivative" for one in rows[0]],
         {"long_name": "exact derivative, or difference between neighbouring whole numbers"},
     )
-    coords["units"] = (("output", "input"), [[quantity(name).unit for name in row] for row in rows])
+    coords["units"] = (("output", "input"), [[one.unit for one in row] for row in rows])
     if REASON in result.coords and set(result.coords[REASON].dims) <= held:
         coords[REASON] = result.coords[REASON].variable
     turned = array.transpose([0, 1, *(2 + order.index(dim) for dim in dims)])
-    name = "elasticity" if asked[0][0] and asked[0][0].kind.endswith("ln") else "gradient"
+    name = "elasticity" if elasticity else "gradient"
     return xarray.DataArray(turned, coords, ("output", "input", *dims), name, result.attrs)

@@ -17,7 +17,6 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import parameters
-from ...kernels.inputs import INPUTS
 from ...kernels.roles import LIMITS, NEAR, REASON, STEPS
 from ..errors import InputError, shown
 from ..plan.execute import evaluate_block
@@ -27,7 +26,7 @@ from ..progress import expected
 from ..spec import values
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, resolve
-from .gradient import check_output
+from .gradient import check_quantity
 from .solve.solve import Target, check_free, read_target, without
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def optimize(
 
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
-    check_output(of)
+    check_quantity(of)
     conditions = [_condition(text) for text in subject_to]
     problem = resolve(spec["scenario"], spec["axes"])
     ranges = [_range(name, ends) for name, ends in _items(between)]
@@ -193,7 +192,7 @@ class Search:
         self.reason = [REASON] if judged else []
         self.rated = rated
         self.dims = tuple(dim for dim in self.plan.sizes if dim != _START)
-        self.whole = [one.name in INPUTS and INPUTS[one.name].kind == "count" for one in ranges]
+        self.whole = [values.is_whole(name) for name in names]
 
     def evaluate(self, point: tuple[int, ...], at: Array, names: Sequence[str]) -> dict[str, Array]:
         """Outputs at a point of the grid, for rows of values of the inputs."""

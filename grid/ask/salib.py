@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.engines.job import default_threads
 from ..errors import InputError
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..run.stream import check_output
 from ..spec.axes import Array, Axis, make_axes
 from ..spec.distributions import Distribution
-from .sensitivity import cut, frozen, is_whole, outputs_at
+from ..spec.values import is_whole
+from .sensitivity import cut, frozen, outputs_at
 
 
 def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], Array]]:
@@ -45,7 +46,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
             name: np.rint(column) if is_whole(name) else column
             for name, column in zip(ranges, points.T, strict=True)
         }
-        return outputs_at(frozen_problem, columns, of, "auto", default_threads())
+        return outputs_at(frozen_problem, columns, of, Settings())
 
     return problem, model
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...kernels.calculus.derivatives import name_of, unit_of
+from ...kernels.calculus.derivatives import unit_of
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import NEAR, REASON
@@ -19,11 +19,12 @@ from ..plan.plan import Plan
 from ..plan.tiles import blocks
 from ..run import stream
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..show.selectors import narrow, point_of
 from ..spec.axes import Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
-from ..spec.values import without_unit
-from .gradient import check_input, check_output, reached
+from ..spec.values import is_whole, without_unit
+from .gradient import check_input, check_quantity, derivative_of, reached
 
 if TYPE_CHECKING:
     import xarray
@@ -66,7 +67,7 @@ def cut(sweep: Asked, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
     """The inputs asked for; all numbers that `of` depends on, given quantities among them."""
-    of = check_output(of)
+    of = check_quantity(of)
     if wrt is not None:
         listed = [wrt] if isinstance(wrt, str) else list(wrt)
         return [check_input(plan, name) for name in dict.fromkeys(listed)]
@@ -78,14 +79,12 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     return felt + [name for name in graph.load() if name in found & given]
 
 
-def derivative_names(of: str, inputs: Sequence[str]) -> dict[str, str]:
-    """The elasticity of a quantity by each input: between neighbours where that is whole."""
-    return {name: name_of("deltaln" if is_whole(name) else "dln", of, name) for name in inputs}
-
-
-def is_whole(name: str) -> bool:
-    """Whether an input is a whole number."""
-    return name in INPUTS and INPUTS[name].kind == "count"
+def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
+    """The inputs asked for, and the name of the elasticity of a quantity by each."""
+    inputs = check_levers(plan, of, wrt)
+    if not inputs:
+        raise InputError(f"{of} depends on no number here; name another quantity")
+    return {name: derivative_of(of, name, elasticity=True).name for name in inputs}
 
 
 def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
@@ -101,19 +100,19 @@ def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
 
 
 def outputs_at(
-    problem: Problem, columns: Mapping[str, Array], of: str, engine: str, threads: int
+    problem: Problem, columns: Mapping[str, Array], of: str, settings: Settings
 ) -> Array:
     """A quantity where some inputs of a frozen problem take the values of columns, row by row."""
     size = len(next(iter(columns.values())))
     axis = Axis(ROW, np.arange(size), columns)
-    plan = Plan(replace(problem, axes=(axis,)), [of], engine)
+    plan = Plan(replace(problem, axes=(axis,)), [of], settings.engine)
     if not plan.out_dims[of]:
         found = np.empty(())
-        evaluate_block(plan, (), {}, {of: found}, threads)
+        evaluate_block(plan, (), {}, {of: found}, settings.cores)
         return np.full(size, found)
     out = np.empty(size)
     for region in blocks({ROW: size}, stream.BLOCK):
-        evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, threads)
+        evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, settings.cores)
     return out
 
 
@@ -124,10 +123,8 @@ def levers(
     import xarray
 
     point, told = cut(sweep.of([of]), at or {})
-    inputs = check_levers(point.plan("numpy"), of, wrt)
-    if not inputs:
-        raise InputError(f"{of} depends on no number here; name another quantity")
-    named = derivative_names(of, inputs)
+    named = _elasticities(point.plan("numpy"), of, wrt)
+    inputs = list(named)
     judged = [NEAR] if REASON in point.plan("numpy").outputs else []
     plan = point.of([of, *named.values(), *judged]).plan("numpy")
     (case,) = plan.cases
@@ -140,7 +137,7 @@ def levers(
         columns = {name: np.full(2 * len(inputs) + 1, values[name]) for name in inputs}
         for k, name in enumerate(inputs):
             columns[name][[2 * k + 1, 2 * k + 2]] = sides[name]
-        base, *moved = outputs_at(problem, columns, of, "numpy", 1)
+        base, *moved = outputs_at(problem, columns, of, Settings("numpy", threads=1))
     rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
     names = [inputs[k] for k in rank]
     about = attributes(plan, of)
@@ -208,32 +205,24 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
 
 
 def dominance(
-    sweep: Evaluation,
-    of: str,
-    wrt: str | Sequence[str] | None,
-    engine: str,
-    mask_infeasible: bool,
-    threads: int,
-    dask: Any,
+    sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, settings: Settings
 ) -> "xarray.Dataset":
     """Which input matters most at every point; see `Sweep.dominance`."""
     import xarray
 
-    inputs = check_levers(sweep.of([of]).plan("numpy"), of, wrt)
-    if not inputs:
-        raise InputError(f"{of} depends on no number here; name another quantity")
-    named = derivative_names(of, inputs)
-    moved = sweep.of(list(named.values()))
-    plan = moved.plan(engine, mask_infeasible)
-    rooms = stream.Rooms(plan, list(named.values()))
+    named = _elasticities(sweep.of([of]).plan("numpy"), of, wrt)
+    inputs, slopes = list(named), list(named.values())
+    moved = sweep.of(slopes)
+    plan = moved.planned(settings)
+    rooms = stream.Rooms(plan, slopes)
     dims = [axis.name for axis in plan.axes if axis.name in rooms.dims]
     code = np.int8 if len(inputs) < 127 else np.int16
     memory.check(np.dtype(code).itemsize * int(np.prod(plan.shape(dims), dtype=float)))
     lead = np.zeros(plan.shape(dims), code)
     held = _Held(len(inputs))
     whole = stream.whole(plan, dims)
-    work = _Leaders(tuple(dims), list(named.values()), rooms, code)
-    with stream.mapping(plan, moved.spec, threads, dask) as map_:
+    work = _Leaders(tuple(dims), slopes, rooms, code)
+    with stream.mapping(moved, settings) as (_, map_):
         for tile, (codes, part) in map_(work.part, stream.within(whole, stream.BLOCK // 8)):
             lead[stream.inside(whole, tile, dims)] = codes
             held.fold(part)
@@ -241,7 +230,7 @@ def dominance(
     counts = np.bincount(lead.reshape(-1), minlength=len(inputs) + 1)[1:]
     same = held.same(inputs)
     coords = {name: row for name, row in coordinates(plan, dims).items() if row[0] in dims}
-    coords |= stream.reason(plan, dims, threads)
+    coords |= stream.reason(plan, dims, settings.cores)
     flags = {
         "long_name": f"input with the largest elasticity of {of}, by size",
         "flag_values": np.arange(len(inputs) + 1, dtype=code),
@@ -257,7 +246,7 @@ def dominance(
             "share": row(counts / max(1, counts.sum()), "share of the points that it dominates"),
             "elasticity_min": row(held.low, f"smallest elasticity of {of}"),
             "elasticity_median": row(
-                _medians(moved, named, mask_infeasible),
+                _medians(moved, slopes, settings.mask_infeasible),
                 f"median elasticity of {of}, over at most {THIN:,} points",
             ),
             "elasticity_max": row(held.high, f"largest elasticity of {of}"),
@@ -331,7 +320,7 @@ def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
     return pairs
 
 
-def _medians(sweep: Evaluation, named: Mapping[str, str], mask_infeasible: bool) -> Array:
+def _medians(sweep: Evaluation, names: Sequence[str], mask_infeasible: bool) -> Array:
     """Medians of elasticities over an even part of the grid that is not too large."""
     spec: Any = sweep.spec
     axes = make_axes(spec["axes"])
@@ -340,5 +329,4 @@ def _medians(sweep: Evaluation, named: Mapping[str, str], mask_infeasible: bool)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
     thin = sweep.replace(axes=axes)
     found = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
-    middle = [found[name].median(skipna=True).item() for name in named.values()]
-    return np.array(middle)
+    return np.array([found[name].median(skipna=True).item() for name in names])

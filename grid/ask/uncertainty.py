@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Region
@@ -17,8 +16,10 @@ from ..plan.plan import Plan
 from ..reduce.quantile import between
 from ..run import stream
 from ..run.evaluation import Evaluation
+from ..run.settings import Settings
 from ..spec.axes import Array, Axis
 from ..spec.distributions import Distribution
+from ..spec.values import is_whole
 from .gradient import reached
 
 if TYPE_CHECKING:
@@ -39,15 +40,12 @@ def uncertainty(
     method: str,
     samples: int,
     seed: int,
-    engine: str,
-    mask_infeasible: bool,
-    threads: int,
-    dask: Any,
+    settings: Settings,
 ) -> "xarray.Dataset":
     """Quantiles, mean and standard deviation of outputs; see `Sweep.uncertainty`."""
     import xarray
 
-    plan = sweep.plan("numpy", mask_infeasible)
+    plan = sweep.plan("numpy", settings.mask_infeasible)
     known = plan.problem.distributions
     names = [stream.check_output(plan, name) for name in _listed(of, stream.numeric(plan))]
     shares = _check_shares(q)
@@ -65,10 +63,9 @@ def uncertainty(
     else:
         moved, slopes = _differentiated(sweep, plan, names)
         told = "first order"
-    plan = moved.plan(engine, mask_infeasible)
-    dims = {name: tuple(dim for dim in plan.out_dims[name] if dim != DRAW) for name in names}
     variables: dict[str, Any] = {}
-    with stream.mapping(plan, moved.spec, threads, dask) as map_:
+    with stream.mapping(moved, settings) as (plan, map_):
+        dims = {name: tuple(dim for dim in plan.out_dims[name] if dim != DRAW) for name in names}
         for own in dict.fromkeys(dims.values()):
             group = [name for name in names if dims[name] == own]
             work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan, group))
@@ -79,7 +76,7 @@ def uncertainty(
             variables |= _held(plan, own, group, shares, work, map_)
     held = {dim for own in dims.values() for dim in own}
     coords = {name: row for name, row in coordinates(plan, held).items() if row[0] in held}
-    coords |= stream.reason(plan, held, threads)
+    coords |= stream.reason(plan, held, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
     attrs = {**root_attributes(plan, sweep.spec), "fleetcube_uncertainty": told}
     ordered = {name + end: variables[name + end] for name in names for end in ("", "_mean", "_std")}
@@ -155,7 +152,7 @@ def _differentiated(
 
 
 def _check_smooth(name: str, found: Distribution) -> None:
-    if name in INPUTS and INPUTS[name].kind == "count":
+    if is_whole(name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
     if not math.isfinite(found.deviation):
         raise InputError(f"{name} may be infinite; use method = 'sampled'")

@@ -25,6 +25,8 @@ from ..plan.tiles import blocks, cells
 from ..plan.workspace import Workspace
 from ..progress import expected, watched
 from ..spec.axes import Array
+from .evaluation import Evaluation
+from .settings import Settings
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -39,11 +41,12 @@ Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with r
 
 
 @contextlib.contextmanager
-def mapping(plan: Plan, spec: Mapping[str, Any], threads: int, dask: Any) -> Iterator[Map]:
-    """Who computes: threads of this process, or the workers of a Dask cluster."""
-    with cluster_of(plan, spec, dask) as cluster:
-        map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, threads)
-        yield functools.partial(_counted, map_) if watched() else map_
+def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]:
+    """A sweep's plan, and who computes: threads of this process, or a Dask cluster's workers."""
+    plan = sweep.planned(settings)
+    with cluster_of(plan, sweep.spec, settings.dask) as cluster:
+        map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, settings.cores)
+        yield plan, functools.partial(_counted, map_) if watched() else map_
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
     listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
     if not listed or len(given) < 1 or (kind != "empirical" and len(given) != 2):
         raise InputError(f"{name}: {kind} = {shown(given)} is not {KINDS[kind]}; give that list")
-    if kind != "empirical" and name in INPUTS and INPUTS[name].kind == "count":
+    if kind != "empirical" and values.is_whole(name):
         raise InputError(f"{name} is a whole number; give {{empirical = [value, value, ...]}}")
     first = values.number(name, given[0])
     if kind == "empirical":

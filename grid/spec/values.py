@@ -38,6 +38,11 @@ def is_option(name: str) -> bool:
     return name in INPUTS and INPUTS[name].kind == "option"
 
 
+def is_whole(name: str) -> bool:
+    """Whether an input is a whole number."""
+    return name in INPUTS and INPUTS[name].kind == "count"
+
+
 def option(name: str, value: Any) -> Any:
     """The choice, as the table of inputs spells it."""
     value = value.item() if isinstance(value, np.generic) else value

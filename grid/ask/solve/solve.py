@@ -19,7 +19,6 @@ from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, is_quantity, name_of
 from ....kernels.engines.job import pool
 from ....kernels.graph import formulas as graph
-from ....kernels.inputs import INPUTS
 from ....kernels.roles import NEAR, REASON, STEPS
 from ...errors import InputError, nearest, shown
 from ...plan import memory
@@ -29,6 +28,7 @@ from ...plan.labels import attributes, coordinates, flags, root_attributes
 from ...plan.plan import Plan
 from ...progress import expected
 from ...run import stream
+from ...run.settings import Settings
 from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis
@@ -125,7 +125,7 @@ def solve(
     scenario, axes = scenario_and_axes(inputs)
     aim = read_target(target)
     spec = {"outputs": aim.outputs, "scenario": scenario, "axes": axes}
-    return solve_spec(spec, for_, aim, between, whole, engine, threads)
+    return solve_spec(spec, for_, aim, between, whole, Settings(engine, threads=threads))
 
 
 def solve_spec(
@@ -134,17 +134,14 @@ def solve_spec(
     target: Target,
     between: Sequence[Any] | None,
     whole: bool | None,
-    engine: str,
-    threads: int | None,
+    settings: Settings,
 ) -> "xarray.Dataset":
     """The values of an input at which a target is met; see `Sweep.solve`."""
     import xarray
 
-    from ...spec.values import check_threads
-
     check_free(for_)
     problem = resolve(spec["scenario"], spec["axes"])
-    search = Search(problem, for_, target, between, engine)
+    search = Search(problem, for_, target, between, settings.engine)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
     memory.check(8 * math.prod(shape) * 8, "solve on fewer points")
@@ -153,7 +150,7 @@ def solve_spec(
         name: np.empty(shape, np.int8 if "flag_values" in about or name == CROSSINGS else float)
         for name, about in told.items()
     }
-    round_ = INPUTS[for_].kind == "count" if whole is None and for_ in INPUTS else bool(whole)
+    round_ = values.is_whole(for_) if whole is None else bool(whole)
     everything = stream.whole(plan, dims)
 
     def fill(tile: Region) -> None:
@@ -163,7 +160,7 @@ def solve_spec(
                 found[name][cut] = answer
 
     tiles = list(stream.within(everything, TILE))
-    cores = check_threads(threads) if plan.engine != "jax" and len(tiles) > 1 else 1
+    cores = settings.cores if plan.engine != "jax" and len(tiles) > 1 else 1
     done = expected(math.prod(shape), "points")
     for tile, _ in zip(tiles, pool(cores).map(fill, tiles), strict=True):
         done(math.prod(extent(tile, dims, dims)))

@@ -48,6 +48,7 @@ def solve(
     """
     from fleetcube.grid.ask.solve.solve import read_target, solve_spec
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.run.settings import Settings
     from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
@@ -59,7 +60,8 @@ def solve(
     told = changed_spec(spec, selectors, [for_])
     told["outputs"] = aim.outputs
     with progress("solving"):
-        found = solve_spec(told, for_, aim, ends, False if relaxed else None, engine, threads)
+        settings = Settings(engine, threads=threads)
+        found = solve_spec(told, for_, aim, ends, False if relaxed else None, settings)
     if output is not None:
         write_table(found, output)
         return
