@@ -78,7 +78,7 @@ def law(sizes: Any, share: float, values: Mapping[str, float]) -> Array:
     return np.asarray(values["latency"] + wire + values["sqrt_coefficient"] * np.sqrt(message))
 
 
-def calibrate_collective(measured: Measured) -> CollectiveFit:
+def fit_collective(measured: Measured) -> CollectiveFit:
     """Fit t = a + c M / B + g sqrt(M) to the rows of a log, with a, 1 / B and g not below 0.
 
     c is the factor between algorithm and bus bandwidth: 2 (n - 1) / n for an all-reduce. Noise is

@@ -194,7 +194,7 @@ def _cell(name: str, unit: str, text: str) -> Any:
         raise InputError(name) from None
 
 
-def calibrate_steps(
+def fit_steps(
     table: Table,
     scenario: Mapping[str, Any],
     fit: Sequence[str] = ("flops_efficiency",),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetcube.grid.measured.file import about_fit, all_reduce_values, text
-from fleetcube.grid.measured.fit import CollectiveFit, calibrate_collective
+from fleetcube.grid.measured.fit import CollectiveFit, fit_collective
 from fleetcube.grid.measured.nccl import measured, parse_log
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ class Curve:
 
     def fit(self) -> CollectiveFit:
         """The law fitted to all times of the curve."""
-        return calibrate_collective(measured(parse_log(self.log), self.ranks))
+        return fit_collective(measured(parse_log(self.log), self.ranks))
 
 
 def curves() -> dict[str, Curve]:

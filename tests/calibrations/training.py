@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetcube.grid.measured.file import about_fit, text
 from fleetcube.grid.measured.records import Row, read_records
-from fleetcube.grid.measured.steps import StepFit, Table, calibrate_steps, held_out_errors
+from fleetcube.grid.measured.steps import StepFit, Table, fit_steps, held_out_errors
 
 Array = np.ndarray[Any, Any]
 DATE = "2026-11-22"  # of the fits
@@ -126,7 +126,7 @@ class Set:
     @cache  # noqa: B019
     def fit(self) -> StepFit:
         """The efficiencies of all rows."""
-        return calibrate_steps(self.table, self.start, FIT, priors=PRIORS)
+        return fit_steps(self.table, self.start, FIT, priors=PRIORS)
 
     @cache  # noqa: B019
     def errors(self) -> Array:

@@ -9,9 +9,9 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError
-from fleetcube.grid.measured.fit import COEFFICIENTS, CollectiveFit, calibrate_collective
+from fleetcube.grid.measured.fit import COEFFICIENTS, CollectiveFit, fit_collective
 from fleetcube.grid.measured.nccl import measured, parse_log
-from fleetcube.grid.measured.steps import FITTED, calibrate_steps, held_out_errors, read_table
+from fleetcube.grid.measured.steps import FITTED, fit_steps, held_out_errors, read_table
 from fleetcube.kernels.collectives import fitted_all_reduce_time
 
 SIZES = 2.0 ** np.arange(3, 34)  # 8 B to 8 GiB
@@ -38,7 +38,7 @@ def planted(truth: dict[str, float], sizes: Any = SIZES) -> Any:
 
 
 def fit_of(sizes: Any, times: Any) -> CollectiveFit:
-    return calibrate_collective(measured(parse_log(log_of(sizes, times)), RANKS))
+    return fit_collective(measured(parse_log(log_of(sizes, times)), RANKS))
 
 
 TRUTH = {"latency": 60e-6, "bandwidth": 400e9, "sqrt_coefficient": 3e-8}
@@ -169,7 +169,7 @@ def table(folder: Path, text: str, of: str = "step_time") -> Any:
 
 def test_step_times_give_the_planted_efficiencies(tmp_path: Path) -> None:
     truth = {"flops_efficiency": 0.52, "data_parallel_overlap": 0.3}
-    fit = calibrate_steps(table(tmp_path, steps(**truth)), SCENARIO, list(truth))
+    fit = fit_steps(table(tmp_path, steps(**truth)), SCENARIO, list(truth))
     for name, value in truth.items():
         assert fit.values[name] == pytest.approx(value, rel=1e-5)
     assert fit.median_error < 1e-6
@@ -184,7 +184,7 @@ def test_intervals_of_step_times_hold_the_truth(tmp_path: Path) -> None:
     random = np.random.default_rng(9)
     for _ in range(25):
         exact.measured = list(clean * random.lognormal(0, 0.03, clean.shape))
-        fit = calibrate_steps(exact, SCENARIO, list(truth))
+        fit = fit_steps(exact, SCENARIO, list(truth))
         for name, value in truth.items():
             low, high = fit.intervals[name]
             held[name] += low <= value <= high
@@ -195,7 +195,7 @@ def test_intervals_of_step_times_hold_the_truth(tmp_path: Path) -> None:
 def test_an_odd_step_moves_little(tmp_path: Path) -> None:
     rows = table(tmp_path, steps(flops_efficiency=0.52, noise=0.01))
     rows.measured[3] *= 8  # a checkpoint
-    fit = calibrate_steps(rows, SCENARIO)
+    fit = fit_steps(rows, SCENARIO)
     assert fit.values["flops_efficiency"] == pytest.approx(0.52, rel=0.01)
     assert fit.max_error > 0.8
 
@@ -203,7 +203,7 @@ def test_an_odd_step_moves_little(tmp_path: Path) -> None:
 def test_a_bound_of_an_input_is_kept(tmp_path: Path) -> None:
     rows = table(tmp_path, steps(flops_efficiency=1.0))
     rows.measured = [value * 0.9 for value in rows.measured]
-    fit = calibrate_steps(rows, SCENARIO)
+    fit = fit_steps(rows, SCENARIO)
     assert fit.at_bound == ("flops_efficiency",)
     assert fit.values["flops_efficiency"] == pytest.approx(1.0)
     assert fit.intervals["flops_efficiency"][1] == 1.0
@@ -212,28 +212,26 @@ def test_a_bound_of_an_input_is_kept(tmp_path: Path) -> None:
 def test_inputs_that_cannot_be_told_apart_are_named(tmp_path: Path) -> None:
     rows = table(tmp_path, steps())
     with pytest.raises(InputError, match="flops_efficiency and straggler_slowdown apart"):
-        calibrate_steps(rows, SCENARIO, ["flops_efficiency", "straggler_slowdown"])
+        fit_steps(rows, SCENARIO, ["flops_efficiency", "straggler_slowdown"])
     with pytest.raises(InputError, match="does not depend on expert_parallel_overlap"):
-        calibrate_steps(rows, SCENARIO, ["flops_efficiency", "expert_parallel_overlap"])
+        fit_steps(rows, SCENARIO, ["flops_efficiency", "expert_parallel_overlap"])
 
 
 def test_what_rows_leave_open_is_said(tmp_path: Path) -> None:
     truth = {"flops_efficiency": 0.52, "data_parallel_overlap": 0.3}
-    clean = calibrate_steps(table(tmp_path, steps(**truth)), SCENARIO, list(truth))
+    clean = fit_steps(table(tmp_path, steps(**truth)), SCENARIO, list(truth))
     assert not any("not determined" in note for note in clean.notes)
     lines = steps(**truth).splitlines()
-    few = calibrate_steps(table(tmp_path, "\n".join(lines[:4])), SCENARIO, list(truth))
+    few = fit_steps(table(tmp_path, "\n".join(lines[:4])), SCENARIO, list(truth))
     for name in truth:
         assert f"{name} is not determined by these rows" in " ".join(few.notes)
-    noisy = calibrate_steps(
+    noisy = fit_steps(
         table(tmp_path, steps(noise=0.5, **truth)), SCENARIO, ["data_parallel_overlap"]
     )
     low, high = noisy.intervals["data_parallel_overlap"]
     assert high - low > 0.5, "of 0 to 1"
     assert "data_parallel_overlap is not determined" in noisy.notes[0]
-    slow = calibrate_steps(
-        table(tmp_path, steps(noise=0.3, seed=2)), SCENARIO, ["straggler_slowdown"]
-    )
+    slow = fit_steps(table(tmp_path, steps(noise=0.3, seed=2)), SCENARIO, ["straggler_slowdown"])
     assert slow.values["straggler_slowdown"] < 1.7 * slow.standard_errors["straggler_slowdown"]
     assert slow.notes == ("straggler_slowdown is not told from 0 by these rows",)
 
@@ -248,7 +246,7 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
         "inter_node_bandwidth cannot be read": 1,
         "step_time cannot be read": 3,
     }
-    assert calibrate_steps(rows, SCENARIO).values["flops_efficiency"] == pytest.approx(0.5)
+    assert fit_steps(rows, SCENARIO).values["flops_efficiency"] == pytest.approx(0.5)
 
 
 def test_columns_that_are_no_inputs_are_said(tmp_path: Path) -> None:
@@ -261,7 +259,7 @@ def test_columns_that_are_no_inputs_are_said(tmp_path: Path) -> None:
 def test_columns_that_are_not_used_are_named_where_something_is_missing(tmp_path: Path) -> None:
     rows = table(tmp_path, "fo_gpus,step_time\n32,1.5\n64,0.9\n")
     with pytest.raises(InputError, match=r"n_gpus is missing.*the column 'fo_gpus' is not used"):
-        calibrate_steps(rows, SCENARIO)
+        fit_steps(rows, SCENARIO)
 
 
 def test_semicolons_bring_decimal_commas(tmp_path: Path) -> None:
@@ -291,9 +289,9 @@ def test_a_share_above_1_is_not_taken(tmp_path: Path) -> None:
 def test_a_wrong_unit_is_doubted(tmp_path: Path) -> None:
     """At an efficiency of 1 the steps, which were of 0.5, take half as long, not a thousandth."""
     text = alone([(batch, 0.5) for batch in (8, 16, 32)])
-    right = calibrate_steps(table(tmp_path, text), ALONE)
+    right = fit_steps(table(tmp_path, text), ALONE)
     assert right.doubt is None
-    wrong = calibrate_steps(table(tmp_path, text.replace("step_time", "step_time [ms]")), ALONE)
+    wrong = fit_steps(table(tmp_path, text.replace("step_time", "step_time [ms]")), ALONE)
     assert wrong.at_bound == ("flops_efficiency",)
     fastest = {
         batch: float(
@@ -323,7 +321,7 @@ def test_choices_and_labels_are_columns_too(tmp_path: Path) -> None:
             flops_efficiency=0.6,
         )
         text += f"{model}, {recompute}, {flag}, {stage}, 64, {float(time)!r} s\n"
-    fit = calibrate_steps(table(tmp_path, text), SCENARIO)
+    fit = fit_steps(table(tmp_path, text), SCENARIO)
     assert fit.values["flops_efficiency"] == pytest.approx(0.6)
 
 
@@ -353,15 +351,15 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
         ([], "nothing to fit"),
     ):
         with pytest.raises(InputError, match=rule):
-            calibrate_steps(rows, SCENARIO, fit)
+            fit_steps(rows, SCENARIO, fit)
     with pytest.raises(InputError, match="'goodputt' is not a measured quantity"):
         read_table(tmp_path / "steps.csv", "goodputt")
     one = table(tmp_path, "n_gpus,step_time\n32,1.0\n")
     with pytest.raises(InputError, match="1 rows can be used to fit 1 inputs"):
-        calibrate_steps(one, SCENARIO)
+        fit_steps(one, SCENARIO)
     none = table(tmp_path, "n_gpus,step_time\n32,x\n")
     with pytest.raises(InputError, match=r"no row of the table can be used \(1 x step_time"):
-        calibrate_steps(none, SCENARIO)
+        fit_steps(none, SCENARIO)
 
 
 def test_every_input_that_may_be_fitted_is_a_real_one() -> None:
@@ -388,13 +386,13 @@ def test_what_is_known_beforehand_decides_what_rows_leave_open(tmp_path: Path) -
     scenario = {**ALONE, "straggler_slowdown": 0.1}
     fit = ("flops_efficiency", "straggler_slowdown")
     with pytest.raises(InputError, match="cannot tell"):
-        calibrate_steps(held, scenario, fit)
-    found = calibrate_steps(held, scenario, fit, priors={"straggler_slowdown": 0.01})
+        fit_steps(held, scenario, fit)
+    found = fit_steps(held, scenario, fit, priors={"straggler_slowdown": 0.01})
     assert found.values["straggler_slowdown"] == pytest.approx(0.1, rel=1e-3)
     assert found.values["flops_efficiency"] == pytest.approx(0.5, rel=1e-3)
     assert found.standard_errors["straggler_slowdown"] == pytest.approx(0.001, rel=0.05)
     other = {**ALONE, "straggler_slowdown": 0.2}
-    moved = calibrate_steps(held, other, fit, priors={"straggler_slowdown": 0.01})
+    moved = fit_steps(held, other, fit, priors={"straggler_slowdown": 0.01})
     assert moved.values["flops_efficiency"] == pytest.approx(0.5 * 1.2 / 1.1, rel=1e-3)
 
 
@@ -402,7 +400,7 @@ def test_an_input_that_matters_in_no_row_keeps_what_was_known(tmp_path: Path) ->
     held = table(tmp_path, alone([(batch, 0.5) for batch in (8, 16, 32)]))
     fit = ("flops_efficiency", "tensor_parallel_overlap")
     scenario = {**ALONE, "tensor_parallel_overlap": 0.3}
-    found = calibrate_steps(held, scenario, fit, priors={"tensor_parallel_overlap": 0.5})
+    found = fit_steps(held, scenario, fit, priors={"tensor_parallel_overlap": 0.5})
     assert found.idle == ("tensor_parallel_overlap",)
     assert found.values["tensor_parallel_overlap"] == pytest.approx(0.3)
 

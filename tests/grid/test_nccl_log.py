@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcube import InputError
-from fleetcube.grid.measured.fit import calibrate_collective
+from fleetcube.grid.measured.fit import fit_collective
 from fleetcube.grid.measured.nccl import LARGEST, Measured, factor, measured, parse_log, read_log
 
 from ..draws import scaled
@@ -304,7 +304,7 @@ def sane(text: str) -> None:
     refused = None
     try:
         read = measured(parse_log(text))
-        calibrate_collective(read)
+        fit_collective(read)
     except InputError as error:
         refused = str(error)
     if refused is not None:

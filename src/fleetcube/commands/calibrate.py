@@ -57,7 +57,7 @@ def calibrate(
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.measured import file as calibration_file
-    from fleetcube.grid.plots import calibration as calibration_plot
+    from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
 
     if output is not None:
@@ -86,7 +86,7 @@ def calibrate(
         elif gpus_per_node is not None or scope is not None:
             raise InputError("--gpus-per-node and --scope are for the file; add -o my-cluster.toml")
     if plot is not None:
-        calibration_plot.plot_fit(found, Path(plot))
+        plot_fit(found, Path(plot))
     if output is not None:
         about = calibration_file.own_words(found, log, what)
         told = calibration_file.about_fit(found)
@@ -106,20 +106,20 @@ def _refuse(given: dict[str, Any], what: str) -> None:
 
 
 def _collective(log: str, ranks: int | None, collective: str | None, in_place: bool | None) -> Any:
-    from fleetcube.grid.measured.fit import calibrate_collective
+    from fleetcube.grid.measured.fit import fit_collective
     from fleetcube.grid.measured.nccl import measured, read_log
 
-    return calibrate_collective(measured(read_log(log), ranks, collective, in_place))
+    return fit_collective(measured(read_log(log), ranks, collective, in_place))
 
 
 def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
-    from fleetcube.grid.measured.steps import calibrate_steps, read_table
+    from fleetcube.grid.measured.steps import fit_steps, read_table
     from fleetcube.grid.spec.file import read_spec
 
     of = of or "step_time"
     table = read_table(log, of)
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    return calibrate_steps(table, scenario, fit or ("flops_efficiency",), of)
+    return fit_steps(table, scenario, fit or ("flops_efficiency",), of)
 
 
 def _network(
