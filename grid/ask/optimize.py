@@ -20,7 +20,7 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.roles import LIMITS, NEAR, REASON, STEPS
 from ..errors import InputError, shown
 from ..plan.execute import evaluate_block
-from ..plan.labels import attributes, coordinates, flags, root_attributes
+from ..plan.labels import attributes, coordinates, flags, ordered, root_attributes
 from ..plan.plan import Plan
 from ..progress import expected
 from ..spec import values
@@ -129,22 +129,19 @@ def optimize(
             found[one.name][point] = best[k]
         for name in shown_outputs:
             outputs[name][point] = held[name][0]
-    order = [axis.name for axis in plan.problem.axes if axis.name != _START]
-    turn = [dims.index(dim) for dim in order]
     variables: dict[str, Any] = {
-        name: (order, array.transpose(turn), attributes(plan, name))
+        name: (*ordered(plan, dims, array), attributes(plan, name))
         for name, array in {**found, **outputs}.items()
     }
     variables["optimum_status"] = (
-        order,
-        status.transpose(turn),
+        *ordered(plan, dims, status),
         {"long_name": "whether an optimum was found", **flags(STATUS)},
     )
     coords = coordinates(plan, dims)
     for name in search.reason:
-        coords[name] = (order, reason.transpose(turn), attributes(plan, name))
+        coords[name] = (*ordered(plan, dims, reason), attributes(plan, name))
     for name in search.near:
-        coords[name] = (order, near.transpose(turn), attributes(plan, name))
+        coords[name] = (*ordered(plan, dims, near), attributes(plan, name))
     return xarray.Dataset(variables, coords, root_attributes(plan, spec))
 
 

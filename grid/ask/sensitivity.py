@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..plan import memory
 from ..plan.execute import evaluate_block
 from ..plan.grid import Region
-from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import blocks
 from ..run import stream
@@ -226,11 +226,9 @@ def dominance(
         for tile, (codes, part) in map_(work.part, stream.within(whole, stream.BLOCK // 8)):
             lead[stream.inside(whole, tile, dims)] = codes
             held.fold(part)
-    order = list(stream.user_sizes(plan, dims))
     counts = np.bincount(lead.reshape(-1), minlength=len(inputs) + 1)[1:]
     same = held.same(inputs)
-    coords = {name: row for name, row in coordinates(plan, dims).items() if row[0] in dims}
-    coords |= stream.reason(plan, dims, settings.cores)
+    coords = coordinates(plan, dims) | stream.reason(plan, dims, settings.cores)
     flags = {
         "long_name": f"input with the largest elasticity of {of}, by size",
         "flag_values": np.arange(len(inputs) + 1, dtype=code),
@@ -242,7 +240,7 @@ def dominance(
 
     return xarray.Dataset(
         {
-            "dominant": (order, lead.transpose([dims.index(dim) for dim in order]), flags),
+            "dominant": (*ordered(plan, dims, lead), flags),
             "share": row(counts / max(1, counts.sum()), "share of the points that it dominates"),
             "elasticity_min": row(held.low, f"smallest elasticity of {of}"),
             "elasticity_median": row(

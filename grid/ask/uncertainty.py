@@ -11,7 +11,7 @@ from ...kernels.calculus.derivatives import name_of
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Region
-from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..reduce.quantile import between
 from ..run import stream
@@ -75,12 +75,12 @@ def uncertainty(
                 work = _Slopes(own, shares, stream.Rooms(plan, needed), rows, known)
             variables |= _held(plan, own, group, shares, work, map_)
     held = {dim for own in dims.values() for dim in own}
-    coords = {name: row for name, row in coordinates(plan, held).items() if row[0] in held}
-    coords |= stream.reason(plan, held, settings.cores)
+    coords = coordinates(plan, held) | stream.reason(plan, held, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
     attrs = {**root_attributes(plan, sweep.spec), "fleetcube_uncertainty": told}
-    ordered = {name + end: variables[name + end] for name in names for end in ("", "_mean", "_std")}
-    return xarray.Dataset(ordered, coords, attrs)
+    ends = ("", "_mean", "_std")
+    variables = {name + end: variables[name + end] for name in names for end in ends}
+    return xarray.Dataset(variables, coords, attrs)
 
 
 def _listed(of: Any, all_names: list[str]) -> list[str]:
@@ -248,13 +248,12 @@ def _held(
         for name in names:
             for array, values in zip(found[name], part[name], strict=True):
                 array[cut] = values
-    order = list(stream.user_sizes(plan, own))
-    turn = [own.index(dim) for dim in order]
     variables: dict[str, Any] = {}
     for name, (quantiles, mean, deviation) in found.items():
         attrs = attributes(plan, name)
-        variables[name] = ((*order, "quantile"), quantiles.transpose(*turn, len(turn)), attrs)
+        order, turned = ordered(plan, own, quantiles)
+        variables[name] = ([*order, "quantile"], turned, attrs)
         for end, said, values in (("mean", "mean", mean), ("std", "standard deviation", deviation)):
             row = {**attrs, "long_name": f"{said}: {attrs['long_name']}"}
-            variables[f"{name}_{end}"] = (order, values.transpose(turn), row)
+            variables[f"{name}_{end}"] = (*ordered(plan, own, values), row)
     return variables

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,13 @@ def _conventions(plan: Plan, name: str) -> str:
             if (made := load().get(current)) and made.option and INPUTS[made.option].convention:
                 found |= {str(key): None for key, own in made.formulas.items() if own is formula}
     return ", ".join(found)
+
+
+def ordered(plan: Plan, dims: Sequence[str], array: Array) -> tuple[list[str], Array]:
+    """The first dimensions of an array, and the array, in the order in which axes were written."""
+    order = [axis.name for axis in plan.problem.axes if axis.name in dims]
+    rest = range(len(dims), array.ndim)
+    return order, array.transpose([*(dims.index(dim) for dim in order), *rest])
 
 
 def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]:
@@ -148,9 +155,7 @@ def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) ->
     """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order."""
     variables: dict[str, Any] = {}
     for name, array in arrays.items():
-        dims = plan.user_dims(name)
-        order = [plan.out_dims[name].index(dim) for dim in dims]
-        variables[name] = (dims, array.transpose(order), attributes(plan, name))
+        variables[name] = (*ordered(plan, plan.out_dims[name], array), attributes(plan, name))
     return assemble(plan, variables, spec)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Region
-from ..plan.labels import coordinates, root_attributes
+from ..plan.labels import coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..run import stream
 from ..spec import values
@@ -51,13 +51,11 @@ def crossing(
     tiles = stream.within(whole, max(1, stream.BLOCK // points.size))
     for tile, row in map_(search.part, tiles):
         found[stream.inside(whole, tile, kept)] = row
-    order = [dim for dim in plan.user_dims(of) if dim != along]
-    coords = {name: row for name, row in coordinates(plan).items() if row[0] in kept}
     attrs = {**coordinates(plan, [along])[along][2]}
     attrs["long_name"] = f"{along} where {of} first crosses {level:g} {values.unit_of(of)}"
     attrs |= root_attributes(plan, spec)
-    turned = found.transpose([kept.index(dim) for dim in order])
-    return xarray.DataArray(turned, coords, order, f"{along}_at_{of}", attrs)
+    order, turned = ordered(plan, kept, found)
+    return xarray.DataArray(turned, coordinates(plan, kept), order, f"{along}_at_{of}", attrs)
 
 
 @dataclass(frozen=True)

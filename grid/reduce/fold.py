@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Region, extent
-from ..plan.labels import attributes, coordinates, root_attributes
+from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axes import Array
@@ -60,14 +60,11 @@ def reduce(
                 attrs = attributes(plan, name)
                 if how == "count":
                     attrs = {"units": "1", "long_name": f"points where {name} is finite"}
-                order = [dim for dim in plan.user_dims(name) if dim in kept]
-                value = found[name].transpose([kept.index(dim) for dim in order])
-                variables[name] = (order, value, attrs)
+                variables[name] = (*ordered(plan, kept, found[name]), attrs)
     held = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
-    coords = {name: row for name, row in coordinates(plan).items() if row[0] in held}
     said = f"{how} {share:g}" if how == "quantile" else how
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{said} over {', '.join(axes)}"}
-    return xarray.Dataset(variables, {**coords, **labels}, attrs)
+    return xarray.Dataset(variables, coordinates(plan, held) | labels, attrs)
 
 
 def _check_share(how: str, q: Any) -> float:

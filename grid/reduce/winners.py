@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.roles import REASON
 from ..plan import memory
 from ..plan.grid import Region, extent
-from ..plan.labels import attributes, coordinates, dtype_of
+from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axes import Array
@@ -61,24 +61,17 @@ def winners(
             variables[name] = _row(plan, name, search.kept, best[name].values)
             for axis in stream.user_sizes(plan, axes):
                 said = _labels(plan, axis, search.index(best[name], axis), best[name].nowhere)
-                row = _ordered(plan, search.kept, said)
                 attrs = {**coordinates(plan, [axis])[axis][2]}
                 attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
-                labels[f"{axis}_at_{how}_{name}"] = (*row, attrs)
-    ordered = {name: variables[name] for name in plan.outputs if name in variables}
-    if REASON in ordered:
-        labels[REASON] = ordered.pop(REASON)
-    return ordered, labels
-
-
-def _ordered(plan: Plan, kept: Sequence[str], values: Array) -> tuple[list[str], Array]:
-    """Dimensions in the order of the axes."""
-    order = list(stream.user_sizes(plan, kept))
-    return order, values.transpose([kept.index(dim) for dim in order])
+                labels[f"{axis}_at_{how}_{name}"] = (*ordered(plan, search.kept, said), attrs)
+    variables = {name: variables[name] for name in plan.outputs if name in variables}
+    if REASON in variables:
+        labels[REASON] = variables.pop(REASON)
+    return variables, labels
 
 
 def _row(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:
-    return (*_ordered(plan, kept, values), attributes(plan, name))
+    return (*ordered(plan, kept, values), attributes(plan, name))
 
 
 def _labels(plan: Plan, axis: str, index: Array, nowhere: Array) -> Array:

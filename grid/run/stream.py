@@ -19,7 +19,7 @@ from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan.execute import evaluate_block
 from ..plan.grid import Region, extent
-from ..plan.labels import attributes, dtype_of
+from ..plan.labels import attributes, dtype_of, ordered
 from ..plan.plan import Plan
 from ..plan.tiles import blocks, cells
 from ..plan.workspace import Workspace
@@ -241,9 +241,7 @@ def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
     for block in within(whole(plan, own), BLOCK):
         cut: Any = (*block.values(), ...)
         evaluate_block(plan, own, block, {REASON: found[cut]}, threads)
-    order = plan.user_dims(REASON)
-    turned = found.transpose([own.index(dim) for dim in order])
-    return {REASON: (order, turned, attributes(plan, REASON))}
+    return {REASON: (*ordered(plan, own, found), attributes(plan, REASON))}
 
 
 def check_output(plan: Plan, of: Any) -> str:

@@ -24,7 +24,7 @@ from ...errors import InputError, nearest, shown
 from ...plan import memory
 from ...plan.execute import evaluate_block
 from ...plan.grid import Region, extent
-from ...plan.labels import attributes, coordinates, flags, root_attributes
+from ...plan.labels import attributes, coordinates, flags, ordered, root_attributes
 from ...plan.plan import Plan
 from ...progress import expected
 from ...run import stream
@@ -164,9 +164,7 @@ def solve_spec(
     done = expected(math.prod(shape), "points")
     for tile, _ in zip(tiles, pool(cores).map(fill, tiles), strict=True):
         done(math.prod(extent(tile, dims, dims)))
-    order = [axis.name for axis in plan.problem.axes]
-    turn = [dims.index(dim) for dim in order]
-    variables = {name: (order, found[name].transpose(turn), told[name]) for name in told}
+    variables = {name: (*ordered(plan, dims, found[name]), told[name]) for name in told}
     coords = coordinates(plan, dims)
     coords |= {name: variables.pop(name) for name in search.judged}
     return xarray.Dataset(variables, coords, root_attributes(plan, spec))
