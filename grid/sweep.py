@@ -13,7 +13,7 @@ from ..kernels.roles import NEAR
 from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
-from .spec.values import check_dtype
+from .spec.values import check_dtype, check_threads
 
 if TYPE_CHECKING:
     import xarray
@@ -75,8 +75,7 @@ class Sweep(Evaluation):
         place = place_of(path)
         if append and engine == "auto":  # whatever the size is now
             engine = engine_of(place)
-        settings = Settings(engine, mask_infeasible, threads, dask)
-        plan = self.planned(settings)
+        plan = self.plan(engine, mask_infeasible)
         with cluster_of(plan, self.spec, dask) as cluster:
             store(
                 plan,
@@ -87,7 +86,7 @@ class Sweep(Evaluation):
                 append=append,
                 dtype=check_dtype(dtype),
                 chunks=check_chunks(plan, chunks),
-                threads=settings.cores,
+                threads=check_threads(threads),
                 cluster=cluster,
             )
         return place.path if isinstance(place, Folder) else str(place)

@@ -99,7 +99,7 @@ def jacobian(
     rows = derivatives(sweep, of, wrt, elasticity)
     flat = [one.name for row in rows for one in row]
     sweep = sweep.of(flat)
-    plan = sweep.planned(settings)
+    plan = sweep.plan(settings.engine)
     held = {dim for name in flat for dim in plan.out_dims[name]}
     dims = [axis.name for axis in plan.problem.axes if axis.name in held]
     order = [axis.name for axis in plan.axes if axis.name in held]  # of memory

@@ -213,16 +213,15 @@ def dominance(
     named = _elasticities(sweep.of([of]).plan("numpy"), of, wrt)
     inputs, slopes = list(named), list(named.values())
     moved = sweep.of(slopes)
-    plan = moved.planned(settings)
-    rooms = stream.Rooms(plan, slopes)
-    dims = [axis.name for axis in plan.axes if axis.name in rooms.dims]
     code = np.int8 if len(inputs) < 127 else np.int16
-    memory.check(np.dtype(code).itemsize * int(np.prod(plan.shape(dims), dtype=float)))
-    lead = np.zeros(plan.shape(dims), code)
     held = _Held(len(inputs))
-    whole = stream.whole(plan, dims)
-    work = _Leaders(tuple(dims), slopes, rooms, code)
-    with stream.mapping(moved, settings) as (_, map_):
+    with stream.mapping(moved, settings) as (plan, map_):
+        rooms = stream.Rooms(plan, slopes)
+        dims = [axis.name for axis in plan.axes if axis.name in rooms.dims]
+        memory.check(np.dtype(code).itemsize * int(np.prod(plan.shape(dims), dtype=float)))
+        lead = np.zeros(plan.shape(dims), code)
+        whole = stream.whole(plan, dims)
+        work = _Leaders(tuple(dims), slopes, rooms, code)
         for tile, (codes, part) in map_(work.part, stream.within(whole, stream.BLOCK // 8)):
             lead[stream.inside(whole, tile, dims)] = codes
             held.fold(part)

@@ -19,8 +19,7 @@ from ..plan.tiles import blocks
 from ..spec.axes import Array
 from ..spec.file import read_spec
 from ..spec.scenario import resolve
-from ..spec.values import check_dtype, without_unit
-from .settings import Settings
+from ..spec.values import check_dtype, check_threads, without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -64,13 +63,14 @@ class Evaluation:
 
     def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
         """The plan of an engine; plans and their tables are kept."""
-        return self.planned(Settings(engine, mask_infeasible))
-
-    def planned(self, settings: Settings) -> Plan:
-        """The plan that some settings ask for."""
-        key = (settings.engine, settings.mask_infeasible)
+        if not isinstance(engine, str) or not isinstance(mask_infeasible, bool):
+            raise InputError(
+                f"engine = {engine!r} or mask_infeasible = {mask_infeasible!r} is not usable; "
+                "give the name of an engine, and True or False"
+            )
+        key = (engine, mask_infeasible)
         if key not in self._plans:
-            self._plans[key] = Plan(self._problem, self._outputs, *key)
+            self._plans[key] = Plan(self._problem, self._outputs, engine, mask_infeasible)
         return self._plans[key]
 
     def evaluate(
@@ -96,15 +96,15 @@ class Evaluation:
         plan's; dimensions are in the order of the axes. Raises InputError for a result that does
         not fit in memory.
         """
-        settings = Settings(engine, mask_infeasible, threads)
-        plan, cores = self.planned(settings), settings.cores
-        arrays = self._arrays(plan, check_dtype(dtype), out, cores)
+        plan = self.plan(engine, mask_infeasible)
+        threads = check_threads(threads)
+        arrays = self._arrays(plan, check_dtype(dtype), out, threads)
         for dims, names in plan.groups().items():
             sizes = {dim: plan.sizes[dim] for dim in dims}
             for region in blocks(sizes, BLOCK[plan.engine]):
                 cut: Any = (*region.values(), ...)
                 views = {name: arrays[name][cut] for name in names}
-                evaluate_block(plan, dims, region, views, cores)
+                evaluate_block(plan, dims, region, views, threads)
         return dataset(plan, arrays, self.spec)
 
     def _arrays(

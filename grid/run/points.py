@@ -23,6 +23,7 @@ SMALLER = 8  # what is this many times smaller than the slice is evaluated befor
 KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept, and looked up
 
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
+Outs = Mapping[str, Array]  # by name: arrays of that shape
 
 
 class _Part(Grid):
@@ -99,10 +100,10 @@ def values_at(
     """
     whole = shape or (1,)
     places = {dim: at if shape else at.reshape(1) for dim, at in places.items()}
-    outs = _room(names, whole, dtype)
+    outs = _room({name: dtype_of(name, dtype) for name in names}, whole)
     if math.prod(whole):
         for case in plan.cases_of(tuple(places)):
-            _fill(plan, case, places, outs, whole, dtype, engine)
+            _fill(plan, case, places, outs, engine)
         masked = [name for name in names if plan.mask and name in plan.layout_dependent]
         if masked:
             own = {dim: places[dim] for dim in plan.out_dims[REASON]}
@@ -115,16 +116,9 @@ def values_at(
     return {name: out.reshape(shape) for name, out in outs.items()}
 
 
-def _fill(
-    plan: Plan,
-    case: Case,
-    places: Places,
-    outs: Mapping[str, Array],
-    shape: tuple[int, ...],
-    dtype: str,
-    engine: str,
-) -> None:
+def _fill(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> None:
     """Evaluate a case where the places fall into it."""
+    shape = next(iter(outs.values())).shape
     inside = np.ones((1,) * len(shape), bool)
     for dim, run in case.runs.items():
         if dim in places:
@@ -132,7 +126,7 @@ def _fill(
     if not inside.any():
         return
     if inside.all():
-        _evaluate(plan, case, places, outs, shape, engine)
+        _evaluate(plan, case, places, outs, engine)
         return
     others = [tuple(j for j in range(len(shape)) if j != k) for k in range(len(shape))]
     rows = [np.flatnonzero(inside.any(axis=other)) for other in others]
@@ -152,31 +146,25 @@ def _fill(
         target = np.nonzero(np.broadcast_to(inside, shape))
         part = {dim: np.broadcast_to(at, shape)[target] for dim, at in places.items()}
         size = target[0].shape
-    found = _room(list(outs), size, dtype)
-    _evaluate(plan, case, part, found, size, engine)
+    found = _room({name: out.dtype for name, out in outs.items()}, size)
+    _evaluate(plan, case, part, found, engine)
     for name, out in outs.items():
         out[target] = found[name]
 
 
-def _evaluate(
-    plan: Plan,
-    case: Case,
-    places: Places,
-    outs: Mapping[str, Array],
-    shape: tuple[int, ...],
-    engine: str,
-) -> None:
+def _evaluate(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> None:
+    shape = next(iter(outs.values())).shape
     part = _Part(plan, case, places, shape, engine)
     threads = 1 if math.prod(shape) <= ALONE else default_threads()
     region = {name: slice(0, size) for name, size in part.sizes.items()}
     Block(part, part.case, threads).fill(tuple(region), region, outs)
 
 
-def _room(names: list[str], shape: tuple[int, ...], dtype: str) -> dict[str, Array]:
-    size = sum(math.prod(shape) * dtype_of(name, dtype).itemsize for name in names)
+def _room(dtypes: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Array]:
+    size = sum(math.prod(shape) * dtype.itemsize for dtype in dtypes.values())
     if size > 1 << 26 and size > 0.9 * memory.available():
         raise InputError(
             f"the slice takes {memory.human(size)} and {memory.human(memory.available())} of "
             "memory are free; take a smaller one, or reduce blocks (Sweep.reduce, Sweep.lazy)"
         )
-    return {name: np.empty(shape, dtype_of(name, dtype)) for name in names}
+    return {name: np.empty(shape, dtype) for name, dtype in dtypes.items()}

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
 from ..spec.values import check_threads
 
 
@@ -11,8 +10,8 @@ from ..spec.values import check_threads
 class Settings:
     """Engine and mask, which choose the plan; threads and Dask, which change no bit.
 
-    Made where the keyword arguments of a method come in. A plan knows the engines, and a cluster
-    what Dask takes, as only it imports Dask.
+    Made where the keyword arguments of a method come in. What is no engine the plan refuses, and
+    what Dask cannot take the cluster, which alone imports it.
     """
 
     engine: str = "auto"
@@ -21,11 +20,6 @@ class Settings:
     dask: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.engine, str) or not isinstance(self.mask_infeasible, bool):
-            raise InputError(
-                f"engine = {self.engine!r} or mask_infeasible = {self.mask_infeasible!r} is not "
-                "usable; give the name of an engine, and True or False"
-            )
         check_threads(self.threads)
 
     @property

@@ -43,7 +43,7 @@ Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with r
 @contextlib.contextmanager
 def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]:
     """A sweep's plan, and who computes: threads of this process, or a Dask cluster's workers."""
-    plan = sweep.planned(settings)
+    plan = sweep.plan(settings.engine, settings.mask_infeasible)
     with cluster_of(plan, sweep.spec, settings.dask) as cluster:
         map_: Map = cluster.map if cluster else functools.partial(_on_threads, plan, settings.cores)
         yield plan, functools.partial(_counted, map_) if watched() else map_
