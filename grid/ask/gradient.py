@@ -31,7 +31,9 @@ def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[
     if not outputs:
         raise InputError("of = [] names no quantity; name one")
     plan = sweep.of(outputs).plan()
-    inputs = continuous(plan, outputs) if wrt is None else _check_inputs(plan, wrt)
+    inputs = continuous(plan, outputs) if wrt is None else check_inputs(plan, wrt)
+    if wrt is not None and (not inputs or len(set(inputs)) < len(inputs)):
+        raise InputError(f"wrt = {shown(inputs)} is empty or names an input twice; name each once")
     if not inputs:
         raise InputError(
             f"{', '.join(outputs)} depends on no continuous input here; name a quantity that does, "
@@ -62,8 +64,12 @@ def check_quantity(name: Any) -> str:
     return name
 
 
-def check_input(plan: Plan, name: Any) -> str:
-    """The name of an input, or of a quantity that is given, that is a number."""
+def check_inputs(plan: Plan, wrt: Any) -> list[str]:
+    """The names of inputs, or of quantities that are given, that are numbers."""
+    return [_check_input(plan, name) for name in ([wrt] if isinstance(wrt, str) else wrt)]
+
+
+def _check_input(plan: Plan, name: Any) -> str:
     if not isinstance(name, str) or (name not in INPUTS and name not in graph.load()):
         raise InputError(f"{shown(name)} is not an input; {nearest(str(name), INPUTS)}")
     if is_option(name):
@@ -75,13 +81,6 @@ def check_input(plan: Plan, name: Any) -> str:
                 "give it in the scenario, or name an input"
             )
     return name
-
-
-def _check_inputs(plan: Plan, wrt: Any) -> list[str]:
-    inputs = [check_input(plan, name) for name in ([wrt] if isinstance(wrt, str) else wrt)]
-    if not inputs or len(set(inputs)) < len(inputs):
-        raise InputError(f"wrt = {shown(inputs)} is empty or names an input twice; name each once")
-    return inputs
 
 
 def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:

@@ -24,7 +24,7 @@ from ..show.selectors import narrow, point_of
 from ..spec.axes import Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
 from ..spec.values import is_whole, without_unit
-from .gradient import check_input, check_quantity, derivative_of, reached
+from .gradient import check_inputs, check_quantity, derivative_of, reached
 
 if TYPE_CHECKING:
     import xarray
@@ -69,8 +69,7 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     """The inputs asked for; all numbers that `of` depends on, given quantities among them."""
     of = check_quantity(of)
     if wrt is not None:
-        listed = [wrt] if isinstance(wrt, str) else list(wrt)
-        return [check_input(plan, name) for name in dict.fromkeys(listed)]
+        return list(dict.fromkeys(check_inputs(plan, wrt)))
     found = reached(plan, [of])
     given = {name for case in plan.cases for name in case.leaves if name not in INPUTS}
     given -= {name for case in plan.cases for name in case.formulas}

@@ -146,12 +146,12 @@ def simulate_spec(
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }
     found["work"] = points["work"].reshape(shape)
-    settings = {
+    about = {
         "trials": trials,
         "seed": str(seed),
         "failures_during_recovery": str(failures_during_recovery).lower(),
     }
-    spec = {"scenario": scenario, "axes": axes, "simulate": settings}
+    spec = {"scenario": scenario, "axes": axes, "simulate": about}
     return _dataset(plan, dims, found, verdicts.reshape(shape), spec)
 
 
