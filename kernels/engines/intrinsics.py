@@ -19,14 +19,25 @@ LINE = 64  # bytes of a cache line
 WORD = ir.IntType(64)
 
 
+def _pointer_to(dtype: Any) -> Any:
+    kind: Any = types.CPointer
+    return kind(dtype.dtype)
+
+
+def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Where the numbers of an array are."""
+    proxy: Any = cgutils.create_struct_proxy
+    return proxy(kind)(context, builder, array).data
+
+
 @intrinsic
 def pointer(typing_context: Any, addresses: Any, which: Any, dtype: Any) -> Any:
     """The memory at addresses[which], of numbers of a type."""
-    signature = types.CPointer(dtype.dtype)(addresses, types.intp, dtype)
+    signature = _pointer_to(dtype)(addresses, types.intp, dtype)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
-        address = builder.load(builder.gep(table.data, [arguments[1]]))
+        table = _data(context, builder, signature.args[0], arguments[0])
+        address = builder.load(builder.gep(table, [arguments[1]]))
         return builder.inttoptr(address, context.get_value_type(signature.return_type))
 
     return signature, generate
@@ -35,11 +46,11 @@ def pointer(typing_context: Any, addresses: Any, which: Any, dtype: Any) -> Any:
 @intrinsic
 def part(typing_context: Any, room: Any, start: Any, dtype: Any) -> Any:
     """The memory of an array from an element on, for numbers of a type."""
-    signature = types.CPointer(dtype.dtype)(room, types.intp, dtype)
+    signature = _pointer_to(dtype)(room, types.intp, dtype)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
-        place = builder.gep(array.data, [arguments[1]])
+        array = _data(context, builder, signature.args[0], arguments[0])
+        place = builder.gep(array, [arguments[1]])
         return builder.bitcast(place, context.get_value_type(signature.return_type))
 
     return signature, generate
@@ -121,7 +132,8 @@ def _streaming(context: Any, module: Any, dtype: Any) -> Any:
     element = context.get_data_type(dtype)
     memory = element.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [memory, memory, WORD])
-    function = cgutils.get_or_insert_function(module, kind, f"fleetcube_stream_{dtype}")
+    insert: Any = cgutils.get_or_insert_function
+    function = insert(module, kind, f"fleetcube_stream_{dtype}")
     if not function.is_declaration:
         return function
     function.linkage = "internal"
@@ -165,7 +177,7 @@ def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any,
         word = WORD
         byte = ir.IntType(8).as_pointer()
         room: Any = cgutils.alloca_once
-        table = cgutils.create_struct_proxy(signature.args[0])(context, builder, loops).data
+        table = _data(context, builder, signature.args[0], loops)
         at = builder.mul(which, word(2))
         code = builder.load(builder.gep(table, [at]))
         data = builder.inttoptr(builder.load(builder.gep(table, [builder.add(at, word(1))])), byte)
@@ -192,14 +204,11 @@ def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any,
 _NUMBERS = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
 SIGNATURE = types.void(*[types.int64] * 4, _NUMBERS, _TABLE, _TABLE, _NUMBERS)  # of every kernel
+_OPERATIONS: tuple[Any, ...] = (
+    *(pointer, part, after, select, floor, maximum, minimum, stream, apply),
+)
 SCOPE = {  # names in the source of a kernel
-    "float64": types.float64,
-    "float32": types.float32,
-    "int8": types.int8,
-    "abs": math.fabs,
-    "sqrt": math.sqrt,
-    **{
-        made.__name__: made
-        for made in (pointer, part, after, select, floor, maximum, minimum, stream, apply)
-    },
+    **{name: getattr(types, name) for name in ("float64", "float32", "int8")},
+    **{"abs": math.fabs, "sqrt": math.sqrt},
+    **{operation.__name__: operation for operation in _OPERATIONS},
 }
