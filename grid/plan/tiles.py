@@ -25,7 +25,7 @@ BLOCK = 1 << 20  # points where values are dropped again: 8 MB for each output, 
 BUNDLES = 256  # of a grid, or more: so that the last ones keep all workers of a cluster busy
 LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much,
 # as what it sends back is then not small beside what it computes
-LONGEST = 64  # blocks of one bundle: seconds of work, lost when a worker dies
+LONGEST = 64  # blocks of one bundle, however large the grid: what a lost worker did is done again
 CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
 SOLVED = 1 << 17  # points that `solve` closes in upon together: a dozen arrays of 1 MB
 GATHERED = 1 << 16  # winners at which other outputs are evaluated together: points taken one by one
