@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from fleetcube.grid.ask.gradient import continuous
-from fleetcube.grid.ask.solve.solve import Search, read_target, solve_spec
+from fleetcube.grid.ask.solve.solve import Solver, read_target, solve_spec
 from fleetcube.grid.run.settings import Settings
-from fleetcube.grid.run.stream import whole
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.inputs import INPUTS
@@ -221,9 +220,9 @@ def solving(points: int, for_: str, target: str, rounds: int) -> Row:
         scenario["inter_node_bandwidth"] = "50 GB/s"
     sweep = Sweep(scenario, axes, [OF])
     aim = read_target(target)
-    search = Search(sweep.plan().problem, for_, aim, None, "auto")
+    search = Solver(sweep.plan().problem, for_, aim, None, "auto")
     dims = tuple(search.plan.sizes)
-    tile = whole(search.plan, dims)
+    tile = search.plan.whole(dims)
     at = np.full(search.plan.shape(dims), float(search.grid[len(search.grid) // 2]))
     contenders: dict[str, Callable[[], object]] = {
         "evaluation": lambda: search.evaluate(tile, at, aim.outputs, 2),

@@ -20,7 +20,7 @@ import google_crc32c
 import numpy as np
 
 from fleetcube import Sweep, open_cube
-from fleetcube.grid.plan.tiles import cells, chunk_shape
+from fleetcube.grid.plan.tiles import cells, chunk_sizes
 from fleetcube.grid.store.chunks import COMPRESSOR, LEVEL, encode, fill
 from fleetcube.grid.store.places.durable import write_file
 
@@ -126,8 +126,9 @@ def stored_chunks(path: Path) -> Iterator[Any]:
     cube = open_cube(path)
     for name, variable in cube.data_vars.items():
         values = np.asarray(variable.values)
-        sizes = dict(zip(map(str, variable.dims), values.shape, strict=True))
-        for region in cells(sizes, variable.encoding["chunks"]):
+        sizes = zip(map(str, variable.dims), values.shape, strict=True)
+        whole = {dim: slice(0, size) for dim, size in sizes}
+        for region in cells(whole, variable.encoding["chunks"]):
             yield np.ascontiguousarray(values[tuple(region.values())])
         del name, values
 
@@ -274,12 +275,14 @@ def chunk_times(values: Any, codec: Any, megabytes: float, tries: int) -> Row:
     mode = Blosc.BITSHUFFLE if shuffle == "bitshuffle" else Blosc.SHUFFLE
     compress = Blosc(cname=kind, clevel=level, shuffle=mode).encode if kind else bytes
     dims = tuple(map(str, range(values.ndim)))
-    chunk = chunk_shape(values.shape, max(1, int(megabytes * 1e6) // item))
+    sizes = dict(zip(dims, values.shape, strict=True))
+    most = max(1, int(megabytes * 1e6) // item)
+    chunk = tuple(chunk_sizes(sizes, {}, keep_asked=False, most=most).values())
     blocks = {
         "/".join(
             str(cut.start // step) for cut, step in zip(region.values(), chunk, strict=True)
         ): (fill(np.empty(chunk, values.dtype), values[tuple(region.values())]))
-        for region in cells(dict(zip(dims, values.shape, strict=True)), chunk)
+        for region in cells({dim: slice(0, size) for dim, size in sizes.items()}, chunk)
     }
     writes, reads = [], []
     with workplace() as folder:

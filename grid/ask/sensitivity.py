@@ -11,12 +11,11 @@ from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import NEAR, REASON
 from ..errors import InputError
-from ..plan import memory
+from ..plan import memory, tiles
 from ..plan.execute import evaluate_block
-from ..plan.grid import Region
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
-from ..plan.tiles import blocks
+from ..plan.tiles import Region
 from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
@@ -110,7 +109,7 @@ def outputs_at(
         evaluate_block(plan, (), {}, {of: found}, settings.cores)
         return np.full(size, found)
     out = np.empty(size)
-    for region in blocks({ROW: size}, stream.BLOCK):
+    for region in tiles.blocks(plan.whole([ROW]), tiles.BLOCK):
         evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, settings.cores)
     return out
 
@@ -219,10 +218,10 @@ def dominance(
         dims = [axis.name for axis in plan.axes if axis.name in rooms.dims]
         memory.check(np.dtype(code).itemsize * int(np.prod(plan.shape(dims), dtype=float)))
         lead = np.zeros(plan.shape(dims), code)
-        whole = stream.whole(plan, dims)
+        whole = plan.whole(dims)
         work = _Leaders(tuple(dims), slopes, rooms, code)
-        for tile, (codes, part) in map_(work.part, stream.within(whole, stream.BLOCK // 8)):
-            lead[stream.inside(whole, tile, dims)] = codes
+        for tile, (codes, part) in map_(work.part, tiles.blocks(whole, tiles.BLOCK // 8)):
+            lead[tiles.inside(whole, tile, dims)] = codes
             held.fold(part)
     counts = np.bincount(lead.reshape(-1), minlength=len(inputs) + 1)[1:]
     same = held.same(inputs)

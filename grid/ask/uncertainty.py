@@ -9,10 +9,10 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
 from ..errors import InputError
-from ..plan import memory
-from ..plan.grid import Region
+from ..plan import memory, tiles
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
+from ..plan.tiles import Region
 from ..reduce.quantile import between
 from ..run import stream
 from ..run.evaluation import Evaluation
@@ -241,10 +241,10 @@ def _held(
     found = {
         name: (np.empty((*shape, len(shares))), np.empty(shape), np.empty(shape)) for name in names
     }
-    whole = stream.whole(plan, own)
-    most = max(1, stream.BLOCK // plan.sizes.get(DRAW, 1))
-    for tile, part in map_(work.part, stream.within(whole, most)):
-        cut = stream.inside(whole, tile, own)
+    whole = plan.whole(own)
+    most = max(1, tiles.BLOCK // plan.sizes.get(DRAW, 1))
+    for tile, part in map_(work.part, tiles.blocks(whole, most)):
+        cut = tiles.inside(whole, tile, own)
         for name in names:
             for array, values in zip(found[name], part[name], strict=True):
                 array[cut] = values

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,9 @@ from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.roles import REASON
 from ..spec.axes import Array
-from .grid import Case, Grid, Region, by_dims, extent
+from .grid import Case, Grid, by_dims
 from .plan import Plan
+from .tiles import Region, common, extent, inside, seen_from
 
 RUN = {
     "auto": auto_engine.run,
@@ -23,7 +23,9 @@ RUN = {
     "numba": numba_engine.run,
     "jax": jax_engine.run,
 }
-REUSE = 8  # a quantity this many times smaller than the grid is kept, not computed again
+# A quantity this many times smaller than the grid is kept, not computed again: reading it back then
+# costs less than its arithmetic, and a kernel and an array of its own are worth it
+REUSE = 8
 
 
 def evaluate_block(
@@ -42,21 +44,15 @@ def evaluate_block(
     plan and on these: not on the region, the threads, or what was evaluated before.
     """
     for case in plan.cases_of(dims):
-        inner: dict[str, slice] = {}
-        target = []
-        for dim in dims:
-            run = case.runs.get(dim, slice(0, plan.sizes[dim]))
-            start = max(run.start, region[dim].start)
-            stop = min(run.stop, region[dim].stop)
-            inner[dim] = slice(start - run.start, stop - run.start)
-            target.append(slice(start - region[dim].start, stop - region[dim].start))
-        if all(cut.start < cut.stop for cut in inner.values()):
-            part: Any = (*target, ...)
-            views = {name: out[part] for name, out in outs.items()}
-            block = Block(plan, case, threads)
+        runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
+        shared = common(runs, region)
+        if shared is not None:
+            cut = inside(region, shared, dims)
+            views = {name: out[cut] for name, out in outs.items()}
+            piece = Piece(plan, case, threads)
             for name, array in (free or {}).items():
-                block.kept[name] = np.ascontiguousarray(array[part])
-            block.fill(dims, inner, views)
+                piece.kept[name] = np.ascontiguousarray(array[cut])
+            piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
         _mask(plan, dims, region, outs, threads)
 
@@ -76,8 +72,8 @@ def _mask(
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
 
-class Block:
-    """One case over one region: what has been evaluated for it, and how to evaluate more."""
+class Piece:
+    """What a block has of one case: what has been evaluated for it, and how to evaluate more."""
 
     def __init__(self, plan: Grid, case: Case, threads: int) -> None:
         self.plan, self.case, self.threads = plan, case, threads
@@ -85,7 +81,7 @@ class Block:
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
-        formulas, needed = self._formulas(dims, list(outs))
+        formulas, needed = self._fused(dims, list(outs))
         self._keep(dims, region, [name for name in needed if not self._is_given(name)])
         operands = {name: self._operand(name, dims, region) for name in needed}
         outs = {name: out.reshape((1,)) if not dims else out for name, out in outs.items()}
@@ -99,7 +95,7 @@ class Block:
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)
 
-    def _formulas(
+    def _fused(
         self, dims: tuple[str, ...], outputs: Sequence[str]
     ) -> tuple[dict[str, Function], list[str]]:
         """Formulas to fuse, in order, and the names of the operands they need."""
@@ -122,12 +118,17 @@ class Block:
         return fused, list(needed)
 
     def _is_kept(self, name: str, dims: tuple[str, ...]) -> bool:
-        """Whether a quantity of fewer dimensions is evaluated first and read back."""
+        """Whether a quantity of fewer dimensions is evaluated first and read back.
+
+        Only by numba, to the same bits: NumPy computes every formula over its own dimensions
+        anyway, and XLA would round what it fuses differently.
+        """
         own = self.plan.dims[name]
         if self.plan.engine != "numba" or own == dims:
             return False
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
+        # a kernel computes what does not vary along the last axis once a row already
         smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
         return dims[-1] in own and smaller > REUSE
 

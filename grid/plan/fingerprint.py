@@ -28,11 +28,13 @@ ENGINE_CODE = {
 }
 _COMMON_CODE = (
     *("ops", "alternatives", "roles", "graph.bind", "graph.formulas", "engines.job"),
+    "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.slopes"),
 )
 _GRID_CODE = (
     *("spec.axes", "spec.scenario", "spec.values"),
-    *("plan.execute", "plan.grid", "plan.labels", "plan.plan", "plan.tiles", "store.chunks"),
+    *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
+    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "store.chunks"),
 )
 PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
@@ -42,19 +44,19 @@ def fingerprint(
     plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Names and values of all that decides a cube's bytes, as JSON holds them."""
-    told = json.loads(json.dumps(spec, default=plain))
-    found: dict[str, Any] = {"outputs": told["outputs"]}
+    asked = json.loads(json.dumps(spec, default=plain))
+    facts: dict[str, Any] = {"outputs": asked["outputs"]}
     for part in ("scenario", "axes"):
-        found[part] = list(told[part])  # the order of axes is that of dimensions
-        found |= {f"{part}.{name}": _short(value) for name, value in told[part].items()}
-    found |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
-    found |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
+        facts[part] = list(asked[part])  # the order of axes is that of dimensions
+        facts |= {f"{part}.{name}": _short(value) for name, value in asked[part].items()}
+    facts |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
+    facts |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
     for package in ("fleetcube", "numpy", "zarr", "xarray", *PACKAGES[plan.engine]):
-        found[f"version.{package}"] = version(package)
-    found["version.python"] = platform.python_version()
-    found["machine"] = platform.machine()
+        facts[f"version.{package}"] = version(package)
+    facts["version.python"] = platform.python_version()
+    facts["machine"] = platform.machine()
     for record in plan.problem.records:
-        found[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
+        facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
     formulas: dict[str, dict[Any, None]] = {}
     for case in plan.cases:
         for name, formula in case.formulas.items():
@@ -62,21 +64,21 @@ def fingerprint(
     for name in sorted(formulas):
         for made in formulas[name]:
             if isinstance(made, Made):  # of formulas that stand here too
-                found[f"formula.{name}"] = _hash(repr(made))
+                facts[f"formula.{name}"] = _hash(repr(made))
                 continue
             label = name if made.__name__ == name else f"{name}.{made.__name__}"
             sources = map(source_of, dependencies(made))
-            found[f"formula.{label}"] = _hash("\0".join(sources))
+            facts[f"formula.{label}"] = _hash("\0".join(sources))
     used = {name for every in formulas.values() for made in every for name in parameters(made)}
     for name in sorted(used & INPUTS.keys()):
-        found[f"default.{name}"] = repr(INPUTS[name].default)
+        facts[f"default.{name}"] = repr(INPUTS[name].default)
     code = {kernels: (*_COMMON_CODE, *ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
     for room, modules in code.items():
         home = Path(inspect.getfile(room)).parent
         for name in modules:
             source = home.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-            found[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _hash(source)
-    return dict(json.loads(json.dumps(found)))
+            facts[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _hash(source)
+    return dict(json.loads(json.dumps(facts)))
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
@@ -91,11 +93,11 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     # the order of the names says less than what became of each
     name = next((name for name in changed if name not in ("scenario", "axes")), changed[0])
     more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-    return f"{name}: {_told(old, name)} -> {_told(new, name)}{more}"
+    return f"{name}: {_shown(old, name)} -> {_shown(new, name)}{more}"
 
 
-def _told(held: Mapping[str, Any], name: str) -> str:
-    return json.dumps(held[name])[:80] if name in held else "unset"
+def _shown(facts: Mapping[str, Any], name: str) -> str:
+    return json.dumps(facts[name])[:80] if name in facts else "unset"
 
 
 def _short(value: Any) -> Any:

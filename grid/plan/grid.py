@@ -8,10 +8,11 @@ from typing import Any
 from ...kernels.engines.numpy import evaluate
 from ...kernels.graph.formulas import Function, parameters
 from ..spec.axes import Array
+from .tiles import Region
 
-MINOR = 100  # points of all outputs for each point of a formula that is not worth compiling
-
-Region = Mapping[str, slice]
+# Points of the largest output for each point of a formula that is not worth compiling: NumPy then
+# takes no time beside the outputs, and gives the same bits (decision 8)
+MINOR = 100
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class Grid:
         """Sizes of dimensions."""
         return tuple(self.sizes[dim] for dim in dims)
 
+    def whole(self, dims: Iterable[str]) -> Region:
+        """All of some dimensions."""
+        return {dim: slice(0, self.sizes[dim]) for dim in dims}
+
     def is_minor(self, dims: tuple[str, ...], formulas: int) -> bool:
         """Whether NumPy evaluates some formulas in no time, next to the outputs of the sweep."""
         return math.prod(self.shape(dims)) * formulas * MINOR <= self.full
@@ -55,7 +60,11 @@ class Grid:
         raise NotImplementedError
 
     def table(self, case: Case, name: str) -> Array:
-        """A given value or a table over its own grid within a case, size-1 axes elsewhere."""
+        """A given value or a table over its own grid within a case, size-1 axes elsewhere.
+
+        Kept for the sweep, by the runs along its own dimensions: cases that differ elsewhere share
+        it. It is whole, never a block's, so that cutting the grid cannot change it.
+        """
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
         key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))
@@ -68,17 +77,11 @@ class Grid:
         return self._tables[key]
 
 
-def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
-    """Shape over `dims` of what varies along `own` within a region: 1 along the others."""
-    held = set(own)
-    return tuple(region[dim].stop - region[dim].start if dim in held else 1 for dim in dims)
-
-
 def by_dims(
     names: Iterable[str], dims: Mapping[str, tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[str]]:
     """Names grouped by their dimensions."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for name in names:
-        found.setdefault(dims[name], []).append(name)
-    return found
+        groups.setdefault(dims[name], []).append(name)
+    return groups

@@ -44,20 +44,19 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
     if used and not derivative(name):
         docs = [read(formula) for formula in used]
     doc = docs[0]
-    sources = "; ".join(dict.fromkeys(said.source for said in docs)) if used else "given"
-    found: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": sources}
+    sources = "; ".join(dict.fromkeys(doc.source for doc in docs)) if used else "given"
+    attrs: dict[str, Any] = {"long_name": doc.summary.rstrip("."), "references": sources}
     if doc.flags:
-        found |= flags(doc.flags)
-    else:
-        found["units"] = doc.unit
-    if not doc.flags and (said := _conventions(plan, name)):
-        found["convention"] = said
-    return found
+        return attrs | flags(doc.flags)
+    attrs["units"] = doc.unit
+    if conventions := _conventions(plan, name):
+        attrs["convention"] = conventions
+    return attrs
 
 
 def _conventions(plan: Plan, name: str) -> str:
     """The conventions by which a result is counted: choices of such options on its way."""
-    found: dict[str, None] = {}
+    conventions: dict[str, None] = {}
     for case in plan.cases:
         seen, todo = set(), [name]
         while todo:
@@ -67,8 +66,10 @@ def _conventions(plan: Plan, name: str) -> str:
             seen.add(current)
             todo += parameters(formula)
             if (made := load().get(current)) and made.option and INPUTS[made.option].convention:
-                found |= {str(key): None for key, own in made.formulas.items() if own is formula}
-    return ", ".join(found)
+                conventions |= {
+                    str(choice): None for choice, own in made.formulas.items() if own is formula
+                }
+    return ", ".join(conventions)
 
 
 def ordered(plan: Plan, dims: Sequence[str], array: Array) -> tuple[list[str], Array]:
@@ -80,18 +81,18 @@ def ordered(plan: Plan, dims: Sequence[str], array: Array) -> tuple[list[str], A
 
 def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]:
     """Coordinates of every axis that an output has, or of `dims`, and the inputs along it."""
-    found: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
     used = {dim for name in plan.outputs for dim in plan.out_dims[name]} if dims is None else dims
     for axis in plan.problem.axes:
         if axis.name in used:
-            found[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))
+            coords[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))
             for name, row in axis.numbers.items():
                 if name != axis.name and name not in plan.outputs:
-                    found[name] = (axis.name, row, attributes(plan, name))
+                    coords[name] = (axis.name, row, attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
-                    found[name] = (axis.name, np.array(choices), {"long_name": name})
-    return found
+                    coords[name] = (axis.name, np.array(choices), {"long_name": name})
+    return coords
 
 
 def _axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
@@ -163,8 +164,8 @@ def assemble(plan: Plan, variables: Mapping[str, Any], spec: Mapping[str, Any]) 
     """A Dataset of a plan's outputs: its coordinates and attributes, the reason a coordinate."""
     import xarray
 
-    held = dict(variables)
+    data = dict(variables)
     coords = coordinates(plan)
-    if REASON in held:
-        coords[REASON] = held.pop(REASON)
-    return xarray.Dataset(held, coords, root_attributes(plan, spec))
+    if REASON in data:
+        coords[REASON] = data.pop(REASON)
+    return xarray.Dataset(data, coords, root_attributes(plan, spec))

@@ -1,36 +1,139 @@
-"""Cut a grid into blocks."""
+"""Cut grids: the one place where it is done, and where all sizes stand.
 
-import itertools
-import math
-from collections.abc import Iterator, Mapping
+A *region* is any box of a grid. A *block* is a region that is evaluated at once, a *bundle* a few
+blocks that one task reduces, a *chunk* what becomes one file of a cube. Engines cut a block once
+more, into tiles that fit the processor's caches (`kernels/engines/tiles.py`).
+"""
 
-from .grid import Region
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import product
+from math import prod
+from typing import Any
+
+from ...kernels.engines.tiles import cuts, steps
+
+Region = Mapping[str, slice]
+
+# Sizes. No value of a sweep depends on them; sums, and so means, depend in their last bit on BLOCK,
+# BUNDLES, LEAN and LONGEST, and the bytes of cubes on CHUNK: whoever changes these changes results.
+
+# Points that `Sweep.evaluate` hands to an engine at once, in memory that is there anyway: numba and
+# NumPy cut them for their threads, so more only means fewer starts; XLA holds its results beside
+# the arrays that they are copied to, 32 MB for each output
+AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}
+BLOCK = 1 << 20  # points where values are dropped again: 8 MB for each output, times the threads
+BUNDLES = 256  # of a grid, or more: so that the last ones keep all workers of a cluster busy
+LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much,
+# as what it sends back is then not small beside what it computes
+LONGEST = 64  # blocks of one bundle, however large the grid: what a lost worker did is done again
+CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
+SOLVED = 1 << 17  # points that `solve` closes in upon together: a dozen arrays of 1 MB
+GATHERED = 1 << 16  # winners at which other outputs are evaluated together: points taken one by one
+SORTED = 1 << 20  # points sorted at once for quantiles: 8 MB, as of a block
+NARROWED = 16  # cells whose quantiles are closed in upon together: 2 histograms of 0.5 MB in each
 
 
-def blocks(sizes: Mapping[str, int], most: int) -> Iterator[Region]:
-    """Regions of at most `most` points where the axes allow it, leading axes cut first."""
-    shape = list(sizes.values())
-    steps = []
-    for k, size in enumerate(shape):
-        inner = math.prod(shape[k + 1 :])
-        steps.append(min(size, max(1, most // max(inner, 1))))
-    return cells(sizes, steps)
+def blocks(region: Region, most: int) -> Iterator[Region]:
+    """Cut a region into blocks of at most `most` points, leading axes first."""
+    return cells(region, steps(list(sizes(region).values()), most))
 
 
-def cells(sizes: Mapping[str, int], steps: list[int] | tuple[int, ...]) -> Iterator[Region]:
-    """Regions of a regular grid of chunks, the last of each axis cut short."""
-    cuts = [
-        [slice(start, min(start + step, size)) for start in range(0, size, step)]
-        for size, step in zip(sizes.values(), steps, strict=True)
-    ]
-    for combination in itertools.product(*cuts):
-        yield dict(zip(sizes, combination, strict=True))
+def cells(region: Region, sides: Iterable[int]) -> Iterator[Region]:
+    """Cut a region into boxes with the given sides, the last along each axis cut short."""
+    for combination in product(*cuts_of(region, sides)):
+        yield dict(zip(region, combination, strict=True))
 
 
-def chunk_shape(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Near-isotropic chunk of at most `most` points: the longest side is halved until it fits."""
-    chunk = list(shape)
-    while math.prod(chunk) > most:
-        longest = max(range(len(chunk)), key=lambda k: chunk[k])
-        chunk[longest] = -(-chunk[longest] // 2)
-    return tuple(chunk)
+def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
+    """The cuts of each axis of a region."""
+    along = zip(region.values(), sides, strict=True)
+    return [cuts(cut.start, cut.stop, side) for cut, side in along]
+
+
+def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
+    """Cut a region into boxes of whole blocks of at most `most` points, as `blocks` cuts them.
+
+    There are about BUNDLES of them or more, if there are as many blocks. Of the dimensions that are
+    kept, a bundle covers no more points than a block has (or what one block covers).
+    """
+    most = BLOCK if most is None else most
+    whole = sizes(region)
+    block = dict(zip(whole, steps(list(whole.values()), most), strict=True))
+    counts = {dim: -(-size // block[dim]) for dim, size in whole.items()}
+    lean = LEAN * prod(block[dim] for dim in kept) <= prod(block.values())
+    length = min(LONGEST, max(1, prod(counts.values()) // (BUNDLES if lean else BUNDLES // LEAN)))
+    while True:
+        bundle, left = dict(block), length
+        for dim in reversed(list(whole)):
+            bundle[dim] = min(whole[dim], block[dim] * min(left, counts[dim]))
+            left //= counts[dim]
+            if left <= 1:
+                break
+        if length == 1 or prod(bundle[dim] for dim in kept) <= most:
+            return cells(region, bundle.values())
+        length //= 2
+
+
+def chunk_sizes(
+    whole: Mapping[str, int],
+    asked: Mapping[str, int],
+    keep_asked: bool,
+    most: int | None = None,
+) -> dict[str, int]:
+    """Sides of chunks: as asked, else near-isotropic, so that slices along any axis are fast.
+
+    The longest side is halved until a chunk has at most `most` points, by default CHUNK. Sides that
+    are all asked for stay as they are. Where some are, they are halved with the others, unless
+    `keep_asked`: a cube's chunks may be smaller than asked, a lazy array's are what was asked.
+    """
+    most = CHUNK if most is None else most
+    sides = {dim: min(asked.get(dim, size), size) for dim, size in whole.items()}
+    if all(dim in asked for dim in whole):
+        return sides
+    free = [dim for dim in whole if not (keep_asked and dim in asked)]
+    while prod(sides.values()) > most and sides[longest := max(free, key=sides.__getitem__)] > 1:
+        sides[longest] = -(-sides[longest] // 2)
+    return sides
+
+
+def sizes(region: Region) -> dict[str, int]:
+    """Sizes of a region along its dimensions."""
+    return {dim: cut.stop - cut.start for dim, cut in region.items()}
+
+
+def extent(region: Region, own: Iterable[str], dims: Iterable[str]) -> tuple[int, ...]:
+    """Shape over `dims` of what varies along `own` within a region: 1 along the others."""
+    varying = set(own)
+    return tuple(region[dim].stop - region[dim].start if dim in varying else 1 for dim in dims)
+
+
+def common(one: Region, other: Region) -> Region | None:
+    """What two regions of the same dimensions share; None where that is nothing."""
+    shared = {
+        dim: slice(max(cut.start, other[dim].start), min(cut.stop, other[dim].stop))
+        for dim, cut in one.items()
+    }
+    return shared if all(cut.start < cut.stop for cut in shared.values()) else None
+
+
+def seen_from(region: Region, part: Region) -> Region:
+    """A part of a region, counted from where the region begins."""
+    return {
+        dim: slice(cut.start - region[dim].start, cut.stop - region[dim].start)
+        for dim, cut in part.items()
+    }
+
+
+def inside(region: Region, part: Region, dims: Iterable[str]) -> Any:
+    """Where a part of a region lies in an array of the region over `dims`."""
+    return (*seen_from(region, {dim: part[dim] for dim in dims}).values(), ...)
+
+
+def strides(whole: Mapping[str, int]) -> dict[str, int]:
+    """Steps of a number that counts the points of a grid, the last axis fastest."""
+    steps_along: dict[str, int] = {}
+    step = 1
+    for dim in reversed(list(whole)):
+        steps_along[dim] = step
+        step *= whole[dim]
+    return steps_along

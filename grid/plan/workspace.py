@@ -21,13 +21,13 @@ class Workspace:
 
     def arrays(self, shape: tuple[int, ...], dtypes: Iterable[Any]) -> list[Array]:
         """One array of a shape for each dtype; the values are whatever was there."""
-        held: list[Array] = self._local.__dict__.setdefault("held", [])
-        found = []
+        memory: list[Array] = self._local.__dict__.setdefault("memory", [])
+        arrays = []
         for k, dtype in enumerate(dtypes):
             size = math.prod(shape) * np.dtype(dtype).itemsize
-            if k == len(held):
-                held.append(np.empty(size, np.uint8))
-            elif held[k].size < size:
-                held[k] = np.empty(size, np.uint8)
-            found.append(held[k][:size].view(dtype).reshape(shape))
-        return found
+            if k == len(memory):
+                memory.append(np.empty(size, np.uint8))
+            elif memory[k].size < size:
+                memory[k] = np.empty(size, np.uint8)
+            arrays.append(memory[k][:size].view(dtype).reshape(shape))
+        return arrays

@@ -8,8 +8,8 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ..plan.labels import assemble, attributes, dtype_of
+from ..plan.tiles import chunk_sizes
 from ..run.evaluation import Evaluation
-from ..run.lazy import chunk_sizes
 from ..run.points import values_at
 from ..run.recipe import Recipe
 from ..spec.axes import Array
@@ -88,7 +88,8 @@ def virtual(sweep: Evaluation, engine: str, dtype: str, mask_infeasible: bool) -
     variables: dict[str, xarray.Variable] = {}
     for name in plan.outputs:
         values = indexing.LazilyIndexedArray(Output(recipe, name, number, engine))
-        encoding = {"preferred_chunks": chunk_sizes(plan, name, {})}
+        whole = {dim: plan.sizes[dim] for dim in plan.user_dims(name)}
+        encoding = {"preferred_chunks": chunk_sizes(whole, {}, keep_asked=True)}
         variables[name] = xarray.Variable(
             plan.user_dims(name), values, attributes(plan, name), encoding
         )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..plan import memory
-from ..plan.grid import Region
+from ..plan import memory, tiles
 from ..plan.labels import coordinates, ordered, root_attributes
 from ..plan.plan import Plan
+from ..plan.tiles import Region
 from ..run import stream
 from ..spec import values
 from ..spec.axes import Array
@@ -37,7 +37,7 @@ def crossing(
     of = stream.check_output(plan, of)
     if interpolate not in INTERPOLATE:
         raise InputError(f"interpolate = {interpolate!r} is unknown; choose linear or log")
-    points = _points(plan, of, along)
+    points = _positions(plan, of, along)
     level = _level(of, at)
     logs = interpolate == "log"
     if logs and (points.min() <= 0 or level <= 0):
@@ -46,11 +46,11 @@ def crossing(
     kept = [dim for dim in dims if dim != along]
     memory.check(8 * math.prod(plan.shape(kept)))
     found = np.full(plan.shape(kept), np.nan)
-    whole = stream.whole(plan, kept)
-    search = _Search(dims, along, points, level, logs, stream.Room([of]))
-    tiles = stream.within(whole, max(1, stream.BLOCK // points.size))
-    for tile, row in map_(search.part, tiles):
-        found[stream.inside(whole, tile, kept)] = row
+    whole = plan.whole(kept)
+    work = _Crossings(dims, along, points, level, logs, stream.Room([of]))
+    parts = tiles.blocks(whole, max(1, tiles.BLOCK // points.size))
+    for tile, row in map_(work.part, parts):
+        found[tiles.inside(whole, tile, kept)] = row
     attrs = {**coordinates(plan, [along])[along][2]}
     attrs["long_name"] = f"{along} where {of} first crosses {level:g} {values.unit_of(of)}"
     attrs |= root_attributes(plan, spec)
@@ -59,7 +59,7 @@ def crossing(
 
 
 @dataclass(frozen=True)
-class _Search:
+class _Crossings:
     """Crossings of the rows of an output along an axis."""
 
     dims: tuple[str, ...]
@@ -81,7 +81,8 @@ class _Search:
         return np.where(first == line[place], self.points[place], between)
 
 
-def _points(plan: Plan, of: str, along: str) -> Array:
+def _positions(plan: Plan, of: str, along: str) -> Array:
+    """The labels of an axis as numbers."""
     if along not in plan.out_dims[of]:
         own = ", ".join(plan.user_dims(of)) or "no axis"
         raise InputError(f"along: {of} does not vary along {along!r}, but along {own}; choose one")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..plan import memory
-from ..plan.grid import Region, extent
+from ..plan import memory, tiles
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
+from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 from .quantile import quantiles
@@ -102,12 +102,12 @@ class _Fold:
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
         """The reduced values of every output."""
-        whole = stream.whole(plan, self.dims)
+        whole = plan.whole(self.dims)
         arrays = 2 if self.how == "mean" and not self.extreme else 1
         memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.kept)))
         held = self.start(plan.shape(self.kept))
-        for bundle, found in map_(self.part, stream.bundles(whole, self.kept)):
-            self.fold(held, stream.inside(whole, bundle, self.kept), found)
+        for bundle, found in map_(self.part, tiles.bundles(whole, self.kept)):
+            self.fold(held, tiles.inside(whole, bundle, self.kept), found)
         return {name: self.result(*arrays) for name, arrays in held.items()}
 
     def part(self, plan: Plan, bundle: Region) -> Held:
@@ -118,7 +118,7 @@ class _Fold:
             if block == bundle:
                 return found
             held = held or self.start(extent(bundle, self.kept, self.kept))
-            self.fold(held, stream.inside(bundle, block, self.kept), found)
+            self.fold(held, tiles.inside(bundle, block, self.kept), found)
         return held
 
     def start(self, shape: tuple[int, ...]) -> Held:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..plan.grid import Region, extent
+from ..plan import tiles
 from ..plan.labels import attributes, coordinates, root_attributes
 from ..plan.plan import Plan
+from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 
@@ -46,20 +47,20 @@ def pareto(
     if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
-    search = _search(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
+    work = _fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
     found: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
-    whole = stream.whole(plan, search.dims)
-    for _, part in map_(search.part, stream.bundles(whole, ())):
+    whole = plan.whole(work.dims)
+    for _, part in map_(work.part, tiles.bundles(whole, ())):
         found = _merged([found, part])
     cell, rank, points = found
     variables = {
         name: ("front", sign * row, attributes(plan, name))
-        for name, sign, row in zip(names, search.signs, points, strict=True)
+        for name, sign, row in zip(names, work.signs, points, strict=True)
     }
     labels = {}
-    for axis in stream.user_sizes(plan, search.dims):
+    for axis in stream.user_sizes(plan, work.dims):
         row = stream.labels_of(plan, axis)
-        number, step = (rank, search.steps) if axis in search.steps else (cell, search.cells)
+        number, step = (rank, work.steps) if axis in work.steps else (cell, work.cells)
         index = number // step[axis] % plan.sizes[axis]
         labels[axis] = ("front", row[index], coordinates(plan, [axis])[axis][2])
     said = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
@@ -71,7 +72,7 @@ def pareto(
 
 
 @dataclass(frozen=True)
-class _Search:
+class _Fronts:
     """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
 
     A cell and a rank in it number the points of the kept and of the reduced axes.
@@ -82,12 +83,12 @@ class _Search:
     signs: Sequence[float]
     cells: dict[str, int]  # steps of the cell's number along the kept axes
     steps: dict[str, int]  # steps of the rank along the reduced axes
-    rooms: list[tuple[tuple[str, ...], stream.Room]]
+    rooms: stream.Rooms
 
     def part(self, plan: Plan, bundle: Region) -> Points:
         """The fronts of a bundle."""
-        most = self.rooms[0][1].most
-        return _merged([self.block(plan, block) for block in stream.within(bundle, most)])
+        blocks = tiles.blocks(bundle, self.rooms.most)
+        return _merged([self.block(plan, block) for block in blocks])
 
     def block(self, plan: Plan, region: Region) -> Points:
         """The fronts of a block."""
@@ -95,12 +96,10 @@ class _Search:
         kept = [dim for dim in self.dims if dim in self.cells]
         turned = [*kept, *(dim for dim in self.dims if dim in self.steps)]
         order = [self.dims.index(dim) for dim in turned]
-        outs: dict[str, Array] = {}
-        for dims, room in self.rooms:
-            got = room.evaluate(plan, dims, {dim: region[dim] for dim in dims})
-            for name, out in got.items():
-                spread = out.reshape(extent(region, dims, self.dims))
-                outs[name] = np.broadcast_to(spread, shape).transpose(order)
+        outs = {
+            name: np.broadcast_to(out, shape).transpose(order)
+            for name, out in self.rooms.evaluate(plan, self.dims, region).items()
+        }
         count = math.prod(extent(region, kept, kept))
         rows = [
             sign * outs[name].reshape(count, -1)
@@ -115,16 +114,14 @@ class _Search:
         return unbeaten(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
 
 
-def _search(
+def _fronts(
     plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]
-) -> _Search:
-    used = {dim for name in names for dim in plan.out_dims[name]}
-    dims = tuple(dim for dim in plan.sizes if dim in used)
-    cells = stream.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
-    steps = stream.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))
-    groups = [(own, [n for n in row if n in names]) for own, row in plan.groups().items()]
-    rooms = [(own, stream.Room(row)) for own, row in groups if row]
-    return _Search(dims, names, signs, cells, steps, rooms)
+) -> _Fronts:
+    rooms = stream.Rooms(plan, names)
+    dims = tuple(dim for dim in plan.sizes if dim in rooms.dims)
+    cells = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
+    steps = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))
+    return _Fronts(dims, names, signs, cells, steps, rooms)
 
 
 def _merged(parts: Sequence[Points]) -> Points:

@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..plan import memory
-from ..plan.grid import Region, extent
+from ..plan import memory, tiles
 from ..plan.plan import Plan
+from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 
-SMALL = 1 << 20  # points that are sorted at once
-CELLS = 16  # cells that are closed in upon at once
 BITS = 16
 _TOP = np.uint64(1 << 63)
 
@@ -36,30 +34,32 @@ def quantiles(
 ) -> dict[str, Array]:
     """Quantiles of outputs that share dimensions, linear between numbers; NaN is skipped."""
     kept = [dim for dim in dims if dim not in over]
-    rest = stream.whole(plan, [dim for dim in dims if dim in over])
-    whole = stream.whole(plan, kept)
+    rest = plan.whole([dim for dim in dims if dim in over])
+    whole = plan.whole(kept)
     memory.check(8 * len(names) * math.prod(plan.shape(kept)))
     found = {name: np.full(plan.shape(kept), np.nan) for name in names}
     rows = _Rows(dims, kept, rest, q, stream.Room(names))
     each = math.prod(plan.shape(rest))
-    if each <= SMALL:
-        for tile, part in map_(rows.sorted, stream.within(whole, SMALL // each)):
+    if each <= tiles.SORTED:
+        for tile, part in map_(rows.sorted, tiles.blocks(whole, tiles.SORTED // each)):
             for name, values in part.items():
-                found[name][stream.inside(whole, tile, kept)] = values
+                found[name][tiles.inside(whole, tile, kept)] = values
         return found
-    for tile in stream.within(whole, CELLS):
-        searches = {name: _Search(_size(tile), q) for name in names}
-        most = max(1, stream.BLOCK // _size(tile))
-        while any(search.open for search in searches.values()):
-            work = functools.partial(rows.taken, tile, most, searches)
-            for _, parts in map_(work, stream.bundles(rest, (), most)):
+    for tile in tiles.blocks(whole, tiles.NARROWED):
+        shape = extent(tile, kept, kept)
+        cells = math.prod(shape)
+        bounds = {name: _Bounds(cells, q) for name in names}
+        most = max(1, tiles.BLOCK // cells)
+        while any(bound.open for bound in bounds.values()):
+            work = functools.partial(rows.taken, tile, most, bounds)
+            for _, parts in map_(work, tiles.bundles(rest, (), most)):
                 for name, part in parts.items():
-                    searches[name].fold(part)
-            for search in searches.values():
-                search.narrow()
-        for name, search in searches.items():
-            values = search.result().reshape(extent(tile, kept, kept))
-            found[name][stream.inside(whole, tile, kept)] = values
+                    bounds[name].fold(part)
+            for bound in bounds.values():
+                bound.narrow()
+        for name, bound in bounds.items():
+            values = bound.result().reshape(shape)
+            found[name][tiles.inside(whole, tile, kept)] = values
     return found
 
 
@@ -96,21 +96,17 @@ class _Rows:
         self,
         tile: Region,
         most: int,
-        searches: Mapping[str, "_Search"],
+        bounds: Mapping[str, "_Bounds"],
         plan: Plan,
         bundle: Region,
     ) -> dict[str, Any]:
         """What a pass over a tile needs to know of a bundle of the reduced axes."""
         parts: dict[str, Any] = {}
-        for block in stream.within(bundle, most):
+        for block in tiles.blocks(bundle, most):
             for name, row in self.rows(plan, {**tile, **block}).items():
-                if searches[name].open:
-                    parts[name] = searches[name].part(row, parts.get(name))
-        return {name: searches[name].packed(part) for name, part in parts.items()}
-
-
-def _size(tile: Region) -> int:
-    return math.prod(cut.stop - cut.start for cut in tile.values())
+                if bounds[name].open:
+                    parts[name] = bounds[name].part(row, parts.get(name))
+        return {name: bounds[name].packed(part) for name, part in parts.items()}
 
 
 def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
@@ -140,7 +136,7 @@ def _wider(one: Any, other: Any) -> Any:
     return one[0] + other[0], np.minimum(one[1], other[1]), np.maximum(one[2], other[2])
 
 
-class _Search:
+class _Bounds:
     """The two order statistics beside the quantile of each cell, between bounds that close."""
 
     def __init__(self, cells: int, q: float) -> None:

@@ -9,37 +9,36 @@ from typing import Any
 import numpy as np
 
 from ...kernels.roles import REASON
-from ..plan import memory
-from ..plan.grid import Region, extent
+from ..plan import memory, tiles
 from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
+from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 
-TILE = 1 << 16  # winners at which other outputs are evaluated at once
 DEAR = 32  # points of a grid that cost what one winner does alone
 MOST = 1 << 24  # points of a grid that is held for its winners
 NOWHERE = np.iinfo(np.int64).max  # the rank of no point
 
-Rows = dict[str, Any]
-Tile = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
+Variables = dict[str, Any]
+Task = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
 
 
 def winners(
     plan: Plan, how: str, names: Sequence[str], alone: bool, over: tuple[str, ...], map_: stream.Map
-) -> tuple[Rows, Rows]:
+) -> tuple[Variables, Variables]:
     """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax".
 
     Where one output is asked for (`alone`), the others are read at its winners.
     """
-    variables: Rows = {}
-    labels: Rows = {}
+    variables: Variables = {}
+    labels: Variables = {}
     for dims, group in plan.groups().items():
         leads = [name for name in group if name in names]
         if not leads:
             continue
         riders = [name for name in group if name not in leads] if alone else []
-        search = _Search(
+        search = _Winners(
             dims,
             how,
             leads,
@@ -97,7 +96,7 @@ class _Best:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _Winners:
     """Where outputs that share dimensions are best, bundle by bundle.
 
     A rank numbers the points over the reduced axes, in the order in which the axes were written;
@@ -115,10 +114,10 @@ class _Search:
         """Search the grid for the best of each lead."""
         shape = plan.shape(self.kept)
         memory.check(16 * len(self.room.names) * math.prod(shape))
-        whole = stream.whole(plan, self.dims)
+        whole = plan.whole(self.dims)
         best = self.start(shape)
-        for bundle, found in map_(self.part, stream.bundles(whole, self.kept)):
-            self.fold(best, stream.inside(whole, bundle, self.kept), found)
+        for bundle, found in map_(self.part, tiles.bundles(whole, self.kept)):
+            self.fold(best, tiles.inside(whole, bundle, self.kept), found)
         return best
 
     def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
@@ -129,7 +128,7 @@ class _Search:
             if block == bundle:
                 return found
             best = best or self.start(extent(bundle, self.kept, self.kept))
-            self.fold(best, stream.inside(bundle, block, self.kept), found)
+            self.fold(best, tiles.inside(bundle, block, self.kept), found)
         return best
 
     def start(self, shape: tuple[int, ...]) -> dict[str, _Best]:
@@ -166,7 +165,7 @@ class _Search:
         hits = np.flatnonzero(out == extreme)
         points = dict(zip(self.dims, np.unravel_index(hits, out.shape), strict=True))
         rank = np.zeros(hits.size, np.int64)
-        for dim, step in stream.strides(self.reduced).items():
+        for dim, step in tiles.strides(self.reduced).items():
             rank += (points[dim] + region[dim].start) * step
         cell = np.zeros(hits.size, np.int64)
         for dim, size in zip(self.kept, shape, strict=True):
@@ -186,7 +185,7 @@ class _Search:
         ranks = np.where(best.nowhere, 0, best.ranks)
         if axis not in self.reduced:
             return np.zeros_like(ranks)
-        step = stream.strides(self.reduced)[axis]
+        step = tiles.strides(self.reduced)[axis]
         return np.asarray(ranks // step % self.reduced[axis])
 
 
@@ -199,7 +198,7 @@ def _gather(
     plan: Plan,
     name: str,
     dims: tuple[str, ...],
-    search: _Search,
+    search: _Winners,
     best: _Best,
     over: tuple[str, ...],
     map_: stream.Map,
@@ -208,33 +207,33 @@ def _gather(
     moving = [dim for dim in dims if dim in search.reduced]
     held = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
     kept = [dim for dim in plan.sizes if dim in held]
-    whole = stream.whole(plan, kept)
+    whole = plan.whole(kept)
     memory.check(8 * math.prod(plan.shape(kept)))
     found = _nothing(name, plan.shape(kept))
     at = {dim: search.index(best, dim) for dim in moving}
     spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
 
-    def tasks() -> Iterator[Tile]:
-        for tile in stream.within(whole, TILE):
-            cut = stream.inside(whole, tile, search.kept) if moving else ...
+    def tasks() -> Iterator[Task]:
+        for tile in tiles.blocks(whole, tiles.GATHERED):
+            cut = tiles.inside(whole, tile, search.kept) if moving else ...
             yield tile, {dim: index[cut][spread] for dim, index in at.items()}
 
     apart = {dim for dim in dims if dim in over} - set(moving)
     own = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
     shape = extent(own, dims, dims)
-    if math.prod(shape) <= min(MOST, max(stream.BLOCK, DEAR * found.size)):
+    if math.prod(shape) <= min(MOST, max(tiles.BLOCK, DEAR * found.size)):
         grid = np.empty(shape, found.dtype)
         work = functools.partial(_grid, name, dims, stream.Room([name]))
-        for block, values in map_(work, stream.within(own, stream.BLOCK)):
-            grid[stream.inside(own, block, dims)] = values
+        for block, values in map_(work, tiles.blocks(own, tiles.BLOCK)):
+            grid[tiles.inside(own, block, dims)] = values
         pairs: Any = ((task, grid[tuple(_places(dims, kept, task).values())]) for task in tasks())
     else:
         pairs = map_(functools.partial(_at, name, dims, kept), tasks())
     for (tile, _), values in pairs:
-        target = stream.inside(whole, tile, kept)
+        target = tiles.inside(whole, tile, kept)
         found[target] = values
         if moving:
-            nowhere = best.nowhere[stream.inside(whole, tile, search.kept)][spread]
+            nowhere = best.nowhere[tiles.inside(whole, tile, search.kept)][spread]
             np.copyto(found[target], _nothing(name, ()), where=nowhere)
     return kept, found
 
@@ -244,7 +243,7 @@ def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block
     return room.evaluate(plan, dims, block)[name].copy()
 
 
-def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Tile) -> Array:
+def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Task) -> Array:
     """An output at the places of a tile, no other point being evaluated."""
     from ..run.points import values_at
 
@@ -253,7 +252,7 @@ def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task:
     return values_at(plan, [name], places, shape, "float64", plan.engine)[name]
 
 
-def _places(dims: tuple[str, ...], kept: Sequence[str], task: Tile) -> dict[str, Array]:
+def _places(dims: tuple[str, ...], kept: Sequence[str], task: Task) -> dict[str, Array]:
     """Indices along each dimension of an output, in arrays that broadcast to a tile."""
     tile, at = task
     places: dict[str, Array] = {}

@@ -11,11 +11,10 @@ import numpy as np
 
 from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
-from ..plan import memory
+from ..plan import memory, tiles
 from ..plan.execute import evaluate_block
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
-from ..plan.tiles import blocks
 from ..spec.axes import Array
 from ..spec.file import read_spec
 from ..spec.scenario import resolve
@@ -23,8 +22,6 @@ from ..spec.values import check_dtype, check_threads, without_unit
 
 if TYPE_CHECKING:
     import xarray
-
-BLOCK = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}  # points evaluated at once
 
 
 class Evaluation:
@@ -100,8 +97,7 @@ class Evaluation:
         threads = check_threads(threads)
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
         for dims, names in plan.groups().items():
-            sizes = {dim: plan.sizes[dim] for dim in dims}
-            for region in blocks(sizes, BLOCK[plan.engine]):
+            for region in tiles.blocks(plan.whole(dims), tiles.AT_ONCE[plan.engine]):
                 cut: Any = (*region.values(), ...)
                 views = {name: arrays[name][cut] for name in names}
                 evaluate_block(plan, dims, region, views, threads)

@@ -9,14 +9,12 @@ import numpy as np
 from ..plan.execute import evaluate_block
 from ..plan.labels import assemble, attributes, dtype_of
 from ..plan.plan import Plan
-from ..plan.tiles import chunk_shape
+from ..plan.tiles import chunk_sizes
 from ..spec.axes import Array
 from .recipe import Recipe
 
 if TYPE_CHECKING:
     import xarray
-
-BLOCK = 1_000_000  # points of a block, as in stored cubes
 
 
 def evaluate_task(recipe: Recipe, cut: tuple[slice, ...], names: list[str], dtype: str) -> Any:
@@ -31,21 +29,6 @@ def evaluate_task(recipe: Recipe, cut: tuple[slice, ...], names: list[str], dtyp
     return {name: out.transpose(order) for name, out in outs.items()}
 
 
-def chunk_sizes(plan: Plan, name: str, asked: Mapping[str, int]) -> dict[str, int]:
-    """Size of a block along each dimension of an output: as asked, or near-isotropic."""
-    dims = plan.user_dims(name)
-    whole = plan.shape(dims)
-    shape = tuple(min(asked.get(dim, size), size) for dim, size in zip(dims, whole, strict=True))
-    if not all(dim in asked for dim in dims):
-        free = tuple(1 if dim in asked else size for dim, size in zip(dims, shape, strict=True))
-        fixed = int(np.prod([size for dim, size in zip(dims, shape, strict=True) if dim in asked]))
-        cut = chunk_shape(free, max(1, BLOCK // max(1, fixed)))
-        shape = tuple(
-            size if dim in asked else part for dim, size, part in zip(dims, shape, cut, strict=True)
-        )
-    return dict(zip(dims, shape, strict=True))
-
-
 def lazy(
     plan: Plan, spec: Mapping[str, Any], chunks: Mapping[str, int], dtype: str
 ) -> "xarray.Dataset":
@@ -53,7 +36,9 @@ def lazy(
     recipe = Recipe(spec, plan)
     variables: dict[str, Any] = {}
     for names in plan.groups().values():
-        for name, array in _arrays(recipe, names, chunk_sizes(plan, names[0], chunks), dtype):
+        whole = {dim: plan.sizes[dim] for dim in plan.user_dims(names[0])}
+        sides = chunk_sizes(whole, chunks, keep_asked=True)
+        for name, array in _arrays(recipe, names, sides, dtype):
             variables[name] = (plan.user_dims(name), array, attributes(plan, name))
     return assemble(plan, {name: variables[name] for name in plan.outputs}, spec)
 
@@ -74,14 +59,14 @@ def _arrays(
     numblocks = tuple(map(len, parts))
     index = tuple(range(len(shape)))
     token = tokenize(recipe, names, parts, dtype)
-    held, block = f"fleetcube-recipe-{token}", f"fleetcube-block-{token}"
+    source, block = f"fleetcube-recipe-{token}", f"fleetcube-block-{token}"
     layers: dict[str, Any] = {
-        held: MaterializedLayer({held: DataNode(held, recipe)}),
+        source: MaterializedLayer({source: DataNode(source, recipe)}),
         block: blockwise(
             evaluate_task,
             block,
             index,
-            TaskRef(held),
+            TaskRef(source),
             None,
             ArraySliceDep(parts),
             index,
@@ -90,12 +75,14 @@ def _arrays(
             dtype=dtype,
         ),
     }
-    found = []
+    arrays = []
     for name in names:
         key = f"{name}-{token}"
         pick = blockwise(
             operator.getitem, key, index, block, index, name, None, numblocks={block: numblocks}
         )
-        graph = HighLevelGraph({**layers, key: pick}, {held: set(), block: {held}, key: {block}})
-        found.append((name, dask.array.Array(graph, key, parts, dtype=dtype_of(name, dtype))))
-    return found
+        graph = HighLevelGraph(
+            {**layers, key: pick}, {source: set(), block: {source}, key: {block}}
+        )
+        arrays.append((name, dask.array.Array(graph, key, parts, dtype=dtype_of(name, dtype))))
+    return arrays

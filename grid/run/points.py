@@ -1,6 +1,5 @@
 """Evaluate a plan at chosen points of its grid, and nowhere else."""
 
-import copy
 import math
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from ...kernels.engines.job import default_threads
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import memory
-from ..plan.execute import Block
+from ..plan.execute import Piece
 from ..plan.grid import Case, Grid
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
@@ -77,15 +76,17 @@ class _Part(Grid):
         if name not in case.formulas or not self._is_known(name):
             return super().table(case, name)
         if (name, ()) not in self._tables:
-            held, runs = self._whole.table(self._of, name), self._of.runs
+            table, runs = self._whole.table(self._of, name), self._of.runs
             index = tuple(
                 self._places[axis.name] - (runs[axis.name].start if axis.name in runs else 0)
                 if size > 1
                 else 0
-                for axis, size in zip(self._whole.axes, held.shape, strict=True)
+                for axis, size in zip(self._whole.axes, table.shape, strict=True)
             )
-            found = held[index]
-            self._tables[name, ()] = found if found.ndim else found.reshape((1,) * len(self.axes))
+            values = table[index]
+            self._tables[name, ()] = (
+                values if values.ndim else values.reshape((1,) * len(self.axes))
+            )
         return self._tables[name, ()]
 
 
@@ -107,9 +108,7 @@ def values_at(
         masked = [name for name in names if plan.mask and name in plan.layout_dependent]
         if masked:
             own = {dim: places[dim] for dim in plan.out_dims[REASON]}
-            unmasked = copy.copy(plan)
-            unmasked.mask = False
-            reason = values_at(unmasked, [REASON], own, whole, dtype, engine)[REASON]
+            reason = values_at(plan, [REASON], own, whole, dtype, engine)[REASON]
             for name in masked:
                 lost = -1 if outs[name].dtype == np.int8 else np.nan
                 np.copyto(outs[name], lost, where=reason != 0)
@@ -157,7 +156,7 @@ def _evaluate(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -
     part = _Part(plan, case, places, shape, engine)
     threads = 1 if math.prod(shape) <= ALONE else default_threads()
     region = {name: slice(0, size) for name, size in part.sizes.items()}
-    Block(part, part.case, threads).fill(tuple(region), region, outs)
+    Piece(part, part.case, threads).fill(tuple(region), region, outs)
 
 
 def _room(dtypes: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""What the reductions share: grids cut into bundles of blocks, who computes them, checked names.
+"""What the reductions share: who computes blocks and bundles, and into what memory; checked names.
 
 A reduction is a pure function from a bundle to its part of the result, which any thread or process
 may call, and a fold of the parts in the order of the bundles. How a grid is cut does not depend on
@@ -17,11 +17,11 @@ from ...kernels.calculus.derivatives import quantity
 from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
+from ..plan import tiles
 from ..plan.execute import evaluate_block
-from ..plan.grid import Region, extent
 from ..plan.labels import attributes, dtype_of, ordered
 from ..plan.plan import Plan
-from ..plan.tiles import blocks, cells
+from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
 from ..progress import expected, watched
 from ..spec.axes import Array
@@ -30,11 +30,6 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from .cluster import Cluster
-
-BLOCK = 1 << 20  # points of one block
-BUNDLES = 256  # of a grid, or more
-LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much
-LONGEST = 64  # blocks of one bundle
 
 Work = Callable[[Plan, Any], Any]
 Map = Callable[[Work, Iterable[Any]], Iterator[tuple[Any, Any]]]  # tasks with results, in order
@@ -65,14 +60,15 @@ def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Clus
 def _counted(map_: Map, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """Tasks with results, whose points whoever watches is told of."""
     tasks = list(tasks)
-    done = expected(sum(map(_points, tasks)), "points")
+    done = expected(sum(map(_covered, tasks)), "points")
     for task, result in map_(work, tasks):
         yield task, result
-        done(_points(task))
+        done(_covered(task))
 
 
-def _points(task: Any) -> int:
-    return math.prod(_sizes(task).values()) if isinstance(task, dict) else 0
+def _covered(task: Any) -> int:
+    """Points of the grid that a task covers, where it is a region."""
+    return math.prod(tiles.sizes(task).values()) if isinstance(task, dict) else 0
 
 
 def _on_threads(
@@ -90,9 +86,9 @@ def _on_threads(
 class Room:
     """Arrays of a block, in memory that each thread uses again."""
 
-    def __init__(self, names: Sequence[str], most: int | None = None) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names, self._memory = list(names), Workspace()
-        self.most = BLOCK if most is None else most
+        self.most = tiles.BLOCK  # points of a block: workers cut as the process that sends
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """One array for each name; flags are int8."""
@@ -109,7 +105,7 @@ class Room:
         self, plan: Plan, dims: tuple[str, ...], bundle: Region
     ) -> Iterator[tuple[Region, dict[str, Array]]]:
         """The blocks of a bundle, in order, and the outputs over each."""
-        for block in within(bundle, self.most):
+        for block in tiles.blocks(bundle, self.most):
             yield block, self.evaluate(plan, dims, block)
 
 
@@ -121,6 +117,7 @@ class Rooms:
             dims: [name for name in group if name in names] for dims, group in plan.groups().items()
         }
         self._rooms = {dims: Room(group) for dims, group in groups.items() if group}
+        self.most = tiles.BLOCK
 
     @property
     def dims(self) -> set[str]:
@@ -129,80 +126,12 @@ class Rooms:
 
     def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
         """The outputs over a region, of length 1 along dimensions that they do not have."""
-        found = {}
+        outs = {}
         for own, room in self._rooms.items():
             part = room.evaluate(plan, own, {dim: region[dim] for dim in own})
             for name, array in part.items():
-                found[name] = array.reshape(extent(region, own, dims))
-        return found
-
-
-def whole(plan: Plan, dims: Iterable[str]) -> Region:
-    """All of some dimensions."""
-    return {dim: slice(0, plan.sizes[dim]) for dim in dims}
-
-
-def within(region: Region, most: int) -> Iterator[Region]:
-    """Cut a region into blocks."""
-    for block in blocks(_sizes(region), most):
-        yield _moved(block, region)
-
-
-def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
-    """Cut a region into boxes of whole blocks of at most `most` points, as `within` cuts them.
-
-    There are about BUNDLES of them or more, if there are as many blocks. Of the dimensions that are
-    kept, a bundle covers no more points than a block has (or what one block covers).
-    """
-    most = BLOCK if most is None else most
-    sizes = _sizes(region)
-    steps = {dim: cut.stop for dim, cut in next(blocks(sizes, most)).items()}
-    counts = {dim: -(-size // steps[dim]) for dim, size in sizes.items()}
-    lean = LEAN * math.prod(steps[dim] for dim in kept) <= math.prod(steps.values())
-    number = BUNDLES if lean else BUNDLES // LEAN
-    length = min(LONGEST, max(1, math.prod(counts.values()) // number))
-    while True:
-        bundle, left = dict(steps), length
-        for dim in reversed(list(sizes)):
-            bundle[dim] = min(sizes[dim], steps[dim] * min(left, counts[dim]))
-            left //= counts[dim]
-            if left <= 1:
-                break
-        if length == 1 or math.prod(bundle[dim] for dim in kept) <= most:
-            break
-        length //= 2
-    for cut in cells(sizes, list(bundle.values())):
-        yield _moved(cut, region)
-
-
-def inside(region: Region, part: Region, dims: Iterable[str]) -> Any:
-    """Where a part of a region lies in an array of the region."""
-    moved = (
-        slice(part[dim].start - region[dim].start, part[dim].stop - region[dim].start)
-        for dim in dims
-    )
-    return (*moved, ...)
-
-
-def _sizes(region: Region) -> dict[str, int]:
-    return {dim: cut.stop - cut.start for dim, cut in region.items()}
-
-
-def _moved(cut: Region, region: Region) -> Region:
-    return {
-        dim: slice(region[dim].start + part.start, region[dim].start + part.stop)
-        for dim, part in cut.items()
-    }
-
-
-def strides(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Steps of a number that counts the points of a grid, the last axis fastest."""
-    found: dict[str, int] = {}
-    step = 1
-    for dim in reversed(list(sizes)):
-        found[dim] = step
-        step *= sizes[dim]
-    return found
+                outs[name] = array.reshape(extent(region, own, dims))
+        return outs
 
 
 def user_sizes(plan: Plan, dims: Collection[str]) -> dict[str, int]:
@@ -238,7 +167,7 @@ def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
         return {}
     own = plan.out_dims[REASON]
     found = np.empty(plan.shape(own), np.int8)
-    for block in within(whole(plan, own), BLOCK):
+    for block in tiles.blocks(plan.whole(own), tiles.BLOCK):
         cut: Any = (*block.values(), ...)
         evaluate_block(plan, own, block, {REASON: found[cut]}, threads)
     return {REASON: (*ordered(plan, own, found), attributes(plan, REASON))}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from ..plan.grid import Region
+from ..plan.tiles import Region
 from .chunks import LARGEST, is_sound
 
 if TYPE_CHECKING:

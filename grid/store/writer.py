@@ -12,12 +12,12 @@ import numpy as np
 from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
 from ..errors import InputError
+from ..plan import tiles
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import fingerprint
-from ..plan.grid import Region, extent
 from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
 from ..plan.plan import Plan
-from ..plan.tiles import cells, chunk_shape
+from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
 from ..progress import expected
 from ..spec.axes import Array
@@ -59,7 +59,6 @@ class _Nowhere:
 Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and what they cover
 Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # who writes, if not this process
 SAMPLED = 4  # chunks of each shape that tell how the others compress
-CHUNK = 8_000_000  # bytes of a float64 chunk: fast to write, and to slice along any axis
 
 
 class Writer:
@@ -97,15 +96,12 @@ class Writer:
 
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         """Chunk sizes of the outputs over some dimensions, in the plan's order."""
-        whole = self.plan.sizes
         for name in self.plan.groups()[dims]:
             if name in self.held:
                 sizes = dict(zip(self.plan.user_dims(name), self.held[name], strict=True))
                 return tuple(sizes[dim] for dim in dims)
-        shape = tuple(min(self.asked.get(dim, whole[dim]), whole[dim]) for dim in dims)
-        if all(dim in self.asked for dim in dims):
-            return shape
-        return chunk_shape(shape, CHUNK // 8)
+        whole = {dim: self.plan.sizes[dim] for dim in dims}
+        return tuple(tiles.chunk_sizes(whole, self.asked, keep_asked=False).values())
 
     def stored_chunks(self, name: str) -> tuple[int, ...]:
         """Chunk sizes of an output in the order of its stored dimensions."""
@@ -122,8 +118,7 @@ class Writer:
     def regions(self) -> Iterator[tuple[tuple[str, ...], Region]]:
         """All blocks: dimensions of the outputs they hold, and what they cover."""
         for dims in self.plan.groups():
-            sizes = {dim: self.plan.sizes[dim] for dim in dims}
-            for region in cells(sizes, self.chunks(dims)):
+            for region in tiles.cells(self.plan.whole(dims), self.chunks(dims)):
                 yield dims, region
 
     def due(self) -> Iterator[Block]:
@@ -220,18 +215,13 @@ class Writer:
         """Bytes of all chunks, as some of each shape compress; nothing is written."""
         total = 0.0
         for dims in self.plan.groups():
-            sizes = {dim: self.plan.sizes[dim] for dim in dims}
-            steps = self.chunks(dims)
-            counts = [-(-size // step) for size, step in zip(sizes.values(), steps, strict=True)]
+            cuts = tiles.cuts_of(self.plan.whole(dims), self.chunks(dims))
+            counts = [len(row) for row in cuts]
             count = math.prod(counts)
             made = []
             for k in np.linspace(0, count - 1, min(count, SAMPLED)).astype(int):
-                at = map(int, np.unravel_index(k, counts) if counts else ())
-                starts = [i * step for i, step in zip(at, steps, strict=True)]
-                region = {
-                    dim: slice(start, min(start + step, sizes[dim]))
-                    for dim, start, step in zip(dims, starts, steps, strict=True)
-                }
+                at = np.unravel_index(k, counts) if counts else ()
+                region = {dim: row[i] for dim, row, i in zip(dims, cuts, at, strict=True)}
                 block = self.write(_Nowhere(), dims, region)
                 made.append(sum(size for _, size, _ in block.files))
             total += count * float(np.mean(made))

@@ -13,7 +13,7 @@ the large grid holds no more than it must.
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..graph.docstrings import Doc
@@ -133,7 +133,7 @@ class Differentiator:
     """
 
     def __init__(
-        self, formulas: Mapping[str, Function], dims: Mapping[str, tuple[str, ...]]
+        self, formulas: Mapping[str, Function], dims: Mapping[str, Collection[str]]
     ) -> None:
         self.formulas, self.dims = formulas, dims
         self.made: dict[str, Function] = {}

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..graph.formulas import Function, parameters
 from ..graph.trace import LOOPS, Operation, Trace, Value, written
-
-TILE = 512  # points of one tile
+from .tiles import TILE
 
 
 def kernel_source(

@@ -23,12 +23,11 @@ import numpy as np
 from ..graph.formulas import Function, parameters
 from ..graph.trace import is_heavy as is_heavy
 from . import kernel_cache
-from .codegen import TILE, kernel_source
+from .codegen import kernel_source
 from .job import Array, Job, pool
+from .tiles import GRAIN, ROW, TILE, cuts
 from .ufunc_loops import addresses
 
-ROW = 512  # shortest row worth walking
-GRAIN = 1 << 13  # points that are worth a task of their own
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 _compile_lock, _asked_lock = threading.RLock(), threading.Lock()
@@ -151,9 +150,9 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
         return [(edges[k], edges[k + 1], 0, split.length) for k in range(parts)]
     step = max(TILE, -(-split.length // parts))
     return [
-        (index, index + 1, start, min(start + step, split.length))
+        (index, index + 1, cut.start, cut.stop)
         for index in range(rows)
-        for start in range(0, split.length, step)
+        for cut in cuts(0, split.length, step)
     ]
 
 

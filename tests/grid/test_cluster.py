@@ -15,9 +15,9 @@ import pytest
 import xarray
 
 from fleetcube import InputError, Sweep, open_cube, watching
+from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.fingerprint import fingerprint
-from fleetcube.grid.reduce import quantile
-from fleetcube.grid.run import cluster, stream
+from fleetcube.grid.run import cluster
 from fleetcube.grid.run.recipe import Recipe
 from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.durable import TEMPORARY
@@ -101,9 +101,9 @@ ASKED |= {
 def test_a_reduction_is_that_of_threads(
     client: Any, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "BLOCK", 1 << 9)  # bundles of many blocks
-    monkeypatch.setattr(stream, "BUNDLES", 16)
-    monkeypatch.setattr(quantile, "SMALL", 1 << 10)
+    monkeypatch.setattr(tiles, "BLOCK", 1 << 9)  # bundles of many blocks
+    monkeypatch.setattr(tiles, "BUNDLES", 16)
+    monkeypatch.setattr(tiles, "SORTED", 1 << 10)
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
     given: dict[str, Any] = {"engine": "numba", "mask_infeasible": True}
     wanted = ASKED[asked](sweep, threads=2, **given)

@@ -47,7 +47,7 @@ def assert_same(left: xarray.Dataset, right: xarray.Dataset) -> None:
 def test_a_cube_holds_what_evaluate_returns(
     sweep: Sweep, tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "CHUNK", 8 * 30)  # several chunks along every axis
+    monkeypatch.setattr("fleetcube.grid.plan.tiles.CHUNK", 30)  # several chunks along every axis
     path = sweep.store(tmp_path / "a.zarr", engine=engine)
     assert_same(sweep.evaluate(engine), open_cube(path))
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]
@@ -196,7 +196,7 @@ def test_what_is_not_a_complete_cube_is_refused(tmp_path: Path) -> None:
 def test_reductions_equal_those_of_the_whole(
     sweep: Sweep, how: str, over: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleetcube.grid.run.stream.BLOCK", 20)
+    monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 20)
     whole = sweep.evaluate(mask_infeasible=True)
     reduced = sweep.reduce(how, over, mask_infeasible=True)
     for name in ("job_time", "step_time", "cluster_mtbf", "mfu"):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetcube import InputError, Sweep
+from fleetcube.grid.plan import tiles
 from fleetcube.grid.reduce.crossing import _first
 from fleetcube.grid.reduce.pareto import _thin, unbeaten
-from fleetcube.grid.run import stream
 
 from .test_reduce import AXES, OUTPUTS, SCENARIO, SLOW, questions
 
@@ -40,7 +40,7 @@ def test_crossings_are_those_of_a_walk(question: Any, along: str, log: bool) -> 
     whole = sweep.evaluate(engine, mask_infeasible=mask)["job_time"]
     at = float(np.nanmedian(whole)) * 1.01
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(tiles, "BLOCK", block)
         found = sweep.crossing(
             "job_time",
             along,
@@ -138,7 +138,7 @@ def test_fronts_are_those_of_a_loop(question: Any, asked: list[tuple[str, str]])
     names, senses = zip(*asked, strict=True)
     whole = sweep.evaluate(engine, mask_infeasible=mask)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(tiles, "BLOCK", block)
         found = sweep.pareto(
             names, senses, over, engine=engine, mask_infeasible=mask, threads=threads
         )

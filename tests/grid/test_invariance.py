@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetcube.grid.plan import tiles
 from fleetcube.grid.plan.execute import evaluate_block
-from fleetcube.grid.run import evaluation
 from fleetcube.grid.sweep import Sweep
-from fleetcube.kernels.engines import numpy as numpy_engine
+from fleetcube.kernels.engines import tiles as engine_tiles
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import parameters
 from fleetcube.kernels.inputs import INPUTS
@@ -125,8 +125,8 @@ def test_axis_order_blocks_and_threads_change_no_bit(
     order = data.draw(st.permutations(list(chosen)))
     block = data.draw(st.sampled_from([1, 2, 3, 7, 50]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(evaluation.BLOCK, engine, block)
-        patch.setattr(numpy_engine, "BLOCK", block)
+        patch.setitem(tiles.AT_ONCE, engine, block)
+        patch.setattr(engine_tiles, "NUMPY_TILE", block)
         other = Sweep(SCENARIO, {name: chosen[name] for name in order}, OUTPUTS)
         same_bits(reference, other.evaluate(engine, threads=3))
 
@@ -147,7 +147,7 @@ def test_compiled_kernels_change_no_bit_either(order: list[str], block: int, thr
     names = ["goodput", "checkpoint_overhead"]  # all of the rest would compile for a minute
     reference = Sweep(SCENARIO, NUMBA_AXES, names).evaluate("numba", threads=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(evaluation.BLOCK, "numba", block)
+        patch.setitem(tiles.AT_ONCE, "numba", block)
         other = Sweep(SCENARIO, {name: NUMBA_AXES[name] for name in order}, names)
         same_bits(reference, other.evaluate("numba", threads=threads))
 

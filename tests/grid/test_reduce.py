@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetcube import Sweep
+from fleetcube.grid.plan import tiles
 from fleetcube.grid.reduce import quantile
 from fleetcube.grid.reduce.fold import HOW
-from fleetcube.grid.run import stream
 
 from ..draws import scaled
 
@@ -76,7 +76,7 @@ def test_winners_are_those_of_a_loop(question: Any, how: str) -> None:
     sweep, over, engine, block, threads, mask = question
     whole = sweep.evaluate(engine, mask_infeasible=mask)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(tiles, "BLOCK", block)
         found = sweep.reduce(how, over, engine=engine, mask_infeasible=mask, threads=threads)
     names = [name for name in OUTPUTS if name != "dominant_overhead"]
     assert list(found.data_vars) == names
@@ -98,7 +98,7 @@ def test_the_other_outputs_are_read_at_the_winner(question: Any) -> None:
     sweep, over, engine, block, threads, mask = question
     whole = sweep.evaluate(engine, mask_infeasible=mask)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(tiles, "BLOCK", block)
         found = sweep.reduce(
             "argmin", over, of="step_time", engine=engine, mask_infeasible=mask, threads=threads
         )
@@ -128,7 +128,7 @@ def test_folds_are_those_of_numpy(question: Any, how: str) -> None:
     sweep, over, engine, block, threads, mask = question
     whole = sweep.evaluate(engine, mask_infeasible=mask)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
+        patch.setattr(tiles, "BLOCK", block)
         found = sweep.reduce(how, over, engine=engine, mask_infeasible=mask, threads=threads)
     for name in found.data_vars:
         for place, points in cells(whole[name], over):
@@ -150,8 +150,8 @@ def test_quantiles_are_those_of_numpy(question: Any, q: float, small: int) -> No
     sweep, over, engine, block, threads, mask = question
     whole = sweep.evaluate(engine, mask_infeasible=mask)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", block)
-        patch.setattr(quantile, "SMALL", small)
+        patch.setattr(tiles, "BLOCK", block)
+        patch.setattr(tiles, "SORTED", small)
         patch.setattr(quantile, "BITS", 11)
         found = sweep.reduce(
             "quantile", over, q=q, engine=engine, mask_infeasible=mask, threads=threads
@@ -168,8 +168,8 @@ def test_compiled_blocks_give_the_same_winners_and_quantiles(
 ) -> None:
     sweep = Sweep(SCENARIO, {name: AXES[name] for name in list(AXES)[:5]}, ["data_parallel_time"])
     whole = sweep.evaluate("numba", mask_infeasible=True)["data_parallel_time"]
-    monkeypatch.setattr(stream, "BLOCK", 20)
-    monkeypatch.setattr(quantile, "SMALL", 1)
+    monkeypatch.setattr(tiles, "BLOCK", 20)
+    monkeypatch.setattr(tiles, "SORTED", 1)
     over = ["tensor_parallel", "pipeline_parallel"]
     found = sweep.reduce("argmin", over, engine="numba", mask_infeasible=True, threads=2)
     middle = sweep.reduce("quantile", over, q=0.4, engine="numba", mask_infeasible=True)

@@ -117,7 +117,7 @@ def test_the_longest_phase_dominates_however_the_grid_is_cut(
     parts = np.stack([a, b, np.full_like(a, 50)])
     known = parts.argmax(axis=0)
     for block in (1 << 20, 256):
-        monkeypatch.setattr("fleetcube.grid.run.stream.BLOCK", block)
+        monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", block)
         found = sweep.dominance("recovery_time", names, threads=2)
         assert found["dominant"].dims == ("detection_time", "provision_time")
         np.testing.assert_array_equal(found["dominant"], known + 1)
@@ -150,7 +150,7 @@ def test_inputs_of_one_size_everywhere_are_one_lever_and_the_first_leads() -> No
 
 
 def test_inputs_of_one_size_at_some_points_are_two_levers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetcube.grid.run.stream.BLOCK", 8)  # a point at a time
+    monkeypatch.setattr("fleetcube.grid.plan.tiles.BLOCK", 8)  # a point at a time
     names = ["detection_time", "provision_time"]
     for provision in (10.0, 30.0):
         met = phases([10.0, 30.0], [provision]).dominance("recovery_time", names)

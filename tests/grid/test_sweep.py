@@ -11,8 +11,8 @@ import xarray
 import fleetcube
 from fleetcube import Sweep, catalog
 from fleetcube.grid.plan import execute, fingerprint
-from fleetcube.grid.plan.plan import ENGINES
-from fleetcube.grid.run.evaluation import BLOCK
+from fleetcube.grid.plan.engine import ENGINES
+from fleetcube.grid.plan.tiles import AT_ONCE
 from fleetcube.grid.spec.axes import make_axis
 
 TRAINING: dict[str, Any] = {
@@ -254,6 +254,15 @@ def test_masking_spreads_an_output_over_the_axes_that_decide() -> None:
     assert np.isnan(plain["step_time"].values).tolist() == [False, True]
 
 
+def test_a_reason_that_is_asked_for_is_not_masked() -> None:
+    axes = {"attention_heads": [64, 60]}
+    sweep = Sweep(TRAINING, axes, ["step_time", "infeasible_reason"])
+    plain = sweep.evaluate()["infeasible_reason"].values
+    for masked in (sweep.evaluate(mask_infeasible=True), sweep.virtual(mask_infeasible=True)):
+        assert masked["infeasible_reason"].values.tolist() == plain.tolist()
+        assert np.isnan(masked["step_time"].values).tolist() == [False, True]
+
+
 def test_float32_holds_the_rounded_values() -> None:
     axes = {"n_gpus": [64, 512], "gpu_mttf": [1e8, 2e8]}
     sweep = Sweep(TRAINING, axes, ["job_time", "dominant_overhead"])
@@ -267,7 +276,7 @@ def test_float32_holds_the_rounded_values() -> None:
 def test_every_engine_has_its_entries() -> None:
     engines = {*ENGINES} - {"auto"}
     assert {*execute.RUN} == {*ENGINES}, "add it to RUN in grid/plan/execute.py"
-    assert {*BLOCK} == engines, "add it to BLOCK in grid/run/evaluation.py"
+    assert {*AT_ONCE} == engines, "add it to AT_ONCE in grid/plan/tiles.py"
     held = fingerprint.ENGINE_CODE, fingerprint.PACKAGES
     assert all({*table} == engines for table in held), "add it in grid/plan/fingerprint.py"
 

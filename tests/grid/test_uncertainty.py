@@ -210,7 +210,7 @@ def test_the_grid_may_be_cut_anyhow(monkeypatch: pytest.MonkeyPatch) -> None:
         made = sweep(["job_time", "goodput"], axes, **scenario)
         whole = made.uncertainty(method=method, samples=64)
         with monkeypatch.context() as patch:
-            patch.setattr("fleetcube.grid.run.stream.BLOCK", 64 if method == "sampled" else 1)
+            patch.setattr("fleetcube.grid.plan.tiles.BLOCK", 64 if method == "sampled" else 1)
             assert made.uncertainty(method=method, samples=64, threads=2).identical(whole)
         assert "infeasible_reason" in whole.coords
 

@@ -74,13 +74,13 @@ def cubes() -> dict[Any, xarray.Dataset]:
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Points of every block that is filled."""
     points: list[int] = []
-    fill = execute.Block.fill
+    fill = execute.Piece.fill
 
     def counted(self: Any, dims: Any, region: Any, outs: Any) -> None:
         points.extend(out.size for out in outs.values())
         fill(self, dims, region, outs)
 
-    monkeypatch.setattr(execute.Block, "fill", counted)
+    monkeypatch.setattr(execute.Piece, "fill", counted)
     return points
 
 

@@ -21,13 +21,12 @@ from ....kernels.engines.job import pool
 from ....kernels.graph import formulas as graph
 from ....kernels.roles import NEAR, REASON, STEPS
 from ...errors import InputError, nearest, shown
-from ...plan import memory
+from ...plan import memory, tiles
 from ...plan.execute import evaluate_block
-from ...plan.grid import Region, extent
 from ...plan.labels import attributes, coordinates, flags, ordered, root_attributes
 from ...plan.plan import Plan
+from ...plan.tiles import Region, extent
 from ...progress import expected
-from ...run import stream
 from ...run.settings import Settings
 from ...spec import values
 from ...spec.arguments import scenario_and_axes
@@ -39,7 +38,6 @@ from .scan import scan_values
 if TYPE_CHECKING:
     import xarray
 
-TILE = 1 << 17  # points solved at once
 MOST_STEPS = 80
 SOON = 8  # steps before a bracket may have shrunk to two neighbouring numbers
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point, and of one that jumps the target
@@ -141,7 +139,7 @@ def solve_spec(
 
     check_free(for_)
     problem = resolve(spec["scenario"], spec["axes"])
-    search = Search(problem, for_, target, between, settings.engine)
+    search = Solver(problem, for_, target, between, settings.engine)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
     memory.check(8 * math.prod(shape) * 8, "solve on fewer points")
@@ -151,18 +149,18 @@ def solve_spec(
         for name, about in told.items()
     }
     round_ = values.is_whole(for_) if whole is None else bool(whole)
-    everything = stream.whole(plan, dims)
+    everything = plan.whole(dims)
 
     def fill(tile: Region) -> None:
-        cut = stream.inside(everything, tile, dims)
+        cut = tiles.inside(everything, tile, dims)
         with np.errstate(all="ignore"):
             for name, answer in search.answers(tile, round_).items():
                 found[name][cut] = answer
 
-    tiles = list(stream.within(everything, TILE))
-    cores = settings.cores if plan.engine != "jax" and len(tiles) > 1 else 1
+    parts = list(tiles.blocks(everything, tiles.SOLVED))
+    cores = settings.cores if plan.engine != "jax" and len(parts) > 1 else 1
     done = expected(math.prod(shape), "points")
-    for tile, _ in zip(tiles, pool(cores).map(fill, tiles), strict=True):
+    for tile, _ in zip(parts, pool(cores).map(fill, parts), strict=True):
         done(math.prod(extent(tile, dims, dims)))
     variables = {name: (*ordered(plan, dims, found[name]), told[name]) for name in told}
     coords = coordinates(plan, dims)
@@ -170,7 +168,7 @@ def solve_spec(
     return xarray.Dataset(variables, coords, root_attributes(plan, spec))
 
 
-def _told(search: "Search") -> dict[str, dict[str, Any]]:
+def _told(search: "Solver") -> dict[str, dict[str, Any]]:
     """Names and attributes of what is answered."""
     for_, of, plan = search.for_, search.target.of, search.plan
     input_, output = attributes(plan, for_), attributes(plan, of)
@@ -196,7 +194,7 @@ def check_free(name: Any) -> None:
         raise InputError(f"for: {name} takes named values, not numbers; sweep it as an axis")
 
 
-class Search:
+class Solver:
     """Solves the points of a sweep for one input."""
 
     def __init__(

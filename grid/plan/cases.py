@@ -1,0 +1,142 @@
+"""Axes that vary options, or what is given, cut a sweep into cases (decision 4).
+
+A *run* is a stretch of such an axis with the same options and the same inputs given. Each
+combination of runs is a case with formulas of its own, so that no formula ever asks for an option.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import derivative
+from ...kernels.graph import formulas as graph
+from ...kernels.graph.formulas import Function, MissingInputError
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..spec.axes import Array, Axis
+from ..spec.scenario import Problem, choose
+
+MOST_CASES = 4096  # each may have tables and kernels of its own
+
+Formulas = Mapping[str, Function]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is chosen and given in one case: all that its formulas depend on."""
+
+    runs: Mapping[str, slice]
+    options: Mapping[str, Any]
+    rows: Mapping[str, tuple[str, Array]]  # what axes give: the axis, and the values along its run
+    given: tuple[str, ...]  # names that have a value, the defaults first
+
+
+def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
+    """One for each combination of runs; inputs of `free` count as given."""
+    runs = {axis.name: runs_of(axis) for axis in problem.axes}
+    cutting = {name: row for name, row in runs.items() if len(row) > 1}
+    count = math.prod(map(len, cutting.values()))
+    if count > MOST_CASES:
+        raise InputError(
+            f"the option and label axes combine to {count:,} sets of formulas; "
+            f"at most {MOST_CASES:,} are allowed: sweep fewer options at once"
+        )
+    along = {
+        (axis.name, run.start): _rows(axis, run, free)
+        for axis in problem.axes
+        for run in runs[axis.name]
+    }
+    cases = []
+    for combination in itertools.product(*cutting.values()):
+        chosen = dict(zip(cutting, combination, strict=True))
+        options: dict[str, Any] = dict(problem.options)
+        rows: dict[str, tuple[str, Array]] = {}
+        for axis in problem.axes:
+            start = chosen[axis.name].start if axis.name in chosen else 0
+            options |= {name: row[start] for name, row in axis.options.items()}
+            rows |= along[axis.name, start]
+        made = choose(options, {*problem.constants, *free, *rows})
+        given = tuple({**_constants(problem, free), **rows})
+        cases.append(Choice(chosen, made, rows, given))
+    return cases
+
+
+def runs_of(axis: Axis) -> list[slice]:
+    """Stretches of an axis over which formulas and given inputs stay the same."""
+    unset = [np.isnan(row) for row in axis.numbers.values() if np.isnan(row).any()]
+    if not axis.options and not unset:
+        return [slice(0, axis.size)]
+    keys = [
+        (*(row[k] for row in axis.options.values()), *(bool(mask[k]) for mask in unset))
+        for k in range(axis.size)
+    ]
+    starts = [k for k in range(axis.size) if k == 0 or keys[k] != keys[k - 1]]
+    return [slice(a, b) for a, b in itertools.pairwise([*starts, axis.size])]
+
+
+def formulas_of(
+    problem: Problem, choices: Sequence[Choice], outputs: Iterable[str]
+) -> list[Formulas]:
+    """Formulas of every case; cases that choose alike share theirs, and so their kernels."""
+    wanted = ((name, derivative(name)) for name in outputs)
+    needed = tuple(dict.fromkeys(made.of if made else name for name, made in wanted))
+    known: dict[Any, Formulas] = {}
+    formulas = []
+    for choice in choices:
+        key = (tuple(choice.options.items()), choice.given)
+        if key not in known:
+            try:
+                known[key] = graph.select(needed, choice.options, choice.given)
+            except MissingInputError as error:
+                raise InputError(f"{error}{_where(problem, choice)}") from None
+        formulas.append(known[key])
+    return formulas
+
+
+def leaves(
+    problem: Problem, choices: Sequence[Choice], axes: Sequence[Axis], free: Sequence[str]
+) -> list[dict[str, Array]]:
+    """Values of what is given in every case: rows along their axis, axes in the order of memory."""
+    ones = (1,) * len(axes)
+    shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
+    known = _constants(problem, free)
+    constants = dict(zip(known, np.array(list(known.values())).reshape(-1, *ones), strict=True))
+    return [
+        constants | {name: row.reshape(shapes[axis]) for name, (axis, row) in choice.rows.items()}
+        for choice in choices
+    ]
+
+
+def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:
+    """What has one value; the free inputs have none yet."""
+    return {**_defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
+
+
+@functools.cache
+def _defaults() -> dict[str, float]:
+    return {
+        name: float(row.default)
+        for name, row in INPUTS.items()
+        if row.kind != "option" and row.default is not None
+    }
+
+
+def _rows(axis: Axis, run: slice, free: Sequence[str]) -> dict[str, tuple[str, Array]]:
+    """What an axis gives along a run; what its labels leave unset counts as not given."""
+    return {
+        name: (axis.name, row[run])
+        for name, row in axis.numbers.items()
+        if name not in free and not np.isnan(row[run]).any()
+    }
+
+
+def _where(problem: Problem, choice: Choice) -> str:
+    for axis in problem.axes:
+        if axis.name in choice.runs:
+            return f" (at {axis.name} = {axis.labels[choice.runs[axis.name].start]})"
+    return ""

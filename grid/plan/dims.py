@@ -1,0 +1,113 @@
+"""The dimensions of every name: a quantity is evaluated over these axes and no others."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import Derivative, Differentiator
+from ...kernels.graph import formulas as graph
+from ...kernels.graph.formulas import Function, parameters
+from ..errors import InputError
+from ..spec.axes import Axis
+from .cases import Choice, Formulas
+
+Dims = Mapping[str, Collection[str]]
+
+
+def find_dims(
+    axes: Sequence[Axis],
+    choices: Sequence[Choice],
+    formulas: Sequence[Formulas],
+    free: Sequence[str],
+) -> dict[str, set[str]]:
+    """Axes along which each name varies, in any case.
+
+    One case alone does not tell: what is computed in one may be given in another, and only together
+    do they have one shape. What a formula needs hands its axes on, from case to case.
+    """
+    dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
+    cutting = [axis for axis in axes if axis.name in choices[0].runs]
+    distinct = list({id(row): row for row in formulas}.values())
+    for name in {name: None for row in distinct for name in row}:
+        dims.setdefault(name, set()).update(a.name for a in cutting if _switches(a, name))
+    for axis in cutting:
+        for name in _made_differently(axis.name, choices, formulas):
+            dims[name].add(axis.name)
+    for axis in axes:  # a swept input keeps its dimension, also when it has one value
+        for name in axis.numbers:
+            dims.setdefault(name, set()).add(axis.name)
+    for name in free:
+        dims[name] = {axis.name for axis in axes}
+    known = -1
+    while known != (known := sum(map(len, dims.values()))):  # cases feed each other
+        for row in distinct:
+            for name, formula in row.items():
+                dims[name].update(*(dims[parameter] for parameter in parameters(formula)))
+    return dims
+
+
+def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
+    """Dimensions in the order of some axes."""
+    names = [axis.name for axis in axes]
+    return {name: tuple(axis for axis in names if axis in own) for name, own in dims.items()}
+
+
+def differentiated(
+    formulas: Sequence[Formulas], dims: Dims, wanted: Iterable[Derivative]
+) -> list[Formulas]:
+    """Formulas of every case with those of derivatives, which depend on dimensions.
+
+    A chain ends where a quantity has fewer dimensions: the rest of it is a table.
+    """
+    wanted = list(wanted)
+    made: dict[int, Formulas] = {}
+    for row in formulas:
+        if id(row) not in made:
+            for one in wanted:
+                if one.wrt in row:
+                    raise InputError(
+                        f"outputs: {one.name} needs a given {one.wrt}, which is computed from "
+                        f"{', '.join(parameters(row[one.wrt]))}; give it, or name an input"
+                    )
+            made[id(row)] = {**row, **Differentiator(row, dims).add(wanted)}
+    return [made[id(row)] for row in formulas]
+
+
+def depending(
+    formulas: Iterable[Formulas], on: Iterable[str] = (), computed: Collection[str] = ()
+) -> frozenset[str]:
+    """Names that depend on some others, or on some where a formula computes them."""
+    names = set(on)
+    for row in formulas:
+        for name, formula in row.items():
+            if name in computed or names.intersection(parameters(formula)):
+                names.add(name)
+    return frozenset(names)
+
+
+def option_of(name: str) -> str | None:
+    """The option that chooses between the formulas of a quantity."""
+    return graph.load()[name].option if name in graph.load() else None
+
+
+def _switches(axis: Axis, name: str) -> bool:
+    """Whether an axis chooses a quantity's formula, or between computing it and giving it."""
+    unset = name in axis.numbers and bool(np.isnan(axis.numbers[name]).any())
+    return option_of(name) in axis.options or unset
+
+
+def _made_differently(
+    axis: str, choices: Sequence[Choice], formulas: Sequence[Formulas]
+) -> set[str]:
+    """Derivatives whose formulas an axis changes, the others that cut the sweep fixed.
+
+    They are made from the formulas of a case, so that no option of their own tells.
+    """
+    names: set[str] = set()
+    first: dict[tuple[int, ...], dict[str, Function]] = {}
+    for choice, row in zip(choices, formulas, strict=True):
+        if made := row.keys() - graph.load().keys():
+            others = tuple(run.start for name, run in choice.runs.items() if name != axis)
+            known = first.setdefault(others, {})
+            names |= {name for name in made if known.setdefault(name, row[name]) != row[name]}
+    return names

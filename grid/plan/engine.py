@@ -1,0 +1,59 @@
+"""Which engine evaluates a sweep, and what it keeps in tables.
+
+Both are fixed for the whole sweep: a choice by block would let the shape of a block change a value.
+"""
+
+import os
+from collections.abc import Collection, Iterable
+
+from ..errors import InputError
+from .cases import Formulas
+
+ENGINES = ("auto", "numpy", "numba", "jax")
+MOST_TABLE = 1 << 20  # points of the largest table kept for the whole sweep: 8 MB
+MOST_TABLES = 1 << 24  # points of all tables of NumPy's: 128 MB
+TABLE_SHARE = 256  # a table is at most this part of the largest output
+SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
+COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles, or, if it is more,
+COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that there is not, and numba where nothing may be compiled."""
+    if engine not in ENGINES:
+        raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
+    if engine == "numba" and not _compiles():
+        raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
+
+
+def pick_engine(engine: str, points: Collection[int], full: int) -> str:
+    """The engine asked for; for "auto" numba where compiling costs less than it saves.
+
+    `points` are those of each quantity, `full` those of the largest output. Either engine gives
+    the same bits (decision 8), so that this moves time alone.
+    """
+    if engine != "auto":
+        return engine
+    if not _compiles():
+        return "numpy"
+    seconds = sum(points) * SECONDS_PER_POINT
+    compiled = sum(size * TABLE_SHARE > full for size in points)
+    return "numpy" if seconds < max(COMPILE_WORTH, COMPILE_EACH * compiled) else "numba"
+
+
+def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
+    """Points up to which a quantity is evaluated once for the whole sweep, with NumPy.
+
+    JAX has none: its bits are its own, and a quantity must not be NumPy's in one sweep and JAX's in
+    a larger one. With NumPy all of a sweep's tables together are bounded, however many there are.
+    """
+    if engine == "jax":
+        return 0
+    if engine == "numpy":
+        most = max(map(len, formulas))
+        return min(MOST_TABLE, MOST_TABLES // max(1, most))
+    return min(MOST_TABLE, full // TABLE_SHARE)
+
+
+def _compiles() -> bool:
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")

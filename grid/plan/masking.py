@@ -1,0 +1,37 @@
+"""Outputs that belong to a layout of the job, and what becomes of them where it cannot be run."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ...kernels.calculus.derivatives import derivative
+from ...kernels.roles import LAYOUT, REASON
+from ..spec.axes import Axis
+from .cases import Formulas
+from .dims import depending
+
+
+def layout_dependent(formulas: Iterable[Formulas], outputs: Iterable[str]) -> list[str]:
+    """Outputs that the layout of the job affects: those that infeasible_reason is for.
+
+    Not itself: it says why the others are masked.
+    """
+    touched = depending(formulas, computed=LAYOUT)
+    asked = {name: made.of if (made := derivative(name)) else name for name in outputs}
+    return [name for name, of in asked.items() if of in touched and name != REASON]
+
+
+def out_dims(
+    axes: Sequence[Axis],
+    dims: Mapping[str, Collection[str]],
+    outputs: Sequence[str],
+    masked: Collection[str],
+) -> dict[str, tuple[str, ...]]:
+    """Dimensions of outputs; masking spreads an output over those of infeasible_reason."""
+    spread = dims[REASON] if masked and REASON in outputs else ()
+    return {
+        name: tuple(
+            axis.name
+            for axis in axes
+            if axis.name in dims[name] or (name in masked and axis.name in spread)
+        )
+        for name in outputs
+    }

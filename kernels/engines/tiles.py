@@ -1,0 +1,34 @@
+"""How engines cut what they are given: so that it fits the caches of a processor.
+
+`grid/plan/tiles.py` cuts sweeps, by memory, workers and files. There are two such modules because
+kernels know nothing of sweeps, and an engine must stand a block of any size. What both do is here.
+No value depends on these numbers.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+NUMPY_TILE = 1 << 16  # points: a formula's temporaries, 0.5 MB each, stay in the second-level cache
+TILE = 512  # points of a kernel's buffers, 4 kB each: they stay in the first-level cache
+ROW = TILE  # points of the shortest row worth walking: a shorter one leaves its tile part empty
+GRAIN = 1 << 13  # points that are worth a task of their own on a thread
+
+
+def steps(shape: Sequence[int], most: int) -> list[int]:
+    """Sides of boxes of at most `most` points where the axes allow it, leading axes cut first.
+
+    Trailing axes stay whole as long as they fit: they are dense in memory, and kernels walk them.
+    """
+    return [min(size, max(1, most // max(1, prod(shape[k + 1 :])))) for k, size in enumerate(shape)]
+
+
+def tiles(shape: Sequence[int], most: int) -> list[tuple[slice, ...]]:
+    """A grid cut into boxes of these sides."""
+    sides = zip(shape, steps(shape, most), strict=True)
+    return list(product(*(cuts(0, size, step) for size, step in sides)))
+
+
+def cuts(start: int, stop: int, step: int) -> list[slice]:
+    """An axis cut into parts of one length, the last cut short."""
+    return [slice(k, min(k + step, stop)) for k in range(start, stop, step)]
