@@ -34,7 +34,7 @@ versions: oldest
 		for python in python$$version $(HOME)/.pyenv/versions/$$version.*/bin/python; do \
 			$$python -c "" 2>/dev/null || continue; \
 			echo "Python $$version"; \
-			$(MAKE) quick VENV=.venv-$$version PYTHON=$$python || exit 1; \
+			$(MAKE) quick NAME=job_time VENV=.venv-$$version PYTHON=$$python || exit 1; \
 			break; \
 		done; \
 	done
@@ -42,12 +42,13 @@ versions: oldest
 oldest:
 	@mkdir -p build
 	@.ci/oldest >build/oldest.txt
-	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) quick VENV=.venv-oldest
+	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) quick NAME=job_time VENV=.venv-oldest
 
 check: $(VENV)/dev types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
 
 bench: $(VENV)/test
 	$(BIN)/python -m benchmarks --write
