@@ -43,7 +43,8 @@ parser = argparse.ArgumentParser(prog="python -m docs.make", description=__doc__
 parser.add_argument("files", nargs="*", metavar="FILE", type=Path)
 parser.add_argument("--table", action="append", default=[], type=Path, metavar="FILE")
 asked = parser.parse_args()
-files = [path.resolve() for path in asked.files] or [*every.keys() - {training.CATALOG}]
+pages = [path for path in every if path != training.CATALOG]
+files = [path.resolve() for path in asked.files] or pages
 if unknown := [str(path) for path in files if path not in every]:
     parser.error(f"nothing of {', '.join(unknown)} is generated")
 training.FURTHER += asked.table
