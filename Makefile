@@ -1,11 +1,12 @@
 # Two commands for a machine with Python >= 3.11 and make: `make sweep` and `make test`.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV := .venv
+BIN := $(VENV)/bin
 CUBE := cubes/scaling-and-reliability
 
-.PHONY: sweep test quick check types bench docs attack fuzz validate clean
+.PHONY: sweep test quick versions oldest check types bench pages docs attack fuzz validate clean
 
-sweep: .venv/installed
+sweep: $(VENV)/installed
 	@mkdir -p cubes
 	@$(BIN)/fleetcube run examples/scaling-and-reliability.toml -o $(CUBE).zarr --overwrite
 	@echo; echo "Llama 3 70B, InfiniBand NDR, tensor parallel 8, 50,000 h per GPU, 100 GB/s of checkpoint storage:"
@@ -16,40 +17,61 @@ sweep: .venv/installed
 	@$(BIN)/fleetcube plot $(CUBE).zarr -v reliability_to_communication_ratio -x n_gpus -y gpu_mttf \
 		fabric=infiniband-ndr layout=pp1 checkpoint_write_bandwidth=100GB/s -o $(CUBE).png
 
-test: .venv/test
+test: $(VENV)/test
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 # What ends in half a minute; with NAME=quantity, its formulas on every engine and their derivatives, too
-quick: .venv/test
+quick: $(VENV)/test
 	@$(BIN)/python -m pytest -q -n0 tests/test_architecture.py tests/kernels/test_graph.py \
 		tests/kernels/test_docstrings.py tests/kernels/test_sources.py
 	@[ -z "$(NAME)" ] || $(BIN)/python -m pytest -q -n0 --only "$(NAME)" \
 		tests/kernels/test_partials.py tests/kernels/test_engines.py::test_formulas_agree_with_numpy \
 		tests/kernels/test_engines.py::test_binding_to_numpy_changes_nothing
 
-check: .venv/dev types
+# The quick tests on each Python that is there, in its PATH or pyenv's folder, and with the oldest dependencies
+versions: oldest
+	@for version in 3.11 3.12 3.13 3.14; do \
+		for python in python$$version $(HOME)/.pyenv/versions/$$version.*/bin/python; do \
+			$$python -c "" 2>/dev/null || continue; \
+			echo "Python $$version"; \
+			$(MAKE) quick NAME=job_time VENV=.venv-$$version PYTHON=$$python || exit 1; \
+			break; \
+		done; \
+	done
+
+oldest:
+	@mkdir -p build
+	@.ci/oldest >build/oldest.txt
+	@PIP_CONSTRAINT=build/oldest.txt $(MAKE) quick NAME=job_time VENV=.venv-oldest
+
+check: $(VENV)/dev types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
 
-bench: .venv/test
+bench: $(VENV)/test
 	$(BIN)/python -m benchmarks --write
 
+# What is generated in the README and the pages: tables, counts, what blocks print. Some minutes
+pages: $(VENV)/test
+	$(BIN)/python -m docs.make
+
 # The site: build/docs/index.html. Warnings are errors; nothing is fetched.
-docs: .venv/docs
+docs: $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 
-validate: .venv/test
+validate: $(VENV)/test
 	@$(BIN)/fleetcube validate
-	@$(BIN)/python -m tests.accuracy --write
+	@$(BIN)/python -m docs.make docs/accuracy.md
 
 # Kills, changed bits, reads beside writers, hostile files: the table of docs/storage.md. An hour
-attack: .venv/test
-	$(BIN)/python -m tests.attack --write
+attack: $(VENV)/test
+	$(BIN)/python -m tests.attack --write && $(BIN)/python -m docs.make docs/storage.md
 
 # The tests that draw examples, with fresh ones by the thousand; the same SEED draws the same again
 fuzz: SEED := $(or $(SEED),$(shell date +%s))
-fuzz: .venv/test
+fuzz: $(VENV)/test
 	@echo 'make fuzz SEED=$(SEED)'
 	@FLEETCUBE_FUZZ=$(SEED) $(BIN)/python -m pytest -m "hypothesis or fuzz" -n auto --maxprocesses 8 \
 		--dist worksteal --hypothesis-seed=$(SEED) --randomly-seed=$(SEED) \
@@ -63,25 +85,25 @@ types:
 	@ln -sfn $(CURDIR)/catalog build/types/fleetcube/catalog
 	@for file in src/fleetcube/*; do ln -sfn $(CURDIR)/$$file build/types/fleetcube/; done
 
-.venv/bin/python:
-	$(PYTHON) -m venv .venv
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --upgrade pip
 
-.venv/installed: .venv/bin/python pyproject.toml
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install -qq -e '.[plot]'
 	@touch $@
 
-.venv/test: .venv/bin/python pyproject.toml
+$(VENV)/test: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install -qq -e '.[all,test]'
-	@touch $@ .venv/installed
+	@touch $@ $(VENV)/installed
 
-.venv/dev: .venv/bin/python pyproject.toml
+$(VENV)/dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install -qq -e '.[dev]'
-	@touch $@ .venv/test .venv/installed
+	@touch $@ $(VENV)/test $(VENV)/installed
 
-.venv/docs: .venv/bin/python pyproject.toml
+$(VENV)/docs: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install -qq -e '.[docs]'
-	@touch $@ .venv/installed
+	@touch $@ $(VENV)/installed
 
 clean:
-	rm -rf .venv build cubes docs/reference *.egg-info
+	rm -rf .venv .venv-* build cubes docs/reference *.egg-info

@@ -1,7 +1,7 @@
 """Attack cubes, files and readers, and count what is wrong.
 
 `python -m tests.attack [--quick] [--write] [NAME ...]`: exit 0 where nothing is. `--write` keeps
-what came of it in attacks.json and puts the table of all attacks into docs/storage.md.
+what came of it in attacks.json; `make pages` puts the table of them into docs/storage.md.
 """
 
 import datetime
@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "storage.md"
 RESULTS = Path(__file__).with_name("attacks.json")
-BEGIN, END = "<!-- attacks:begin -->", "<!-- attacks:end -->"
 
 
 @dataclass(frozen=True)
@@ -120,21 +118,7 @@ def main() -> int:
         results[name] = [tries, wrong, remark, datetime.date.today().isoformat()]
         if write and not quick:
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-            text = PAGE.read_text(encoding="utf-8")
-            head, tail = text.split(BEGIN)[0], text.split(END)[1]
-            PAGE.write_text(f"{head}{BEGIN}\n{_table(results)}\n{END}{tail}", encoding="utf-8")
     return failed
-
-
-def _table(results: dict[str, tuple[int, int, str, str]]) -> str:
-    """What came of the attacks so far."""
-    rows = ["| attack | tries | wrong | by | on |", "| --- | --- | --- | --- | --- |"]
-    for name, one in ATTACKS.items():
-        if name in results:
-            tries, wrong, remark, day = results[name]
-            told = f"{wrong} ({remark})" if remark else str(wrong)
-            rows.append(f"| {one.what} | {tries:,} | {told} | {one.shown} | {day} |")
-    return "\n".join(rows)
 
 
 if __name__ == "__main__":

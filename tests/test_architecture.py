@@ -155,7 +155,16 @@ def test_every_module_has_a_room(package: str) -> None:
     "path",
     [
         pytest.param(path, id=str(path.relative_to(ROOT)))
-        for folder in ("benchmarks", "catalog", "examples", "grid", "kernels", "src", "tests")
+        for folder in (
+            "benchmarks",
+            "catalog",
+            "docs",
+            "examples",
+            "grid",
+            "kernels",
+            "src",
+            "tests",
+        )
         for path in sorted((ROOT / folder).rglob("*.py"))
     ],
 )

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import fleetcube
+from docs.make.outputs import DOCS, ELSEWHERE, RUN, blocks, commands, run
 from fleetcube.cli import cli
-
-from .pages import DOCS, ELSEWHERE, RUN, blocks, commands, run
 
 PAGES = sorted({*DOCS.glob("*.md"), *RUN})
 

@@ -59,7 +59,7 @@ def held(url: str) -> dict[str, bytes]:
     return {name: place.read(name) for name in place.names() or ()}
 
 
-def plain(url: str) -> ObjectStore[Any]:
+def plain(url: str) -> "ObjectStore[Any]":
     """What a reader that knows nothing of fleetcube opens."""
     return ObjectStore(Objects(url).client, read_only=True)
 

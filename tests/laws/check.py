@@ -5,9 +5,12 @@ published table, a second derivation or another tool gives for the same point. T
 folder hold them by topic; `docs/laws.md` is written from them.
 """
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,6 +59,14 @@ def check(
         return pairs
 
     return enter
+
+
+def checks() -> list[Check]:
+    """The checks of all modules of this folder."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if not module.name.startswith("test_"):
+            importlib.import_module(f"{__package__}.{module.name}")
+    return CHECKS
 
 
 def _differences(pairs: Pairs, absolute: bool) -> Iterator[float]:

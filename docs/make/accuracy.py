@@ -6,14 +6,15 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import Accuracy, Validation, validate
 
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+from .text import DOCS, between, table
+from .training import CATALOG
+
+PAGE = DOCS / "accuracy.md"
 PICTURE = PAGE.with_suffix(".png")
-CALIBRATIONS = PAGE.parents[1] / "catalog" / "data" / "calibration.toml"
 A100 = {  # groups, and the calibrations fitted to them
     "sc21_table1": "megatron-a100-fp16",
     "korthikanti_table5": "megatron-a100-fp16",
@@ -27,11 +28,10 @@ _HELD_OUT = (
     "factor is that of `step_time_low` and `step_time_high`; covered is the share of held-out rows "
     "within the factor that the other rows give."
 )
-_BETWEEN = (
+_ELSEWHERE = (
     "Mean errors on the A100's tables under calibrations of others (in brackets: its own), as of a "
     "user who has not measured:"
 )
-_BEGIN, _END = "<!-- measured -->\n", "<!-- end -->\n"
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,8 @@ def own() -> Validation:
 
 def page() -> str:
     """docs/accuracy.md as it should be."""
-    held = PAGE.read_text(encoding="utf-8")
-    head, _, rest = held.partition(_BEGIN)
     sources = dict.fromkeys((row.group, row.source) for row in read_records()[0])
-    return head + _BEGIN + tables(own(), sources) + _END + rest.partition(_END)[2]
+    return between(PAGE, "measured", tables(own(), sources))
 
 
 def tables(found: Validation, sources: Iterable[tuple[str, str]]) -> str:
@@ -92,19 +90,19 @@ def tables(found: Validation, sources: Iterable[tuple[str, str]]) -> str:
     for of in dict.fromkeys(group.of for group in found.groups):
         parts += [f"### `{of}`", _errors([group for group in found.groups if group.of == of])]
         if of == "step_time":
-            parts += [_HELD_OUT, held_out(), _BETWEEN, between()]
+            parts += [_HELD_OUT, held_out(), _ELSEWHERE, elsewhere()]
     groups = {group.group for group in found.groups}
     peers = [f"- {p.tool} on {p.group}: {p.mean} %: {p.about}" for p in PEERS if p.group in groups]
     if peers:
         parts += ["What others report of their own predictions:", "\n".join(peers)]
     told = [f"- {group}: {source}" for group, source in sources if group in groups]
     parts += ["### Sources", "\n".join(told), "### Left out", _left_out(found)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def held_out() -> str:
     """The errors of each calibration where rows were not fitted."""
-    told = tomllib.loads(CALIBRATIONS.read_text(encoding="utf-8"))
+    told = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
     head = ["calibration", "n", "fitted, mean", "median", "held out", "mean", "median", "largest"]
     rows = []
     for label, held in told.items():
@@ -118,10 +116,10 @@ def held_out() -> str:
             rows.append(
                 [f"`{label}`", str(fit["rows"]), *fitted, fit["held_out"], *errors, factor, covered]
             )
-    return _table([*head, "factor", "covered"], rows)
+    return table([*head, "factor", "covered"], rows)
 
 
-def between() -> str:
+def elsewhere() -> str:
     """Errors on the A100's tables, each under the calibrations of others."""
     rows = [
         row
@@ -137,7 +135,7 @@ def between() -> str:
             error = validate(moved).groups[0].mean_percent
             cells.append(f"({error:.1f} %)" if label == own else f"{error:.1f} %")
         lines.append([group, str(len(mine)), *cells])
-    return _table(["group", "n", *(f"`{label}`" for label in dict.fromkeys(A100.values()))], lines)
+    return table(["group", "n", *(f"`{label}`" for label in dict.fromkeys(A100.values()))], lines)
 
 
 def _errors(groups: Sequence[Accuracy]) -> str:
@@ -160,7 +158,7 @@ def _errors(groups: Sequence[Accuracy]) -> str:
             ]
         )
     told = [k for k in range(len(head)) if {row[k] for row in rows} - {"", "-"}]
-    return _table([head[k] for k in told], [[row[k] for k in told] for row in rows])
+    return table([head[k] for k in told], [[row[k] for k in told] for row in rows])
 
 
 def _shown(value: float | None, form: str, unit: str = "") -> str:
@@ -173,9 +171,4 @@ def _left_out(found: Validation) -> str:
         [group, str(count), reason.replace("|", "\\|")]
         for (group, reason), count in sorted(counts.items())
     ]
-    return _table(["group", "records", "reason"], rows) if rows else "Nothing."
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    rules = ["---"] * len(head)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rules, *rows])
+    return table(["group", "records", "reason"], rows) if rows else "Nothing."

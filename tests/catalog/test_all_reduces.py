@@ -3,9 +3,9 @@
 import pytest
 
 import fleetcube
+from docs.make.all_reduces import _SYSTEMS, PAGE, RECORDS, curves, page, records
+from docs.make.training import CATALOG
 from fleetcube.catalog import record
-
-from .curves import _SYSTEMS, CATALOG, PAGE, RECORDS, curves, page, records
 
 CURVES = curves()
 
@@ -23,7 +23,7 @@ def test_the_law_fits_every_published_curve(system: str) -> None:
 
 
 def test_the_docs_hold_the_errors() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.calibrations --write"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make docs/calibrate.md`"
 
 
 def test_the_catalog_holds_the_fits() -> None:

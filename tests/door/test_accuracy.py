@@ -2,15 +2,14 @@
 
 import re
 
+from docs.make.accuracy import PAGE, PEERS, PICTURE, own, page, tables
 from fleetcube.grid.measured.predict import Compared
 from fleetcube.grid.measured.records import LeftOut, read_records
 from fleetcube.grid.measured.validate import Validation, accuracy
 
-from .page import PAGE, PEERS, PICTURE, own, page, tables
-
 
 def test_the_page_is_what_is_generated() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m tests.accuracy --write`"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.make docs/accuracy.md`"
     assert PICTURE.exists()
 
 

@@ -1,25 +1,23 @@
 """The claims as a page of Markdown: docs/claims.md."""
 
 import re
-import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
+from ..text import DOCS, filled, table
 from . import question
 from .claim import MARGIN, Claim, Document, Figure, Reading, Verdict
 from .conflicts import CONFLICTS, DOCUMENTS
 from .numbers import NUMBERS, computed
 
-PATH = Path(__file__).parents[2] / "docs" / "claims.md"
+PAGE = DOCS / "claims.md"
 INTRODUCTION = f"""# Every claim recomputed
 
 Five documents on large-scale training make 95 claims that can be checked. Here is each of them with
 what fleetcube computes for it, through its public names. The page is written by
-`python -m tests.claims --write`, and `tests/claims/` fails if a number, a verdict or this page is
-out of date.
+`python -m docs.make`, and a test fails if a number, a verdict or this page is out of date.
 
 - **reproduces**: our value, rounded as the document rounds it, is the printed one ("~" allows
   {MARGIN:.0%}).
@@ -40,16 +38,6 @@ def page() -> str:
     return "\n\n".join([*parts, _numbers()]) + "\n"
 
 
-def _filled(text: str) -> str:
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> str:
-    """A Markdown table; `right` has an r for every column that is aligned to the right."""
-    rules = ["---:" if mark == "r" else "---" for mark in right.ljust(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rules, *rows])
-
-
 def _summary() -> str:
     rows = []
     for document in DOCUMENTS:
@@ -66,7 +54,7 @@ def _summary() -> str:
         f"Of the {len(NUMBERS)} numbers printed in tables, {agree} reproduce to the printed digit "
         "([list](#the-numbers-printed-in-tables))."
     )
-    return f"## Summary\n\n{_table(head, rows, ' rrrrrrr')}\n\n{_filled(below)}"
+    return f"## Summary\n\n{table(head, rows, ' rrrrrrr')}\n\n{filled(below)}"
 
 
 def _about(value: float) -> str:
@@ -109,9 +97,9 @@ rail for each GPU, checkpoints written at the rate that their interval is chosen
 counted (the scenario of `examples/scaling-and-reliability.toml`). The table has the share of the
 time lost to reliability over that lost to communication, by number of GPUs.
 
-{_table(head, rows, "  rrrrrrr")}
+{table(head, rows, "  rrrrrrr")}
 
-{_filled(answer)}
+{filled(answer)}
 
 {_own_numbers()}"""
 
@@ -139,15 +127,15 @@ def _own_numbers() -> str:
         f"{drive} GPUs, since it writes whole checkpoints through one drive of 7 GB/s; with 100 "
         f"GB/s, at about {storage}."
     )
-    return f"{_filled(before)}\n\n{_table(head, rows, 'rrrrrrrr')}\n\n{_filled(after)}"
+    return f"{filled(before)}\n\n{table(head, rows, 'rrrrrrrr')}\n\n{filled(after)}"
 
 
 def _conflicts() -> str:
     parts = ["## Where the documents disagree\n\nEvery reading is a name or an option here."]
     for k, conflict in enumerate(CONFLICTS, 1):
         rows = [[stand.who, _names(stand.names), _line(stand.figure)] for stand in conflict.stands]
-        table = _table(["reading of", "stands here for it", "gives"], rows)
-        parts.append(f"### {k}. {conflict.title}\n\n{table}\n\n{_filled(conflict.settled)}")
+        readings = table(["reading of", "stands here for it", "gives"], rows)
+        parts.append(f"### {k}. {conflict.title}\n\n{readings}\n\n{filled(conflict.settled)}")
     return "\n\n".join(parts)
 
 
@@ -180,9 +168,9 @@ def _document(k: int, document: Document) -> str:
         bold = claim.verdict if claim.verdict is Verdict.REPRODUCES else f"**{claim.verdict}**"
         verdict = f"{bold}. {claim.why}" if claim.why else bold
         rows.append([claim.number, claim.says, printed, ours, verdict])
-    table = _table(["", "claim", "printed", "computed", "verdict"], rows)
+    claims = table(["", "claim", "printed", "computed", "verdict"], rows)
     about = document.about[0].upper() + document.about[1:]
-    return f'## {k}. "{document.name}"\n\n{_filled(about)}.\n\n{table}'
+    return f'## {k}. "{document.name}"\n\n{filled(about)}.\n\n{claims}'
 
 
 def _numbers() -> str:
@@ -198,5 +186,4 @@ def _numbers() -> str:
     ]
     head = ["document", "number", "printed", "computed", "agrees"]
     intro = "The row of 350 million parameters was computed for 340 million (3.12)."
-    table = _table(head, rows, "  rr")
-    return f"## The numbers printed in tables\n\n{intro}\n\n{table}"
+    return f"## The numbers printed in tables\n\n{intro}\n\n{table(head, rows, '  rr')}"

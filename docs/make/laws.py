@@ -1,23 +1,17 @@
 """The laws as a page of Markdown: docs/laws.md."""
 
-import importlib
-import pkgutil
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from fleetcube.kernels.graph.formulas import load
+from tests.laws.check import Check, checks
+from tests.laws.law import LAWS, Law
 
-from .check import CHECKS, Check
-from .law import LAWS, Law
+from .text import DOCS, filled, table
 
-for _module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-    if not _module.name.startswith(("test_", "__main__")):
-        importlib.import_module(f"{__package__}.{_module.name}")
-
-PATH = Path(__file__).parents[2] / "docs" / "laws.md"
+PAGE = DOCS / "laws.md"
+CHECKS = checks()
 REASONS = {
     code: reason
     for code, reason in load()["infeasible_reason"].doc.flags.items()
@@ -28,7 +22,7 @@ INTRODUCTION = """# Every law, where it holds, and what holds it
 
 {laws} laws make the numbers of fleetcube. Each is held by an independent check, which computes the
 same number without it; `tests/laws/` fails where one differs by more than is stated, where a law
-has no check, or where this page is out of date. `python -m tests.laws --write` writes it.
+has no check, or where this page is out of date. `python -m docs.make` writes it.
 
 - **simulator**: messages, schedules, failures or requests played one by one ({simulator}).
 - **table**: numbers printed in a paper, a manual or a model's own files ({table}).
@@ -58,7 +52,7 @@ def page() -> str:
     head = INTRODUCTION.format(
         laws=laws,
         peer=_count(kinds["peer"], "check"),
-        reasons=_filled(", ".join(f"{code} `{reason}`" for code, reason in REASONS.items())),
+        reasons=filled(", ".join(f"{code} `{reason}`" for code, reason in REASONS.items())),
         **counts,
     )
     topics = dict.fromkeys(law.topic for law in LAWS.values())
@@ -74,7 +68,7 @@ def _topic(topic: str) -> str:
     parts = [f"## {topic.replace('_', ' ').capitalize()}"]
     rows = [_row(law) for law in laws if _told(law)]
     if rows:
-        parts.append(_table(["law", "holds", "held by"], rows))
+        parts.append(table(["law", "holds", "held by"], rows))
     parts += _unchecked(law for law in laws if not _told(law))
     return "\n\n".join(parts)
 
@@ -100,17 +94,12 @@ def _checks() -> str:
         [f"`{_name(check)}`", check.by, _plain(check.source), _plain(check.points)]
         for check in sorted(CHECKS, key=_name)
     ]
-    return "## What the checks compare\n\n" + _table(["check", "by", "with", "at"], rows)
+    return "## What the checks compare\n\n" + table(["check", "by", "with", "at"], rows)
 
 
 def _name(check: Check) -> str:
     """A check's name, with its module's: several modules may have the name."""
     return f"{check.pairs.__module__.rpartition('.')[2]}.{check.pairs.__qualname__}"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _range(text: str) -> str:
@@ -139,11 +128,7 @@ def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
         found.setdefault("calls one law" if called else law.why_none, []).append(name)
     for why, names in found.items():
         line = f"{why[0].upper()}{why[1:]}: {', '.join(names)}."
-        yield _filled(line)
-
-
-def _filled(line: str) -> str:
-    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+        yield filled(line)
 
 
 def _plain(text: str) -> str:

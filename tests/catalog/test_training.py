@@ -6,14 +6,12 @@ import tomllib
 import numpy as np
 import pytest
 
+from docs.make import training
 from fleetcube.catalog import kind
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
 
-from . import training
-from .curves import CATALOG
-
-HELD = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
+HELD = tomllib.loads(training.CATALOG.read_text(encoding="utf-8"))
 QUICK = ["bridge-gb300-fp4", "megatron-a100-fp16", "megatron-h100-fp8"]
 
 

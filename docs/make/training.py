@@ -16,7 +16,11 @@ from fleetcube.grid.measured.file import about_fit, text
 from fleetcube.grid.measured.records import Row, read_records
 from fleetcube.grid.measured.steps import StepFit, Table, fit_steps, held_out_errors
 
+from . import all_reduces
+from .text import ROOT
+
 Array = np.ndarray[Any, Any]
+CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
 DATE = "2026-11-22"  # of the fits
 MANY = 20  # rows that say by themselves how far off further ones are
 FEWEST = 2  # rows of a calibration of its own
@@ -232,6 +236,12 @@ def located(source: str) -> str:
             rest = re.sub(r" ?\((MIT|Apache-2.0|MICRO24)\) ?", "", source.removeprefix(said))
             return f"{address}, {rest.strip()}".rstrip(", ")
     return re.sub(r"arXiv:([0-9.]+)", r"https://arxiv.org/abs/\1", source)
+
+
+def catalog() -> str:
+    """catalog/data/calibration.toml as it should be."""
+    held = CATALOG.read_text(encoding="utf-8")
+    return f"{all_reduces.records()}\n{records(held)}"
 
 
 def records(held: str) -> str:

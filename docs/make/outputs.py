@@ -1,4 +1,4 @@
-"""Run a page of the documentation from top to bottom, as a reader would.
+"""What pages print: run one from top to bottom, as a reader would.
 
 - `python` blocks (and the cells of a notebook) run in one scope;
 - of `sh` blocks, the lines that begin with `fleetcube` run;
@@ -6,27 +6,22 @@
 - a `text` block right after one of the first two is what it prints; `...` stands for anything,
   and seconds do not count;
 - `console` blocks need what a test has not (a cluster, a server): their arguments are checked.
-
-`python -m tests.door.pages --write` puts what is printed now where a page says otherwise.
 """
 
 import contextlib
 import doctest
 import io
 import itertools
-import os
 import re
 import shlex
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleetcube.cli import cli
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+from .text import DOCS, ROOT
+
 RUN = (
     DOCS / "command-line.md",
     DOCS / "compare.md",
@@ -127,12 +122,3 @@ def rewritten(path: Path, folder: Path) -> str:
             lines = "".join(f"{line.rstrip()}\n" for line in printed.text.rstrip().splitlines())
             text = text[: told.start] + lines + text[told.end :]
     return text
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] != ["--write"]:
-        sys.exit("usage: python -m tests.door.pages --write [PAGE ...]")
-    os.environ.setdefault("MPLBACKEND", "agg")
-    for page in [Path(name).resolve() for name in sys.argv[2:]] or RUN:
-        with tempfile.TemporaryDirectory() as scratch:
-            page.write_text(rewritten(page, Path(scratch)), encoding="utf-8")

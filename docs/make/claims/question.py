@@ -2,17 +2,17 @@
 
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fleetcube
 
+from ..text import ROOT
 from . import tutorial
 from .claim import get
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "scaling-and-reliability.toml"
+EXAMPLE = ROOT / "examples" / "scaling-and-reliability.toml"
 SIZES = [64, 256, 1024, 4096, 16384]
 FAILING = ["10_000 h", "50_000 h"]
 STORED = ["10 GB/s", "100 GB/s", "1 TB/s"]

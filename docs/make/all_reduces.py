@@ -8,10 +8,10 @@ from fleetcube.grid.measured.file import about_fit, all_reduce_values, text
 from fleetcube.grid.measured.fit import CollectiveFit, fit_collective
 from fleetcube.grid.measured.nccl import measured, parse_log
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "calibrate.md"
-CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
-_BEGIN, _END = "<!-- published curves -->\n", "<!-- end -->\n"
+from .text import DOCS, between, table
+
+PAGE = DOCS / "calibrate.md"
+CURVES = Path(__file__).with_suffix(".csv")
 DATE = "2026-11-21"  # of the fits
 # Labels of the catalog: title, scope, date.
 RECORDS = {
@@ -70,8 +70,7 @@ class Curve:
 
 def curves() -> dict[str, Curve]:
     """The published curves by system."""
-    path = ROOT / "tests" / "data" / "nccl_all_reduce.csv"
-    with path.open(encoding="utf-8", newline="") as file:
+    with CURVES.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     found = {}
     for system in dict.fromkeys(row["system"] for row in rows):
@@ -100,7 +99,7 @@ def records() -> str:
         "# Calibrations. Of published all-reduces: t = a + 2 (n - 1) / n M / B + g sqrt(M);",
         "# between nodes, B is one GPU's share of its node. Of published training steps:",
         "# efficiencies under compute_model = roofline, for software, GPU and precision.",
-        "# Written by `python -m tests.calibrations --write`.",
+        "# Written by `python -m docs.make`.",
     ]
     every = curves()
     for label, (title, scope, date) in RECORDS.items():
@@ -118,29 +117,24 @@ def records() -> str:
     return "\n".join(entries) + "\n"
 
 
-def table() -> str:
-    """The errors of the law on every published curve, as the docs have them."""
-    lines = [
-        "| system | ranks | times | a | B | g | median error | largest |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def page() -> str:
+    """docs/calibrate.md as it should be: with the errors of the law on every published curve."""
+    rows = []
     for curve in curves().values():
         fit = curve.fit()
-        told = (
-            f"{fit.values['latency'] * 1e6:.0f} ± {fit.standard_errors['latency'] * 1e6:.0f} us",
-            f"{fit.values['bandwidth'] / 1e9:.0f} ± {fit.standard_errors['bandwidth'] / 1e9:.0f} "
-            "GB/s",
-            f"{fit.values['sqrt_coefficient'] * 1e9:.1f} ± "
-            f"{fit.standard_errors['sqrt_coefficient'] * 1e9:.1f}",
-            f"{100 * fit.median_error:.1f} %",
-            f"{100 * fit.max_error:.0f} %",
+        counts = str(curve.ranks), str(fit.rows)
+        values = (
+            f"{_measured(fit, 'latency', 1e6, 0)} us",
+            f"{_measured(fit, 'bandwidth', 1e-9, 0)} GB/s",
+            _measured(fit, "sqrt_coefficient", 1e9, 1),
         )
-        lines.append(f"| {curve.system} | {curve.ranks} | {fit.rows} | {' | '.join(told)} |")
-    return "\n".join(lines) + "\n"
+        errors = f"{100 * fit.median_error:.1f} %", f"{100 * fit.max_error:.0f} %"
+        rows.append([curve.system, *counts, *values, *errors])
+    head = ["system", "ranks", "times", "a", "B", "g", "median error", "largest"]
+    return between(PAGE, "published curves", table(head, rows))
 
 
-def page() -> str:
-    """docs/calibrate.md as it should be."""
-    held = PAGE.read_text(encoding="utf-8")
-    head, _, rest = held.partition(_BEGIN)
-    return head + _BEGIN + table() + _END + rest.partition(_END)[2]
+def _measured(fit: CollectiveFit, name: str, scale: float, digits: int) -> str:
+    """A coefficient and its standard error."""
+    value, error = fit.values[name] * scale, fit.standard_errors[name] * scale
+    return f"{value:.{digits}f} ± {error:.{digits}f}"

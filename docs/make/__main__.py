@@ -1,0 +1,53 @@
+"""`python -m docs.make [FILE ...]` writes what is generated: in these files, or on all pages.
+
+catalog/data/calibration.toml is written where it is named: a fit that gives other values makes the
+next edition of a record. `--table FILE` adds a table of steps to those that it is fitted to, as
+vTrain's of one node; what was fitted to such a table before stays where it is not given.
+"""
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fleetcube.grid.plots.validation import plot_validation
+
+from . import accuracy, all_reduces, attacks, laws, outputs, readme, training
+from .claims import page as claims
+
+MAKERS: dict[Path, Callable[[], str]] = {
+    training.CATALOG: training.catalog,
+    all_reduces.PAGE: all_reduces.page,
+    accuracy.PAGE: accuracy.page,
+    claims.PAGE: claims.page,
+    laws.PAGE: laws.page,
+    attacks.PAGE: attacks.page,
+    readme.PAGE: readme.page,
+}
+
+
+def make(path: Path) -> None:
+    """Write what is generated of a file."""
+    if path in MAKERS:
+        path.write_text(MAKERS[path](), encoding="utf-8")
+    if path == accuracy.PAGE:
+        plot_validation(accuracy.own(), accuracy.PICTURE)
+    if path in outputs.RUN:
+        with tempfile.TemporaryDirectory() as scratch:
+            path.write_text(outputs.rewritten(path, Path(scratch)), encoding="utf-8")
+
+
+every = dict.fromkeys([*MAKERS, *outputs.RUN])
+parser = argparse.ArgumentParser(prog="python -m docs.make", description=__doc__)
+parser.add_argument("files", nargs="*", metavar="FILE", type=Path)
+parser.add_argument("--table", action="append", default=[], type=Path, metavar="FILE")
+asked = parser.parse_args()
+pages = [path for path in every if path != training.CATALOG]
+files = [path.resolve() for path in asked.files] or pages
+if unknown := [str(path) for path in files if path not in every]:
+    parser.error(f"nothing of {', '.join(unknown)} is generated")
+training.FURTHER += asked.table
+os.environ.setdefault("MPLBACKEND", "agg")
+for path in files:
+    make(path)

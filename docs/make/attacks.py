@@ -1,0 +1,21 @@
+"""The table of docs/storage.md: what came of the attacks that `make attack` made so far."""
+
+import json
+
+from tests.attack import ATTACKS, RESULTS
+
+from .text import DOCS, between, table
+
+PAGE = DOCS / "storage.md"
+
+
+def page() -> str:
+    """docs/storage.md as it should be."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = []
+    for name, attack in ATTACKS.items():
+        if name in results:
+            tries, wrong, remark, day = results[name]
+            failures = f"{wrong} ({remark})" if remark else str(wrong)
+            rows.append([attack.what, f"{tries:,}", failures, attack.shown, day])
+    return between(PAGE, "attacks", table(["attack", "tries", "wrong", "by", "on"], rows))

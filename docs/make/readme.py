@@ -1,0 +1,49 @@
+"""The numbers of README.md that follow from the code and its data: counts, and errors."""
+
+import re
+
+from fleetcube.catalog import kind
+from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.inputs import INPUTS
+
+from .accuracy import own
+from .claims.conflicts import DOCUMENTS
+from .text import ROOT
+
+PAGE = ROOT / "README.md"
+
+
+def phrases() -> dict[str, tuple[str, ...]]:
+    """Phrases of the README, a {} for each number, and the numbers."""
+    groups = own().groups
+    steps = {group.group: group for group in groups if group.of == "step_time"}
+    medians = [group.median_percent for group in steps.values() if group.n > 1]
+    memory = max(group.mean_percent for group in groups if "memory" in group.of)
+    (nccl,) = [group.median_percent for group in groups if group.group == "nccl_allreduce"]
+    kinds = {name: str(len(kind(name))) for name in ("gpu", "node", "fabric", "model")}
+    return {
+        "{} quantities from {} inputs": (str(len(load())), str(len(INPUTS))),
+        "{} accelerators, {} nodes, {} fabrics, {} models": tuple(kinds.values()),
+        "{} calibrations": (str(len(kind("calibration"))),),
+        "predicts {} published measurements": (f"{len(own().rows):,}",),
+        "a median of {} to {} %": (f"{min(medians):.0f}", f"{max(medians):.0f}"),
+        "{} % mean on Korthikanti's, {} % on SC21's, {} % on vTrain's": tuple(
+            f"{steps[name].mean_percent:.1f}"
+            for name in ("korthikanti_table5", "sc21_table1", "vtrain_multi")
+        ),
+        "memory within {} %": (f"{memory:.1f}",),
+        "all-reduces within {} %": (f"{nccl:.0f}",),
+        "recomputes {} claims": (str(sum(len(document.claims) for document in DOCUMENTS)),),
+    }
+
+
+def page() -> str:
+    """README.md as it should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    for phrase, numbers in phrases().items():
+        words = [re.escape(part).replace(r"\ ", r"\s+") for part in phrase.split("{}")]
+        (place,) = re.finditer(r"([\d.,]+)".join(words), text)
+        for k in reversed(range(len(numbers))):
+            start, end = place.span(k + 1)
+            text = text[:start] + numbers[k] + text[end:]
+    return text

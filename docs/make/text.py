@@ -1,0 +1,26 @@
+"""Pieces of Markdown: tables, filled paragraphs, what stands between two marks of a page."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: str = "") -> str:
+    """A table; `right` has an r for every column that is aligned to the right."""
+    rules = ["---:" if mark == "r" else "---" for mark in right.ljust(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rules, *rows])
+
+
+def filled(paragraph: str) -> str:
+    """A paragraph in lines of 100 characters."""
+    return textwrap.fill(paragraph, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def between(page: Path, name: str, text: str) -> str:
+    """A page with other text between its marks of a name."""
+    begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
+    head, rest = page.read_text(encoding="utf-8").split(begin)
+    return head + begin + text + end + rest.split(end)[1]

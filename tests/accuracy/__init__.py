@@ -1,1 +1,0 @@
-"""The page of accuracies: docs/accuracy.md and its picture."""
