@@ -1,7 +1,6 @@
 """fleetcube: a sweep engine for the physics of large-scale AI training."""
 
 import importlib
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.grid.sweep import Sweep as Sweep
 
+    __version__: str
+
 __all__ = [
     "InputError",
     "Sweep",
@@ -35,7 +36,6 @@ __all__ = [
     "solve",
     "watching",
 ]
-__version__ = _version("fleetcube")
 
 # Imported when first used, so that `import fleetcube` stays fast.
 _HOME = {
@@ -58,6 +58,10 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in ("catalog", "grid", "kernels"):
         return importlib.import_module(f"fleetcube.{name}")
+    if name == "__version__":  # to read it takes ten times as long as to import the package
+        from importlib.metadata import version
+
+        return version("fleetcube")
     raise AttributeError(f"module 'fleetcube' has no attribute {name!r}")
 
 
