@@ -42,7 +42,7 @@ def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
             )
         names = {law.__name__: function.__name__, **dict(zip(wanted, operands, strict=True))}
         formula: Any = renaming(function.__module__, names)(law)
-        formula.__doc__, formula.__law__ = function.__doc__, law.__name__
+        formula.__doc__, formula.__law__ = function.__doc__, law
         return formula  # type: ignore[no-any-return]
 
     return register

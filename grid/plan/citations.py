@@ -106,9 +106,11 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _rests_on(formula: Function) -> tuple[str, ...]:
-    """Keys of what a formula and the laws that it calls cite."""
-    said = [read(law) for law in dependencies(formula) if not law.__name__.startswith("_")]
-    return tuple(key for doc in said for key in cited(doc.source)[0])
+    """Keys of what a formula and the laws that it calls, or is, cite."""
+    called = dependencies(formula)
+    laws = [*called, *(f.__law__ for f in called if hasattr(f, "__law__"))]
+    sources = [read(law).source for law in laws if not law.__name__.startswith("_")]
+    return tuple(key for source in sources for key in cited(source)[0])
 
 
 def keys(formulas: Iterable[Function]) -> str:

@@ -37,6 +37,14 @@ def test_the_works_behind_every_formula_on_the_way_are_named() -> None:
     }
 
 
+def test_a_formula_that_is_a_law_cites_what_the_law_cites() -> None:
+    # the interval is `kernels.checkpoint.exact_interval`, whose Lambert W is Corless et al. 1996
+    result = evaluate(
+        ["checkpoint_interval"], checkpoint_stall_time=60, cluster_mtbf=1e4, recovery_time=0
+    )
+    assert "corless1996" in keys(citations(result))
+
+
 def test_the_laws_that_a_formula_calls_count() -> None:
     # The quantity cites Daly alone; the branch point that the law unfolds is in Corless et al.
     result = evaluate(["checkpoint_interval"], checkpoint_stall_time=30, cluster_mtbf=86400)

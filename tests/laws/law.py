@@ -62,7 +62,7 @@ class Law:
 def why_none(function: Function) -> str:
     """Why a formula needs no check of its own; empty: it is a law."""
     if law := getattr(function, "__law__", None):
-        return f"is `{law}`"
+        return f"is `{law.__name__}`"
     made = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     assert isinstance(made, ast.FunctionDef)
     defined = read(function).source.startswith(SELF_EVIDENT)
