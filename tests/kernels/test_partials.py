@@ -16,7 +16,7 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import parameters
 
 from .. import table
-from ..draws import generator
+from ..draws import TIMES, generator
 from ..table import each
 from .precise import slopes
 from .test_engines import FORMULAS, POINTS, RUN, operands
@@ -115,6 +115,12 @@ def test_partials_are_those_of_jax(name: str) -> None:
             assert np.isfinite(expected[usable]).mean() > 0.9, parameter
 
 
+def some(every: int) -> list[tuple[str, str]]:
+    """Partials to jit or compile, up to a second each: of `--only` all, more in `make fuzz`."""
+    names = [name for name in PARTIALS if name[0] not in SLOW]
+    return names if table.only else names[:: max(1, every // TIMES)]
+
+
 def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
     """An engine against NumPy, one job for each module; tolerance of derivative and y / x."""
     for _, group in itertools.groupby(names, key=lambda name: SMOOTH[name[0]].__module__):
@@ -133,9 +139,8 @@ def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
 
 
 def test_partials_agree_on_jax() -> None:
-    agree("jax", [name for name in PARTIALS if name[0] not in SLOW][::4], 1e-12)  # jitted
+    agree("jax", some(16), 1e-12)
 
 
 def test_partials_have_the_bits_of_numpy_on_numba() -> None:
-    # every sixtieth, as one takes up to a second to compile
-    agree("numba", [name for name in PARTIALS if name[0] not in SLOW][::60], 0.0)
+    agree("numba", some(120), 0.0)
