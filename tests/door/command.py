@@ -7,6 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import TextIO
 
 import pytest
 
@@ -16,8 +17,17 @@ from fleetcube.__main__ import main
 def fleetcube(*arguments: str, folder: Path | str = ".", **settings: str) -> CompletedProcess[str]:
     """Run `fleetcube` with arguments in a folder, under an environment that is set otherwise."""
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    code = run(*arguments, folder=folder, out=out, err=err, **settings)
+    for stream in (out, err):
+        stream.seek(0)
+    return CompletedProcess(arguments, code, out.read(), err.read())
+
+
+def run(
+    *arguments: str, folder: Path | str = ".", out: TextIO, err: TextIO, **settings: str
+) -> int:
+    """The exit status, with what is printed sent to two streams."""
     before = signal.getsignal(signal.SIGTERM)
-    code = 0
     with (
         pytest.MonkeyPatch.context() as patch,
         contextlib.chdir(folder),
@@ -32,9 +42,7 @@ def fleetcube(*arguments: str, folder: Path | str = ".", **settings: str) -> Com
         try:
             main()
         except SystemExit as stop:
-            code = int(stop.code or 0)
+            return int(stop.code or 0)
         finally:
             signal.signal(signal.SIGTERM, before)
-    for stream in (out, err):
-        stream.seek(0)
-    return CompletedProcess(arguments, code, out.read(), err.read())
+    return 0
