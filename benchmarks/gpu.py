@@ -41,11 +41,13 @@ def run(quick: bool = False) -> Table:
 def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
     """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host; and gradients.
 
-    Gradients are those of job_time with respect to every continuous input, on a smaller grid.
+    Gradients are those of the first output with respect to every continuous input, on a smaller
+    grid.
     """
     rows = _rows(question.full(sizes), device, rounds, "formulas")
     smaller = [max(2, size // 2) for size in sizes]
-    sloped = question.full(smaller, outputs=["job_time"]).derivatives("job_time")
+    of = question.OUTPUTS[0]
+    sloped = question.full(smaller, outputs=[of]).derivatives(of)
     return rows + _rows(sloped, device, rounds, "gradients")
 
 

@@ -28,9 +28,9 @@ PEER_OUTPUTS = (
 
 
 def full(
-    sizes: Sequence[int], order: Sequence[str] = AXES, outputs: Sequence[str] = OUTPUTS
+    sizes: Sequence[int], order: Sequence[str] = AXES, outputs: Sequence[str] | None = None
 ) -> Sweep:
-    """Llama 3 70B on DGX H100 nodes over five numeric axes; every output has all of them."""
+    """Llama 3 70B on DGX H100 nodes over five numeric axes; each of OUTPUTS has them all."""
     gpus, mttf, storage, fabric, stages = sizes
     axes: dict[str, Any] = {
         "n_gpus": {"geomspace": [64, 16384], "num": gpus, "round": True},
@@ -40,7 +40,7 @@ def full(
         "pipeline_parallel": list(range(1, stages + 1)),
     }
     scenario = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8}
-    return Sweep(scenario, {name: axes[name] for name in order}, list(outputs))
+    return Sweep(scenario, {name: axes[name] for name in order}, list(outputs or OUTPUTS))
 
 
 def fleet(storage: int, mttf: int) -> Sweep:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from . import question
 from .measure import ROOT, interleave, python
 from .tables import Row, Table
 
@@ -33,9 +34,9 @@ _COMPILE = """
 import json, sys, time
 import numba
 from benchmarks import question
-sizes = json.loads(sys.argv[1])
-question.full(sizes).evaluate("numpy")
-sweep = question.full(sizes)
+sizes, outputs = json.loads(sys.argv[1])
+question.full(sizes, outputs=outputs).evaluate("numpy")
+sweep = question.full(sizes, outputs=outputs)
 plan = sweep.plan("numba")
 times = []
 for _ in range(4):
@@ -112,6 +113,7 @@ def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> 
 
 def _compiler(sizes: tuple[int, ...], cache: str) -> Callable[[], float]:
     def once() -> float:
-        return float(python("-c", _COMPILE, json.dumps(sizes), FLEETCUBE_CACHE=cache))
+        asked = json.dumps([sizes, question.OUTPUTS])
+        return float(python("-c", _COMPILE, asked, FLEETCUBE_CACHE=cache))
 
     return once

@@ -49,7 +49,7 @@ ATTACKS = {
         3,
     ),
     "flips": Attack(
-        "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 100
+        "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 50
     ),
     "races": Attack(
         "reads in seven ways beside a writer that replaces, appends to or mends the cube, "
@@ -62,7 +62,7 @@ ATTACKS = {
         "specs, calibrations, logs, tables and records with spans replaced",
         "tests.door.fuzz",
         300_000,
-        1000,
+        250,  # 50 of each kind, and test_fuzz.py draws more
     ),
     "costs": Attack(
         "files below 1 MB that ask for much: over 5 s or 500 MB", "tests.door.costs", 0, 0

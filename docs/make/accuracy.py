@@ -119,6 +119,7 @@ def held_out() -> str:
     return table([*head, "factor", "covered"], rows)
 
 
+@functools.cache
 def elsewhere() -> str:
     """Errors on the A100's tables, each under the calibrations of others."""
     rows = [

@@ -1,6 +1,6 @@
 """Files with a few spans replaced, by the hundred thousand: each is read, or refused in one line.
 
-`python -m tests.door.fuzz FILES`: exit 0 where every answer is one of ours, within SECONDS.
+`python -m tests.door.fuzz FILES`: exit 0 where every answer is one of ours, within SECONDS of work.
 """
 
 import random
@@ -16,7 +16,7 @@ from fleetcube.catalog.units import UnitError
 
 from .test_fuzz import PIECES, READERS
 
-SECONDS = 5.0
+SECONDS = 5.0  # of this process's own time: on a busy machine it waits, which is no answer's fault
 PLANNED = 25  # one spec in so many (of five kinds of files) is planned, too
 
 
@@ -44,7 +44,7 @@ def main(files: int) -> None:
                 read = Sweep.from_file
             path = Path(folder) / name
             path.write_bytes(held := edited(chosen, text, pieces))
-            began = time.perf_counter()
+            began = time.process_time()
             try:
                 read(path)
                 fine = True
@@ -54,7 +54,7 @@ def main(files: int) -> None:
             except Exception:
                 fine = False
                 traceback.print_exc()
-            if not fine or time.perf_counter() - began > SECONDS:
+            if not fine or time.process_time() - began > SECONDS:
                 wrong += 1
                 print(f"{name}: {held!r}")
     print(f"{files} tries, {wrong} wrong ({refused:,} refused, in one line)")

@@ -5,8 +5,10 @@ import pty
 import struct
 import subprocess
 import termios
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fcntl import ioctl
-from typing import Any
+from typing import Any, TextIO
 
 
 def sent(command: list[str], width: int = 0, **how: Any) -> tuple[int, str]:
@@ -16,11 +18,27 @@ def sent(command: list[str], width: int = 0, **how: Any) -> tuple[int, str]:
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, **how)
     os.close(theirs)
+    text = _read(ours)
+    return process.wait(timeout=600), text
+
+
+def sent_inside(print_to: Callable[[TextIO], object]) -> str:
+    """All that a function of this process prints to a terminal."""
+    ours, theirs = pty.openpty()
+    with ThreadPoolExecutor(1) as reader:
+        text = reader.submit(_read, ours)
+        with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+            print_to(terminal)
+        return text.result()
+
+
+def _read(ours: int) -> str:
+    """What comes until the other end is closed."""
     found = b""
     try:
         while data := os.read(ours, 65536):
             found += data
-    except OSError:  # the other end is closed
+    except OSError:
         pass
     os.close(ours)
-    return process.wait(timeout=600), found.decode("utf-8", "replace")
+    return found.decode("utf-8", "replace")

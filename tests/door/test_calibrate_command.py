@@ -1,8 +1,6 @@
 """`fleetcube calibrate`, as a user types it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +9,9 @@ import pytest
 
 from fleetcube.catalog import record
 
+from .command import fleetcube
+
 TRUTH = (60e-6, 350e9, 2e-8)
-
-
-def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fleetcube", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 def log() -> str:
@@ -147,11 +142,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
-def test_bad_usage_is_exit_two_and_one_line(
-    inside: Any, folder: Path, arguments: list[str], words: str
-) -> None:
+def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], words: str) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    done = inside("calibrate", *arguments, folder=folder)
+    done = fleetcube("calibrate", *arguments, folder=folder)
     assert done.returncode == 2, done.stdout
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
     assert words in line

@@ -1,6 +1,7 @@
 """The command line, as a user types it."""
 
 import csv
+import errno
 import json
 import os
 import re
@@ -11,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from fleetcube.grid.store import writer
+
+from .command import fleetcube
 
 SPEC = """
 outputs = ["job_time", "goodput", "dominant_overhead", "step_time"]
@@ -23,11 +28,6 @@ n_gpus = [8, 60, 512]
 gpu_mttf = ["10_000 h", "50_000 h"]
 fabric = ["infiniband-ndr", "roce-100g"]
 """
-
-
-def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fleetcube", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +186,9 @@ BAD: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), BAD)
-def test_bad_usage_is_exit_two_and_one_line(
-    inside: Any, folder: Path, arguments: list[str], words: str
-) -> None:
+def test_bad_usage_is_exit_two_and_one_line(folder: Path, arguments: list[str], words: str) -> None:
     before = sorted(folder.rglob("*"))
-    done = inside(*arguments, folder=folder)
+    done = fleetcube(*arguments, folder=folder)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -200,17 +198,11 @@ def test_bad_usage_is_exit_two_and_one_line(
 
 
 def test_a_failed_run_is_exit_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = (
-        "import sys, errno; from fleetcube.grid.store import writer\n"
-        "from fleetcube.__main__ import main\n"
-        "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
-        "writer.Writer.write = full\n"
-        "sys.argv = ['fleetcube', 'run', 'spec.toml', '-o', 'full.zarr']\n"
-        "main()\n"
-    )
-    done: Any = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, timeout=600
-    )
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writer.Writer, "write", full)
+    done = fleetcube("run", "spec.toml", "-o", "full.zarr", folder=folder)
     assert done.returncode == 1
     assert "No space left on device; 0 finished blocks are kept" in done.stderr
     assert "`run --resume` continues it" in done.stderr

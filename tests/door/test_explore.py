@@ -31,7 +31,7 @@ from fleetcube.grid.explore import view as views
 from fleetcube.grid.explore.server import PAGE, Server
 from fleetcube.grid.explore.view import View, number, spacing
 from fleetcube.kernels.calculus.derivatives import quantity
-from tests.door import load
+from tests.door import command, load
 
 HOSTILE = "<img src=x onerror=document.title=1>"
 # Only GPUs fail: the cluster's mean time between failures is that of one over their number.
@@ -687,10 +687,9 @@ def test_what_cannot_be_served_is_told_in_one_line(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         filled = [word.replace("{taken}", port) for word in words]
-        process = fleetcube_explore(*filled, "--no-browser", folder=spec.parent)
-        out, err = process.communicate(timeout=600)
-    assert (process.returncode, out) == (code, "")
-    (line,) = err.splitlines()
+        done = command.fleetcube("explore", *filled, "--no-browser", folder=spec.parent)
+    assert (done.returncode, done.stdout) == (code, "")
+    (line,) = done.stderr.splitlines()
     assert said in line
 
 

@@ -1,7 +1,6 @@
 """The command line's manners: help that runs, errors, exit status, completion, progress."""
 
 import io
-import os
 import re
 import shlex
 import signal
@@ -21,6 +20,7 @@ from fleetcube.commands.listing import LISTING
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.progress import expected
 
+from .command import fleetcube
 from .test_calibrate_command import SPEC, STEPS, log
 
 ROOT = Path(__file__).parents[2]
@@ -88,16 +88,6 @@ def test_every_example_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (folder / "failures.csv").exists()
 
 
-def fleetcube(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fleetcube", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **settings},
-        timeout=600,
-    )
-
-
 def exits(monkeypatch: pytest.MonkeyPatch, error: BaseException, *arguments: str) -> Any:
     """The exit status of a command that meets an error."""
 
@@ -150,7 +140,8 @@ def test_debug_shows_where_and_keeps_the_status(
 
 
 def test_success_is_zero_and_the_module_is_the_command() -> None:
-    done = fleetcube("--version")
+    module = [sys.executable, "-m", "fleetcube", "--version"]
+    done = subprocess.run(module, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"fleetcube, version [\d.]+\n", done.stdout)
     assert fleetcube("explain", "xyzzy").returncode == 2

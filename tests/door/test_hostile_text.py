@@ -2,11 +2,9 @@
 
 import csv
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -16,7 +14,8 @@ from fleetcube.grid.show.tables import export
 from fleetcube.grid.text import guarded, unguarded, visible
 
 from ..grid.test_tampered import seal_anew
-from .terminal import sent
+from . import command
+from .terminal import sent_inside
 
 # Titles, colours, the clipboard, C1 controls, marks of direction, line separators
 EVIL = "\x1b]0;pwned\x07\x1b[31mred\x1b]52;c;cHduZWQ=\x07\x9b2J\u202egnp.exe\u2028end\r\x00"
@@ -30,24 +29,16 @@ fabric = "roce-100g"
 n_gpus = [8, 64]
 how = {labels = ["whole", "cut"], tensor_parallel = [1, 8]}
 """
-# Commands of one process, each with all that it prints
-DRIVER = """
-import sys
-from fleetcube.cli import run
-for words in {commands}:
-    sys.argv = ["fleetcube", *words]
-    try:
-        run()
-    except SystemExit as stop:
-        print("exit", stop.code)
-"""
 
 
 def told(folder: Path, commands: list[list[str]]) -> str:
     """What a terminal is sent by commands."""
-    environment = {**os.environ, "TERM": "dumb"}  # without progress, whose bars steer it themselves
-    driver = [sys.executable, "-c", DRIVER.format(commands=commands)]
-    return sent(driver, cwd=folder, env=environment)[1].replace("\r\n", "\n")
+
+    def each(terminal: TextIO) -> None:
+        for words in commands:  # without progress, whose bars steer a terminal themselves
+            command.run(*words, folder=folder, out=terminal, err=terminal, TERM="dumb")
+
+    return sent_inside(each).replace("\r\n", "\n")
 
 
 def steering(text: str) -> list[str]:

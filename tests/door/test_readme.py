@@ -2,13 +2,13 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from docs.make.readme import page
+
+from .command import fleetcube
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -44,13 +44,8 @@ def test_the_commands_run_and_the_example_says_what_the_readme_says(tmp_path: Pa
     printed = {}
     for line in shell.replace("\\\n", " ").splitlines():
         words = shlex.split(line)
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=600,
-        )
+        assert words[0] == "fleetcube"
+        done = fleetcube(*words[1:], folder=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stderr}"
         printed[words[1]] = done.stdout
     for row in ("1,024", "4,096", "16,384"):

@@ -2,12 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from .command import fleetcube
 
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -26,11 +25,6 @@ psu_mttf = inf
 n_gpus = [64, 512]
 provision_time = ["100 s", "200 s", "300 s"]
 """
-
-
-def fleetcube(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fleetcube", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
 
 
 @pytest.fixture
@@ -104,10 +98,8 @@ def test_json_and_sobol(folder: Path) -> None:
         (["--of", "job_time", "-o", "x.txt"], "change its ending"),
     ],
 )
-def test_bad_requests_are_one_line_and_exit_2(
-    inside: Any, words: list[str], said: str, folder: Path
-) -> None:
-    done = inside("sensitivity", "spec.toml", *words, folder=folder)
+def test_bad_requests_are_one_line_and_exit_2(words: list[str], said: str, folder: Path) -> None:
+    done = fleetcube("sensitivity", "spec.toml", *words, folder=folder)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -4,6 +4,8 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
+
 import fleetcube
 
 from .check import Pairs, check
@@ -49,6 +51,7 @@ KINDS = ("tensor", "context", "expert", "data")
 def kinds_that_share_a_link() -> Pairs:
     """Two kinds on one tier or two, or four with one window on one tier; 600 cases"""
     rng = random.Random(3)
+    cases, played = [], []
     for case in range(600):
         compute, same = rng.uniform(1, 10), rng.random()
         four, apart = case % 3 == 1, case % 3 == 2
@@ -61,7 +64,9 @@ def kinds_that_share_a_link() -> Pairs:
         }
         if four:
             kinds = {kind: (tier, busy, same) for kind, (tier, busy, _) in kinds.items()}
-        yield _step(compute, kinds), _played_step(compute, list(kinds.values()))
+        cases.append((compute, kinds))
+        played.append(_played_step(compute, list(kinds.values())))
+    yield _steps(cases), np.array(played)
 
 
 @check(
@@ -72,6 +77,7 @@ def kinds_that_share_a_link() -> Pairs:
 def kinds_that_hide_whole() -> Pairs:
     """Two to four kinds, each on either tier, all overlaps 1; 200 cases"""
     rng = random.Random(4)
+    cases, longest = [], []
     for _ in range(200):
         compute = rng.uniform(1, 10)
         kinds = {
@@ -79,33 +85,36 @@ def kinds_that_hide_whole() -> Pairs:
             for kind in rng.sample(KINDS, rng.randint(2, 4))
         }
         lists = [[t for on, t, _ in kinds.values() if on == tier] for tier in ("node", "fabric")]
-        yield _step(compute, kinds), max(compute, *map(sum, lists))
+        cases.append((compute, kinds))
+        longest.append(max(compute, *map(sum, lists)))
+    yield _steps(cases), np.array(longest)
 
 
-def _step(compute: float, kinds: dict[str, tuple[str, float, float]]) -> float:
+def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> Any:
     """Compute and all waits, by the laws: each kind (tier, seconds on it, overlap)."""
     idle = [*KINDS, "pipeline"]
-    given: dict[str, Any] = {f"{kind}_parallel_time": 0.0 for kind in idle}
-    given |= {f"{kind}_{tier}_time": 0.0 for kind in idle for tier in ("node", "fabric")}
-    for kind, (tier, busy, overlap) in kinds.items():
-        given |= {f"{kind}_parallel_time": busy, f"{kind}_{tier}_time": busy}
-        given |= {f"{kind}_parallel_overlap": overlap}
-    waits = fleetcube.evaluate(
-        ["exposed_layer_communication_time", "exposed_data_parallel_time", "contention_time"],
-        engine="numpy",
-        mixture_of_experts=True,
-        link_sharing=True,
-        compute_time=compute,
-        num_microbatches=1,
-        recompute_flops_factor=1e18,  # nothing but a backward pass
-        zero_stage=0,
-        regather_time=0.0,
-        awaited_pipeline_time=0.0,
-        straggler_time=0.0,
-        bubble_time=0.0,
-        **given,
-    )
-    return compute + sum(float(waits[name]) for name in waits.data_vars)
+    names = [f"{kind}_{tier}_time" for kind in idle for tier in ("parallel", "node", "fabric")]
+    names += ["compute_time", *(f"{kind}_parallel_overlap" for kind in KINDS)]
+    given = {name: [0.0] * len(cases) for name in names}
+    for case, (compute, kinds) in enumerate(cases):
+        given["compute_time"][case] = compute
+        for kind, (tier, busy, overlap) in kinds.items():
+            given[f"{kind}_parallel_time"][case] = given[f"{kind}_{tier}_time"][case] = busy
+            given[f"{kind}_parallel_overlap"][case] = overlap
+    scenario = {
+        "mixture_of_experts": True,
+        "link_sharing": True,
+        "num_microbatches": 1,
+        "recompute_flops_factor": 1e18,  # nothing but a backward pass
+        "zero_stage": 0,
+        "regather_time": 0.0,
+        "awaited_pipeline_time": 0.0,
+        "straggler_time": 0.0,
+        "bubble_time": 0.0,
+    }
+    waits = ["exposed_layer_communication_time", "exposed_data_parallel_time", "contention_time"]
+    steps = fleetcube.Sweep(scenario, {"case": given}, waits).evaluate("numpy")
+    return np.array(given["compute_time"]) + sum(steps[name].values for name in waits)
 
 
 @check(

@@ -194,13 +194,19 @@ def _halve(blocks: int, message: float, latency: float, bandwidth: float) -> flo
 
 
 @cache
-def _go_round(ranks: int, message: float, latency: float, bandwidth: float) -> float:
+def _hops(ranks: int) -> int:
     """A reduce-scatter round a ring, played: each block visits all ranks and ends with its own."""
-    clock, added = 0.0, [{(block + 1) % ranks} for block in range(ranks)]
+    hops, added = 0, [{(block + 1) % ranks} for block in range(ranks)]
     while any(len(ranks_met) < ranks for ranks_met in added):
-        clock += latency + message / ranks / bandwidth
-        added = [met | {(block + len(met) + 1) % ranks} for block, met in enumerate(added)]
-    return clock
+        hops += 1
+        for block, met in enumerate(added):
+            met.add((block + len(met) + 1) % ranks)
+    return hops
+
+
+def _go_round(ranks: int, message: float, latency: float, bandwidth: float) -> float:
+    """Time of a reduce-scatter round a ring, whose ranks all send a block at every hop."""
+    return _hops(ranks) * (latency + message / ranks / bandwidth)
 
 
 @check(

@@ -1,0 +1,48 @@
+"""The command line inside this process: without the second that Python and its imports take."""
+
+import contextlib
+import io
+import signal
+import sys
+import warnings
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TextIO
+
+import pytest
+
+from fleetcube.__main__ import main
+
+
+def fleetcube(*arguments: str, folder: Path | str = ".", **settings: str) -> CompletedProcess[str]:
+    """Run `fleetcube` with arguments in a folder, under an environment that is set otherwise."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    code = run(*arguments, folder=folder, out=out, err=err, **settings)
+    for stream in (out, err):
+        stream.seek(0)
+    return CompletedProcess(arguments, code, out.read(), err.read())
+
+
+def run(
+    *arguments: str, folder: Path | str = ".", out: TextIO, err: TextIO, **settings: str
+) -> int:
+    """The exit status, with what is printed sent to two streams."""
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["fleetcube", *arguments])
+        patch.setattr(sys, "unraisablehook", sys.unraisablehook)  # which the command sets, too
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        try:
+            main()
+        except SystemExit as stop:
+            return int(stop.code or 0)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    return 0
