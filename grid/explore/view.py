@@ -359,8 +359,8 @@ class View:
             size *= chunk * (1 if rows is None else np.unique(rows // chunk).size)
         if size > MOST_READ:
             raise InputError(
-                f"a slice of {name} over {', '.join(picks)} reads {size / 1e9:,.0f} GB of the cube, "
-                f"and at most {MOST_READ / 1e9:g} GB may be read; choose other axes"
+                f"a slice of {name} over {', '.join(picks)} reads {size / 1e9:,.0f} GB of the "
+                f"cube, and at most {MOST_READ / 1e9:g} GB may be read; choose other axes"
             )
 
 

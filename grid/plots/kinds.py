@@ -179,7 +179,7 @@ def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] 
     """
     odd = [name for name in of if name not in _SHARES]
     if odd or len(set(of)) < 2:
-        problem = f"{odd[0]!r} is not one of them" if odd else "one loss leaves nothing to compare"
+        problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
         raise InputError(f"{problem}; compare two or more of {', '.join(_SHARES)}")
     need(cube, of)
     shares = cube[list(of)].to_array("loss")
