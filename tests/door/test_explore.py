@@ -678,7 +678,7 @@ def test_the_command_serves_until_it_is_stopped(spec: Path, stop: signal.Signals
         (("none.toml",), 2, "cannot read 'none.toml'"),
         (("spec.toml", "--port", "65536"), 2, "--port 65536 is not a port"),
         (("spec.toml", "--port", "{taken}"), 1, "choose another --port"),
-        (("spec.toml", "--host", "192.0.2.1"), 1, "cannot listen at 192.0.2.1"),
+        (("spec.toml", "--host", "192.0.2.1"), 1, "cannot listen on 192.0.2.1"),
     ],
 )
 def test_what_cannot_be_served_is_told_in_one_line(
