@@ -144,7 +144,7 @@ BAD = [
     (["all_reduce.log", "--scope", "intra"], "add -o"),
     (
         ["all_reduce.log", "-o", "y.toml", "--gpus-per-node", "32"],
-        "give 1 to 16, the number of ranks",
+        "has 16 ranks; give 1 to 16",
     ),
 ]
 

@@ -46,8 +46,8 @@ def calibrate(
     """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
 
     A log gives latency, bandwidth and square-root term of the collective; a CSV, whose columns are
-    inputs and step_time, gives efficiencies. A spec uses the file that -o writes by
-    calibration = "my-cluster.toml".
+    inputs and step_time, gives efficiencies. A spec names the file that -o
+    writes: calibration = "my-cluster.toml".
 
     \b
     Example:
@@ -133,7 +133,9 @@ def _network(
         share = min(8, fit.ranks)
         notes.append(f"the log names no hosts: {share} GPUs a node are assumed (--gpus-per-node)")
     if not 1 <= share <= fit.ranks:
-        raise InputError(f"--gpus-per-node {share}: give 1 to {fit.ranks}, the number of ranks")
+        raise InputError(
+            f"--gpus-per-node {share}: the test has {fit.ranks} ranks; give 1 to {fit.ranks}"
+        )
     return share, scope or ("intra" if share == fit.ranks else "inter")
 
 

@@ -5,22 +5,22 @@ import click
 LISTING = {
     "Evaluate": {
         "run": "Evaluate a spec: print a table, or write a cube.",
-        "compare": "What changes from one spec to another, and why.",
+        "compare": "Compare two specs: what differs, and because of what.",
         "simulate": "Simulate the failures of a spec's jobs.",
-        "uncertainty": "Quantiles of outputs, from distributions of inputs.",
+        "uncertainty": "Compute quantiles of outputs from distributions of inputs.",
     },
     "Ask": {
-        "solve": "The value of an input at which an output meets a target.",
-        "optimize": "The best values of several inputs, under conditions.",
-        "sensitivity": "Which inputs matter, at a point or over a cube.",
-        "explain": "What a name means: formula, unit, default, source.",
-        "catalog": "GPUs, nodes, fabrics, models and more, with sources.",
+        "solve": "Find the value of an input at which an output meets a target.",
+        "optimize": "Find the best values of several inputs, under conditions.",
+        "sensitivity": "Rank the inputs that matter, at a point or over a cube.",
+        "explain": "Explain a name: formula, unit, default, source.",
+        "catalog": "List GPUs, nodes, fabrics, models and more, with sources.",
     },
     "Look": {
-        "show": "What a cube holds.",
+        "show": "Describe a cube.",
         "slice": "Cut a cube: print a table, or write a file.",
         "plot": "Draw a cube.",
-        "explore": "Look at a cube or a spec in a browser.",
+        "explore": "View a cube or a spec in a browser.",
     },
     "Trust": {
         "validate": "Compare predictions with published measurements.",

@@ -22,8 +22,8 @@ from fleetcube.commands.table import print_table, to_file, with_unit, write_tabl
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
 @click.option("--cube", is_flag=True, help="Rank over all points of the spec, not at one.")
 @click.option("--map", "picture", type=click.Path(), help="Draw which input matters most, where.")
-@click.option("-x", help="Axis across, for --map.")
-@click.option("-y", help="Axis up, for --map.")
+@click.option("-x", help="Horizontal axis, for --map.")
+@click.option("-y", help="Vertical axis, for --map.")
 @click.option(
     "--global",
     "method",
@@ -56,8 +56,8 @@ def sensitivity(
 ) -> None:
     """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
 
-    Axes without a value are cut in the middle. An elasticity of -0.9 means that 1 % more of the
-    input makes the quantity 0.9 % smaller. Files are in base units.
+    Axes without a value are cut in the middle. Files are in base units. An elasticity of
+    -0.9 means that 1 % more of the input makes the quantity 0.9 % smaller.
 
     \b
     Example:

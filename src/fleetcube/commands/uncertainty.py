@@ -35,7 +35,7 @@ def uncertainty(
     seed: int,
     output: str | None,
 ) -> None:
-    """Quantiles of a spec's outputs, from distributions of inputs in its scenario.
+    """Compute quantiles of a spec's outputs, from distributions of inputs in its scenario.
 
     \b
     In the spec:
