@@ -104,7 +104,7 @@ const refresh = latest(async () => {
 });
 
 let waiting = 0;
-function levers() {
+function levers() { // once the point rests
   clearTimeout(waiting);
   waiting = setTimeout(askLevers, 150);
 }

@@ -124,9 +124,9 @@ class Server:
         self._connections: set[socket.socket] = set()
         self._idle: dict[socket.socket, float] = {}  # since when, oldest first
         self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
-        self._count = itertools.count()
+        self._count = itertools.count()  # by arrival within a rank; requests have no order
         self._pending: dict[str, asyncio.Future[Answer]] = {}  # by path and query
-        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # not sent yet
+        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # dropped once sent
         six = ":" in host
         try:
             self._listener = socket.create_server(
@@ -260,6 +260,7 @@ class Server:
 
             def work(ask: Any = ask, future: Any = future) -> None:
                 answer = Answer.to(ask)
+                # a future may be set only in the thread of its loop
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(lambda: future.done() or future.set_result(answer))
 

@@ -413,4 +413,5 @@ def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
 
 
 def _packed(numbers: Array, kind: str) -> str:
+    # not a list: JSON has no NaN and no infinity
     return base64.b64encode(np.ascontiguousarray(numbers, dtype=kind).tobytes()).decode("ascii")

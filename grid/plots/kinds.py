@@ -190,6 +190,7 @@ def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] 
     if set(of) != set(WAITS):
         listed = ", ".join(words(name.removesuffix("_overhead")) for name in of)
         meaning = f"Which is the largest of {listed}"
+    # -1, no code, where any of the losses is unknown
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
     flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
     return plot(cube.assign(largest_loss=flag), "largest_loss", x, y, path)

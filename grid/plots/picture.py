@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 WIDTH = 7.2  # inches: two columns of a paper
 
-# Okabe & Ito's palette with a dark grey: told apart by colour-blind readers
+# Okabe & Ito's palette with a dark grey; colour-blind readers can tell them apart
 PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
 DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
@@ -92,6 +92,7 @@ def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[A
     """A figure without a screen, as wide as a page, and its panels, as `subplots` returns them."""
     from matplotlib.figure import Figure
 
+    # not by pyplot, which keeps every figure and may need a screen
     figure = Figure(figsize=(how.pop("width", WIDTH), height), layout="constrained")
     return figure, figure.subplots(rows, columns, **how)
 

@@ -452,6 +452,7 @@ def run() -> None:
     warnings.showwarning, sys.unraisablehook = remark, dropped
     signal.signal(signal.SIGTERM, stop)  # which batch schedulers send
     try:
+        # not standalone: click would print errors and exit by itself
         cli(prog_name="fleetcube", standalone_mode=False)
     except click.ClickException as error:
         error.show()

@@ -60,7 +60,7 @@ def calibrate(
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
 
-    if output is not None:
+    if output is not None:  # refused before the fit, not after it
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
         check_picture(Path(plot))

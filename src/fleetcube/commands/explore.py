@@ -42,6 +42,7 @@ def explore(source: str, port: int, host: str, no_browser: bool) -> None:
 
         async def serve() -> None:
             loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
+            # thread-safe, since only that wakes the waiting loop from a signal handler
             signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(serving.cancel))
             await serving
 

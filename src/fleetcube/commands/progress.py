@@ -52,5 +52,5 @@ def progress(what: str) -> Iterator[None]:
             yield
     finally:
         later.cancel()
-        later.join()
+        later.join()  # else the bar might start after it was stopped
         bar.stop()
