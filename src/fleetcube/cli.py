@@ -40,9 +40,7 @@ _SIMULATED = {  # columns shown if the spec gives the input
     "130 or 143 stopped by Ctrl-C or SIGTERM.",
 )
 @click.version_option(__version__, prog_name="fleetcube")
-@click.option(
-    "--debug", is_flag=True, help="Show the traceback of an error (or FLEETCUBE_DEBUG=1)."
-)
+@click.option("--debug", is_flag=True, help="Show an error's traceback (or FLEETCUBE_DEBUG=1).")
 def cli(debug: bool) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
@@ -59,9 +57,7 @@ def cli(debug: bool) -> None:
 @cli.command("run")
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1)
-@click.option(
-    "-v", "--variable", multiple=True, help="Output, instead of the spec's; may be repeated."
-)
+@click.option("-v", "--variable", multiple=True, help="Output, instead of the spec's.")
 @click.option(
     "-o", "--output", type=click.Path(), help="Cube to write (Zarr v3); - prints CSV.  [a table]"
 )
@@ -70,9 +66,7 @@ def cli(debug: bool) -> None:
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
-@click.option(
-    "--append", is_flag=True, help="Extend a cube by the labels that its axes have gained."
-)
+@click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
 @click.option("--feasible-only", is_flag=True, help="NaN at points that cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")

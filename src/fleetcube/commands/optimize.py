@@ -16,9 +16,7 @@ from fleetcube.commands.table import print_table, to_file, write_table
 @click.option("--maximize", help="Output to maximize.")
 @click.option("--over", multiple=True, required=True, help="Input and range: name=first:last.")
 @click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
-@click.option(
-    "--infeasible", is_flag=True, help="Allow layouts that do not divide or fit in memory."
-)
+@click.option("--infeasible", is_flag=True, help="Allow layouts that do not divide or fit.")
 @to_file
 def optimize(
     spec: str,

@@ -97,20 +97,18 @@ def _shares(text: str) -> list[float]:
     return shares
 
 
-def _print(quantiles: Any, name: str) -> None:
+def _print(spread: Any, name: str) -> None:
     """One output in a convenient unit: a row for each point, quantiles side by side."""
     import xarray
 
     from fleetcube.grid.show.tables import scale, table
 
-    factor, unit = scale(
-        str(quantiles[name].attrs["units"]), quantiles[f"{name}_mean"].values, name
-    )
+    factor, unit = scale(str(spread[name].attrs["units"]), spread[f"{name}_mean"].values, name)
     columns: dict[str, Any] = {
-        f"{100 * share:g} %": quantiles[name].isel(quantile=k, drop=True)
-        for k, share in enumerate(quantiles["quantile"].values)
+        f"{100 * share:g} %": spread[name].isel(quantile=k, drop=True)
+        for k, share in enumerate(spread["quantile"].values)
     }
-    columns |= {"mean": quantiles[f"{name}_mean"], "std. dev.": quantiles[f"{name}_std"]}
+    columns |= {"mean": spread[f"{name}_mean"], "std. dev.": spread[f"{name}_std"]}
     scaled = {head: (values / factor).assign_attrs(units="1") for head, values in columns.items()}
     say(f"{name} [{unit}]" if unit else name)
     print_table(*table(xarray.Dataset(scaled)))

@@ -20,9 +20,7 @@ _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "co
 
 
 @click.command()
-@click.option(
-    "--records", type=click.Path(), help="Measurements, JSON or CSV.  [the published tables]"
-)
+@click.option("--records", type=click.Path(), help="Measurements, JSON or CSV.  [our own tables]")
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
 @click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
 @click.option("--plot", type=click.Path(), help="Draw measured over predicted: .png, .pdf, .svg.")
