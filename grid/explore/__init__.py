@@ -1,1 +1,1 @@
-"""A local page that shows slices of a cube: what it shows, how it is served, the page itself."""
+"""A local page that shows slices of a cube: its data, the server, the page itself."""

@@ -1,10 +1,10 @@
 "use strict";
 // The page of `fleetcube explore`: data, state and controls; plot.js draws. Text from the cube goes
-// to textContent and to canvases only.
+// to textContent and canvases only: it may be hostile, and must not become HTML.
 
 const $ = (id) => document.getElementById(id);
-let cube; // what there is to choose from
-let data = null; // the slice that is shown
+let cube; // the axes and variables to choose from
+let data = null; // the slice shown
 const state = { variable: "", x: "", y: "", curve: false, at: {} }; // at: a place on every axis
 
 const axisOf = (name) => cube.axes.find((axis) => axis.name === name);
@@ -12,7 +12,7 @@ const variableOf = (name) => cube.variables.find((variable) => variable.name ===
 
 // Numbers as text
 
-function told(value, digits = 4) {
+function formatted(value, digits = 4) {
   if (Number.isNaN(value)) return "undefined";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   const size = Math.abs(value);
@@ -27,7 +27,7 @@ const heading = (name, unit) => (unit ? `${name} [${unit}]` : name);
 function valueAt(k) {
   const value = data.values[k];
   if (data.flags) return data.flags[value] ?? "undefined";
-  return withUnit(told(value), data.unit);
+  return withUnit(formatted(value), data.unit);
 }
 
 function reasonAt(k) {
@@ -35,14 +35,14 @@ function reasonAt(k) {
   return code === 0 ? "" : data.reasons[code] ?? "undefined";
 }
 
-// What is asked
+// Requests
 
 function query(names) {
-  const asked = new URLSearchParams({ variable: state.variable });
-  if (names.x) asked.set("x", names.x);
-  if (names.y) asked.set("y", names.y);
-  for (const name of variableOf(state.variable).dims) asked.set(`at.${name}`, state.at[name]);
-  return asked;
+  const parameters = new URLSearchParams({ variable: state.variable });
+  if (names.x) parameters.set("x", names.x);
+  if (names.y) parameters.set("y", names.y);
+  for (const name of variableOf(state.variable).dims) parameters.set(`at.${name}`, state.at[name]);
+  return parameters;
 }
 
 async function ask(path) {
@@ -54,12 +54,12 @@ async function ask(path) {
   return answer;
 }
 
-function say(text, bad = false) {
+function report(text, bad = false) {
   $("status").textContent = text;
   $("status").classList.toggle("bad", bad);
 }
 
-// One request at a time, and the last state after it
+// One request at a time, and then one for the latest state
 function latest(work) {
   let busy = false, again = false;
   return async () => {
@@ -72,7 +72,7 @@ function latest(work) {
         await work();
       } catch (error) {
         const gone = error instanceof TypeError;
-        say(gone ? "no answer: does fleetcube still run?" : error.message, true);
+        report(gone ? "no answer: is fleetcube still running?" : error.message, true);
       }
     }
     busy = false;
@@ -85,36 +85,36 @@ function unpacked(text, Kind) {
 }
 
 const refresh = latest(async () => {
-  const found = await (await ask(`/api/slice?${query(state)}`)).json();
-  found.values = unpacked(found.values, Float64Array);
-  if (found.reason) found.reason = unpacked(found.reason, Int8Array);
-  data = found;
+  const slice = await (await ask(`/api/slice?${query(state)}`)).json();
+  slice.values = unpacked(slice.values, Float64Array);
+  if (slice.reason) slice.reason = unpacked(slice.reason, Int8Array);
+  data = slice;
   for (const axis of [data.x, data.y]) {
-    if (axis) state.at[axis.name] = axis.picks[pickOf(axis)]; // one that is shown
+    if (axis) state.at[axis.name] = axis.picks[pickOf(axis)]; // the nearest point shown
   }
   const text = `${data.values.length.toLocaleString("en-US")} point${data.values.length > 1 ? "s" : ""} in ` +
-    `${told(1000 * data.seconds, 2)} ms`;
+    `${formatted(1000 * data.seconds, 2)} ms`;
   const thin = [data.x, data.y].filter((axis) => axis && axis.picks.length < axisOf(axis.name).size);
   const some = thin.map((axis) => `${axis.picks.length} of ` +
     `${axisOf(axis.name).size.toLocaleString("en-US")} along ${axis.name}`);
-  say([text, ...some].join("; "));
+  report([text, ...some].join("; "));
   remember();
   draw();
   levers();
 });
 
 let waiting = 0;
-function levers() {
+function levers() { // once the point rests
   clearTimeout(waiting);
   waiting = setTimeout(askLevers, 150);
 }
 
 const askLevers = latest(async () => {
   const body = $("levers-table").tBodies[0];
-  let found;
+  let point;
   try {
     if (variableOf(state.variable).flag) throw new Error("a flag has no elasticities");
-    found = await (await ask(`/api/levers?${query({})}`)).json();
+    point = await (await ask(`/api/levers?${query({})}`)).json();
   } catch (error) {
     body.replaceChildren();
     $("levers-table").hidden = true;
@@ -122,29 +122,29 @@ const askLevers = latest(async () => {
     return;
   }
   $("levers-table").hidden = false;
-  const parts = [`${found.variable} = ${found.value}`];
-  if (found.infeasible) parts.push(`infeasible: ${found.infeasible}`);
-  if (found.near) parts.push("near the memory limit: the model's own error decides whether it fits");
-  if (found.more) parts.push(`${found.more} more inputs matter less`);
-  if (found.note) parts.push(found.note);
+  const parts = [`${point.variable} = ${point.value}`];
+  if (point.infeasible) parts.push(`infeasible: ${point.infeasible}`);
+  if (point.near) parts.push("near the memory limit, within the model's own error");
+  if (point.more) parts.push(`${point.more} more inputs matter less`);
+  if (point.note) parts.push(point.note);
   $("levers-said").textContent = parts.join("; ");
-  const sizes = found.rows.map((row) => Math.abs(row.elasticity)).filter(Number.isFinite);
+  const sizes = point.rows.map((row) => Math.abs(row.elasticity)).filter(Number.isFinite);
   const most = Math.max(1e-12, ...sizes);
-  body.replaceChildren(...found.rows.map((row) => lever(row, most)));
+  body.replaceChildren(...point.rows.map((row) => lever(row, most)));
 });
 
 function lever(row, most) {
   const line = document.createElement("tr");
   const cell = (text) => {
-    const made = document.createElement("td");
-    made.textContent = text;
-    line.append(made);
-    return made;
+    const item = document.createElement("td");
+    item.textContent = text;
+    line.append(item);
+    return item;
   };
   cell(row.input).title = row.meaning;
   cell(row.value);
   const size = typeof row.elasticity === "number" ? row.elasticity : NaN;
-  cell(Number.isNaN(size) ? row.elasticity ?? "undefined" : told(size, 3).replace("-", "\u2212"));
+  cell(Number.isNaN(size) ? row.elasticity ?? "undefined" : formatted(size, 3).replace("-", "\u2212"));
   const bar = cell("");
   bar.className = "bar";
   const NS = "http://www.w3.org/2000/svg";
@@ -154,10 +154,10 @@ function lever(row, most) {
   svg.setAttribute("aria-hidden", "true");
   const length = Number.isNaN(size) ? 0 : (100 * size) / most;
   const box = (x, width, y, height, kind) => {
-    const made = document.createElementNS(NS, "rect");
-    for (const [key, value] of Object.entries({ x, width, y, height })) made.setAttribute(key, value);
-    made.setAttribute("class", kind);
-    svg.append(made);
+    const rect = document.createElementNS(NS, "rect");
+    for (const [key, value] of Object.entries({ x, width, y, height })) rect.setAttribute(key, value);
+    rect.setAttribute("class", kind);
+    svg.append(rect);
   };
   box(Math.min(0, length), Math.abs(length), 2, 8, length > 0 ? "more" : "less");
   box(-0.4, 0.8, 0, 12, "");
@@ -167,25 +167,25 @@ function lever(row, most) {
   return line;
 }
 
-// The state in the address, so that a page can be kept and opened again
+// The state is in the address, so that a view can be bookmarked
 
 function remember() {
   history.replaceState(null, "", `#${query(state)}`);
 }
 
 function recall() {
-  const asked = new URLSearchParams(location.hash.slice(1));
+  const parameters = new URLSearchParams(location.hash.slice(1));
   for (const axis of cube.axes) {
-    const k = Number(asked.get(`at.${axis.name}`) ?? NaN);
+    const k = Number(parameters.get(`at.${axis.name}`) ?? NaN);
     const fits = Number.isInteger(k) && k >= 0 && k < axis.size;
     state.at[axis.name] = fits ? k : Math.floor(axis.size / 2);
   }
-  const wanted = variableOf(asked.get("variable")) ??
+  const wanted = variableOf(parameters.get("variable")) ??
     cube.variables.find((variable) => variable.dims.length > 1 && !variable.flag) ??
     cube.variables[0];
-  state.x = asked.get("x") ?? "";
-  state.y = asked.get("y") ?? "";
-  state.curve = asked.has("x") && !asked.has("y");
+  state.x = parameters.get("x") ?? "";
+  state.y = parameters.get("y") ?? "";
+  state.curve = parameters.has("x") && !parameters.has("y");
   choose(wanted.name);
 }
 
@@ -206,9 +206,9 @@ function choose(name) {
 
 function options(select, entries, chosen) {
   select.replaceChildren(...entries.map(([value, text]) => {
-    const made = new Option(text, value);
-    made.selected = value === chosen;
-    return made;
+    const option = new Option(text, value);
+    option.selected = value === chosen;
+    return option;
   }));
 }
 
@@ -218,7 +218,7 @@ function controls() {
   $("meaning").textContent = variable.meaning;
   options($("x"), variable.dims.map((dim) => [dim, dim]), state.x);
   const ups = variable.dims.filter((dim) => dim !== state.x).map((dim) => [dim, dim]);
-  options($("y"), [["", "nothing: a curve"], ...ups], state.y);
+  options($("y"), [["", "none: a curve"], ...ups], state.y);
   $("x").disabled = !variable.dims.length;
   $("y").disabled = !variable.dims.length;
   $("swap").disabled = !state.y;
@@ -256,7 +256,7 @@ function readouts() {
   }
 }
 
-// Go to a point: within the slice it is only drawn anew
+// Move the point; within the slice the map is only redrawn
 function move(places) {
   Object.assign(state.at, places);
   const shown = [state.x, state.y];
@@ -278,9 +278,9 @@ async function save(ending) {
     link.download = name ? name[1] : `slice.${ending}`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-    say(`saved ${link.download}`);
+    report(`saved ${link.download}`);
   } catch (error) {
-    say(error.message, true);
+    report(error.message, true);
   }
 }
 
@@ -314,9 +314,9 @@ function draw() {
   }
   const where = [x, y].filter(Boolean).map((axis) =>
     `${axis.name} = ${withUnit(axis.labels[pickOf(axis)], axis.unit)}`).join(", ");
-  const lost = reasonAt(k);
+  const reason = reasonAt(k);
   $("point").textContent = `${data.variable} = ${valueAt(k)}${where ? ` at ${where}` : ""}` +
-    (lost ? ` (infeasible: ${lost})` : "");
+    (reason ? ` (infeasible: ${reason})` : "");
   $("map").setAttribute("aria-label",
     `${heading(data.variable, data.unit)}; arrow keys move the point`);
 }
@@ -324,14 +324,14 @@ function draw() {
 // Pointer and keys
 
 function hover(event) {
-  const found = data && hits[event.target.id]?.(event.offsetX, event.offsetY);
+  const hit = data && hits[event.target.id]?.(event.offsetX, event.offsetY);
   const tip = $("tip");
-  tip.hidden = !found;
-  if (!found) return;
-  const lost = reasonAt(found.k);
-  tip.textContent = [`${data.variable} = ${valueAt(found.k)}`,
-    ...found.labels.map(([axis, n]) => `${axis.name} = ${withUnit(axis.labels[n], axis.unit)}`),
-    ...(lost ? [`infeasible: ${lost}`] : [])].join("\n");
+  tip.hidden = !hit;
+  if (!hit) return;
+  const reason = reasonAt(hit.k);
+  tip.textContent = [`${data.variable} = ${valueAt(hit.k)}`,
+    ...hit.labels.map(([axis, n]) => `${axis.name} = ${withUnit(axis.labels[n], axis.unit)}`),
+    ...(reason ? [`infeasible: ${reason}`] : [])].join("\n");
   const { width, height } = tip.getBoundingClientRect();
   tip.style.left = `${Math.min(event.clientX + 14, innerWidth - width - 4)}px`;
   tip.style.top = `${Math.min(event.clientY + 14, innerHeight - height - 4)}px`;
@@ -378,8 +378,8 @@ async function begin() {
     canvas.addEventListener("mousemove", hover);
     canvas.addEventListener("mouseleave", () => { $("tip").hidden = true; });
     canvas.addEventListener("click", (event) => {
-      const found = data && hits[id](event.offsetX, event.offsetY);
-      if (found) move(found.at);
+      const hit = data && hits[id](event.offsetX, event.offsetY);
+      if (hit) move(hit.at);
     });
   }
   $("map").addEventListener("keydown", arrows);
@@ -387,4 +387,4 @@ async function begin() {
   await refresh();
 }
 
-begin().catch((error) => say(error.message, true));
+begin().catch((error) => report(error.message, true));

@@ -3,7 +3,7 @@
 
 const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58",
   "b5de2b", "fde725"].map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
-// Okabe and Ito's palette: told apart by colour-blind readers
+// Okabe and Ito's palette, which colour-blind readers can tell apart
 const PALETTE = ["0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "000000"]
   .map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
 const INFEASIBLE = [217, 217, 217];
@@ -12,9 +12,9 @@ const INK = "#1c2430", SOFT = "#5a6472", LINE = "#e3e7ec", BLUE = "#0a5a9c";
 const FONT = "12px system-ui, sans-serif";
 
 let grey = true; // whether infeasible points are grey
-let kept = null; // the range of values that is kept, and of what
+let kept = null; // the value scale that is kept, and of what
 
-// Scales: where points and values stand
+// Scales: positions of points and values
 
 function places(axis) {
   if (axis.scale === "labels") return axis.labels.map((_, k) => k);
@@ -32,24 +32,24 @@ function evenTicks(low, high, most) {
   const rough = (high - low) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((m) => m * power >= rough) ?? 10);
-  const found = [];
-  for (let k = Math.ceil(low / step); k * step <= high && found.length < 50; k++) found.push(k * step);
-  return found.map((value) => [value, told(Number(value.toPrecision(10)), 6)]);
+  const ticks = [];
+  for (let k = Math.ceil(low / step); k * step <= high && ticks.length < 50; k++) ticks.push(k * step);
+  return ticks.map((value) => [value, formatted(Number(value.toPrecision(10)), 6)]);
 }
 
 function logTicks(low, high, most) {
   const all = (steps) => {
-    const found = [];
+    const ticks = [];
     for (let p = Math.floor(low); p <= Math.ceil(high); p++) {
       for (const m of steps) {
         const at = p + Math.log10(m);
-        if (at >= low && at <= high) found.push([at, told(m * 10 ** p, 6)]);
+        if (at >= low && at <= high) ticks.push([at, formatted(m * 10 ** p, 6)]);
       }
     }
-    return found;
+    return ticks;
   };
-  const found = [[1, 2, 5], [1, 3], [1]].map(all).find((ticks) => ticks.length <= most);
-  if (found && found.length > 1) return found;
+  const ticks = [[1, 2, 5], [1, 3], [1]].map(all).find((ticks) => ticks.length <= most);
+  if (ticks && ticks.length > 1) return ticks;
   const wide = all([1]);
   if (wide.length > most) return wide.filter((_, k) => k % Math.ceil(wide.length / most) === 0);
   return evenTicks(10 ** low, 10 ** high, most).filter(([v]) => v > 0)
@@ -62,7 +62,7 @@ function axisTicks(axis, low, high, most) {
   return (axis.scale === "log" ? logTicks : evenTicks)(low, high, most);
 }
 
-// The range of values, on a log scale where it is wide
+// The range of values, on a log scale if it is wide
 function valueScale(values, use) {
   if (data.flags) return { flags: true };
   let low = Infinity, high = -Infinity;
@@ -104,8 +104,8 @@ function flagColour(code) {
   const codes = Object.keys(data.flags).map(Number);
   if (!codes.includes(code)) return UNDEFINED;
   if (codes.length <= PALETTE.length) return PALETTE[codes.indexOf(code)];
-  const there = [...new Set(data.values)].sort((a, b) => a - b);
-  return PALETTE[there.indexOf(code) % PALETTE.length];
+  const present = [...new Set(data.values)].sort((a, b) => a - b);
+  return PALETTE[present.indexOf(code) % PALETTE.length];
 }
 
 const greyAt = (k) => grey && data.reason !== null && data.reason[k] !== 0;
@@ -135,7 +135,7 @@ function prepared(canvas) {
   return { pen, width, height, ratio };
 }
 
-// The pixels of a span of values
+// A function from values to pixels
 function along(from, to, low, high) {
   return (value) => from + ((value - low) / (high - low)) * (to - from);
 }
@@ -149,7 +149,7 @@ function short(pen, text, room) {
   return cut;
 }
 
-// Every how many ticks have text, so that neighbours are clear of each other
+// The least stride of labelled ticks at which neighbouring labels do not touch
 function strideOf(ticks, clear) {
   for (let stride = 1; stride < ticks.length; stride++) {
     let good = true;
@@ -221,7 +221,7 @@ const within = (edges, value) => {
   return Math.max(0, k);
 };
 
-const hits = {}; // by canvas: from pixels to what is there
+const hits = {}; // by canvas: a function from pixels to the point there
 
 function drawMap() {
   const { pen, width, height, ratio } = prepared($("map"));
@@ -336,14 +336,14 @@ function legend() {
     entries.push([INFEASIBLE, `infeasible: ${why}`]);
   }
   $("legend").replaceChildren(...entries.map(([colour, text]) => {
-    const made = document.createElement("span"), swatch = document.createElement("i");
+    const entry = document.createElement("span"), swatch = document.createElement("i");
     swatch.style.background = css(colour);
-    made.append(swatch, text);
-    return made;
+    entry.append(swatch, text);
+    return entry;
   }));
 }
 
-// A curve over one axis: the values at `row` of the slice, `marked` is the point
+// A curve over one axis: the values at `row` of the slice; `marked` is the current point
 function drawCurve(canvas, axis, row, marked) {
   const { pen, width, height } = prepared(canvas);
   const at = places(axis), edges = edgesOf(at);
@@ -402,9 +402,9 @@ function drawCurve(canvas, axis, row, marked) {
     if (Number.isNaN(py) || !(dots || k === marked)) return;
     pen.beginPath();
     pen.arc(px, py, k === marked ? 5 : 2.6, 0, 7);
-    const lost = data.reason && data.reason[row[k]] !== 0;
-    pen.fillStyle = lost ? css(INFEASIBLE) : BLUE;
-    pen.strokeStyle = k === marked ? "#000" : lost ? "#888" : BLUE;
+    const infeasible = data.reason && data.reason[row[k]] !== 0;
+    pen.fillStyle = infeasible ? css(INFEASIBLE) : BLUE;
+    pen.strokeStyle = k === marked ? "#000" : infeasible ? "#888" : BLUE;
     pen.fill();
     pen.lineWidth = 1;
     pen.stroke();

@@ -1,10 +1,11 @@
-"""Serve the page: on this machine alone unless said otherwise, for this page alone.
+"""Serve the page: to this machine only, unless asked otherwise, and to this page only.
 
-A page of another site can send a browser here, also under a name that it points at this machine
-(DNS rebinding). Requests must therefore name this machine as Host, and come from this page.
+A page of another site can make a browser send requests here, even under a name of its own that
+resolves to this machine (DNS rebinding). Requests must therefore name this machine as Host, and
+come from this page.
 
-One thread holds all connections, and a second one evaluates, for one request at a time: memory is
-bounded, and who sends or takes bytes slowly keeps nobody waiting.
+One thread serves all connections, and another evaluates one request at a time: memory is bounded,
+and slow clients keep nobody waiting.
 """
 
 import asyncio
@@ -52,19 +53,19 @@ HEADERS = {
 
 MOST_CONNECTIONS = 512
 MOST_HEAD = 1 << 16  # bytes of a request
-MOST_HELD = 1 << 28  # bytes of answers that are not sent yet, beyond which none is begun
-GRACE = 0.25  # seconds in which a connection is not ended to make room for another
-HEAD_SECONDS = 10  # in which a request that has begun must end
+MOST_UNSENT = 1 << 28  # bytes of answers not sent yet, beyond which none is evaluated
+GRACE = 0.25  # seconds for which a connection is not closed to make room for another
+HEAD_SECONDS = 10  # from a request's first byte to its last
 IDLE_SECONDS = 60  # between requests
-PIECE = 1 << 20  # bytes of an answer that must be taken in PIECE_SECONDS
+PIECE = 1 << 20  # bytes of an answer that a client must take within PIECE_SECONDS
 PIECE_SECONDS = 20
 END = re.compile(rb"\n\r?\n")  # of a request
-ASKED = ("slice", "levers", "download.csv", "download.nc")  # those in front are answered first
+PRIORITY = ("slice", "levers", "download.csv", "download.nc")  # the first ones go first
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a request gets."""
+    """The answer to a request."""
 
     status: HTTPStatus
     data: bytes
@@ -78,28 +79,28 @@ class Answer:
 
     @classmethod
     def to(cls, ask: Callable[[], Any]) -> Self:
-        """What a view says: JSON, or a file."""
+        """Call a view: its answer is JSON or a file, its error one line."""
         try:
-            found = ask()
-            if isinstance(found, tuple):
-                name, data = found
+            result = ask()
+            if isinstance(result, tuple):
+                name, data = result
                 csv = name.endswith(".csv")
                 kind = "text/csv; charset=utf-8" if csv else "application/x-netcdf"
                 return cls(HTTPStatus.OK, data, kind, name)
-            text = json.dumps(found, allow_nan=False, separators=(",", ":"))
+            text = json.dumps(result, allow_nan=False, separators=(",", ":"))
             return cls(HTTPStatus.OK, text.encode("ascii"))
         except InputError as error:
             return cls.failed(HTTPStatus.BAD_REQUEST, str(error))
         except MemoryError:
-            told = "out of memory; choose a smaller slice"
-            return cls.failed(HTTPStatus.INSUFFICIENT_STORAGE, told)
-        except Exception as error:  # a damaged cube, a store that is gone: the page goes on
+            message = "out of memory; choose a smaller slice"
+            return cls.failed(HTTPStatus.INSUFFICIENT_STORAGE, message)
+        except Exception as error:  # a damaged cube, a store that is gone: the page stays up
             if os.environ.get("FLEETCUBE_DEBUG"):
                 traceback.print_exc()
-            told = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            print(f"fleetcube: {told}; FLEETCUBE_DEBUG=1 shows where", file=sys.stderr)
-            told = "it failed; the terminal says why"
-            return cls.failed(HTTPStatus.INTERNAL_SERVER_ERROR, told)
+            message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            print(f"fleetcube: {message}; FLEETCUBE_DEBUG=1 shows where", file=sys.stderr)
+            message = "evaluation failed; the terminal shows why"
+            return cls.failed(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
 NOTHING = Answer(HTTPStatus.OK, b"")
@@ -108,24 +109,24 @@ NOTHING = Answer(HTTPStatus.OK, b"")
 class Server:
     """Serves a view at `url`.
 
-    Beyond MOST_CONNECTIONS a new one waits until there is room. Connections that have sent no whole
-    request are ended for it, the oldest first; one that has sent a request is answered.
+    Beyond MOST_CONNECTIONS a new one waits for room. Connections that have sent no complete request
+    are closed for it, the oldest first; one that has sent a request is answered.
 
     Args:
-        host: address to listen at.
-        port: port; 0 takes a free one.
+        host: address to listen on.
+        port: port; 0 picks a free one.
 
-    Raises OSError where it cannot listen.
+    Raises OSError if it cannot listen.
     """
 
     def __init__(self, view: View, host: str = "127.0.0.1", port: int = 0) -> None:
         self.view = view
-        self._held: set[socket.socket] = set()
-        self._idle: dict[socket.socket, float] = {}  # since when; the oldest first
-        self._asked: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
-        self._count = itertools.count()
-        self._asking: dict[str, asyncio.Future[Answer]] = {}  # by path and query
-        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # not sent yet
+        self._connections: set[socket.socket] = set()
+        self._idle: dict[socket.socket, float] = {}  # since when, oldest first
+        self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
+        self._count = itertools.count()  # by arrival within a rank; requests have no order
+        self._pending: dict[str, asyncio.Future[Answer]] = {}  # by path and query
+        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # dropped once sent
         six = ":" in host
         try:
             self._listener = socket.create_server(
@@ -136,7 +137,7 @@ class Server:
             )
         except OSError as error:
             raise OSError(
-                f"cannot listen at {host}, port {port}: {error.strerror or error}; "
+                f"cannot listen on {host}, port {port}: {error.strerror or error}; "
                 "choose another --port (0: a free one), or leave --host out"
             ) from None
         self._listener.setblocking(False)
@@ -159,49 +160,49 @@ class Server:
         self._listener.close()
 
     async def serve(self) -> None:
-        """Answer until it is cancelled."""
+        """Answer requests until cancelled."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._ask_the_view())
+            group.create_task(self._evaluate())
             while True:
-                while len(self._held) >= MOST_CONNECTIONS:
+                while len(self._connections) >= MOST_CONNECTIONS:
                     await self._make_room()
                 try:
                     wire, _ = await loop.sock_accept(self._listener)
-                except OSError:  # no more open files, say
+                except OSError:  # out of file descriptors, say
                     await self._make_room()
                     continue
-                self._held.add(wire)
-                group.create_task(self._converse(wire))
+                self._connections.add(wire)
+                group.create_task(self._serve_connection(wire))
 
     async def _make_room(self) -> None:
-        """End connections that have sent no request: what is on its way is still answered."""
+        """Close connections that have sent no request; requests in progress are still answered."""
         await asyncio.sleep(GRACE / 10)
         latest = asyncio.get_running_loop().time() - GRACE
         for wire, since in itertools.islice(self._idle.items(), MOST_CONNECTIONS // 8):
             if since < latest:
                 with contextlib.suppress(OSError):
-                    wire.shutdown(socket.SHUT_RD)
+                    wire.shutdown(socket.SHUT_RD)  # wakes the task that reads; that one closes it
 
-    async def _converse(self, wire: socket.socket) -> None:
+    async def _serve_connection(self, wire: socket.socket) -> None:
         """Answer a connection's requests."""
-        came = bytearray()
+        received = bytearray()
         try:
             wire.setblocking(False)
             wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while await self._exchange(wire, came):
-                await asyncio.sleep(0)  # others have their turn
-        except OSError:  # it left, or its time is over
+            while await self._serve_request(wire, received):
+                await asyncio.sleep(0)  # others get their turn: pipelined requests need not wait
+        except OSError:  # the client left, or its time is up
             pass
-        except Exception:  # the others go on
+        except Exception:  # it must not end the other connections
             traceback.print_exc()
         finally:
-            self._held.discard(wire)
+            self._connections.discard(wire)
             wire.close()
 
-    async def _exchange(self, wire: socket.socket, came: bytearray) -> bool:
-        """Answer a request; whether more may follow. Nothing of it is held afterwards."""
-        head = await self._head(wire, came)
+    async def _serve_request(self, wire: socket.socket, received: bytearray) -> bool:
+        """Answer one request; whether more may follow. Nothing of it is kept afterwards."""
+        head = await self._head(wire, received)
         if not head:
             return False
         request = Handler(self, head)
@@ -215,61 +216,62 @@ class Server:
             begin = b""
         return not request.close_connection
 
-    async def _head(self, wire: socket.socket, came: bytearray) -> bytes:
-        """Take a request from what came; nothing where the connection has ended.
+    async def _head(self, wire: socket.socket, received: bytearray) -> bytes:
+        """Take one request from the bytes received; empty if the connection has ended.
 
-        It may be longer than MOST_HEAD, and then lack its end.
+        It may be longer than MOST_HEAD, and then be incomplete.
         """
         loop = asyncio.get_running_loop()
         self._idle[wire] = loop.time()
         searched = 0
         try:
-            async with asyncio.timeout(HEAD_SECONDS if came else IDLE_SECONDS) as limit:
-                while not (end := END.search(came, searched)) and len(came) <= MOST_HEAD:
-                    searched = max(0, len(came) - 2)
+            async with asyncio.timeout(HEAD_SECONDS if received else IDLE_SECONDS) as limit:
+                while not (end := END.search(received, searched)) and len(received) <= MOST_HEAD:
+                    searched = max(0, len(received) - 2)  # END may begin in what was searched
                     data = await loop.sock_recv(wire, MOST_HEAD)
                     if not data:
                         return b""
-                    if not came:
+                    if not received:
                         limit.reschedule(loop.time() + HEAD_SECONDS)
-                    came += data
+                    received += data
         finally:
             del self._idle[wire]
-        size = end.end() if end else len(came)
-        head = bytes(came[:size])
-        del came[:size]
+        size = end.end() if end else len(received)
+        head = bytes(received[:size])
+        del received[:size]
         return head
 
     async def _answer(self, path: str, ask: Callable[[], Any]) -> Answer:
-        """Ask the view; those who ask the same meanwhile share its answer."""
-        if path not in self._asking:
-            self._asking[path] = asyncio.get_running_loop().create_future()
-            rank = next(k for k, name in enumerate(ASKED) if path.startswith(f"/api/{name}"))
-            self._asked.put_nowait((rank, next(self._count), path, ask))
-        return await self._asking[path]
+        """Evaluate a request; clients that ask for the same meanwhile share the answer."""
+        if path not in self._pending:
+            self._pending[path] = asyncio.get_running_loop().create_future()
+            rank = next(k for k, name in enumerate(PRIORITY) if path.startswith(f"/api/{name}"))
+            self._queue.put_nowait((rank, next(self._count), path, ask))
+        return await self._pending[path]
 
-    async def _ask_the_view(self) -> None:
-        """Ask one after the other, in a thread that may be left alone where the program ends."""
+    async def _evaluate(self) -> None:
+        """Evaluate queued requests one by one, in threads that do not keep the program alive."""
         loop = asyncio.get_running_loop()
         while True:
-            _, _, path, ask = await self._asked.get()
-            while sum(len(answer.data) for answer in self._answers) > MOST_HELD:
+            _, _, path, ask = await self._queue.get()
+            while sum(len(answer.data) for answer in self._answers) > MOST_UNSENT:
                 await asyncio.sleep(0.02)
-            found: asyncio.Future[Answer] = loop.create_future()
+            future: asyncio.Future[Answer] = loop.create_future()
 
-            def work(ask: Any = ask, found: Any = found) -> None:
+            def work(ask: Any = ask, future: Any = future) -> None:
                 answer = Answer.to(ask)
+                # a future may be set only in the thread of its loop
                 with contextlib.suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(lambda: found.done() or found.set_result(answer))
+                    loop.call_soon_threadsafe(lambda: future.done() or future.set_result(answer))
 
             threading.Thread(target=work, daemon=True).start()
-            answer = await found
+            answer = await future
             self._answers.add(answer)
-            self._asking.pop(path).set_result(answer)
-            del answer, found, work
+            self._pending.pop(path).set_result(answer)
+            del answer, future, work  # else the last answer would count as unsent until the next
 
     def is_own(self, authority: str) -> bool:
-        """Whether the Host of a request names this machine: no name that others can set up does."""
+        """Whether the Host of a request names this machine, by no name that others can set up."""
         try:
             name = urlsplit(f"//{authority}").hostname or ""
         except ValueError:
@@ -284,7 +286,7 @@ class Server:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Reads a request: GET and HEAD have an answer, or `ask` for it; bad ones one line of JSON."""
+    """Parses a request: GET and HEAD set an answer or `ask`, bad ones one line of JSON."""
 
     server: Server  # type: ignore[assignment]
     protocol_version = "HTTP/1.1"
@@ -304,7 +306,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer, or set `ask`."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body, which is not read
         path, _, query = self.path.partition("?")
@@ -324,11 +326,11 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _refusal(self, path: str) -> str:
-        """Why a request is refused; nothing where it is not."""
+        """Why a request is refused; empty if it is not."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not self.server.is_own(hosts[0]):
-            told = shown(", ".join(hosts))
-            return f"Host {told} does not name this machine; open {self.server.url}"
+            names = shown(", ".join(hosts))
+            return f"Host {names} does not name this machine; open {self.server.url}"
         origin = self.headers.get("Origin")
         if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
             return f"Origin {shown(origin)} is another page; open {self.server.url}"
@@ -341,7 +343,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send(Answer.failed(status, reason))
 
     def send(self, answer: Answer) -> None:
-        """Answer."""
+        """Write the head of an answer and set its body."""
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(answer.data)))
@@ -356,7 +358,7 @@ class Handler(BaseHTTPRequestHandler):
             self.body = answer
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is not HTTP, or another method."""
+        """Refuse other methods, and what is not HTTP."""
         self.close_connection = True
         status = HTTPStatus(code)
         self._fail(status, f"{message or status.phrase}; send GET")

@@ -1,4 +1,4 @@
-"""What the page shows: slices of a cube and the levers at a point, as JSON and files hold them."""
+"""The data of the page: slices of a cube and the levers at a point, as JSON and as files."""
 
 import base64
 import contextlib
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 MOST_ACROSS = 400  # points shown along an axis, about one a pixel
 MOST_OPTIONS = 100  # labels of an axis that are a list to choose from
 MOST_SAVED = 1_000_000  # points of a slice that is downloaded
-MOST_READ = 4e9  # bytes of the chunks that a slice of a stored cube touches
+MOST_READ = 4e9  # bytes in the chunks that a slice of a stored cube touches
 TOP = 10  # levers
 LONGEST = 8000  # characters of a query
 
 
 @dataclass(frozen=True)
 class Points:
-    """The points of an axis, in a unit in which they read well."""
+    """The points of an axis, in a convenient unit."""
 
     name: str
     values: Array
@@ -47,7 +47,7 @@ class Points:
 
     @classmethod
     def of(cls, cube: "xarray.Dataset", name: str) -> Self:
-        """The axis of a cube; its places where it has no coordinate."""
+        """An axis of a cube; its indices where it has no coordinate."""
         if name not in cube.coords:
             return cls(name, np.arange(cube.sizes[name]), 1.0, "", "linear")
         values = np.asarray(cube[name].values)
@@ -63,7 +63,7 @@ class Points:
         return value if isinstance(value, str) else number(value / self.factor, digits=6)
 
     def value(self, k: int) -> float | str:
-        """A point as a spec has it."""
+        """A point as a spec states it."""
         value = self.values[k : k + 1].tolist()[0]
         if isinstance(value, int | float) and not isinstance(value, bool):
             return value
@@ -71,15 +71,15 @@ class Points:
 
     @functools.cached_property
     def picks(self) -> Array:
-        """The points that are shown: at most MOST_ACROSS, evenly."""
+        """The points shown: at most MOST_ACROSS, evenly spread."""
         size = self.values.size
         if size <= MOST_ACROSS:
             return np.arange(size)
         return np.linspace(0, size - 1, MOST_ACROSS).round().astype(np.int64)
 
     @functools.cached_property
-    def told(self) -> dict[str, Any]:
-        """The points that are shown, as JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """The points shown, as JSON."""
         picks = self.picks
         plotted = self.scale != "labels"
         return {
@@ -93,7 +93,7 @@ class Points:
 
 
 def spacing(values: Array) -> str:
-    """The scale on which numbers are spaced more evenly; labels where they do not ascend."""
+    """The scale on which numbers are more evenly spaced; labels if they do not ascend."""
     numbers = values.astype(float)
     if not np.isfinite(numbers).all() or not (np.diff(numbers) > 0).all():
         return "labels"
@@ -106,8 +106,8 @@ def spacing(values: Array) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A slice that was asked for: a variable, up to two axes, and places on the others."""
+class Request:
+    """A requested slice: a variable, up to two axes, and indices on the others."""
 
     variable: str
     x: str | None
@@ -121,7 +121,7 @@ class View:
     Args:
         cube: stored or virtual.
         source: its name.
-        sweep: what the cube is evaluated from; None where that is not known, and `why`.
+        sweep: what the cube is evaluated from; None if unknown, and `why`.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class View:
         why: str = "",
     ) -> None:
         self.cube, self.source, self.sweep, self.why = cube, source, sweep, why
-        held = [str(name) for name in cube.data_vars]
+        names = [str(name) for name in cube.data_vars]
         order: Any = [] if sweep is None else sweep.spec["outputs"]
-        self.variables = [name for name in order if name in held]
-        self.variables += [name for name in held if name not in order]
+        self.variables = [name for name in order if name in names]
+        self.variables += [name for name in names if name not in order]
         if REASON in cube.coords:
             self.variables.append(REASON)
         if not self.variables:
@@ -144,12 +144,12 @@ class View:
 
     @classmethod
     def open(cls, source: str) -> Self:
-        """The view of a spec (a TOML file, evaluated where it is looked at) or of a stored cube."""
+        """View a spec (a TOML file, evaluated where it is viewed) or a stored cube."""
         from ..sweep import Sweep
 
         if source.endswith(".toml") or Path(source).is_file():
-            asked = Sweep.from_file(source)
-            return cls(asked.virtual(), source, asked)
+            own = Sweep.from_file(source)
+            return cls(own.virtual(), source, own)
         from ..store.cube import open_cube, spec_of
 
         cube = open_cube(source)
@@ -163,7 +163,7 @@ class View:
         return cls(cube, source, sweep, why)
 
     def description(self) -> dict[str, Any]:
-        """What there is to choose from."""
+        """The axes and variables to choose from."""
         options = {
             name: [axis.label(k) for k in range(axis.values.size)]
             for name, axis in self.axes.items()
@@ -192,10 +192,10 @@ class View:
             ],
         }
 
-    def asked(self, query: str) -> Asked:
-        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2": places are counted from 0.
+    def request(self, query: str) -> Request:
+        """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0.
 
-        The middle of an axis is taken where none is named; `at` of the axes shown does not count.
+        Axes without an index are cut in the middle; `at` of the axes shown is ignored.
         """
         fields = _fields(query)
         variable = fields.pop("variable", "")
@@ -206,8 +206,8 @@ class View:
         x, y = fields.pop("x", "") or None, fields.pop("y", "") or None
         for axis in (x, y):
             if axis is not None and axis not in dims:
-                told = ", ".join(dims) or "none"
-                raise InputError(f"{shown(axis)} is not an axis of {variable}; its axes: {told}")
+                choices = ", ".join(dims) or "none"
+                raise InputError(f"{shown(axis)} is not an axis of {variable}; its axes: {choices}")
         if y is not None and (x is None or x == y):
             raise InputError(f"x and y are {x!r} and {y!r}; choose two axes, or x alone")
         at = {name: axis.values.size // 2 for name, axis in self.axes.items()}
@@ -216,96 +216,97 @@ class View:
             if name == key or name not in at:
                 hint = f"give variable, x, y and at.AXIS, of {', '.join(at) or 'no axis'}"
                 raise InputError(f"parameter {shown(key)} is not known; {hint}")
-            at[name] = _place(name, text, self.axes[name].values.size)
-        return Asked(variable, x, y, at)
+            at[name] = _index(name, text, self.axes[name].values.size)
+        return Request(variable, x, y, at)
 
     def slice(self, query: str) -> dict[str, Any]:
         """A map or a curve as JSON; its numbers as base64 of little-endian float64, row by row.
 
-        Of long axes at most MOST_ACROSS points are taken, evenly.
+        Long axes are thinned evenly to MOST_ACROSS points.
         """
-        asked = self.asked(query)
-        shown_axes = [name for name in (asked.y, asked.x) if name is not None]
+        request = self.request(query)
+        shown_axes = [name for name in (request.y, request.x) if name is not None]
         picks = {name: self.axes[name].picks for name in shown_axes}
-        begun = time.perf_counter()
+        started = time.perf_counter()
         with self._unchanged():
-            numbers = self._read(asked.variable, asked, picks)
-            reason = self._reason(asked, picks)
-        attrs = self.cube[asked.variable].attrs
+            numbers = self._read(request.variable, request, picks)
+            reason = self._reason(request, picks)
+        attrs = self.cube[request.variable].attrs
         factor, unit = 1.0, ""
         if "flag_meanings" not in attrs:
-            factor, unit = scale(str(attrs.get("units", "1")), numbers, asked.variable)
-        told = {name: self.axes[name].told for name in picks}
+            factor, unit = scale(str(attrs.get("units", "1")), numbers, request.variable)
+        axes = {name: self.axes[name].as_json for name in picks}
         return {
-            "variable": asked.variable,
+            "variable": request.variable,
             "unit": unit,
             "flags": _flags(attrs),
             "values": _packed(numbers / factor, "<f8"),
             "reason": None if reason is None else _packed(reason, "i1"),
             "reasons": {} if reason is None else _flags(self.cube[REASON].attrs),
-            "x": told.get(asked.x or ""),
-            "y": told.get(asked.y or ""),
+            "x": axes.get(request.x or ""),
+            "y": axes.get(request.y or ""),
             "at": {
                 name: f"{self.axes[name].label(k)} {self.axes[name].unit}".rstrip()
-                for name, k in asked.at.items()
+                for name, k in request.at.items()
             },
-            "seconds": time.perf_counter() - begun,
+            "seconds": time.perf_counter() - started,
         }
 
     def levers(self, query: str) -> dict[str, Any]:
-        """The inputs that matter most for the variable at a point, as JSON."""
-        asked = self.asked(query)
+        """The inputs that matter most to the variable at a point, as JSON."""
+        request = self.request(query)
         if self.sweep is None:
             raise InputError(f"there are no sensitivities: {self.why}")
         at = {
             name: self.axes[name].value(k)
-            for name, k in asked.at.items()
+            for name, k in request.at.items()
             if name in self.sweep.sizes
         }
-        found = self.sweep.levers(asked.variable, at=at)
-        of, unit = asked.variable, str(found[asked.variable].attrs["units"])
+        levers = self.sweep.levers(request.variable, at=at)
+        of, unit = request.variable, str(levers[request.variable].attrs["units"])
         rows = []
-        for k in range(min(TOP, found.sizes["input"])):
-            row = found.isel(input=k)
+        for k in range(min(TOP, levers.sizes["input"])):
+            row = levers.isel(input=k)
             name = str(row["input"].item())
             rows.append(
                 {
                     "input": name,
                     "meaning": INPUTS[name].description if name in INPUTS else "",
-                    "value": said(row["value"].item(), str(row["units"].item()), name),
+                    "value": with_unit(row["value"].item(), str(row["units"].item()), name),
                     "elasticity": finite(row["elasticity"].item()),
-                    "below": said(row[f"{of}_below"].item(), unit, of),
-                    "above": said(row[f"{of}_above"].item(), unit, of),
+                    "below": with_unit(row[f"{of}_below"].item(), unit, of),
+                    "above": with_unit(row[f"{of}_above"].item(), unit, of),
                 }
             )
-        written = str(self.cube.attrs.get("fleetcube_version", own_version()))
+        version = str(self.cube.attrs.get("fleetcube_version", own_version()))
         return {
             "variable": of,
-            "value": said(found[of].item(), unit, of),
-            "point": found.attrs["fleetcube_point"],
-            "infeasible": found.attrs["fleetcube_infeasible"],
-            "near": found.attrs["fleetcube_near_memory_limit"] == 1,
+            "value": with_unit(levers[of].item(), unit, of),
+            "point": levers.attrs["fleetcube_point"],
+            "infeasible": levers.attrs["fleetcube_infeasible"],
+            "near": levers.attrs["fleetcube_near_memory_limit"] == 1,
             "rows": rows,
-            "more": max(0, found.sizes["input"] - TOP),
+            "more": max(0, levers.sizes["input"] - TOP),
             "note": ""
-            if written == own_version()
-            else f"evaluated anew by fleetcube {own_version()}; the cube is of {written}",
+            if version == own_version()
+            else f"evaluated again by fleetcube {own_version()}; the cube was written by {version}",
         }
 
     def saved(self, query: str, ending: str) -> tuple[str, bytes]:
-        """A slice as a file, .csv or .nc, all its points, in base units: its name and its bytes."""
-        asked = self.asked(query)
-        names = [name for name in (asked.x, asked.y) if name is not None]
+        """A slice as a file, .csv or .nc, with all points in base units: name and bytes."""
+        request = self.request(query)
+        names = [name for name in (request.x, request.y) if name is not None]
         points = int(np.prod([self.cube.sizes[name] for name in names], dtype=float))
         if points > MOST_SAVED:
             raise InputError(
-                f"the slice has {points:,} points and at most {MOST_SAVED:,} are downloaded; "
+                f"the slice has {points:,} points and at most {MOST_SAVED:,} can be downloaded; "
                 "use `fleetcube slice`, or one axis"
             )
-        self._check_read(asked.variable, {name: np.arange(self.cube.sizes[name]) for name in names})
-        cut = self.cube[[asked.variable]]
-        fixed = {dim: k for dim, k in asked.at.items() if dim in cut.dims and dim not in names}
-        plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([asked.variable, *names]))[:100] + ending
+        whole = {name: np.arange(self.cube.sizes[name]) for name in names}
+        self._check_read(request.variable, whole)
+        cut = self.cube[[request.variable]]
+        fixed = {dim: k for dim, k in request.at.items() if dim in cut.dims and dim not in names}
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", "-".join([request.variable, *names]))[:100] + ending
         with self._unchanged(), tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / plain
             export(cut.isel(fixed), path)
@@ -313,41 +314,41 @@ class View:
 
     @contextlib.contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Say what to do where the cube was written anew or removed meanwhile."""
+        """Say what to do if the cube was overwritten or removed meanwhile."""
         try:
             yield
         except ChangedError as error:
             raise InputError(
-                f"{self.source!r} has changed since it was opened; stop `fleetcube explore` and "
-                f"start it again ({error})"
+                f"{self.source!r} has changed since it was opened; restart `fleetcube explore` "
+                f"({error})"
             ) from None
 
-    def _read(self, name: str, asked: Asked, picks: Mapping[str, Array]) -> Array:
-        """A variable over the axes shown, y before x, and at one place of the others."""
+    def _read(self, name: str, request: Request, picks: Mapping[str, Array]) -> Array:
+        """A variable over the axes shown, y before x, at one index of the others."""
         variable = self.cube.variables[name]
         self._check_read(name, picks)
         key: dict[Any, Any] = {
-            dim: picks.get(str(dim), asked.at[str(dim)]) for dim in variable.dims
+            dim: picks.get(str(dim), request.at[str(dim)]) for dim in variable.dims
         }
         for dim, rows in picks.items():
             if dim in key and rows.size == self.cube.sizes[dim]:
                 key[dim] = slice(None)
-        cut = variable.isel(key).load()  # transposed before it is read, it is read point by point
+        cut = variable.isel(key).load()  # transposed first, it would be read point by point
         return np.asarray(cut.transpose(*[dim for dim in picks if dim in cut.dims]).values, float)
 
-    def _reason(self, asked: Asked, picks: Mapping[str, Array]) -> Array | None:
-        """Why points are infeasible, where the variable depends on all that decides it."""
-        if REASON not in self.cube.coords or asked.variable == REASON:
+    def _reason(self, request: Request, picks: Mapping[str, Array]) -> Array | None:
+        """Why points are infeasible, if the variable varies over all axes that decide it."""
+        if REASON not in self.cube.coords or request.variable == REASON:
             return None
         own = self.cube.variables[REASON].dims
-        if not set(own) <= set(self.cube[asked.variable].dims):
+        if not set(own) <= set(self.cube[request.variable].dims):
             return None
-        found = self._read(REASON, asked, picks)
-        spread = found.reshape([rows.size if dim in own else 1 for dim, rows in picks.items()])
+        reason = self._read(REASON, request, picks)
+        spread = reason.reshape([rows.size if dim in own else 1 for dim, rows in picks.items()])
         return np.broadcast_to(spread, [rows.size for rows in picks.values()])
 
     def _check_read(self, name: str, picks: Mapping[str, Array]) -> None:
-        """Refuse a slice for which too much of a stored cube would be read."""
+        """Refuse a slice that would read too much of a stored cube."""
         variable = self.cube.variables[name]
         chunks = variable.encoding.get("chunks")
         if not chunks:
@@ -357,21 +358,20 @@ class View:
             rows = picks.get(str(dim))
             size *= chunk * (1 if rows is None else np.unique(rows // chunk).size)
         if size > MOST_READ:
-            told = ", ".join(picks)
             raise InputError(
-                f"a slice of {name} over {told} reads {size / 1e9:,.0f} GB of the cube, and at "
-                f"most {MOST_READ / 1e9:g} GB are; choose other axes"
+                f"a slice of {name} over {', '.join(picks)} reads {size / 1e9:,.0f} GB of the "
+                f"cube, and at most {MOST_READ / 1e9:g} GB may be read; choose other axes"
             )
 
 
-def said(value: float, unit: str, name: str) -> str:
+def with_unit(value: float, unit: str, name: str) -> str:
     """A number in a convenient unit."""
     factor, text = scale(unit, [value], name)
     return f"{number(value / factor)} {text}".rstrip()
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number to some digits; whole ones as they are, up to ten million."""
+    """A number to some digits; whole numbers in full, up to ten million."""
     if not 1e3 <= abs(value) < 1e7:
         return f"{value:.{digits}g}"
     if abs(value - round(value)) < 1e-9 * abs(value):
@@ -391,19 +391,21 @@ def _fields(query: str) -> dict[str, str]:
         raise InputError(f"{shown(query)} is not a query; write variable=NAME&x=AXIS") from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise InputError(f"{shown(query)} says a parameter twice; say it once")
+        raise InputError(f"{shown(query)} gives a parameter twice; give it once")
     return fields
 
 
-def _place(name: str, text: str, size: int) -> int:
+def _index(name: str, text: str, size: int) -> int:
     whole = text.isascii() and text.isdecimal() and len(text) <= 12
     if not whole or int(text) >= size:
-        raise InputError(f"at.{name} = {shown(text)} is no place on the axis; give 0 to {size - 1}")
+        raise InputError(
+            f"at.{name} = {shown(text)} is not an index of the axis; give 0 to {size - 1}"
+        )
     return int(text)
 
 
 def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
-    """Meaning of each code; None where these are numbers."""
+    """Meaning of each code; None for a variable of numbers."""
     if "flag_meanings" not in attrs:
         return None
     codes = np.atleast_1d(attrs["flag_values"]).tolist()
@@ -411,4 +413,5 @@ def _flags(attrs: Mapping[Any, Any]) -> dict[str, str] | None:
 
 
 def _packed(numbers: Array, kind: str) -> str:
+    # not a list: JSON has no NaN and no infinity
     return base64.b64encode(np.ascontiguousarray(numbers, dtype=kind).tobytes()).decode("ascii")

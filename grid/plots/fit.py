@@ -1,4 +1,4 @@
-"""Pictures of fits: measured and fitted, and the residuals below."""
+"""Pictures of fits: measured and fitted values, with residuals below."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ _OUT, _IN, _LINE = *PALETTE[1:3], "black"
 
 @styled
 def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
-    """Draw what was measured and fitted, with relative residuals below."""
+    """Draw measured and fitted values, with relative residuals below."""
     check_picture(path)
     figure, (top, below) = blank(6.0, 2, sharex=True, height_ratios=(3, 2))
     in_bytes = isinstance(fit, CollectiveFit)
@@ -74,7 +74,7 @@ def _steps(top: Any, below: Any, fit: StepFit) -> None:
 
 
 def _bytes(axes: Any) -> None:
-    """Sizes on the axis across: 4 KiB, 1 MiB, 16 GiB."""
+    """Label sizes on the horizontal axis in powers of 1024: 4 KiB, 1 MiB, 16 GiB."""
     from matplotlib import ticker
 
     def shown(size: float, _: Any) -> str:
@@ -89,7 +89,7 @@ def _bytes(axes: Any) -> None:
 
 
 def _title(fit: CollectiveFit | StepFit) -> str:
-    told = f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %"
+    errors = f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %"
     if isinstance(fit, CollectiveFit):
-        return f"{fit.collective.replace('_', '-')} on {fit.ranks} ranks: {told}"
-    return f"{', '.join(map(words, fit.values))}: {told}"
+        return f"{fit.collective.replace('_', '-')} on {fit.ranks} ranks: {errors}"
+    return f"{', '.join(map(words, fit.values))}: {errors}"

@@ -26,8 +26,8 @@ from .picture import (
     labelled,
     need,
     plain,
+    point_labels,
     positions,
-    said,
     saved,
     scaled,
     styled,
@@ -49,7 +49,7 @@ LOSSES = (
     "rework_overhead",
     "recovery_overhead",
 )
-WAITS = LOSSES[1:]  # without the GPUs' own inefficiency, which is nearly everywhere the largest
+WAITS = LOSSES[1:]  # without the GPUs' own inefficiency, the largest nearly everywhere
 _SHARES = (*LOSSES, "reliability_overhead")  # each with its colour in the palette
 ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
@@ -65,18 +65,18 @@ _USEFUL, _REST = "#f2f2f2", "#999999"
 def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
 
-    What the losses leave is the model's operations at peak: MFU x goodput. Above, if the cube holds
-    it, stands job_time, along n_gpus with the time of a job that scales as the first point.
-    Infeasible points are grey. Returns the figure.
+    What the losses leave is the model's operations at peak: MFU x goodput. If the cube holds
+    job_time, it is drawn above; along n_gpus a dashed line shows ideal scaling from the first
+    point. Infeasible points are grey. Returns the figure.
     """
     check_picture(path)
     need(cube, LOSSES)
     top = ["job_time"] if "job_time" in cube else []
-    held = cube[[*LOSSES, *top]]
-    if x not in held.dims:
-        told = ", ".join(map(str, held.dims)) or "none left"
-        raise InputError(f"{x!r} is not an axis of the losses; their axes: {told}")
-    check_cut(held, [x])
+    drawn = cube[[*LOSSES, *top]]
+    if x not in drawn.dims:
+        dims = ", ".join(map(str, drawn.dims)) or "none left"
+        raise InputError(f"{x!r} is not an axis of the losses; their axes: {dims}")
+    check_cut(drawn, [x])
     bad = blocked(cube, [x])
     shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
     if not np.isfinite(shares).all(axis=0).any():
@@ -91,7 +91,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
         _job_time(panels[0], cube, x, at, bad)
     handles = _stacked(panels[-1], cube[x], at, shares, bad)
     panels[-1].set_xlabel(heading(cube[x]))
-    headed(figure, title(cube, held, "Where the wall time goes"))
+    headed(figure, title(cube, drawn, "Where the wall time goes"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
 
@@ -106,7 +106,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
         "model operations at peak",
     ]
     cells = edges(at, axes.get_xscale())
-    whole = not bad.any() and at.size > 1  # areas from the first point to the last
+    gapless = not bad.any() and at.size > 1  # areas from the first point to the last
     handles = []
     for low, high, name, colour in zip(
         ends, ends[1:], names, [*PALETTE[:7], _USEFUL], strict=False
@@ -114,7 +114,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
         if is_number(x):
             for stretch in _stretches(np.isfinite(high)):
                 places, rows = at[stretch], np.stack([low, high])[:, stretch]
-                if not whole:  # from edge to edge, as the infeasible points
+                if not gapless:  # from edge to edge, to meet the grey of infeasible points
                     places = [cells[stretch.start], *places, cells[stretch.stop]]
                     rows = np.pad(rows, ((0, 0), (1, 1)), mode="edge")
                 axes.fill_between(places, *rows, color=colour, linewidth=0)
@@ -125,7 +125,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
         axes.axvspan(cells[k], cells[k + 1], zorder=0, **INFEASIBLE)
     if bad.any():
         handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
-    axes.set_xlim((at[0], at[-1]) if is_number(x) and whole else (cells[0], cells[-1]))
+    axes.set_xlim((at[0], at[-1]) if is_number(x) and gapless else (cells[0], cells[-1]))
     axes.set_ylim(0, 1)
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
@@ -134,7 +134,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
 
 
 def _stretches(known: Any) -> list[slice]:
-    """Where points are known without a gap."""
+    """Runs of neighbouring points that are all known."""
     turns = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]])))
     return [slice(start, stop) for start, stop in turns.reshape(-1, 2).tolist()]
 
@@ -143,13 +143,13 @@ def _job_time(axes: Any, cube: "xarray.Dataset", x: str, at: Any, bad: Any) -> N
     numbers, unit = scaled(cube["job_time"])
     times = _along(numbers, x, bad)
     drawn = "-" if is_number(cube[x]) else "none"
-    how = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
-    axes.plot(at, times, label="job time", **how)
+    style = {"color": "black", "linestyle": drawn, "marker": "o", "markersize": 3, "clip_on": False}
+    axes.plot(at, times, label="job time", **style)
     known = np.flatnonzero(np.isfinite(times))
     if x == "n_gpus" and known.size > 1:
-        there = at[known[0] : known[-1] + 1]
-        ideal = times[known[0]] * there[0] / there
-        axes.plot(there, ideal, "--", color=PALETTE[1], label="in proportion to 1 / GPUs")
+        span = at[known[0] : known[-1] + 1]
+        ideal = times[known[0]] * span[0] / span
+        axes.plot(span, ideal, "--", color=PALETTE[1], label="in proportion to 1 / GPUs")
         axes.legend(fontsize=8)
     if known.size and is_wide(times[known].min(), times[known].max(), 16):
         axes.set_yscale("log")
@@ -171,26 +171,26 @@ def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] 
 
     Args:
         of: the losses compared: two or more of the seven and reliability_overhead (checkpoint +
-            rework + recovery). Without a word all but compute_inefficiency_overhead, which is
-            nearly everywhere the largest; `plot` draws dominant_overhead, of all seven.
+            rework + recovery). By default all but compute_inefficiency_overhead, which is the
+            largest nearly everywhere; `plot` draws dominant_overhead, of all seven.
 
-    Of equals the first is drawn. If the cube holds reliability_to_communication_ratio, a line shows
-    where reliability costs as much as communication. Infeasible points are hatched. Returns the
-    figure.
+    Ties go to the first. If the cube holds reliability_to_communication_ratio, a line shows where
+    reliability costs as much as communication. Infeasible points are hatched. Returns the figure.
     """
     odd = [name for name in of if name not in _SHARES]
     if odd or len(set(of)) < 2:
-        told = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
-        raise InputError(f"{told}; compare two or more of {', '.join(_SHARES)}")
+        problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
+        raise InputError(f"{problem}; compare two or more of {', '.join(_SHARES)}")
     need(cube, of)
     shares = cube[list(of)].to_array("loss")
-    values = shares.fillna(-np.inf).values
+    values = shares.fillna(-np.inf).values  # argmax would choose NaN
     codes = np.array([_SHARES.index(name) for name in of], np.int8)[values.argmax(axis=0)]
     names = [name.removesuffix("_overhead") for name in _SHARES]
     meaning = "Which loss is the largest, compute inefficiency left out"
     if set(of) != set(WAITS):
         listed = ", ".join(words(name.removesuffix("_overhead")) for name in of)
         meaning = f"Which is the largest of {listed}"
+    # -1, no code, where any of the losses is unknown
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
     flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
     return plot(cube.assign(largest_loss=flag), "largest_loss", x, y, path)
@@ -201,24 +201,24 @@ def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] 
 
 @styled
 def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
-    """Draw the roofline of a cut cube's GPUs, and what they reach: a point for each of one axis.
+    """Draw the roofline of a cut cube's GPUs and what they reach, a dot for each point of an axis.
 
-    A point stands at the arithmetic intensity of its micro-batch and at MFU x peak; a triangle, if
-    the cube holds network_attainable_flops, where the gradient exchange puts the ceiling.
+    Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. If the cube holds
+    network_attainable_flops, triangles mark the ceiling that the gradient exchange sets.
     Infeasible points are hollow. Returns the figure.
     """
     check_picture(path)
     need(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
-    held = cube[names]
+    drawn = cube[names]
     dims = [] if by is None else [by]
-    if by is not None and by not in held.dims:
-        told = ", ".join(map(str, held.dims)) or "none left"
-        raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {told}")
-    check_cut(held, dims)
-    flat: Any = held.expand_dims("point") if by is None else held.broadcast_like(held[by])
+    if by is not None and by not in drawn.dims:
+        choices = ", ".join(map(str, drawn.dims)) or "none left"
+        raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {choices}")
+    check_cut(drawn, dims)
+    flat: Any = drawn.expand_dims("point") if by is None else drawn.broadcast_like(drawn[by])
     rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
-    labels = [""] if by is None else said(cube[by])
+    labels = [""] if by is None else point_labels(cube[by])
     bad = blocked(cube, dims).reshape(-1)
     figure, axes = blank(4.8)
     factor, unit = scale("FLOP/s", rows["peak_flops"])
@@ -242,14 +242,14 @@ def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
         plain(line)
     axes.set_xlabel("arithmetic intensity [FLOP/B]")
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    headed(figure, title(cube, held, "Roofline, and what is reached: MFU x peak"))
+    headed(figure, title(cube, drawn, "Roofline, and what is reached: MFU x peak"))
     axes.grid(alpha=0.3)
     beside(figure, title=None if by is None else heading(cube[by]))
     return saved(figure, path)
 
 
 def _roofs(axes: Any, rows: dict[str, Any], factor: float, shades: Sequence[Any]) -> None:
-    """A line for each pair of ceilings: memory up to the ridge, arithmetic from there on."""
+    """Draw each pair of ceilings once: memory up to the ridge, arithmetic beyond it."""
     ridges = rows["ridge_point"]
     low = min(rows["arithmetic_intensity"].min(), ridges.min()) / 16
     high = max(rows["arithmetic_intensity"].max(), ridges.max()) * 4
@@ -273,13 +273,13 @@ def pareto(
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Any:
-    """Draw two outputs of all feasible points against each other, and the front of the best.
+    """Draw two outputs of all feasible points against each other, and their Pareto front.
 
     Args:
         x, y: outputs. A point is on the front unless another is at least as good in both and
             better in one.
         best: "min" or "max" for each.
-        by: an axis whose points have colours of their own along the front.
+        by: an axis whose points colour the front.
 
     Returns the figure.
     """
@@ -289,13 +289,13 @@ def pareto(
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
         raise InputError(f"best = {best!r}: give 'min' or 'max' for each of {x}, {y}")
     need(cube, [x, y])
-    held = cube[[x, y]]
-    dims = [str(dim) for dim in held.dims]
+    drawn = cube[[x, y]]
+    dims = [str(dim) for dim in drawn.dims]
     if by is not None and by not in [*dims, *cube.coords]:
         raise InputError(f"{by!r} is not an axis of {x} and {y}; their axes: {', '.join(dims)}")
     across, across_unit = scaled(cube[x])
     up, up_unit = scaled(cube[y])
-    shape = held.to_array().transpose("variable", *dims)
+    shape = drawn.to_array().transpose("variable", *dims)
     ok = ~blocked(cube, dims).reshape(-1) & np.isfinite(shape.values.reshape(2, -1)).all(axis=0)
     places = np.flatnonzero(ok)
     if not places.size:
@@ -320,8 +320,8 @@ def pareto(
     axes.set_xlabel(labelled(x, across_unit))
     axes.set_ylabel(labelled(y, up_unit))
     sides = [f"{_BEST[sense]} {words(of)}" for sense, of in zip(best, (x, y), strict=True)]
-    told = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
-    headed(figure, title(cube, held, told))
+    summary = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
+    headed(figure, title(cube, drawn, summary))
     axes.grid(alpha=0.3)
     if by is not None:
         beside(figure, title=heading(cube[by]))
@@ -341,7 +341,7 @@ def _front_dots(
         return
     spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
     own = spread[kept]
-    names = dict(zip(cube[by].values.tolist(), said(cube[by]), strict=True))
+    names = dict(zip(cube[by].values.tolist(), point_labels(cube[by]), strict=True))
     for (value, name), shade in zip(names.items(), colours(len(names)), strict=True):
         if (own == value).any():
             axes.scatter(*edge[:, own == value], s=24, color=shade, label=name, zorder=3)

@@ -1,4 +1,4 @@
-"""What every picture needs: its file and style, colours, words and ticks."""
+"""What every picture needs: file, style, colours, words and ticks."""
 
 import functools
 import itertools
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 WIDTH = 7.2  # inches: two columns of a paper
 
-# Okabe & Ito's palette with a dark grey: told apart by colour-blind readers
+# Okabe & Ito's palette with a dark grey; colour-blind readers can tell them apart
 PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
 DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
@@ -32,7 +32,7 @@ INFEASIBLE: dict[str, Any] = {
     "linewidth": 0,
 }
 
-# Whatever a matplotlibrc says: text stays text, and a picture drawn anew has the same bytes
+# Whatever a matplotlibrc says: text stays text, and a picture drawn again has the same bytes
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "fleetcube", "pdf.fonttype": 42}
 _UNDATED: dict[str, dict[str, None]] = {
     ".png": {},
@@ -74,14 +74,14 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-_Given = ParamSpec("_Given")
+_Arguments = ParamSpec("_Arguments")
 
 
-def styled(draw: Callable[_Given, Any]) -> Callable[_Given, Any]:
-    """Draw in the style of all pictures; the caller's own settings are as before."""
+def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
+    """Draw in the style of all pictures, leaving the caller's own settings alone."""
 
     @functools.wraps(draw)
-    def drawn(*args: _Given.args, **kwargs: _Given.kwargs) -> Any:
+    def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Any:
         with _matplotlib().style.context(["default", _STYLE]):
             return draw(*args, **kwargs)
 
@@ -89,16 +89,17 @@ def styled(draw: Callable[_Given, Any]) -> Callable[_Given, Any]:
 
 
 def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
-    """A figure without a screen, as wide as a page, and its panels as `subplots` returns them."""
+    """A figure without a screen, as wide as a page, and its panels, as `subplots` returns them."""
     from matplotlib.figure import Figure
 
+    # not by pyplot, which keeps every figure and may need a screen
     figure = Figure(figsize=(how.pop("width", WIDTH), height), layout="constrained")
     return figure, figure.subplots(rows, columns, **how)
 
 
 def saved(figure: Any, path: Path) -> Any:
-    """The figure, written to a file; labels below an axis that would overlap are turned."""
-    figure.draw_without_rendering()
+    """Write the figure to a file and return it; tick labels that would overlap are rotated."""
+    figure.draw_without_rendering()  # the labels have no extents before
     for axes in figure.axes:
         low, high = sorted(axes.get_xlim())
         labels = [text for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
@@ -114,7 +115,7 @@ def saved(figure: Any, path: Path) -> Any:
 
 
 def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
-    """Refuse a cube that lacks variables, and say which outputs to add to its spec."""
+    """Refuse a cube that lacks variables, naming the outputs to add to its spec."""
     missing = [name for name in names if name not in cube.data_vars]
     if missing:
         listed = ", ".join(f'"{name}"' for name in missing)
@@ -124,29 +125,29 @@ def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
 
 
 def check_cut(
-    held: "xarray.Dataset | xarray.DataArray", kept: Sequence[str], spare: int = 0
+    drawn: "xarray.Dataset | xarray.DataArray", kept: Sequence[str], spare: int = 0
 ) -> list[str]:
-    """Axes beside those kept, of which some may be spare; refuse more."""
-    rest = [str(dim) for dim in held.dims if dim not in kept]
+    """Axes other than those kept; refuse more of them than are spare."""
+    rest = [str(dim) for dim in drawn.dims if dim not in kept]
     if len(rest) > spare:
-        name = f"{getattr(held, 'name', None) or 'the cube'}"
+        name = f"{getattr(drawn, 'name', None) or 'the cube'}"
         raise InputError(f"{name} still varies over {', '.join(rest)}; cut them with axis=value")
     return rest
 
 
 def blocked(cube: "xarray.Dataset", dims: Sequence[str]) -> Any:
-    """Which points are infeasible, over axes; none where that takes other axes."""
+    """Which points are infeasible, over axes; none where the reason varies over other axes."""
     sizes = [cube.sizes[dim] for dim in dims]
     if REASON not in cube.coords or not set(cube[REASON].dims) <= set(dims):
         return np.zeros(sizes, bool)
     reason = cube[REASON]
-    whole = reason.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in reason.dims})
-    return whole.transpose(*dims).values != 0
+    spread = reason.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in reason.dims})
+    return spread.transpose(*dims).values != 0
 
 
-def is_number(held: "xarray.DataArray") -> bool:
+def is_number(axis: "xarray.DataArray") -> bool:
     """Whether an axis holds numbers, not labels."""
-    return held.dtype.kind in "iuf"
+    return axis.dtype.kind in "iuf"
 
 
 # Words and numbers
@@ -159,7 +160,7 @@ def words(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number of a tick or label: 4,096, 0.05, 15 T, 1e-06."""
+    """A number as ticks and labels show it: 4,096, 0.05, 15 T, 1e-06."""
     for size, prefix in _PREFIXES:
         if abs(value) >= size:
             return f"{value / size:,.6g} {prefix}"
@@ -173,7 +174,7 @@ def short(value: Any) -> str:
     return "\n".join(textwrap.wrap(text, 20)) or text
 
 
-def said(coordinate: "xarray.DataArray") -> list[str]:
+def point_labels(coordinate: "xarray.DataArray") -> list[str]:
     """The points of an axis as labels, in the unit of its heading."""
     if not is_number(coordinate):
         return [short(value) for value in coordinate.values]
@@ -205,27 +206,27 @@ def _unit(variable: "xarray.DataArray") -> str:
 
 
 def lines(parts: Sequence[str]) -> list[str]:
-    """Parts with commas between them, in lines that fit over a picture."""
-    whole = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts]
-    return textwrap.wrap(", ".join(whole), 88, break_on_hyphens=False)
+    """Parts separated by commas, in lines that fit above a picture."""
+    unbroken = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts]
+    return textwrap.wrap(", ".join(unbroken), 88, break_on_hyphens=False)
 
 
 def title(
-    cube: "xarray.Dataset", held: "xarray.Dataset | xarray.DataArray", meaning: str = ""
+    cube: "xarray.Dataset", drawn: "xarray.Dataset | xarray.DataArray", meaning: str = ""
 ) -> str:
-    """What is drawn, by default the meaning of a variable, and where the other axes were cut."""
+    """What is drawn (by default the variable's meaning), and where the other axes were cut."""
     fixed = []
-    for key, coordinate in held.coords.items():
+    for key, coordinate in drawn.coords.items():
         name = str(key)
         known = name in INPUTS or name in load() or not is_number(coordinate)
         if coordinate.ndim == 0 and known and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):
                 _, unit = scale(_unit(coordinate), coordinate.values, name)
-            (value,) = said(coordinate.expand_dims("point"))
+            (value,) = point_labels(coordinate.expand_dims("point"))
             fixed.append(f"{words(name)} {value} {unit}".strip().replace("\n", ""))
-    told = meaning or str(held.attrs.get("long_name", "")).split(":")[0].split(";")[0]
-    return "\n".join([told, *lines(fixed)])
+    first = meaning or str(drawn.attrs.get("long_name", "")).split(":")[0].split(";")[0]
+    return "\n".join([first, *lines(fixed)])
 
 
 def _axes_of(cube: "xarray.Dataset") -> list[str]:
@@ -250,9 +251,9 @@ def colours(count: int) -> list[Any]:
 
 
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
-    """Where an axis' points stand: numbers on a linear or log scale, labels evenly spaced.
+    """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
 
-    Ticks are at the points if these are few, round and apart, otherwise at round numbers.
+    Ticks are at the points if these are few, round and well apart, otherwise at round numbers.
     """
     values = coordinate.values
     line = getattr(axes, f"{side}axis")
@@ -284,7 +285,7 @@ def _few(places: Any, at: Any) -> bool:
 
 
 def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
-    """Write the ticks of an axis as plain numbers, on a log scale mostly at 1, 2 and 5."""
+    """Write ticks as plain numbers; on a log scale mostly at 1, 2 and 5."""
     from matplotlib import ticker
 
     if line.get_scale() == "log":
@@ -296,7 +297,7 @@ def plain(line: Any, ends: tuple[float, float] | None = None) -> None:
 
 
 def edges(points: Any, axis_scale: str) -> Any:
-    """Edges of the cells around points, half way between them on the axis' scale."""
+    """Edges of the cells around points, halfway between them on the axis' scale."""
     at = np.log(points) if axis_scale == "log" else np.asarray(points, dtype=float)
     steps = np.diff(at) if len(at) > 1 else np.ones(1)
     edges = np.concatenate([at[:1] - steps[:1] / 2, at[:-1] + steps[: len(at) - 1] / 2])
@@ -305,15 +306,15 @@ def edges(points: Any, axis_scale: str) -> Any:
 
 
 def is_wide(low: float, high: float, factor: float = 50) -> bool:
-    """Whether values spread over more than a factor, and so want a log scale."""
+    """Whether values span more than a factor, and so need a log scale."""
     return bool(low > 0 and np.isfinite(high) and high > factor * low)
 
 
-def headed(figure: Any, told: str) -> None:
-    """A title over a picture."""
-    figure.suptitle(told, fontsize=10)
+def headed(figure: Any, text: str) -> None:
+    """Put a title above a picture."""
+    figure.suptitle(text, fontsize=10)
 
 
 def beside(figure: Any, *args: Any, **kwargs: Any) -> None:
-    """A legend to the right of a picture, below its title."""
+    """Put a legend to the right of a picture, below its title."""
     figure.legend(*args, loc="outside right center", fontsize=8, **kwargs)

@@ -27,8 +27,8 @@ from .picture import (
     need,
     number,
     plain,
+    point_labels,
     positions,
-    said,
     saved,
     scaled,
     styled,
@@ -61,8 +61,8 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -
     variable = cube[name]
     for axis in (x, y):
         if axis is not None and axis not in variable.dims:
-            told = ", ".join(map(str, variable.dims)) or "none left"
-            raise InputError(f"{axis!r} is not an axis of {name}; its axes: {told}")
+            choices = ", ".join(map(str, variable.dims)) or "none left"
+            raise InputError(f"{axis!r} is not an axis of {name}; its axes: {choices}")
     rest = check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
     figure, axes = blank(4.8)
     if y is None:
@@ -92,16 +92,16 @@ def _curves(
     if not known.size:
         raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
     bad = blocked(cube, dims).reshape(rows.shape)
-    labels = said(variable[family]) if family else [""]
+    labels = point_labels(variable[family]) if family else [""]
     at = positions(axes, variable[x], "x")
     shades = colours(len(rows))
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
     few = len(rows) <= len(MARKERS)
     for k, row in enumerate(rows):
         how = {"color": shades[k], "marker": MARKERS[k] if few else "o", "markersize": 4}
-        drawn = "-" if is_number(cube[x]) and not flags else ":"
+        style = "-" if is_number(cube[x]) and not flags else ":"
         label = labels[k] if k in named else "_"
-        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=drawn, label=label, **how)
+        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **how)
         axes.plot(at, np.where(bad[k], row, np.nan), linestyle="", fillstyle="none", **how)
     hollow = bool((bad & np.isfinite(rows)).any())
     if hollow:
@@ -114,8 +114,8 @@ def _curves(
         axes.legend(fontsize=8)
     axes.set_ylabel(labelled(str(variable.name), unit))
     if flags:
-        found = np.unique(known).astype(int).tolist()
-        axes.set_yticks(found, [flags[k] for k in found])
+        present = np.unique(known).astype(int).tolist()
+        axes.set_yticks(present, [flags[k] for k in present])
     else:
         if is_wide(known.min(), known.max()):
             axes.set_yscale("log")
@@ -179,7 +179,7 @@ def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
 
 
 def _absent(axes: Any, points: tuple[Any, Any], bad: Any, known: Any) -> list[Any]:
-    """Hatch infeasible cells, leave those without a value white; what a legend says of both."""
+    """Hatch infeasible cells, leave those without a value white; legend entries for both."""
     from matplotlib import patches
 
     handles = []
@@ -217,7 +217,7 @@ def _middles(drawn: Any) -> list[Any]:
 
 
 def _even(axes: Any, points: tuple[Any, Any], values: Any, named: bool) -> list[Any]:
-    """The line where a ratio is one, black with a white rim, for a legend; or named there."""
+    """Draw the line where a ratio is 1, labelled if `named`; its entry for a legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import withStroke
 
@@ -242,15 +242,15 @@ def regions(
     head: str | None = None,
     lines: Sequence[Any] = (),
 ) -> None:
-    """Colour cells by a code, infeasible ones hatched; a legend of those there, and of lines."""
+    """Colour cells by code, infeasible ones hatched; a legend of the codes present and of lines."""
     from matplotlib import colors, patches
 
     known = (codes >= 0) & ~bad
-    found = [k for k in range(len(names)) if (codes[known] == k).any()]
-    handles = [patches.Patch(color=palette[k], label=names[k]) for k in found]
+    present = [k for k in range(len(names)) if (codes[known] == k).any()]
+    handles = [patches.Patch(color=palette[k], label=names[k]) for k in present]
     handles += _absent(axes, points, bad, known)
     beside(figure, handles=[*handles, *lines], title=head)
-    if found:
+    if present:
         cmap = colors.ListedColormap(list(palette[: len(names)]))
         shown = np.ma.masked_array(codes, ~known)
         _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)

@@ -1,4 +1,4 @@
-"""Picture of a played pipeline schedule: who computes what when."""
+"""Picture of a played pipeline schedule: which stage computes what, and when."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 _COLOURS = {"F": PALETTE[6], "B": PALETTE[4], "W": PALETTE[2]}
-_MOST_NUMBERS = 1500  # passes that are still numbered
+_MOST_NUMBERS = 1500  # passes; with more, none is numbered
 _LABEL = 0.16  # inches that a micro-batch's number takes
 
 
@@ -27,29 +27,29 @@ def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
     check_picture(path)
     count = len(played.stages)
     figure, axes = blank(1.3 + 0.28 * count)
-    pieces = sorted({part.piece for part in played.stages[0]})
+    pieces = sorted({op.piece for op in played.stages[0]})
     later = {
-        part.piece: sorted({p.piece for p in passes}).index(part.piece) / max(1, len(pieces) - 1)
+        op.piece: sorted({p.piece for p in passes}).index(op.piece) / max(1, len(pieces) - 1)
         for passes in played.stages
-        for part in passes
+        for op in passes
     }
     length = max(passes[-1].end for passes in played.stages)
-    parts = [part for passes in played.stages for part in passes]
-    widest = len(str(max(part.microbatch for part in parts) + 1))
+    ops = [op for passes in played.stages for op in passes]
+    widest = len(str(max(op.microbatch for op in ops) + 1))
     room = _LABEL * length / 6.4 * widest / 2  # in time, of a pass wide enough for every number
-    narrow = {part.kind for part in parts if part.end - part.start < room}
-    numbered = set(_NAMES) - narrow if len(parts) <= _MOST_NUMBERS else set()
+    narrow = {op.kind for op in ops if op.end - op.start < room}
+    numbered = set(_NAMES) - narrow if len(ops) <= _MOST_NUMBERS else set()
     for stage, passes in enumerate(played.stages):
-        for part in passes:
-            shade = 1 - 0.4 * later[part.piece]
-            colour = np.array(colors.to_rgb(_COLOURS[part.kind])) * shade
-            width = part.end - part.start
-            axes.barh(stage, width, 0.86, part.start, color=colour, ec="white", linewidth=0.4)
-            if part.kind in numbered:
+        for op in passes:
+            shade = 1 - 0.4 * later[op.piece]
+            colour = np.array(colors.to_rgb(_COLOURS[op.kind])) * shade
+            width = op.end - op.start
+            axes.barh(stage, width, 0.86, op.start, color=colour, ec="white", linewidth=0.4)
+            if op.kind in numbered:
                 ink = "white" if colors.rgb_to_hsv(colour)[2] < 0.6 else "black"
-                middle = part.start + width / 2
+                middle = op.start + width / 2
                 how = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
-                axes.text(middle, stage, str(part.microbatch + 1), **how)
+                axes.text(middle, stage, str(op.microbatch + 1), **how)
     axes.set_xlim(0, length)
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_yticks(range(count), [str(stage + 1) for stage in range(count)])
@@ -57,7 +57,7 @@ def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
     axes.set_xlabel("time")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    kinds = [k for k in _NAMES if any(part.kind == k for part in played.stages[0])]
+    kinds = [k for k in _NAMES if any(op.kind == k for op in played.stages[0])]
     handles = [patches.Patch(color=_COLOURS[kind], label=_NAMES[kind]) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     headed(figure, f"{played.pipeline_schedule}: bubble ratio {played.bubble_ratio:.3g}")

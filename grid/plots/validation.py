@@ -1,4 +1,4 @@
-"""Picture of a validation: what was measured over what was predicted."""
+"""Picture of a validation: measured over predicted values."""
 
 import itertools
 import math
@@ -22,15 +22,15 @@ _ACROSS = 3  # panels
 
 
 @styled
-def plot_validation(found: "Validation", path: Path) -> None:
+def plot_validation(validation: "Validation", path: Path) -> None:
     """Draw measured over predicted values, a panel for each output, a colour for each group."""
     check_picture(path)
-    outputs = list(dict.fromkeys(row.of for row in found.rows)) or ["nothing to compare"]
+    outputs = list(dict.fromkeys(row.of for row in validation.rows)) or ["nothing to compare"]
     across = min(len(outputs), _ACROSS)
     down = math.ceil(len(outputs) / across)
     figure, panels = blank(4.8 * down, down, across, width=4.8 * across, squeeze=False)
     for axes, of in itertools.zip_longest(panels.flat, outputs, fillvalue=""):
-        _panel(axes, [row for row in found.rows if row.of == of], of)
+        _panel(axes, [row for row in validation.rows if row.of == of], of)
     saved(figure, path)
 
 

@@ -11,7 +11,7 @@ def main() -> None:
         from fleetcube.cli import run
 
         run()
-    except KeyboardInterrupt:  # while modules were loaded
+    except KeyboardInterrupt:  # while modules load, before cli.run handles it
         sys.stderr.write("fleetcube: stopped; nothing was kept\n")
         sys.exit(130)
 

@@ -1,4 +1,4 @@
-"""The command line: a door to grid/ and catalog/, with no logic of its own."""
+"""The command line: a door to grid/ and catalog/ without logic of its own."""
 
 import json
 import math
@@ -23,10 +23,10 @@ from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
-_MOST_COUNTED = 10_000_000  # layouts whose reasons are counted
-_MOST_JUDGED = 1_000_000  # layouts evaluated once more for what is near the limit of memory
+_MOST_COUNTED = 10_000_000  # points whose reasons are counted
+_MOST_JUDGED = 1_000_000  # points evaluated again to find those near the memory limit
 _OVERHEADS = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
-_SIMULATED = {  # columns, where the spec gives the input that they speak of
+_SIMULATED = {  # columns shown if the spec gives the input
     "job_duration": ("failures", "wall_time", "wall_time_p95"),
     "spare_nodes": ("spare_shortage",),
     "node_pool": ("whole_cluster_probability",),
@@ -36,11 +36,11 @@ _SIMULATED = {  # columns, where the spec gives the input that they speak of
 @click.group(
     cls=Listed,
     context_settings=_SETTINGS,
-    epilog="Exit status: 0 done; 1 failed or found damage; 2 refused for its input; "
-    "130 or 143 stopped, by Ctrl-C or SIGTERM.",
+    epilog="Exit status: 0 success; 1 failure, or damage found; 2 input refused; "
+    "130 or 143 stopped by Ctrl-C or SIGTERM.",
 )
 @click.version_option(__version__, prog_name="fleetcube")
-@click.option("--debug", is_flag=True, help="Show where an error arose (or FLEETCUBE_DEBUG=1).")
+@click.option("--debug", is_flag=True, help="Show an error's traceback (or FLEETCUBE_DEBUG=1).")
 def cli(debug: bool) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
@@ -65,9 +65,9 @@ def cli(debug: bool) -> None:
 @click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
-@click.option("--resume", is_flag=True, help="Go on where a run stopped; mend a damaged cube.")
-@click.option("--append", is_flag=True, help="Add the labels that axes have gained to a cube.")
-@click.option("--feasible-only", is_flag=True, help="NaN where a layout cannot be run.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
+@click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
+@click.option("--feasible-only", is_flag=True, help="NaN at points that cannot be run.")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")
 def run_spec(
@@ -87,8 +87,7 @@ def run_spec(
 ) -> None:
     """Evaluate a spec: print a table, or write a cube (-o).
 
-    SELECTORS give inputs other values than the spec: name=value or name=value,value; of an axis
-    also axis=first:last.
+    SELECTORS override the spec: name=value or name=value,value; for an axis also axis=first:last.
 
     \b
     Example:
@@ -109,13 +108,13 @@ def run_spec(
     if output in (None, "-"):
         only: dict[str, Any] = {"--overwrite": overwrite, "--resume": resume, "--append": append}
         only |= {"--chunks": chunks, "--dask": dask}
-        for option in (name for name, given in only.items() if given):
+        for option in (name for name, value in only.items() if value):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
         _evaluated(sweep, engine, feasible_only, threads, output)
         return
     if Path(output).suffix.lower() in FORMATS:
         raise InputError(
-            f"{output!r} would be a cube, a folder; name it .zarr, "
+            f"{output!r} names a table, and run -o writes a cube; name it .zarr, "
             f"and write a table of it: fleetcube slice CUBE -o {Path(output).name}"
         )
     started = time.perf_counter()
@@ -140,24 +139,24 @@ def run_spec(
     _show(open_cube(path))
     for near in _near(sweep, _MOST_JUDGED).values():
         if count := int((near == 1).sum()):
-            say(f"near the limit of memory: {count} of {near.size} (memory_error_factor)")
+            say(f"near the memory limit: {count} of {near.size} (memory_error_factor)")
 
 
 def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
-    """Where memory is near its limit, a coordinate; none where it has no limit."""
+    """A coordinate that marks points near the memory limit; none if there is no limit."""
     from fleetcube.kernels.roles import NEAR
 
     if sweep.judged is sweep:
         return {}
-    asked = sweep.of([NEAR])
-    small = asked.plan("numpy").size(NEAR) <= most
-    return {NEAR: asked.evaluate("numpy")[NEAR]} if small else {}
+    near = sweep.of([NEAR])
+    small = near.plan("numpy").size(NEAR) <= most
+    return {NEAR: near.evaluate("numpy")[NEAR]} if small else {}
 
 
 def _evaluated(
     sweep: Any, engine: str, feasible_only: bool, threads: int | None, output: str | None
 ) -> None:
-    """Print what a sweep gives: a table, if it is small, or CSV."""
+    """Print a sweep's values: a table, if it is small, or CSV."""
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, table
 
@@ -165,19 +164,19 @@ def _evaluated(
     dims = {dim for own in plan.out_dims.values() for dim in own}
     if output is None:
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
-    found = sweep.evaluate(engine, mask_infeasible=feasible_only, threads=threads)
+    values = sweep.evaluate(engine, mask_infeasible=feasible_only, threads=threads)
     if output is None:
-        print_table(*table(found.assign_coords(_near(sweep))))
+        print_table(*table(values.assign_coords(_near(sweep))))
     else:
-        write_table(found, output)
-    _remarks(found, err=True)
+        write_table(values, output)
+    _remarks(values, err=True)
 
 
 @cli.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
-@click.option("--seed", default=0, help="Of the random numbers.  [0]")
+@click.option("--seed", default=0, help="Seed of the random numbers.  [0]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @click.option(
     "-v", "--variable", multiple=True, help="Variable to show.  [the main ones; all with -o]"
@@ -192,11 +191,11 @@ def simulate(
     variable: tuple[str, ...],
     output: str | None,
 ) -> None:
-    """Simulate the failures of a spec's jobs at every point: goodput, and where the rest goes.
+    """Simulate failing jobs at every point of a spec: goodput, and where the rest of the time goes.
 
-    The job is as long as job_duration says, where the spec gives it, and failures and wall time
-    are shown; else so long (about 100 failures) that its start and end do not matter. Where the
-    spec gives spare_nodes, how often they run out is shown; where it gives node_pool, how much of
+    If the spec gives job_duration, jobs are that long, and failures and wall time are shown;
+    otherwise they are long enough (about 100 failures) for start and end not to matter. With
+    spare_nodes in the spec, the table shows how often these run out; with node_pool, how much of
     the time the cluster is whole.
 
     \b
@@ -208,34 +207,34 @@ def simulate(
     from fleetcube.grid.show.tables import check_target, check_variables, table, variables
     from fleetcube.grid.spec.axes import make_axes
 
-    check_variables(variable, VARIABLES)  # before anything is waited for
+    check_variables(variable, VARIABLES)  # before the long wait
     if output is not None:
         check_target(Path(output))
-    told: Any = changed(spec, selectors).spec
+    own: Any = changed(spec, selectors).spec
     with progress("simulating"):
-        found = simulate_spec(
-            told["scenario"],
-            told["axes"],
+        outcome = simulate_spec(
+            own["scenario"],
+            own["axes"],
             trials=trials,
             seed=seed,
             threads=threads,
             printed=output is None,
         )
     if output is not None:
-        write_table(variables(found, variable), output)
+        write_table(variables(outcome, variable), output)
         return
-    axes = make_axes(told["axes"]).values()
-    given = {*told["scenario"], *(name for axis in axes for name in axis.inputs)}
+    axes = make_axes(own["axes"]).values()
+    given = {*own["scenario"], *(name for axis in axes for name in axis.inputs)}
     more = [name for key, names in _SIMULATED.items() if key in given for name in names]
     main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
-    print_table(*table(variables(found, variable or main)))
+    print_table(*table(variables(outcome, variable or main)))
 
 
 @cli.command()
 @click.argument("cube", type=click.Path())
-@click.option("--bibtex", is_flag=True, help="Print the works that it rests on, as BibTeX.")
+@click.option("--bibtex", is_flag=True, help="Print the cube's sources as BibTeX.")
 def show(cube: str, bibtex: bool) -> None:
-    """Say what a cube holds: axes, variables, units, sources.
+    """Describe a cube: axes, variables, units, sources.
 
     \b
     Example:
@@ -253,9 +252,9 @@ def show(cube: str, bibtex: bool) -> None:
 
 @cli.command()
 @click.argument("cube", type=click.Path())
-@click.option("--samples", default=16, help="Points of each variable computed again.  [16]")
+@click.option("--samples", default=16, help="Points of each variable to recompute.  [16]")
 def verify(cube: str, samples: int) -> None:
-    """Check every file of a cube against its checksum, and some values by computing them again.
+    """Check every file of a cube against its checksum, and recompute some values.
 
     \b
     Example:
@@ -264,17 +263,17 @@ def verify(cube: str, samples: int) -> None:
     from fleetcube.grid.store.verify import verify as check
 
     with progress("checking"):
-        found = check(cube, samples)
-    for note in found.notes:
+        report = check(cube, samples)
+    for note in report.notes:
         say(note)
-    for problem in found.problems:
+    for problem in report.problems:
         say(problem)
-    if found.problems:
-        raise OSError(f"{cube!r} is damaged (problems: {len(found.problems)}); {found.advice}")
-    if found.notes:
-        say(f"{cube} is as it was sealed: {found.chunks} chunks; no value was computed again")
+    if report.problems:
+        raise OSError(f"{cube!r} is damaged (problems: {len(report.problems)}); {report.advice}")
+    if report.notes:
+        say(f"{cube} is as it was sealed: {report.chunks} chunks; no value was recomputed")
     else:
-        say(f"{cube} is sound: {found.chunks} chunks and {found.samples} samples")
+        say(f"{cube} is sound: {report.chunks} chunks and {report.samples} samples")
 
 
 @cli.command("slice")
@@ -287,7 +286,7 @@ def slice_cube(
 ) -> None:
     """Cut a cube: axis=value, axis=first:last or axis=value,value.
 
-    Numbers may carry units. The nearest point of a numeric axis is taken, and said.
+    Numbers may carry units. Of a numeric axis the nearest point is taken, and reported.
 
     \b
     Example:
@@ -314,10 +313,10 @@ def slice_cube(
 @cli.command()
 @click.argument("name", required=False)
 def explain(name: str | None) -> None:
-    """Say what a name means: formula, unit, default, source, what it is computed from and feeds.
+    """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
 
-    Another word lists the names with it in name or meaning. Without NAME, list all inputs with
-    their defaults and all quantities.
+    Any other word lists the names that have it in their name or meaning. Without NAME, list all
+    inputs with their defaults, and all quantities.
 
     \b
     Example:
@@ -396,7 +395,7 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
-    """What else is to be known of a result."""
+    """Print remarks on a result: unused inputs, medians taken."""
     from fleetcube.grid.explain import unused
 
     if "fleetcube_unused" in cube.attrs:
@@ -407,16 +406,16 @@ def _remarks(cube: Any, err: bool = False) -> None:
 
 
 def _reasons(reason: Any) -> str:
-    """How many layouts cannot be run, and why."""
+    """How many points cannot be run, and why."""
     meanings = str(reason.attrs["flag_meanings"]).split()
     values = reason.values.ravel().tolist()
     counts = {code: values.count(code) for code in sorted(set(values) - {0})}
-    told = ", ".join(
+    listed = ", ".join(
         f"{count} {meanings[code] if code > 0 else 'undefined'}" for code, count in counts.items()
     )
     over = " x ".join(map(str, reason.dims))
     where = f" combinations of {over}" if len(values) > 1 else ""
-    return f"{sum(counts.values())} of {len(values)}{where}" + (f" ({told})" if told else "")
+    return f"{sum(counts.values())} of {len(values)}{where}" + (f" ({listed})" if listed else "")
 
 
 def _sizes(sizes: Any) -> str:
@@ -424,11 +423,11 @@ def _sizes(sizes: Any) -> str:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM. Of a plain KeyboardInterrupt inside `exec`, Python dies by SIGINT in the end."""
+    """SIGTERM. After a plain KeyboardInterrupt inside `exec`, Python would end itself by SIGINT."""
 
 
 def run() -> None:
-    """Run the command line: one line, and the exit status, where it fails or is stopped."""
+    """Run the command line; a failure or a stop is one line and an exit status."""
 
     def stop(*_: Any) -> None:
         raise Terminated
@@ -436,33 +435,35 @@ def run() -> None:
     def remark(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"note: {' '.join(str(message).split())}", err=True)
 
-    def dropped(what: Any) -> None:
-        # where Python drops what is raised (a finalizer, a callback), being stopped is raised anew
-        if issubclass(what.exc_type, KeyboardInterrupt):
-            code = signal.SIGTERM if what.exc_type is Terminated else signal.SIGINT
+    def dropped(unraisable: Any) -> None:
+        # Python drops what is raised in a finalizer or a callback: stop again, soon, elsewhere
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            code = signal.SIGTERM if unraisable.exc_type is Terminated else signal.SIGINT
             threading.Timer(0.05, os.kill, [os.getpid(), code]).start()
         else:
-            sys.__unraisablehook__(what)
+            sys.__unraisablehook__(unraisable)
 
     warnings.showwarning, sys.unraisablehook = remark, dropped
-    signal.signal(signal.SIGTERM, stop)  # batch schedulers stop a job so
+    signal.signal(signal.SIGTERM, stop)  # which batch schedulers send
     try:
+        # not standalone: click would print errors and exit by itself
         cli(prog_name="fleetcube", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
+        # else Python fails once more when it flushes standard output at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("FLEETCUBE_DEBUG"):
             traceback.print_exc()
-        say(f"fleetcube: {_told(error)}", err=True)
+        say(f"fleetcube: {_line(error)}", err=True)
         sys.exit(_status(error))
 
 
 def _status(error: BaseException) -> int:
-    """The exit status of an error; of being stopped, that of shells."""
+    """The exit status of an error; for a stop, 128 plus the signal, as shells have it."""
     from fleetcube.catalog import CatalogError
     from fleetcube.grid.errors import InputError
 
@@ -472,15 +473,15 @@ def _status(error: BaseException) -> int:
     return 2 if isinstance(error, InputError | CatalogError) else 1
 
 
-def _told(error: BaseException) -> str:
+def _line(error: BaseException) -> str:
     """An error in one line."""
     from fleetcube.catalog import CatalogError
     from fleetcube.grid.errors import InputError
 
     text = " ".join(str(error).split())
     if isinstance(error, click.Abort | KeyboardInterrupt):
-        told = error.__cause__ if isinstance(error, click.Abort) else error
-        return f"stopped; {str(told or '') or 'nothing was kept'}"
+        stop = error.__cause__ if isinstance(error, click.Abort) else error
+        return f"stopped; {str(stop or '') or 'nothing was kept'}"
     if isinstance(error, MemoryError):
         return "out of memory; use fewer threads or float32"
     if isinstance(error, InputError | CatalogError | OSError):

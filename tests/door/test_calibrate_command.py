@@ -137,7 +137,10 @@ BAD = [
     (["all_reduce.log", "-o", "none/x.toml"], "there is no folder"),
     (["all_reduce.log", "--plot", "x.bmp"], "is not one of .png"),
     (["all_reduce.log", "--scope", "intra"], "add -o"),
-    (["all_reduce.log", "-o", "y.toml", "--gpus-per-node", "32"], "is not from 1 to the 16 ranks"),
+    (
+        ["all_reduce.log", "-o", "y.toml", "--gpus-per-node", "32"],
+        "has 16 ranks; give 1 to 16",
+    ),
 ]
 
 

@@ -47,7 +47,7 @@ def test_flips_compares_the_losses_named(tmp_path: Path) -> None:
 BAD = [
     (["--kind", "losses"], "a picture of losses needs -x"),
     (["-x", "n_gpus"], "a picture of curves needs -v"),
-    (["--kind", "losses", "-x", "n_gpus", "-v", "goodput"], "has no use for -v"),
+    (["--kind", "losses", "-x", "n_gpus", "-v", "goodput"], "does not take -v"),
     (
         ["--kind", "flips", "-x", "n_gpus", "-y", "gpu_mttf"],
         'spec: "communication_overhead", "bubb',

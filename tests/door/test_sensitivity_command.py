@@ -92,7 +92,7 @@ def test_json_and_sobol(folder: Path) -> None:
         (["--of", "job_time", "--without", "n_gpu"], "did you mean 'n_gpus'"),
         (["--of", "job_time", "--map", "m.png", "-x", "n_gpus"], "--map FILE goes with two axes"),
         (["--of", "job_time", "--samples", "10"], "are for --global"),
-        (["--of", "job_time", "--cube", "n_gpus=64"], "looks at all points"),
+        (["--of", "job_time", "--cube", "n_gpus=64"], "ranks over all points"),
         (["--of", "job_time", "--global", "sobol", "--range", "20"], "give one such as 20%"),
         (["--of", "job_time", "n_gpus"], "write axis=value"),
         (["--of", "job_time", "-o", "x.txt"], "change its ending"),
@@ -109,7 +109,7 @@ def test_bad_requests_are_one_line_and_exit_2(words: list[str], said: str, folde
 def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
     done = fleetcube("uncertainty", "spec.toml", "-q", "0.5,0.9", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "without dominant_overhead: flags have no quantiles\n"
+    assert done.stderr == "dominant_overhead left out: flags have no quantiles\n"
     lines = done.stdout.splitlines()
     at = lines.index("cluster_mtbf [h]")
     assert re.split(r"  +", lines[at + 1]) == [

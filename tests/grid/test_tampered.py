@@ -195,7 +195,7 @@ def test_a_cube_of_another_version_is_not_called_sound(cube: Path) -> None:
     attributes(cube, "job_time", units="h")
     done = CliRunner().invoke(cli, ["verify", str(cube)])
     assert done.exit_code == 0
-    assert "no value was computed again" in done.output
+    assert "no value was recomputed" in done.output
     assert "sound" not in done.output
 
 

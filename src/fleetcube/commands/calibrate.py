@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.option("--in-place/--out-of-place", default=None, help="Rows of one kind only.  [both]")
 @click.option("--gpus-per-node", type=int, help="Ranks on one node.  [as the log says, or 8]")
 @click.option("--scope", type=click.Choice(["inter", "intra"]), help="Which network.  [by ranks]")
-@click.option("--spec", type=click.Path(), help="CSV: a spec whose scenario states the rest.")
+@click.option("--spec", type=click.Path(), help="CSV: spec whose scenario gives the other inputs.")
 @click.option("--fit", multiple=True, help="CSV: input to fit; repeat.  [flops_efficiency]")
-@click.option("--of", help="CSV: the column that was measured.  [step_time]")
+@click.option("--of", help="CSV: the measured column.  [step_time]")
 @click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
 @click.option("--overwrite", is_flag=True, help="Replace an existing calibration file.")
 @click.option("--plot", type=click.Path(), help="Draw fit and residuals: .png, .pdf or .svg.")
@@ -46,8 +46,8 @@ def calibrate(
     """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
 
     A log gives latency, bandwidth and square-root term of the collective; a CSV, whose columns are
-    inputs and step_time, gives efficiencies. What is written with -o is named in a spec:
-    calibration = "my-cluster.toml".
+    inputs and step_time, gives efficiencies. A spec names the file that -o
+    writes: calibration = "my-cluster.toml".
 
     \b
     Example:
@@ -60,47 +60,47 @@ def calibrate(
     from fleetcube.grid.plots.fit import plot_fit
     from fleetcube.grid.plots.picture import check_picture
 
-    if output is not None:
+    if output is not None:  # refused before the fit, not after it
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
         check_picture(Path(plot))
     notes: list[str] = []
     if Path(log).suffix.lower() == ".csv":
-        given = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
-        given |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
-        _refuse(given, "a CSV of step times")
-        found: Any = _steps(log, spec, fit, of)
-        values, errors = dict(found.values), _known(found.standard_errors)
+        options = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
+        options |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
+        _refuse(options, "a CSV of step times")
+        result: Any = _steps(log, spec, fit, of)
+        values, errors = dict(result.values), _known(result.standard_errors)
         what = f"{', '.join(values)}"
-        if found.doubt is not None and output is not None:
-            raise InputError(f"{found.doubt} Nothing is written to {output!r}; mend {log!r}")
-        notes += [found.doubt] if found.doubt is not None else []
+        if result.doubt is not None and output is not None:
+            raise InputError(f"{result.doubt} Nothing is written to {output!r}; fix {log!r}")
+        notes += [result.doubt] if result.doubt is not None else []
     else:
         _refuse({"--spec": spec, "--fit": fit or None, "--of": of}, "a log of nccl-tests")
-        found = _collective(log, ranks, collective, in_place)
+        result = _collective(log, ranks, collective, in_place)
         values, errors = {}, {}
-        what = f"All-reduce on {found.ranks} ranks"
+        what = f"All-reduce on {result.ranks} ranks"
         if output is not None:
-            share, scope = _network(found, gpus_per_node, scope, notes)
-            values, errors = calibration_file.all_reduce_values(found, scope, share)
+            share, scope = _network(result, gpus_per_node, scope, notes)
+            values, errors = calibration_file.all_reduce_values(result, scope, share)
         elif gpus_per_node is not None or scope is not None:
             raise InputError("--gpus-per-node and --scope are for the file; add -o my-cluster.toml")
     if plot is not None:
-        plot_fit(found, Path(plot))
+        plot_fit(result, Path(plot))
     if output is not None:
-        about = calibration_file.own_words(found, log, what)
-        told = calibration_file.about_fit(found)
-        calibration_file.write(Path(output), calibration_file.text(about, values, errors, told))
-    _show(found, [*found.notes, *notes], as_json)
+        about = calibration_file.own_words(result, log, what)
+        quality = calibration_file.about_fit(result)
+        calibration_file.write(Path(output), calibration_file.text(about, values, errors, quality))
+    _show(result, [*result.notes, *notes], as_json)
     for path in (plot, output):
         if path is not None:
             say(f"wrote {path}", err=as_json)
 
 
-def _refuse(given: dict[str, Any], what: str) -> None:
+def _refuse(options: dict[str, Any], what: str) -> None:
     from fleetcube.grid.errors import InputError
 
-    for option, value in given.items():
+    for option, value in options.items():
         if value is not None:
             raise InputError(f"{option} is not for {what}; leave it out")
 
@@ -133,7 +133,9 @@ def _network(
         share = min(8, fit.ranks)
         notes.append(f"the log names no hosts: {share} GPUs a node are assumed (--gpus-per-node)")
     if not 1 <= share <= fit.ranks:
-        raise InputError(f"--gpus-per-node {share} is not from 1 to the {fit.ranks} ranks")
+        raise InputError(
+            f"--gpus-per-node {share}: the test has {fit.ranks} ranks; give 1 to {fit.ranks}"
+        )
     return share, scope or ("intra" if share == fit.ranks else "inter")
 
 
@@ -172,18 +174,18 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
 
 
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
-    """The fit in base units; null stands for what is unknown or infinite."""
+    """The fit in base units, with null for what is unknown or infinite."""
     from fleetcube.grid.measured.fit import CollectiveFit
 
     def finite(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None
 
-    told: dict[str, Any] = {name: finite(value) for name, value in fit.values.items()}
-    told["standard_errors"] = {n: finite(value) for n, value in fit.standard_errors.items()}
-    told["intervals_90"] = {n: [*map(finite, ends)] for n, ends in fit.intervals.items()}
-    told["correlations"] = [[finite(cell) for cell in row] for row in fit.correlations]
-    told |= {"median_error": fit.median_error, "max_error": fit.max_error, "rows": fit.rows}
-    told |= {"dropped": dict(fit.dropped), "at_bound": list(fit.at_bound), "notes": notes}
+    report: dict[str, Any] = {name: finite(value) for name, value in fit.values.items()}
+    report["standard_errors"] = {n: finite(value) for n, value in fit.standard_errors.items()}
+    report["intervals_90"] = {n: [*map(finite, ends)] for n, ends in fit.intervals.items()}
+    report["correlations"] = [[finite(cell) for cell in row] for row in fit.correlations]
+    report |= {"median_error": fit.median_error, "max_error": fit.max_error, "rows": fit.rows}
+    report |= {"dropped": dict(fit.dropped), "at_bound": list(fit.at_bound), "notes": notes}
     if isinstance(fit, CollectiveFit):
-        told |= {"collective": fit.collective, "ranks": fit.ranks}
-    return told
+        report |= {"collective": fit.collective, "ranks": fit.ranks}
+    return report

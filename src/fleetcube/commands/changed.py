@@ -1,4 +1,4 @@
-"""Read the spec that a command is given, with the values that selectors change."""
+"""Read a command's spec, with the values that selectors change."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from fleetcube.commands.say import say
 def changed_spec(
     path: str, selectors: Sequence[str], without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """A spec's file with other values, less some axes; remarks go to standard error."""
+    """Read a spec with other values and without some axes; remarks go to standard error."""
     from fleetcube.grid.show.selectors import narrow
     from fleetcube.grid.spec.file import read_spec
 
@@ -20,7 +20,7 @@ def changed_spec(
 
 
 def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = ()) -> Any:
-    """A sweep of a spec's file, with other values and outputs."""
+    """The sweep of a spec, with other values and outputs."""
     from fleetcube.grid.sweep import Sweep
 
     spec = changed_spec(path, selectors)

@@ -7,7 +7,7 @@ import click
 
 from fleetcube.commands.changed import changed
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, told_number
+from fleetcube.commands.table import print_table, with_unit
 
 
 @click.command()
@@ -15,16 +15,16 @@ from fleetcube.commands.table import print_table, told_number
 @click.argument("b", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("--of", "of", help="Quantity to attribute to inputs.  [job_time, if both have it]")
-@click.option("--over", multiple=True, help="Axis of both specs to keep whole; may be repeated.")
+@click.option("--over", multiple=True, help="Axis of both specs to keep; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def compare(
     a: str, b: str, selectors: tuple[str, ...], of: str | None, over: tuple[str, ...], as_json: bool
 ) -> None:
     """Compare two specs at a point (axis=value), or over axes that both have.
 
-    Where no value is given, the middle of an axis is taken. Times and costs are taken apart into
-    terms that add up. Of the entries that differ, `alone` is what changing only this one does to A,
-    `last` what it does when all else is as in B, `factor` the mean over all orders.
+    Axes without a value are cut in the middle. Times and costs are split into terms that add up.
+    For each entry that differs, `alone` is the effect of changing only this one in A, `last` its
+    effect when everything else is as in B, `factor` the mean over all orders.
 
     \b
     Example:
@@ -32,73 +32,75 @@ def compare(
       fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus \\
           --of job_cost
     """
-    from fleetcube.grid.ask.compare import compare as held_against
+    from fleetcube.grid.ask.compare import compare as compare_sweeps
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import finite
 
     sweeps = (changed(a), changed(b))
-    found = held_against(*sweeps, of=of, at=pairs(selectors), over=over)
+    comparison = compare_sweeps(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
-        say(json.dumps(finite(_told(found))))
+        say(json.dumps(finite(_as_json(comparison))))
         return
-    for side, spec, point, reason in zip("AB", (a, b), found.points, found.infeasible, strict=True):
-        told = f" (infeasible: {reason})" if reason else ""
-        say(f"{side}: {spec}{f' at {point}' if point else ''}{told}")
+    for side, spec, point, reason in zip(
+        "AB", (a, b), comparison.points, comparison.infeasible, strict=True
+    ):
+        remark = f" (infeasible: {reason})" if reason else ""
+        say(f"{side}: {spec}{f' at {point}' if point else ''}{remark}")
     say()
-    _outputs(found)
-    for name in dict.fromkeys(["step_time", found.of]):
-        if f"{name}_terms" in found.values:
-            _terms(found, name)
-    _changes(found)
-    _inputs(found)
+    _outputs(comparison)
+    for name in dict.fromkeys(["step_time", comparison.of]):
+        if f"{name}_terms" in comparison.values:
+            _terms(comparison, name)
+    _changes(comparison)
+    _inputs(comparison)
 
 
-def _told(found: Any) -> dict[str, Any]:
-    """A comparison as JSON can hold it."""
+def _as_json(comparison: Any) -> dict[str, Any]:
+    """A comparison as JSON."""
     shares = ("alone", "last", "factor")
     changes = []
-    for change in found.changes:
+    for change in comparison.changes:
         numbers = {name: getattr(change, name) for name in shares}
         rows = {name: getattr(row, "values", row) for name, row in numbers.items()}
         changes.append({"name": change.name, "a": change.a, "b": change.b, **rows})
     return {
-        "of": found.of,
-        "point": dict(zip("ab", found.points, strict=True)),
-        "infeasible": dict(zip("ab", found.infeasible, strict=True)),
-        "values": found.values.to_dict(),
+        "of": comparison.of,
+        "point": dict(zip("ab", comparison.points, strict=True)),
+        "infeasible": dict(zip("ab", comparison.infeasible, strict=True)),
+        "values": comparison.values.to_dict(),
         "changes": changes,
-        "inputs": [dict(zip(("name", "a", "b"), row, strict=True)) for row in found.inputs],
+        "inputs": [dict(zip(("name", "a", "b"), row, strict=True)) for row in comparison.inputs],
     }
 
 
-def _outputs(found: Any) -> None:
+def _outputs(comparison: Any) -> None:
     from fleetcube.grid.show.tables import counted
 
     rows = []
-    for name, variable in found.values.items():
+    for name, variable in comparison.values.items():
         if str(name).endswith("_terms"):
             continue
         ratio = _ratio(variable)
         unit = variable.attrs["units"]
-        sides = [told_number(_mean(variable, side), unit, str(name)) for side in "ab"]
+        sides = [with_unit(_mean(variable, side), unit, str(name)) for side in "ab"]
         numbers = [float(part) for part in (ratio.median(), ratio.min(), ratio.max())]
         shown = f"{name}{counted(variable.attrs)}"
         rows.append([shown, *sides, *("-" if n != n else f"{n:.4g}" for n in numbers)])
-    over = _over(found)
+    over = _over(comparison)
     ratios = ["B / A: median", "min", "max"] if over else ["B / A"]
     print_table(["output", *_sides(over), *ratios], [row[: 3 + len(ratios)] for row in rows])
 
 
-def _terms(found: Any, name: str) -> None:
+def _terms(comparison: Any, name: str) -> None:
     from fleetcube.grid.show.tables import scale
 
-    variable = found.values[name]
+    variable = comparison.values[name]
     means = [_mean(variable, side) for side in "ab"]
     factor, shown = scale(variable.attrs["units"], means, name)
     whole = means[1] - means[0]
-    over = _over(found)
+    over = _over(comparison)
     rows = []
-    terms = found.values[f"{name}_terms"]
+    terms = comparison.values[f"{name}_terms"]
     for term in terms[f"{name}_term"].values:
         row = terms.sel({f"{name}_term": term}, drop=True)
         ends = [_mean(row, side) for side in "ab"]
@@ -114,33 +116,33 @@ def _row(ends: list[float], factor: float) -> list[str]:
     return [f"{n:,.0f}" if abs(n) >= 1e3 else f"{n:.4g}" for n in numbers]
 
 
-def _changes(found: Any) -> None:
-    if not found.changes:
-        say("\nthe specs say the same here")
+def _changes(comparison: Any) -> None:
+    if not comparison.changes:
+        say("\nthe specs do not differ here")
         return
     rows = []
-    for change in sorted(found.changes, key=lambda c: -abs(_middle(c.factor) - 1)):
+    for change in sorted(comparison.changes, key=lambda c: -abs(_middle(c.factor) - 1)):
         effects = [_middle(row) for row in (change.alone, change.last, change.factor)]
         cells = ["-" if value != value else f"{value:.4g}" for value in effects]
         rows.append([change.name, *(_entry(change.name, v) for v in (change.a, change.b)), *cells])
-    over = _over(found)
-    say(f"\nwhat differs, and by what it multiplies {found.of}{' (medians)' if over else ''}")
+    over = _over(comparison)
+    say(f"\nwhat differs, and by what it multiplies {comparison.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
-    total = float(_ratio(found.values[found.of]).median())
+    total = float(_ratio(comparison.values[comparison.of]).median())
     say(
         "alone: A with only this changed; last: changed after all others; factor: mean over all "
         f"orders{'' if over else f'; the factors multiply to {total:.4g}'}"
     )
 
 
-def _inputs(found: Any) -> None:
+def _inputs(comparison: Any) -> None:
     from fleetcube.grid.spec.values import unit_of
 
-    if found.inputs:
+    if comparison.inputs:
         say("\nset by labels")
         rows = [
-            [name, *("-" if v != v else told_number(v, unit_of(name), name) for v in ends)]
-            for name, *ends in found.inputs
+            [name, *("-" if v != v else with_unit(v, unit_of(name), name) for v in ends)]
+            for name, *ends in comparison.inputs
         ]
         print_table(["input", "A", "B"], rows)
 
@@ -151,7 +153,7 @@ def _entry(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return told_number(value, unit_of(name), name)
+        return with_unit(value, unit_of(name), name)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -167,9 +169,9 @@ def _middle(row: Any) -> float:
     return float(row.median()) if hasattr(row, "median") else float(row)
 
 
-def _over(found: Any) -> str:
-    """The axes that stay whole."""
-    own = [str(dim) for dim in found.values.dims]
+def _over(comparison: Any) -> str:
+    """The axes that are kept."""
+    own = [str(dim) for dim in comparison.values.dims]
     return ", ".join(dim for dim in own if dim != "scenario" and not dim.endswith("_term"))
 
 

@@ -13,14 +13,14 @@ from fleetcube.commands.say import say
 
 @click.command()
 @click.argument("source", metavar="CUBE|SPEC", type=click.Path())
-@click.option("--port", default=0, help="Port to listen at; 0 takes a free one.  [0]")
-@click.option("--host", default="127.0.0.1", help="Address to listen at.  [127.0.0.1]")
+@click.option("--port", default=0, help="Port to listen on; 0 picks a free one.  [0]")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 def explore(source: str, port: int, host: str, no_browser: bool) -> None:
-    """Look at a cube, or at a spec without evaluating it first, on a local page.
+    """View a cube, or a spec without evaluating it first, on a local web page.
 
-    A map or a curve of a variable, the other axes on sliders, cuts through a point and the inputs
-    that matter there; what is shown can be downloaded. Ctrl-C ends it.
+    The page has a map or a curve of a variable, sliders for the other axes, cuts through a point
+    and the inputs that matter there; slices can be downloaded. Ctrl-C stops it.
 
     \b
     Example:
@@ -34,14 +34,15 @@ def explore(source: str, port: int, host: str, no_browser: bool) -> None:
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
     with Server(View.open(source), host, port) as server:
-        say(f"{source} is shown at {server.url} (Ctrl-C ends it)")
+        say(f"{source} is shown at {server.url} (Ctrl-C stops it)")
         if not server.local:
-            say(f"--host {host}: everyone who reaches this machine can read it", err=True)
+            say(f"--host {host}: everyone who can reach this machine can read it", err=True)
         if not no_browser and _has_screen():
             webbrowser.open(server.url)
 
         async def serve() -> None:
             loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(server.serve())
+            # thread-safe, since only that wakes the waiting loop from a signal handler
             signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(serving.cancel))
             await serving
 
@@ -52,6 +53,6 @@ def explore(source: str, port: int, host: str, no_browser: bool) -> None:
 
 
 def _has_screen() -> bool:
-    """Whether a browser has a window to open: one in the terminal would take the terminal."""
+    """Whether a browser can open a window: one in the terminal would take the terminal over."""
     other = sys.platform in ("darwin", "win32")
     return other or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

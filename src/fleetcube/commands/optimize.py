@@ -12,11 +12,11 @@ from fleetcube.commands.table import print_table, to_file, write_table
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1)
-@click.option("--minimize", help="Output to make small.")
-@click.option("--maximize", help="Output to make large.")
+@click.option("--minimize", help="Output to minimize.")
+@click.option("--maximize", help="Output to maximize.")
 @click.option("--over", multiple=True, required=True, help="Input and range: name=first:last.")
 @click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
-@click.option("--infeasible", is_flag=True, help="Allow what cannot be laid out or held in memory.")
+@click.option("--infeasible", is_flag=True, help="Allow layouts that do not divide or fit.")
 @to_file
 def optimize(
     spec: str,
@@ -30,7 +30,7 @@ def optimize(
 ) -> None:
     """Find the best values of several inputs under conditions, at every point of a spec.
 
-    Axes of these inputs, and their values in the spec, are left out. SELECTORS choose values of the
+    Axes of these inputs, and their values in the spec, are ignored. SELECTORS choose values of the
     other axes, axis=value or axis=value,value, before anything is computed.
 
     \b
@@ -50,14 +50,14 @@ def optimize(
         raise InputError("give either --minimize or --maximize, and one output")
     between = {}
     for text in over:
-        name, found, ends = text.partition("=")
-        if not found or len(ends.split(":")) != 2:
+        name, equals, ends = text.partition("=")
+        if not equals or len(ends.split(":")) != 2:
             raise InputError(f"--over {text!r} is not a range; write name=first:last")
         between[name] = ends.split(":")
-    told = changed_spec(spec, selectors, between)
+    problem = changed_spec(spec, selectors, between)
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
-    with progress("optimising"):
-        answer = best(told, of, between, subject_to, sense, not infeasible, "auto")
+    with progress("optimizing"):
+        answer = best(problem, of, between, subject_to, sense, not infeasible, "auto")
     if output is not None:
         write_table(answer, output)
         return

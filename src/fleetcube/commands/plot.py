@@ -6,7 +6,7 @@ import click
 
 from fleetcube.commands.say import say
 
-# The options that each kind of picture needs, and those that it goes with beside them
+# The options that each kind of picture needs, and others that it allows
 _NEEDED = {
     "curves": ("-v", "-x"),
     "map": ("-v", "-x", "-y"),
@@ -35,11 +35,11 @@ _ALLOWED = {
     "--variable",
     "named",
     multiple=True,
-    help="Variable to draw, in curves and map; in flips the losses to compare.",
+    help="Variable to draw in curves and map; in flips, losses to compare.",
 )
-@click.option("-x", help="Axis across; for pareto an output.")
-@click.option("-y", help="Axis up: draws a map; for pareto an output.")
-@click.option("--by", help="Axis whose points have their own colour, in roofline and pareto.")
+@click.option("-x", help="Horizontal axis; for pareto an output.")
+@click.option("-y", help="Vertical axis, for a map; for pareto an output.")
+@click.option("--by", help="Axis whose points get colours, in roofline and pareto.")
 @click.option("--best", default="min,min", help="min or max of -x and -y, for pareto.  [min,min]")
 @click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
 def plot(
@@ -53,7 +53,7 @@ def plot(
     best: str,
     output: str,
 ) -> None:
-    """Draw a cube, its other axes cut by axis=value.
+    """Draw a cube, with its other axes cut by axis=value.
 
     \b
     curves    -v over -x, a curve for each point of one more axis
@@ -61,7 +61,7 @@ def plot(
     losses    where the wall time goes along -x, stacked, with job_time above
     flips     which loss is the largest over -x and -y, the GPUs' own inefficiency
               left out; -v, repeated, names the losses to compare
-    roofline  what GPUs may reach and what they do, for each point of --by
+    roofline  what GPUs could reach and what they do reach, for each point of --by
     pareto    the best points in two outputs, -x and -y
 
     \b
@@ -84,14 +84,14 @@ def plot(
     _check(kind, named, x, y, by, best)
     path = Path(output)
     check_picture(path)
-    held = open_cube(cube)
-    if REASON in named and REASON in held.coords:
-        held = held.reset_coords(REASON)
-    check_variables(named, [str(name) for name in held.data_vars])
+    dataset = open_cube(cube)
+    if REASON in named and REASON in dataset.coords:
+        dataset = dataset.reset_coords(REASON)
+    check_variables(named, [str(name) for name in dataset.data_vars])
     drawn, more = _variables(kind, named, x, y)
-    need(held, drawn)
-    held, notes = select(held, selectors)
-    cut = held[[*drawn, *(name for name in more if name in held)]]
+    need(dataset, drawn)
+    dataset, notes = select(dataset, selectors)
+    cut = dataset[[*drawn, *(name for name in more if name in dataset)]]
     for note in notes:
         say(note, err=True)
     if kind == "losses":
@@ -110,7 +110,7 @@ def plot(
 def _check(
     kind: str, named: tuple[str, ...], x: str | None, y: str | None, by: str | None, best: str
 ) -> None:
-    """Refuse options that a kind lacks, or does not go with."""
+    """Refuse a kind whose options are missing, and options that it does not take."""
     from fleetcube.grid.errors import InputError
 
     options = {"-v": named or None, "-x": x, "-y": y, "--by": by}
@@ -121,7 +121,7 @@ def _check(
         raise InputError(f"a picture of {kind} needs {', '.join(lacking)}; give it")
     spare = [name for name in given if name not in (*_NEEDED[kind], *_ALLOWED.get(kind, ()))]
     if spare:
-        raise InputError(f"a picture of {kind} has no use for {', '.join(spare)}; leave it out")
+        raise InputError(f"a picture of {kind} does not take {', '.join(spare)}; leave it out")
     if len(named) > 1 and kind != "flips":
         raise InputError(
             f"a picture of {kind} draws one variable, not {', '.join(named)}; give one"
@@ -131,7 +131,7 @@ def _check(
 def _variables(
     kind: str, named: tuple[str, ...], x: str | None, y: str | None
 ) -> tuple[list[str], list[str]]:
-    """The variables that a kind needs, and those that it draws where they are there."""
+    """The variables that a kind needs, and those that it draws if present."""
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.kernels.roles import CROSSING
 

@@ -1,4 +1,4 @@
-"""A bar on a terminal while something long runs; nothing where there is no terminal."""
+"""A progress bar on a terminal, for what takes long; elsewhere nothing."""
 
 import sys
 import threading
@@ -13,9 +13,9 @@ AFTER = 1.0  # seconds before it is shown
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show time, and what is done, its rate and the time left, once it is known.
+    """Show the time taken; once known, also the share done, its rate and the time left.
 
-    The bar goes when it is left.
+    The bar disappears at the end.
     """
     if not sys.stderr.isatty():
         yield
@@ -29,10 +29,10 @@ def progress(what: str) -> Iterator[None]:
         TimeRemainingColumn,
     )
 
-    columns = [TextColumn("{task.description}"), BarColumn(16), TextColumn("{task.fields[told]}")]
+    columns = [TextColumn("{task.description}"), BarColumn(16), TextColumn("{task.fields[speed]}")]
     clocks = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()]
     bar = Progress(*columns, *clocks, console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None, told="")
+    task = bar.add_task(what, total=None, speed="")
     started = time.perf_counter()
 
     def tell(done: int, total: int, unit: str) -> None:
@@ -40,9 +40,9 @@ def progress(what: str) -> Iterator[None]:
         if done == 0:
             started = time.perf_counter()
         rate = done / max(time.perf_counter() - started, 1e-9)
-        speed = f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
-        told = f"{100 * done / max(total, 1):3.0f} %  {speed} {unit}/s "
-        bar.update(task, completed=done, total=total, told=told)
+        figure = f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
+        speed = f"{100 * done / max(total, 1):3.0f} %  {figure} {unit}/s "
+        bar.update(task, completed=done, total=total, speed=speed)
 
     later = threading.Timer(AFTER, bar.start)
     later.daemon = True
@@ -52,5 +52,5 @@ def progress(what: str) -> Iterator[None]:
             yield
     finally:
         later.cancel()
-        later.join()
+        later.join()  # else the bar might start after it was stopped
         bar.stop()

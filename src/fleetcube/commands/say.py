@@ -1,4 +1,4 @@
-"""What the command line prints: every character is seen, and none steers the terminal."""
+"""Print text with every character visible: none controls the terminal."""
 
 import click
 
@@ -6,5 +6,5 @@ from fleetcube.grid.text import visible
 
 
 def say(text: str = "", err: bool = False) -> None:
-    """Print text, wherever it comes from."""
+    """Print text of any origin."""
     click.echo(visible(text), err=err)

@@ -1,4 +1,4 @@
-"""`fleetcube sensitivity`: which inputs matter, at a point, over a cube, all at once."""
+"""`fleetcube sensitivity`: which inputs matter, at a point, over a cube, or all at once."""
 
 import json
 from pathlib import Path
@@ -9,21 +9,21 @@ import click
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, told_number, write_table
+from fleetcube.commands.table import print_table, to_file, with_unit, write_table
 
 
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1)
 @click.option("--of", "of", required=True, help="Quantity that the inputs act on.")
-@click.option("--wrt", multiple=True, help="Input to look at; may be repeated.  [all]")
+@click.option("--wrt", multiple=True, help="Input to rank; may be repeated.  [all]")
 @click.option("--without", multiple=True, help="Input to leave out; may be repeated.")
 @click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
-@click.option("--cube", is_flag=True, help="Look at all points of the spec, not at one.")
+@click.option("--cube", is_flag=True, help="Rank over all points of the spec, not at one.")
 @click.option("--map", "picture", type=click.Path(), help="Draw which input matters most, where.")
-@click.option("-x", help="Axis across, for --map.")
-@click.option("-y", help="Axis up, for --map.")
+@click.option("-x", help="Horizontal axis, for --map.")
+@click.option("-y", help="Vertical axis, for --map.")
 @click.option(
     "--global",
     "method",
@@ -32,7 +32,7 @@ from fleetcube.commands.table import print_table, to_file, told_number, write_ta
 )
 @click.option("--samples", type=int, help="Evaluations, for --global.  [100000]")
 @click.option("--range", "spread", help="Range of inputs without a distribution.  [20%]")
-@click.option("--seed", type=int, help="Of the samples, for --global.  [0]")
+@click.option("--seed", type=int, help="Seed of the samples, for --global.  [0]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @to_file
 def sensitivity(
@@ -56,8 +56,8 @@ def sensitivity(
 ) -> None:
     """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
 
-    Where no value is given, the middle of an axis is taken. An elasticity of -0.9 says that 1 %
-    more of the input makes the quantity 0.9 % smaller. Files are in base units.
+    Axes without a value are cut in the middle. Files are in base units. An elasticity of
+    -0.9 means that 1 % more of the input makes the quantity 0.9 % smaller.
 
     \b
     Example:
@@ -89,37 +89,37 @@ def sensitivity(
     at = pairs(selectors)
     sweep = changed(spec, (), [of])
     inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
-    asked = inputs if wrt or without else None
+    chosen = inputs if wrt or without else None
     with progress("evaluating"):
         if method is not None:
-            found = sweep.global_sensitivity(
+            ranking = sweep.global_sensitivity(
                 of,
                 method,
-                asked,
+                chosen,
                 at=at,
                 samples=100_000 if samples is None else samples,
                 spread=_share(spread or "20%"),
                 seed=seed or 0,
             )
         elif cube:
-            found = sweep.dominance(of, asked, mask_infeasible=_judged(sweep))
-            found = found.sortby("share", ascending=False)
+            ranking = sweep.dominance(of, chosen, mask_infeasible=_judged(sweep))
+            ranking = ranking.sortby("share", ascending=False)
         else:
-            found = sweep.levers(of, asked, at=at)
+            ranking = sweep.levers(of, chosen, at=at)
     if output is not None:
-        write_table(found.drop_dims([dim for dim in found.dims if dim != "input"]), output)
+        write_table(ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]), output)
     elif as_json:
-        say(json.dumps(finite(_each(found, top))))
+        say(json.dumps(finite(_each(ranking, top))))
     else:
-        _print(found, of, top)
+        _print(ranking, of, top)
     quiet = as_json or output == "-"
     if tornado is not None:
-        draw_tornado(found, of, Path(tornado), top)
+        draw_tornado(ranking, of, Path(tornado), top)
         say(f"wrote {tornado}", err=quiet)
     if picture is not None and x is not None and y is not None:
-        flat, told = cut(sweep, at, free=[x, y])
-        dominant = flat.dominance(of, asked)
-        dominance_map(dominant, of, x, y, told, Path(picture))
+        flat, place = cut(sweep, at, free=[x, y])
+        dominant = flat.dominance(of, chosen)
+        dominance_map(dominant, of, x, y, place, Path(picture))
         say(f"wrote {picture}", err=quiet)
 
 
@@ -138,7 +138,7 @@ def _check_alone(
     if (method is not None and (cube or tornado or picture)) or (cube and tornado):
         raise InputError("--global, --cube and --tornado answer different questions; ask one")
     if cube and selectors:
-        raise InputError(f"--cube looks at all points; leave out {selectors[0]!r}")
+        raise InputError(f"--cube ranks over all points; leave out {selectors[0]!r}")
 
 
 def _inputs(inputs: list[str], without: tuple[str, ...], of: str) -> list[str]:
@@ -166,67 +166,66 @@ def _share(text: str) -> float:
 
 
 def _judged(sweep: Any) -> bool:
-    """Whether it is known which points are infeasible."""
+    """Whether the sweep computes which points are infeasible."""
     from fleetcube.kernels.roles import REASON
 
     return REASON in sweep.plan("numpy").outputs
 
 
-def _print(found: Any, of: str, top: int) -> None:
-    point = found.attrs.get("fleetcube_point")
-    reason = found.attrs.get("fleetcube_infeasible")
-    told = f"at {point}" if point else ""
+def _print(ranking: Any, of: str, top: int) -> None:
+    point = ranking.attrs.get("fleetcube_point")
+    reason = ranking.attrs.get("fleetcube_infeasible")
+    place = f"at {point}" if point else ""
     if reason:
-        told += f" (infeasible: {reason})"
-    if "share" in found:
-        _print_cube(found, of, top)
-    elif "value" in found:
-        say(f"{of} = {told_number(found[of].item(), found[of].attrs['units'], of)} {told}".rstrip())
-        _print_levers(found, of, top)
+        place += f" (infeasible: {reason})"
+    if "share" in ranking:
+        _print_cube(ranking, of, top)
+    elif "value" in ranking:
+        base = with_unit(ranking[of].item(), ranking[of].attrs["units"], of)
+        say(f"{of} = {base} {place}".rstrip())
+        _print_levers(ranking, of, top)
     else:
-        count = found.attrs["fleetcube_evaluations"]
-        around = f", around {told.removeprefix('at ')}" if told else ""
+        count = ranking.attrs["fleetcube_evaluations"]
+        around = f", around {place.removeprefix('at ')}" if place else ""
         say(f"{of} over {count:,} samples{around}")
-        _print_global(found, of, top)
+        _print_global(ranking, of, top)
 
 
-def _print_levers(found: Any, of: str, top: int) -> None:
-    unit = found[of].attrs["units"]
+def _print_levers(ranking: Any, of: str, top: int) -> None:
+    unit = ranking[of].attrs["units"]
     rows = []
-    for row in _each(found, top):
+    for row in _each(ranking, top):
         name, value = row["input"], row["value"]
-        cells = [name, told_number(value, row["units"], name), f"{row['elasticity']:z.3g}"]
+        cells = [name, with_unit(value, row["units"], name), f"{row['elasticity']:z.3g}"]
         for side, step in (("below", 0.9), ("above", 1.1)):
             at = row[f"value_{side}"]
-            told = told_number(row[f"{of}_{side}"], unit, of)
+            cell = with_unit(row[f"{of}_{side}"], unit, of)
             if at == value:
-                told = "-"
+                cell = "-"
             elif row["kind"] == "difference" or abs(at / value - step) > 1e-9:
-                told += f" (at {told_number(at, row['units'], name)})"
-            cells.append(told)
+                cell += f" (at {with_unit(at, row['units'], name)})"
+            cells.append(cell)
         rows.append(cells)
     print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
     say(
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers take the nearest that divide, fit or not"
     )
-    _rest(found, top)
+    _rest(ranking, top)
 
 
-def _print_global(found: Any, of: str, top: int) -> None:
-    sobol = "total" in found
+def _print_global(ranking: Any, of: str, top: int) -> None:
+    sobol = "total" in ranking
     shown = ["first_order", "total"] if sobol else ["effect"]
     rows = []
-    for row in _each(found, top):
+    for row in _each(ranking, top):
         name = row["input"]
-        cells = [name, *(told_number(row[end], row["units"], name) for end in ("low", "high"))]
+        cells = [name, *(with_unit(row[end], row["units"], name) for end in ("low", "high"))]
         if sobol:
             cells += [f"{row[n]:.3f} +/- {row[f'{n}_error']:.3f}" for n in shown]
         else:
-            unit = found["effect"].attrs["units"]
-            cells += [
-                told_number(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")
-            ]
+            unit = ranking["effect"].attrs["units"]
+            cells += [with_unit(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]
         rows.append(cells)
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
     print_table(["input", "from", "to", *headings], rows)
@@ -240,18 +239,18 @@ def _print_global(found: Any, of: str, top: int) -> None:
             f"effect: mean size of the change of {of} when the input crosses its range; a large "
             "standard deviation says that it depends on the others, or is not linear"
         )
-    left_out = str(found.attrs["fleetcube_left_out"]).split()
+    left_out = str(ranking.attrs["fleetcube_left_out"]).split()
     if left_out:
         say(
             f"{len(left_out)} inputs do not vary, being whole, 0 or infinite: a distribution in "
             "the spec makes one vary"
         )
-    _rest(found, top)
+    _rest(ranking, top)
 
 
-def _print_cube(found: Any, of: str, top: int) -> None:
+def _print_cube(ranking: Any, of: str, top: int) -> None:
     rows = []
-    for row in _each(found, top):
+    for row in _each(ranking, top):
         ends = [f"{row[f'elasticity_{n}']:.3g}" for n in ("min", "median", "max")]
         same = row["same_as"] if row["same_as"] != row["input"] else ""
         rows.append([row["input"], f"{100 * row['share']:.1f} %", *ends, same])
@@ -260,17 +259,17 @@ def _print_cube(found: Any, of: str, top: int) -> None:
         f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
         "inputs the first is named"
     )
-    _rest(found, top)
+    _rest(ranking, top)
 
 
-def _each(found: Any, top: int) -> list[dict[str, Any]]:
+def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
     """The first rows, by column."""
-    own = found.drop_dims([dim for dim in found.dims if dim != "input"]).isel(input=slice(top))
+    own = ranking.drop_dims([dim for dim in ranking.dims if dim != "input"]).isel(input=slice(top))
     names = [n for n, variable in own.variables.items() if variable.dims == ("input",)]
     return [{str(n): own[n].values[k].item() for n in names} for k in range(own.sizes["input"])]
 
 
-def _rest(found: Any, top: int) -> None:
-    more = found.sizes["input"] - top
+def _rest(ranking: Any, top: int) -> None:
+    more = ranking.sizes["input"] - top
     if more > 0:
         say(f"{more} more inputs: --top {top + more} shows them")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("selectors", nargs=-1)
 @click.option("--for", "for_", required=True, help="Input to find.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
-@click.option("--between", help="Range to search, first:last.  [around the value at hand]")
+@click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
@@ -37,7 +37,7 @@ def solve(
 ) -> None:
     """Find the value of an input at which an output meets a target, at every point of a spec.
 
-    An axis of that input, and its value in the spec, are left out. SELECTORS choose values of
+    An axis of that input, and its value in the spec, are ignored. SELECTORS choose values of
     the other axes: axis=value, axis=first:last or axis=value,value.
 
     \b
@@ -57,38 +57,38 @@ def solve(
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     aim = read_target(target)
-    told = changed_spec(spec, selectors, [for_])
-    told["outputs"] = aim.outputs
+    problem = changed_spec(spec, selectors, [for_])
+    problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, threads=threads)
-        found = solve_spec(told, for_, aim, ends, False if relaxed else None, settings)
+        solutions = solve_spec(problem, for_, aim, ends, False if relaxed else None, settings)
     if output is not None:
-        write_table(found, output)
+        write_table(solutions, output)
         return
     columns = ("next_above", f"nearest_{for_}", f"nearest_{aim.of}")
-    empty = [name for name in columns if found[name].isnull().all()]
-    found = found.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
-    print_table(*table(found))
-    for remark in _remarks(found, for_):
+    empty = [name for name in columns if solutions[name].isnull().all()]
+    solutions = solutions.drop_vars([*empty, *(["crossings"] if "next_above" in empty else [])])
+    print_table(*table(solutions))
+    for remark in _remarks(solutions, for_):
         say(remark)
 
 
-def _remarks(found: "xarray.Dataset", for_: str) -> list[str]:
-    """What a reader of the table must know."""
+def _remarks(solutions: "xarray.Dataset", for_: str) -> list[str]:
+    """Remarks that a reader of the table needs."""
     from fleetcube.grid.show.tables import scale
 
-    reason, remarks = found["unsolved_reason"], []
+    reason, remarks = solutions["unsolved_reason"], []
     names = str(reason.attrs["flag_meanings"]).split()
     everywhere = int((reason == names.index("met_everywhere")).sum())
-    unsolved = int(found[for_].isnull().sum()) - everywhere
+    unsolved = int(solutions[for_].isnull().sum()) - everywhere
     if unsolved:
         remarks.append(f"{unsolved} of {reason.size} points have no such {for_}")
     if everywhere:
         remarks.append(
             f"{everywhere} of {reason.size} points meet the target at every {for_} searched"
         )
-    if "next_above" in found:
-        above = found["next_above"]
+    if "next_above" in solutions:
+        above = solutions["next_above"]
         least = float(above.min())
         factor, unit = scale(str(above.attrs["units"]), least, for_)
         remarks.append(

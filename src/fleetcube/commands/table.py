@@ -24,30 +24,29 @@ to_file = click.option(
 
 
 def print_table(headings: list[str], rows: list[list[str]]) -> None:
-    """A table in aligned columns, in which no number is ever broken or cut.
+    """Print a table in aligned columns, in which no number is ever broken or cut.
 
-    What is wider than the terminal is printed with headings broken at underscores, else turned, a
-    column for each row, else with words of its cells broken too; where nothing fits, the lines
-    overflow, as in a pipe.
+    A table wider than the terminal gets headings broken at underscores; else it is transposed; else
+    words of its cells are broken too. If nothing fits, the lines overflow, as in a pipe.
     """
-    found = _layouts(headings, rows)
-    lines = plain = next(found)
+    layouts = _layouts(headings, rows)
+    lines = plain = next(layouts)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         while lines and max(map(len, lines)) > width:
-            lines = next(found, [])
+            lines = next(layouts, [])
     for line in lines or plain:
         say(line)
 
 
 def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
-    """The lines of a table, laid out ever narrower."""
+    """The lines of a table, in ever narrower layouts."""
     columns = list(zip(*rows, strict=True)) or [()] * len(headings)
     numeric = [all(map(_NUMERIC.fullmatch, cells)) for cells in columns]
-    turned = [list(cells) for cells in zip(headings, *rows, strict=True)]
+    transposed = [list(cells) for cells in zip(headings, *rows, strict=True)]
     for least in (_longest, _longest_number):
         yield from _narrowed([headings, *rows], numeric, [least(cells) for cells in columns])
-        yield from _narrowed(turned, [False, *(True for _ in rows)], [0, *map(least, rows)])
+        yield from _narrowed(transposed, [False, *(True for _ in rows)], [0, *map(least, rows)])
 
 
 def _longest(cells: Iterable[str]) -> int:
@@ -59,14 +58,14 @@ def _longest_number(cells: Iterable[str]) -> int:
 
 
 def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> Iterator[list[str]]:
-    """A table whose columns have ever fewer characters, but at least so many."""
+    """A table in ever narrower columns, none narrower than its `least`."""
     for most in range(max(1, *map(_longest, table)), 0, -1):
         limits = [max(most, own) for own in least]
         yield _aligned([line for row in table for line in _broken(row, limits)], right)
 
 
 def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
-    """A row in lines whose cells have at most so many characters, or one part that is longer."""
+    """A row as lines whose cells keep to the limits, but for a part that is longer by itself."""
     cells = []
     for text, most in zip(row, limits, strict=True):
         lines = [""]
@@ -79,7 +78,7 @@ def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
 
 
 def _aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
-    """Lines of columns, some of which end at the right."""
+    """Lines of aligned columns, some flush right."""
     columns = []
     for cells, to_right in zip(zip(*rows, strict=True), right, strict=True):
         width = max(map(len, cells))
@@ -87,7 +86,7 @@ def _aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
-def told_number(value: float, unit: str, name: str) -> str:
+def with_unit(value: float, unit: str, name: str) -> str:
     """A number in a convenient unit."""
     from fleetcube.grid.show.tables import numbers, scale
 
@@ -95,10 +94,10 @@ def told_number(value: float, unit: str, name: str) -> str:
     return f"{numbers([value / factor])[0]} {shown}".rstrip()
 
 
-def write_table(found: Any, output: str) -> None:
-    """Export a Dataset, and say so; "-" is standard output, which holds nothing else then."""
+def write_table(dataset: Any, output: str) -> None:
+    """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
     from fleetcube.grid.show.tables import export
 
-    export(found, Path(output))
+    export(dataset, Path(output))
     if output != "-":
         say(f"wrote {output}")

@@ -1,4 +1,4 @@
-"""`fleetcube uncertainty`: what distributions of inputs make of outputs."""
+"""`fleetcube uncertainty`: quantiles of outputs, from distributions of inputs."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from fleetcube.commands.table import print_table, to_file, write_table
 )
 @click.option("--method", default="sampled", help="sampled or first_order.  [sampled]")
 @click.option("--samples", default=4096, help="Draws, a power of 2.  [4096]")
-@click.option("--seed", default=0, help="Of the draws.  [0]")
+@click.option("--seed", default=0, help="Seed of the draws.  [0]")
 @to_file
 def uncertainty(
     spec: str,
@@ -35,7 +35,7 @@ def uncertainty(
     seed: int,
     output: str | None,
 ) -> None:
-    """Quantiles of a spec's outputs where its scenario holds distributions of inputs.
+    """Compute quantiles of a spec's outputs, from distributions of inputs in its scenario.
 
     \b
     In the spec:
@@ -63,18 +63,18 @@ def uncertainty(
         check_rows(user_sizes(plan, dims), "shorten an axis")
     flags = [str(name) for name in sweep.spec["outputs"] if name not in numeric(plan)]
     if flags and not variable:
-        say(f"without {', '.join(flags)}: flags have no quantiles", err=True)
+        say(f"{', '.join(flags)} left out: flags have no quantiles", err=True)
     with progress("drawing"):
-        found = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
+        spread = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
     if output is not None:
-        write_table(found, output)
+        write_table(spread, output)
         return
     for name in names:
-        _print(found, name)
+        _print(spread, name)
 
 
 def _shares(text: str) -> list[float]:
-    """Quantiles as shares, each between 0 and 1: 0.05; 5, 5% or P5 is per cent."""
+    """Quantiles as shares between 0 and 1; 5, 5% and P5 are per cent."""
     from fleetcube.grid.errors import InputError, shown
 
     words = [word.strip().upper() for word in text.split(",")]
@@ -93,22 +93,22 @@ def _shares(text: str) -> list[float]:
         raise InputError(f"-q {shown(text)} mixes shares and per cent; write P5 or 5% for per cent")
     shares = [value / 100 if of_100[0] else value for value in values]
     if not all(0 < share < 1 for share in shares):
-        raise InputError(f"-q {shown(text)} is not all above 0 and below 100 %; give such shares")
+        raise InputError(f"-q {shown(text)} must all be above 0 and below 100 %; change them")
     return shares
 
 
-def _print(found: Any, name: str) -> None:
+def _print(spread: Any, name: str) -> None:
     """One output in a convenient unit: a row for each point, quantiles side by side."""
     import xarray
 
     from fleetcube.grid.show.tables import scale, table
 
-    factor, unit = scale(str(found[name].attrs["units"]), found[f"{name}_mean"].values, name)
+    factor, unit = scale(str(spread[name].attrs["units"]), spread[f"{name}_mean"].values, name)
     columns: dict[str, Any] = {
-        f"{100 * share:g} %": found[name].isel(quantile=k, drop=True)
-        for k, share in enumerate(found["quantile"].values)
+        f"{100 * share:g} %": spread[name].isel(quantile=k, drop=True)
+        for k, share in enumerate(spread["quantile"].values)
     }
-    columns |= {"mean": found[f"{name}_mean"], "std. dev.": found[f"{name}_std"]}
-    scaled = {said: (values / factor).assign_attrs(units="1") for said, values in columns.items()}
+    columns |= {"mean": spread[f"{name}_mean"], "std. dev.": spread[f"{name}_std"]}
+    scaled = {head: (values / factor).assign_attrs(units="1") for head, values in columns.items()}
     say(f"{name} [{unit}]" if unit else name)
     print_table(*table(xarray.Dataset(scaled)))

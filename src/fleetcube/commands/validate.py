@@ -1,4 +1,4 @@
-"""`fleetcube validate`: predictions held against published measurements."""
+"""`fleetcube validate`: predictions compared with published measurements."""
 
 import dataclasses
 import json
@@ -21,18 +21,18 @@ _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "co
 
 @click.command()
 @click.option("--records", type=click.Path(), help="Measurements, JSON or CSV.  [our own tables]")
-@click.option("--group", multiple=True, help="Group of records to take; may be repeated.  [all]")
-@click.option("--left-out", "listed", is_flag=True, help="List the records that are left out.")
+@click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
+@click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
 @click.option("--plot", type=click.Path(), help="Draw measured over predicted: .png, .pdf, .svg.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, rows in base units.")
 def validate(
     records: str | None, group: tuple[str, ...], listed: bool, plot: str | None, as_json: bool
 ) -> None:
-    """Predict published measurements from their inputs, and tell the errors.
+    """Predict published measurements from their inputs, and report the errors.
 
-    Errors are in per cent of what was measured: the mean, median and maximum of their sizes, and
-    their own mean (bias). rank is Spearman's correlation of predicted and measured throughput.
-    dummy is the mean error where GPUs reach one and the same share of their peak, the best for the
+    Errors are in per cent of the measured value: mean, median and maximum of their sizes, and
+    their signed mean (bias). rank is Spearman's correlation of predicted and measured throughput.
+    dummy is the mean error if all GPUs reached the same share of their peak, the best one for the
     group; covered is the percentage of measured values inside the predicted interval.
 
     \b
@@ -51,27 +51,25 @@ def validate(
     groups = {row.group for row in rows} | {record.group for record in left_out}
     for name in group:
         if name not in groups:
-            raise InputError(
-                f"--group {name}: there are no records of it; {nearest(name, groups, 'see all')}"
-            )
+            raise InputError(f"--group {name} has no records; {nearest(name, groups, 'see all')}")
     if group:
         rows = [row for row in rows if row.group in group]
         left_out = [record for record in left_out if record.group in group]
     with progress("predicting"):
-        found = grid.validate(rows, left_out)
+        validation = grid.validate(rows, left_out)
     if as_json:
-        say(json.dumps(told(found), indent=2))
+        say(json.dumps(as_dict(validation), indent=2))
     else:
-        _print(found, listed)
+        _print(validation, listed)
     if plot is not None:
         from fleetcube.grid.plots.validation import plot_validation
 
-        plot_validation(found, Path(plot))
+        plot_validation(validation, Path(plot))
         say(f"wrote {plot}", err=as_json)
 
 
-def told(found: "Validation") -> dict[str, Any]:
-    """A validation as JSON holds it: null stands for what is unknown."""
+def as_dict(validation: "Validation") -> dict[str, Any]:
+    """A validation as JSON, with null for what is unknown."""
     from fleetcube.grid.show.tables import finite
 
     rows = [
@@ -85,25 +83,27 @@ def told(found: "Validation") -> dict[str, Any]:
             "high": row.high,
             "error_percent": 100 * row.error,
         }
-        for row in found.rows
+        for row in validation.rows
     ]
-    groups = [dataclasses.asdict(group) for group in found.groups]
-    left_out = [dataclasses.asdict(record) for record in found.left_out]
+    groups = [dataclasses.asdict(group) for group in validation.groups]
+    left_out = [dataclasses.asdict(record) for record in validation.left_out]
     plain: dict[str, Any] = finite({"groups": groups, "rows": rows, "left_out": left_out})
     return plain
 
 
-def _print(found: "Validation", listed: bool) -> None:
-    for of in dict.fromkeys(group.of for group in found.groups):
-        say(f"{of}: errors in % of what was measured")
-        print_table(_HEADINGS, [_cells(group) for group in found.groups if group.of == of])
+def _print(validation: "Validation", listed: bool) -> None:
+    for of in dict.fromkeys(group.of for group in validation.groups):
+        say(f"{of}: errors in % of the measured value")
+        print_table(_HEADINGS, [_cells(group) for group in validation.groups if group.of == of])
         say()
-    say(f"{len(found.rows)} measurements compared, {len(found.left_out)} records left out")
-    reasons = Counter(record.reason for record in found.left_out)
+    say(
+        f"{len(validation.rows)} measurements compared, {len(validation.left_out)} records left out"
+    )
+    reasons = Counter(record.reason for record in validation.left_out)
     for reason, count in reasons.most_common():
         say(f"{count:5}  {reason}")
         if listed:
-            for record in found.left_out:
+            for record in validation.left_out:
                 if record.reason == reason:
                     say(f"       {record.id}")
 
