@@ -38,7 +38,7 @@ NOTES = (
 
 
 def run(quick: bool = False, install: bool = True) -> Table:
-    """The benchmark. `install` makes the peers' environments where they are absent."""
+    """The benchmark. `install` makes the peers' environments if they are missing."""
     small, large = ((24, 24), (64, 64)) if quick else ((128, 128), (512, 512))
     rows = compare(small, large, rounds=3 if quick else 7)
     if install:
@@ -85,7 +85,7 @@ PEERS = {
 def beside(name: str, sweep: Sweep, points: int) -> dict[str, Any]:
     """A peer in its own environment, three processes in turn with the sweep.
 
-    Where it cannot be had, its row says why.
+    If it cannot be installed, its row says why.
     """
     script, requirements, answers, target = PEERS[name]
     rates, factors, release = [], [], ""

@@ -66,15 +66,15 @@ def _count(number: int, noun: str) -> str:
 def _topic(topic: str) -> str:
     laws = [law for law in LAWS.values() if law.topic == topic]
     parts = [f"## {topic.replace('_', ' ').capitalize()}"]
-    rows = [_row(law) for law in laws if _told(law)]
+    rows = [_row(law) for law in laws if _has_row(law)]
     if rows:
         parts.append(table(["law", "holds", "held by"], rows))
-    parts += _unchecked(law for law in laws if not _told(law))
+    parts += _unchecked(law for law in laws if not _has_row(law))
     return "\n\n".join(parts)
 
 
-def _told(law: Law) -> bool:
-    """Whether a law has a row: it is checked, or its range is its own."""
+def _has_row(law: Law) -> bool:
+    """Whether a law has a row: it is checked, or has a range of its own."""
     return not law.why_none or bool(law.doc.range)
 
 
@@ -98,12 +98,12 @@ def _checks() -> str:
 
 
 def _name(check: Check) -> str:
-    """A check's name, with its module's: several modules may have the name."""
+    """A check's name, qualified by its module: names repeat between modules."""
     return f"{check.pairs.__module__.rpartition('.')[2]}.{check.pairs.__qualname__}"
 
 
 def _range(text: str) -> str:
-    """A range, its reason codes marked; all valid inputs where none is stated."""
+    """A range, its reason codes marked; all valid inputs if none is stated."""
     if not text:
         return "all inputs"
     words = (f"`{w}`" if w in REASONS.values() else _plain(w) for w in re.split(r"(\w+)", text))
@@ -111,26 +111,26 @@ def _range(text: str) -> str:
 
 
 def _difference(check: Check) -> str:
-    found = check.largest_difference
-    if found < ROUNDING:
-        return "0" if found == 0 else "rounding"
-    return f"{float(f'{found:.0e}'):g}{' absolute' * check.absolute}"
+    largest = check.largest_difference
+    if largest < ROUNDING:
+        return "0" if largest == 0 else "rounding"
+    return f"{float(f'{largest:.0e}'):g}{' absolute' * check.absolute}"
 
 
 def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
-    """What needs no check, one line for each reason why."""
-    found: dict[str, list[str]] = {}
+    """Laws that need no check, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
     for law in laws:
         called = law.why_none.startswith("is ")
         name = f"`{law.name}`"
         if called and not law.name.endswith(law.why_none[4:-1]):
             name += f" ({law.why_none[3:]})"
-        found.setdefault("calls one law" if called else law.why_none, []).append(name)
-    for why, names in found.items():
+        by_reason.setdefault("calls one law" if called else law.why_none, []).append(name)
+    for why, names in by_reason.items():
         line = f"{why[0].upper()}{why[1:]}: {', '.join(names)}."
         yield filled(line)
 
 
 def _plain(text: str) -> str:
-    """Text in which nothing is read as Markdown."""
+    """Text with the characters of Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<|$])", r"\\\1", text)

@@ -228,7 +228,7 @@ def test_axes_are_cut_where_asked_or_in_the_middle() -> None:
 BAD: list[tuple[dict[str, object], str]] = [
     ({"at": {"gpu_mtf": 1}}, "'gpu_mtf' is not an input or an axis; did you mean 'gpu_mttf'?"),
     ({"over": ["straggler_slowdown"]}, "is not an axis of both specs"),
-    ({"over": ["n_gpus"]}, "other points along n_gpus"),
+    ({"over": ["n_gpus"]}, "different points along n_gpus"),
     ({"over": ["gpu_mttf"], "at": {"gpu_mttf": 1}}, "is both cut at 1 and kept whole; choose one"),
     ({"of": "dominant_overhead"}, "is a flag"),
     ({"of": "job_tim"}, "did you mean 'job_time'?"),

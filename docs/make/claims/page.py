@@ -41,8 +41,8 @@ def page() -> str:
 def _summary() -> str:
     rows = []
     for document in DOCUMENTS:
-        found = Counter(claim.verdict for claim in document.claims)
-        counts = [str(found[verdict]) for verdict in Verdict]
+        verdicts = Counter(claim.verdict for claim in document.claims)
+        counts = [str(verdicts[verdict]) for verdict in Verdict]
         rows.append([f'"{document.name}"', *counts, str(len(document.claims))])
     everything = Counter(claim.verdict for document in DOCUMENTS for claim in document.claims)
     totals = [str(everything[verdict]) for verdict in Verdict]
@@ -112,8 +112,8 @@ def _own_numbers() -> str:
     for k, row in enumerate(question.tutorial_rows()):
         ours = [row["placed"], row["consistent"], row["with restarts"]]
         ratio = f"{row['with restarts'] / row['placed']:.2f}"
-        told = [column[k] for column in columns]
-        rows.append([f"{row['n_gpus']:,.0f}", *told, *(f"{x:.1f}" for x in ours), ratio])
+        as_printed = [column[k] for column in columns]
+        rows.append([f"{row['n_gpus']:,.0f}", *as_printed, *(f"{x:.1f}" for x in ours), ratio])
     head = ["GPUs", "communication", "checkpoints", "ratio"]
     head += ["communication, placed", "checkpoints, consistent", "with restarts", "ratio"]
     drive, storage = (_about(question.tutorial_crossover(rate)) for rate in ("7 GB/s", "100 GB/s"))
@@ -157,7 +157,7 @@ def _line(figure: Figure) -> str:
 def _printed(claim: Claim) -> Iterator[str]:
     for figure in claim.figures:
         if figure.printed:
-            yield f"{figure.told} {figure.unit}".rstrip()
+            yield f"{figure.quoted} {figure.unit}".rstrip()
 
 
 def _document(k: int, document: Document) -> str:
