@@ -65,9 +65,7 @@ def main() -> int:
         parser.error(f"{unknown[0]!r} is not a benchmark; choose from {', '.join(BENCHMARKS)}")
     usual = set(BENCHMARKS) if calculon.CHECKOUT in os.environ else BENCHMARKS.keys() - JUDGES
     names = options.names or [name for name in BENCHMARKS if name in usual]
-    pages = [
-        page for page, tables_of in PAGES.items() if options.write and tables_of.keys() & set(names)
-    ]
+    pages = [page for page, runs in PAGES.items() if options.write and runs.keys() & set(names)]
     for page in pages:
         left = PAGES[page].keys() - set(names)
         if left:
@@ -83,10 +81,10 @@ def main() -> int:
         return 1
     facts = machine()
     for page in pages:
-        tables_of = {name: results[name] for name in PAGES[page]}
-        command = " ".join(["python -m benchmarks", *tables_of])
-        head = preamble(facts, command, options.quick, timed=not tables_of.keys() & JUDGES)
-        tables.write(ROOT / page, head, tables_of.values())
+        written = {name: results[name] for name in PAGES[page]}
+        command = " ".join(["python -m benchmarks", *written])
+        head = preamble(facts, command, options.quick, timed=not written.keys() & JUDGES)
+        tables.write(ROOT / page, head, written.values())
         print(f"wrote {page}")
     if pages:
         tables.write_json(RESULTS, facts, {name: results[name] for name in names})

@@ -98,12 +98,14 @@ def published(quick: bool) -> Table:
         theirs = peer.ask(checkout, read("systems/a100_80g.json"), configurations)
     except (OSError, RuntimeError, ValueError) as error:
         return Table(title, TIMES, [], (f"Skipped: {error}",), failed=True)
-    rows, left = read_records()
-    ours = {row.id: row for row in validate([r for r in rows if r.group == PUBLISHED], left).rows}
-    rows_shown = []
+    records, left = read_records()
+    ours = {
+        row.id: row for row in validate([r for r in records if r.group == PUBLISHED], left).rows
+    }
+    rows = []
     for (k, model, mode), other in zip(points, theirs, strict=True):
         row = ours[f"{PUBLISHED}/{k:03}:{mode}"]
-        rows_shown.append(
+        rows.append(
             {
                 "model": model,
                 "recompute": mode,
@@ -114,16 +116,13 @@ def published(quick: bool) -> Table:
                 "ours_off": 100 * row.error,
             }
         )
-    means = [
-        sum(abs(row[key]) for row in rows_shown) / len(rows_shown)
-        for key in ("theirs_off", "ours_off")
-    ]
+    means = [sum(abs(row[key]) for row in rows) / len(rows) for key in ("theirs_off", "ours_off")]
     note = (
         "Korthikanti et al. 2022, table 5, which calculon's authors validate on. Both tools have "
         "efficiencies of an A100 that were fitted to measurements, fleetcube's to this table among "
         f"others. Mean of the errors' sizes: calculon {means[0]:.2f} %, fleetcube {means[1]:.2f} %."
     )
-    return Table(title, TIMES, rows_shown, (note,))
+    return Table(title, TIMES, rows, (note,))
 
 
 def judge(line: peer.Line, cases: Sequence[peer.Case]) -> Iterator[dict[str, Any]]:
@@ -133,8 +132,8 @@ def judge(line: peer.Line, cases: Sequence[peer.Case]) -> Iterator[dict[str, Any
     ratios = [b / a for a, b in pairs if a and b]
     head = {
         "quantity": line.quantity,
-        "exact": sum(difference <= TOLERANCE for difference in off),
-        "close": sum(difference <= 1e-2 for difference in off),
+        "exact": sum(deviation <= TOLERANCE for deviation in off),
+        "close": sum(deviation <= 1e-2 for deviation in off),
         "median": median(ratios),
         "largest": max(ratios, key=lambda ratio: max(ratio, 1 / ratio)),
         "unexplained": sum(line.left(case) > TOLERANCE for case in cases),

@@ -91,14 +91,14 @@ def main(quick: bool = False) -> list[Row]:
         write = {"2 threads": lambda: store(threads=2), "2 workers": lambda: store(dask=both)}
         try:
             interleave(reduce, 1)  # compiles
-            reducing = interleave(reduce, rounds)
+            means = interleave(reduce, rounds)
             idle = median(idle_share(alone, reduce["1 worker"]) for _ in range(rounds))
             interleave(write, 1)
-            storing = interleave(write, rounds)
+            cubes = interleave(write, rounds)
         finally:
             shutil.rmtree(folder)
     what = ("mean of the exact interval (Sweep.reduce)", "float32 Zarr cube (Sweep.store)")
-    gain = _gain(reducing, "worker")
+    gain = _gain(means, "worker")
     start = time.perf_counter()
     lazy = heavy(False).lazy({"n_gpus": 1, "gpu_mttf": 1, "checkpoint_write_bandwidth": 1000})
     planned = time.perf_counter() - start
@@ -111,32 +111,32 @@ def main(quick: bool = False) -> list[Row]:
             "points": lazy["exact_interval"].size,
             "seconds": planned,
         },
-        _row(what[0], "1 thread", sweep, reducing, None, None, None),
+        _row(what[0], "1 thread", sweep, means, None, None, None),
         _row(
             what[0],
             "2 threads",
             sweep,
-            reducing,
+            means,
             "1 thread, over these",
-            _gain(reducing, "thread"),
+            _gain(means, "thread"),
             None,
         ),
         {
-            **_row(what[0], "1 worker", sweep, reducing, "share without work", idle, OVERHEAD),
+            **_row(what[0], "1 worker", sweep, means, "share without work", idle, OVERHEAD),
             "met": idle <= OVERHEAD,
         },
         {
-            **_row(what[0], "2 workers", sweep, reducing, "1 worker, over these", gain, FASTER),
+            **_row(what[0], "2 workers", sweep, means, "1 worker, over these", gain, FASTER),
             "met": gain >= FASTER,
         },
-        _row(what[1], "2 threads", stored, storing, None, None, None),
+        _row(what[1], "2 threads", stored, cubes, None, None, None),
         _row(
             what[1],
             "2 workers",
             stored,
-            storing,
+            cubes,
             "these, over 2 threads",
-            ratio(storing["2 workers"], storing["2 threads"]),
+            ratio(cubes["2 workers"], cubes["2 threads"]),
             None,
         ),
     ]

@@ -34,7 +34,7 @@ def run(quick: bool = False) -> Table:
     """The benchmark."""
     notes = (
         f"{OF} over five axes, points per second; each tool as its users would write it, with the "
-        "same formulas. fleetcube's answers are labelled Datasets, made anew in 2 to 3 ms a call; "
+        "same formulas. fleetcube's answers are labelled Datasets, made in 2 to 3 ms at each call; "
         "the others' are bare arrays, JAX's in memory that it uses again (at 28 million points, in "
         "the README, memory decides). JAX alone compiles the formulas as one program; its gradient "
         "is reverse mode on arrays of the grid. xarray and NumPy take central differences, two "
@@ -117,7 +117,7 @@ def layouts(sweep: Sweep) -> Ways:
     plan = sweep.plan("numpy")
     labels = np.asarray(sweep.evaluate()[OVER].values)
     axis = list(plan.sizes).index(OVER)
-    fused = contenders.fused_jax(sweep, lambda values_: values_[OF].argmin(axis))
+    fused = contenders.fused_jax(sweep, lambda outs: outs[OF].argmin(axis))
     labelled, dense = contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep)
     return named(
         lambda: sweep.reduce("argmin", OVER),

@@ -53,8 +53,8 @@ def table(rows: Sequence[Row]) -> Table:
         rows,
         (
             f"The fill writes a constant into as many arrays with {default_threads()} threads in "
-            "the same process, in turn with the sweep: fresh arrays are allocated anew by both, "
-            "reused ones are not (`out=`). Ordinary stores first read the line that they "
+            "the same process, in turn with the sweep: fresh arrays are allocated by both each "
+            "time, reused ones are not (`out=`). Ordinary stores first read the line that they "
             "overwrite; the sweep streams past the cache, which is how it can exceed the fill. "
             "Best and worst are of the orders tried in a first pass. Values are grid points times "
             "outputs. Equal axes leave the plan no long axis to put last.",

@@ -29,7 +29,7 @@ NOTES = (
     "its own dimensions; job time has all of them.",
     "mlsysim is called as its interface is meant, one configuration a call, with no memory between "
     "calls. Its step does not depend on failures or storage: a user who keeps the step of each "
-    "configuration and evaluates only reliability anew reaches about ten times its rate on such a "
+    "configuration and re-evaluates only reliability reaches about ten times its rate on such a "
     "grid (4,400 to 4,800 points/s where it was tried). llm-analysis has no failures or "
     "checkpoints and answers the step time only.",
     "JAX alone and xarray evaluate the same formulas as arrays that broadcast, JAX compiled as one "

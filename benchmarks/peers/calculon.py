@@ -1,4 +1,4 @@
-"""calculon and fleetcube on the same configurations: what each says, and why they differ.
+"""calculon and fleetcube on the same configurations: the results of each, and why they differ.
 
 A line compares one quantity. What differs is the sum of named differences, each an amount that
 follows from the configuration (or from another line), never from the two numbers compared: so an
@@ -280,7 +280,7 @@ ROOFLINE = {
 
 
 class Case(NamedTuple):
-    """A configuration with what both tools say about it."""
+    """A configuration and the numbers of both tools."""
 
     point: Point
     ours: Mapping[str, float]
@@ -327,7 +327,7 @@ def ask(
     interpreter = environments.ready("calculon", ("numpy", "pandas", "psutil"))
     question = {"system": machine, "configurations": configurations}
     printed = environments.script(
-        interpreter, "calculon_points.py", "--checkout", str(checkout), given=json.dumps(question)
+        interpreter, "calculon_points.py", "--checkout", str(checkout), stdin=json.dumps(question)
     )
     numbers: list[dict[str, float]] = json.loads(printed)
     return numbers
@@ -352,7 +352,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Line:
-    """One quantity: what each tool says, and the differences."""
+    """One quantity: the number of each tool, and the differences."""
 
     quantity: str
     ours: Amount

@@ -50,9 +50,7 @@ def broadcast_xarray(sweep: Sweep) -> Callable[[], Any]:
     return evaluate
 
 
-def fused_jax(
-    sweep: Sweep, then: Callable[[Any], Any] = lambda values_: values_
-) -> Callable[[], Any]:
+def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda outs: outs) -> Callable[[], Any]:
     """Every formula, and something after them, in one compiled JAX program.
 
     Arrays have their own dimensions.

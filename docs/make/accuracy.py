@@ -23,14 +23,14 @@ A100 = {  # groups, and the calibrations fitted to them
     "mosaic": "fsdp-a100-bf16",
 }
 _HELD_OUT = (
-    "Where rows are held out: each was predicted with coefficients fitted to the others, a "
-    "published table at a time where a calibration has two, else every fifth row in turn. The "
+    "Rows held out: each was predicted with coefficients fitted to the others, leaving out one "
+    "published table at a time if a calibration has several, else every fifth row in turn. The "
     "factor is that of `step_time_low` and `step_time_high`; covered is the share of held-out rows "
     "within the factor that the other rows give."
 )
 _ELSEWHERE = (
-    "Mean errors on the A100's tables under calibrations of others (in brackets: its own), as of a "
-    "user who has not measured:"
+    "Mean errors on the A100 tables under calibrations fitted to other tables (in brackets: to the "
+    "same), as for a user who has not measured:"
 )
 
 

@@ -18,11 +18,11 @@ REASONS = {
     if reason != "feasible"
 }
 ROUNDING = 1e-9  # what floats and quadratures leave
-INTRODUCTION = """# Every law, where it holds, and what holds it
+INTRODUCTION = """# Every law, where it holds, and how it is checked
 
-{laws} laws make the numbers of fleetcube. Each is held by an independent check, which computes the
-same number without it; `tests/laws/` fails where one differs by more than is stated, where a law
-has no check, or where this page is out of date. `python -m docs.make` writes it.
+{laws} laws produce fleetcube's numbers. Each has an independent check, which computes the same
+number without it; `tests/laws/` fails if one differs by more than stated, if a law has no check, or
+if this page is out of date. `python -m docs.make` writes it.
 
 - **simulator**: messages, schedules, failures or requests played one by one ({simulator}).
 - **table**: numbers printed in a paper, a manual or a model's own files ({table}).
@@ -31,17 +31,17 @@ has no check, or where this page is out of date. `python -m docs.make` writes it
 - **peer**: another program ({peer}).
 
 The tables name the checks, and the largest difference of each from what it compares with: relative,
-or absolute where that is said or the right value is 0; "rounding" is less than 1e-9. The last
+or absolute where so stated or where the right value is 0; "rounding" is less than 1e-9. The last
 section says what each check compares, and at which points.
 
 A law holds wherever its inputs are within their bounds (an input outside them is an error), unless
-its range says otherwise: then the range names the reason code, or the bound, that is given outside
-it. What no job can be is a reason code of `infeasible_reason`, whatever the law:
+its range states otherwise: the range then names the reason code, or the bound, that applies
+outside it. What no job can be is a reason code of `infeasible_reason`, whatever the law:
 {reasons}.
 
-What says nothing of its own needs no check, and stands below the table of its topic (in it, where
-it has a range of its own): what calls one law, what is passed on, options that are off, and
-definitions by a sum, a product or a quotient."""
+Formulas without content of their own need no check and are listed below the table of their topic
+(in it, if they have a range of their own): those that call one law or pass on a value, options
+that are off, and definitions by a sum, a product or a quotient."""
 
 
 def page() -> str:
@@ -68,7 +68,7 @@ def _topic(topic: str) -> str:
     parts = [f"## {topic.replace('_', ' ').capitalize()}"]
     rows = [_row(law) for law in laws if _has_row(law)]
     if rows:
-        parts.append(table(["law", "holds", "held by"], rows))
+        parts.append(table(["law", "holds", "checked by"], rows))
     parts += _unchecked(law for law in laws if not _has_row(law))
     return "\n\n".join(parts)
 

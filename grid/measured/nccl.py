@@ -300,9 +300,9 @@ def measured(
         in_place: only rows in place (True) or out of place (False); by default both.
     """
     if not log.rows:
-        told = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
         raise InputError(
-            f"the log holds no usable row of nccl-tests{f' ({told})' if told else ''}; "
+            f"the log holds no usable row of nccl-tests{f' ({reasons})' if reasons else ''}; "
             "give the output of all_reduce_perf -b 8 -e 8G -f 2"
         )
     used = {row.test for row in log.rows}
@@ -310,15 +310,15 @@ def measured(
     tests = [k for k in sorted(used) if log.tests[k].collective in (None, collective)]
     listed = {log.tests[k].ranks for k in tests} - {None}
     if ranks is None and len(listed) > 1:
-        told = " and ".join(str(count) for count in sorted(filter(None, listed)))
-        raise InputError(f"the log holds tests of {told} ranks; choose with --ranks")
+        counts = " and ".join(str(count) for count in sorted(filter(None, listed)))
+        raise InputError(f"the log holds tests of {counts} ranks; choose with --ranks")
     if ranks is None and listed:
         ranks = listed.pop()
     tests = [k for k in tests if ranks is None or log.tests[k].ranks in (None, ranks)]
     chosen = [row for row in log.rows if row.test in tests]
     if not chosen:
-        told = " and ".join(str(count) for count in sorted(filter(None, listed)))
-        raise InputError(f"the log is of {told} ranks, not {ranks}; leave --ranks out")
+        counts = " and ".join(str(count) for count in sorted(filter(None, listed)))
+        raise InputError(f"the log is of {counts} ranks, not {ranks}; leave --ranks out")
     if ranks is None:
         ranks = _implied_ranks(chosen, collective)
     if not 2 <= ranks <= MOST_RANKS:

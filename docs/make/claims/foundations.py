@@ -170,7 +170,7 @@ CLAIMS = (
                 lambda: 100 * get("goodput", goodput_model="additive"),
             ),
         ),
-        "Shares of the whole add up. Bubbles stand here and in the MFU of 3.4: count them once.",
+        "Shares of the whole add up. Bubbles appear here and in the MFU of 3.4: count them once.",
     ),
     Claim(
         "3.6",

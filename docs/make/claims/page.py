@@ -22,12 +22,12 @@ what fleetcube computes for it, through its public names. The page is written by
 - **reproduces**: our value, rounded as the document rounds it, is the printed one ("~" allows
   {MARGIN:.0%}).
 - **reproduces under a stated convention**: it does so only with the option or reading named.
-- **wrong**: it does not, by more than {MARGIN:.0%}; the right value stands beside it.
+- **wrong**: it does not, by more than {MARGIN:.0%}; the right value is given.
 - **contradicts another**, **contradicts itself**: another document, a data sheet or the document's
   own numbers say otherwise.
 - **unsupported**: measurements or a model of the whole say otherwise, and the document gives none.
 
-"As printed with" says how a wrong number came about. Right values are held against derivations by
+"As printed with" explains a wrong number. Right values are checked against derivations by
 hand, not against this program's output; a figure that nothing here can compute (a version, a
 measurement) names its source."""
 
@@ -134,7 +134,7 @@ def _conflicts() -> str:
     parts = ["## Where the documents disagree\n\nEvery reading is a name or an option here."]
     for k, conflict in enumerate(CONFLICTS, 1):
         rows = [[stand.who, _names(stand.names), _line(stand.figure)] for stand in conflict.stands]
-        readings = table(["reading of", "stands here for it", "gives"], rows)
+        readings = table(["reading of", "expressed here by", "gives"], rows)
         parts.append(f"### {k}. {conflict.title}\n\n{readings}\n\n{filled(conflict.settled)}")
     return "\n\n".join(parts)
 

@@ -47,7 +47,7 @@ _MEGATRON = {
 def memory_rows(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
     """Rows to compare for one published record: inputs, output, published value.
 
-    `inputs` are those already read from the record; what the source says of memory is added.
+    `inputs` are those already read from the record; what the source states about memory is added.
     Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, values
     are in bytes. Empty where the record publishes no memory that the model predicts.
     """
