@@ -257,6 +257,7 @@ class Search:
             places = np.clip(sobol, 1e-6, 1 - 1e-6)
             rated, kept = self._rate(point, self._values(places))
             broken = -np.minimum(kept, 0).sum(axis=0) if len(kept) else np.zeros(len(places))
+            # By violation, then by output; NaN last
             rank = np.lexsort((rated, np.where(np.isnan(broken + rated), np.inf, broken)))
             ends = [self._descend(point, places[k], None) for k in rank[:STARTS]]
             tried = self._values(np.array([*ends, *places[rank[:STARTS]]]))

@@ -211,7 +211,7 @@ def dominance(
     named = _elasticities(sweep.of([of]).plan("numpy"), of, wrt)
     inputs, slopes = list(named), list(named.values())
     moved = sweep.of(slopes)
-    code = np.int8 if len(inputs) < 127 else np.int16
+    code = np.int8 if len(inputs) < 127 else np.int16  # 0 is NONE: inputs count from 1
     ranges = _Ranges(len(inputs))
     with stream.mapping(moved, settings) as (plan, map_):
         rooms = stream.Rooms(plan, slopes)

@@ -143,6 +143,7 @@ def simulate_spec(
     done = expected(len(columns) * trials, "jobs")
     rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done)
     shape = tuple(plan.sizes[dim] for dim in dims)
+    # Copied: a column would keep all of `rows` alive
     statistics = {
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }

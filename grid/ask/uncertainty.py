@@ -123,6 +123,7 @@ def _drawn(
 ) -> Evaluation:
     """The sweep with one more axis: the draws of the uncertain inputs."""
     whole = isinstance(samples, int) and not isinstance(samples, bool)
+    # Sobol points are evenly spread at powers of two only
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
         raise InputError(
             f"samples = {samples!r} is not a power of 2 from 2 to {MOST_SAMPLES:,}; give one, "
@@ -245,6 +246,7 @@ def _variables(
         name: (np.empty((*shape, len(shares))), np.empty(shape), np.empty(shape)) for name in names
     }
     whole = plan.whole(own)
+    # A tile has all draws of its points: quantiles need them together
     most = max(1, tiles.BLOCK // plan.sizes.get(DRAW, 1))
     for tile, statistics in map_(work.part, tiles.blocks(whole, most)):
         cut = tiles.inside(whole, tile, own)

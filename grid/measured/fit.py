@@ -187,7 +187,7 @@ def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = 
     correction = 1 + coefficients / rows * (1 - kept) / kept
     squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
     variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
-    variance = max(variance, _LEAST**2)
+    variance = max(variance, _LEAST**2)  # an exact fit still has rounding errors
     if precisions is not None:
         jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(precisions)])
     lengths = np.linalg.norm(jacobian, axis=0)

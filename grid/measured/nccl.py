@@ -128,6 +128,7 @@ def parse_log(text: str) -> Log:
             pass  # not JSON: a log that begins with a brace
     log = Log()
     unit: float | None = 1e-6  # of times; None where they are of the CPU
+    # Not splitlines, which also cuts at form feeds and other separators inside a line
     for line in re.split(r"\r\n|\r|\n", text):
         if len(line) > LONGEST:
             continue

@@ -422,6 +422,7 @@ class _Model:
             problem = resolve(self._scenario, axes)
             given = {n: value for n, value in problem.constants.items() if n not in self.fit}
             outputs = [self.of, *self._slopes]
+            # `free`: their values are given at each evaluation, and the plan is built once
             plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
             self._parts.append((plan, np.array([places[k] for k in order])))
 
@@ -461,7 +462,7 @@ class _Model:
     def jacobian(self, point: Array) -> Array:
         """Exact derivatives [row, input] of the residuals at a point [input]."""
         value, *slopes = self._evaluate(point, [self.of, *self._slopes])
-        return np.stack([slope / value for slope in slopes], axis=1)
+        return np.stack([slope / value for slope in slopes], axis=1)  # d ln y = dy / y
 
 
 def _check_distinguishable(jacobian: Array, fit: Sequence[str], of: str) -> None:

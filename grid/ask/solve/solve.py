@@ -153,7 +153,7 @@ def solve_spec(
 
     def fill(tile: Region) -> None:
         cut = tiles.inside(everything, tile, dims)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # here, not around the pool: each thread has its own
             for name, answer in search.answers(tile, round_).items():
                 answers[name][cut] = answer
 
@@ -215,6 +215,7 @@ class Solver:
         needed = {dim for of in target.outputs for dim in scan.dims[of]}
         if for_ not in needed:
             raise InputError(f"{target} does not depend on {for_}; solve for another input")
+        # Axes that do not matter to the target would only multiply the searches
         problem = replace(
             problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
@@ -282,6 +283,7 @@ class Solver:
             bracket.close(at, open_ & met)
             open_ &= ~met
             if count >= SOON:
+                # No number is left between the ends: solved, or the output jumps over the target
                 stuck = bracket.high - bracket.low <= 4 * np.spacing(np.abs(bracket.high))
                 reason[open_ & stuck & (size > LOOSE * scale)] = 4
                 open_ &= ~stuck
@@ -306,6 +308,7 @@ class Solver:
         size = np.maximum(np.abs(aim), np.abs(value)) if isinstance(level, str) else np.abs(aim)
         excess = value - aim
         logs = (value > 0) & (aim > 0) if self.log else np.zeros(value.shape, bool)
+        # Both branches are computed; `fill` silences logarithms of what is not above 0
         gap = np.where(logs, np.log(value / aim), excess)
         slope = np.full(value.shape, np.nan)
         if exact:
@@ -357,6 +360,7 @@ class Solver:
                 closer = size < np.abs(closest)
                 closest, best = np.where(closer, excess, closest), np.where(closer, k, best)
                 open_ = bool((at < 0).any())
+            # On the target there is no side: the next value is compared with the one before
             before = np.where(zero, before, excess) if zero.any() else excess
         low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
         bracket = Bracket(low, high, left, right)
