@@ -14,7 +14,7 @@ from .peers import calculon as peer
 from .tables import Table
 
 CHECKOUT = "CALCULON"
-MISSING = f"Skipped: set {CHECKOUT} to the path of a checkout of its repository."
+MISSING = f"Skipped: {CHECKOUT} must be the path of a checkout of its repository."
 COLUMNS = {
     "quantity": "quantity",
     "exact": "agree to 1e-6",
