@@ -220,9 +220,8 @@ class _Slopes:
         values = out[..., None] + deviation[..., None] * z
         mean = out.copy()  # the room's array is filled again by the next tile
         if row and all(self.known[wrt].kind == "lognormal" for wrt in row):
-            above = (
-                out > 0
-            )  # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows
+            above = out > 0
+            # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows
             spread = np.where(above, deviation / np.where(above, out, 1.0), 0.0)
             raised = out[..., None] * np.exp(spread[..., None] * z)
             values = np.where(above[..., None], raised, values)
