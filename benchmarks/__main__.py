@@ -49,23 +49,23 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }
 BENCHMARKS = {name: run for page in PAGES.values() for name, run in page.items()}
-JUDGES = PAGES["docs/peers.md"].keys()  # not asked unless there is a checkout
+JUDGES = PAGES["docs/peers.md"].keys()  # run only if there is a checkout
 RESULTS = Path(__file__).with_name("results.json")
 
 
 def main() -> int:
-    """Run the benchmarks, print their tables, and write them where asked."""
+    """Run the benchmarks, print their tables, and write them if asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
     parser.add_argument("--write", action="store_true", help="write the tables into their pages")
-    given = parser.parse_args()
-    unknown = [name for name in given.names if name not in BENCHMARKS]
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"{unknown[0]!r} is not a benchmark; choose from {', '.join(BENCHMARKS)}")
-    asked = set(BENCHMARKS) if calculon.CHECKOUT in os.environ else BENCHMARKS.keys() - JUDGES
-    names = given.names or [name for name in BENCHMARKS if name in asked]
-    pages = [page for page, held in PAGES.items() if given.write and held.keys() & set(names)]
+    usual = set(BENCHMARKS) if calculon.CHECKOUT in os.environ else BENCHMARKS.keys() - JUDGES
+    names = options.names or [name for name in BENCHMARKS if name in usual]
+    pages = [page for page, runs in PAGES.items() if options.write and runs.keys() & set(names)]
     for page in pages:
         left = PAGES[page].keys() - set(names)
         if left:
@@ -73,21 +73,21 @@ def main() -> int:
         if not tables.has_markers(ROOT / page):
             print(f"{page} lacks {tables.BEGIN} and {tables.END}; put them in", file=sys.stderr)
             return 2
-    found: dict[str, Table] = {}
+    results: dict[str, Table] = {}
     for name in names:
-        found[name] = BENCHMARKS[name](given.quick)
-        print(found[name].text(), end="\n\n", flush=True)
-    if any(table.failed for table in found.values()):
+        results[name] = BENCHMARKS[name](options.quick)
+        print(results[name].text(), end="\n\n", flush=True)
+    if any(table.failed for table in results.values()):
         return 1
     facts = machine()
     for page in pages:
-        held = {name: found[name] for name in PAGES[page]}
-        command = " ".join(["python -m benchmarks", *held])
-        head = preamble(facts, command, given.quick, timed=not held.keys() & JUDGES)
-        tables.write(ROOT / page, head, held.values())
+        written = {name: results[name] for name in PAGES[page]}
+        command = " ".join(["python -m benchmarks", *written])
+        head = preamble(facts, command, options.quick, timed=not written.keys() & JUDGES)
+        tables.write(ROOT / page, head, written.values())
         print(f"wrote {page}")
     if pages:
-        tables.write_json(RESULTS, facts, {name: found[name] for name in names})
+        tables.write_json(RESULTS, facts, {name: results[name] for name in names})
     return 0
 
 

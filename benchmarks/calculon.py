@@ -14,7 +14,7 @@ from .peers import calculon as peer
 from .tables import Table
 
 CHECKOUT = "CALCULON"
-MISSING = f"Skipped: {CHECKOUT} is to be the path of a checkout of its repository."
+MISSING = f"Skipped: {CHECKOUT} must be the path of a checkout of its repository."
 COLUMNS = {
     "quantity": "quantity",
     "exact": "agree to 1e-6",
@@ -32,7 +32,7 @@ TOLERANCE = 1e-6
 
 
 def run(quick: bool) -> Table:
-    """The table; only a note where no checkout is given or the peer cannot be run."""
+    """The table; only a note if there is no checkout or the peer cannot be run."""
     title = "Beside calculon, line by line"
     checkout = os.environ.get(CHECKOUT)
     if checkout is None:
@@ -44,12 +44,12 @@ def run(quick: bool) -> Table:
         return Table(title, COLUMNS, [], (f"Skipped: {error}",), failed=True)
     cases = list(map(peer.Case, points, peer.ours(points), theirs))
     rows = [row for line in peer.LINES for row in judge(line, cases)]
-    told: set[str] = set()
+    explained: set[str] = set()
     for row in rows:
-        if row.get("why") in told:
+        if row.get("why") in explained:
             row["why"] = "as above"
         elif "why" in row:
-            told.add(row["why"])
+            explained.add(row["why"])
     notes = (
         f"{len(cases)} random configurations (GPT-like models; tensor, pipeline and data "
         "parallelism, chunks, recompute, sequence parallelism, scattered sends, ZeRO-1), one "
@@ -78,32 +78,34 @@ TIMES = {
 def published(quick: bool) -> Table:
     """Step times of a published table by both tools, each with its own efficiencies of an A100."""
     title = "Beside calculon, on measured steps"
-    given = os.environ.get(CHECKOUT)
-    if given is None:
+    folder = os.environ.get(CHECKOUT)
+    if folder is None:
         return Table(title, TIMES, [], (MISSING,), failed=True)
-    checkout = Path(given).resolve()
+    checkout = Path(folder).resolve()
 
-    def held(path: str) -> Any:
+    def read(path: str) -> Any:
         return json.loads((checkout / path).read_text(encoding="utf-8"))
 
     points = [(k, model, mode) for k, model in enumerate(MODELS) for mode in MODES]
     try:
         configurations = [
             (
-                held(f"models/{model}.json"),
-                held(f"validation/seqsel/tab5/{model}_{MODES[mode]}.json"),
+                read(f"models/{model}.json"),
+                read(f"validation/seqsel/tab5/{model}_{MODES[mode]}.json"),
             )
             for _, model, mode in points
         ]
-        theirs = peer.ask(checkout, held("systems/a100_80g.json"), configurations)
+        theirs = peer.ask(checkout, read("systems/a100_80g.json"), configurations)
     except (OSError, RuntimeError, ValueError) as error:
         return Table(title, TIMES, [], (f"Skipped: {error}",), failed=True)
-    rows, left = read_records()
-    ours = {row.id: row for row in validate([r for r in rows if r.group == PUBLISHED], left).rows}
-    found = []
+    records, left = read_records()
+    ours = {
+        row.id: row for row in validate([r for r in records if r.group == PUBLISHED], left).rows
+    }
+    rows = []
     for (k, model, mode), other in zip(points, theirs, strict=True):
         row = ours[f"{PUBLISHED}/{k:03}:{mode}"]
-        found.append(
+        rows.append(
             {
                 "model": model,
                 "recompute": mode,
@@ -114,46 +116,46 @@ def published(quick: bool) -> Table:
                 "ours_off": 100 * row.error,
             }
         )
-    means = [sum(abs(row[key]) for row in found) / len(found) for key in ("theirs_off", "ours_off")]
+    means = [sum(abs(row[key]) for row in rows) / len(rows) for key in ("theirs_off", "ours_off")]
     note = (
         "Korthikanti et al. 2022, table 5, which calculon's authors validate on. Both tools have "
         "efficiencies of an A100 that were fitted to measurements, fleetcube's to this table among "
         f"others. Mean of the errors' sizes: calculon {means[0]:.2f} %, fleetcube {means[1]:.2f} %."
     )
-    return Table(title, TIMES, found, (note,))
+    return Table(title, TIMES, rows, (note,))
 
 
 def judge(line: peer.Line, cases: Sequence[peer.Case]) -> Iterator[dict[str, Any]]:
-    """The rows of one quantity: how far the tools agree, then each difference that was met."""
+    """The rows of one quantity: how far the tools agree, then each difference that occurred."""
     pairs = [(line.ours(case), line.theirs(case)) for case in cases]
     off = [abs(b - a) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs]
     ratios = [b / a for a, b in pairs if a and b]
     head = {
         "quantity": line.quantity,
-        "exact": sum(one <= TOLERANCE for one in off),
-        "close": sum(one <= 1e-2 for one in off),
+        "exact": sum(deviation <= TOLERANCE for deviation in off),
+        "close": sum(deviation <= 1e-2 for deviation in off),
         "median": median(ratios),
         "largest": max(ratios, key=lambda ratio: max(ratio, 1 / ratio)),
         "unexplained": sum(line.left(case) > TOLERANCE for case in cases),
     }
-    found = []
-    for one in line.differences:
+    differences = []
+    for difference in line.differences:
         amounts = [
-            abs(one.amount(case)) / max(abs(a), abs(b))
+            abs(difference.amount(case)) / max(abs(a), abs(b))
             for case, (a, b) in zip(cases, pairs, strict=True)
             if a or b
         ]
         met = [amount for amount in amounts if amount > 1e-12]
         if met:
-            found.append(
+            differences.append(
                 {
-                    "difference": one.name,
+                    "difference": difference.name,
                     "points": len(met),
                     "share": max(met),
-                    "right": one.right,
-                    "why": one.why,
+                    "right": difference.right,
+                    "why": difference.why,
                 }
             )
-    first, *rest = found or [{}]
+    first, *rest = differences or [{}]
     yield head | first
     yield from rest

@@ -1,4 +1,4 @@
-"""Dask: what two workers gain over one, what tasks cost, and storing on workers.
+"""Dask: the gain of two workers over one, the cost of tasks, and storing on workers.
 
 `python -m benchmarks.dask` measures in this process and prints JSON.
 """
@@ -48,7 +48,7 @@ def run(quick: bool = False) -> Table:
 
 
 def heavy(quick: bool) -> Sweep:
-    """The exact interval at every point, kept nowhere: all work, no memory traffic."""
+    """The exact interval at every point, not kept: all work, no memory traffic."""
     return Sweep(
         {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8},
         {
@@ -91,14 +91,14 @@ def main(quick: bool = False) -> list[Row]:
         write = {"2 threads": lambda: store(threads=2), "2 workers": lambda: store(dask=both)}
         try:
             interleave(reduce, 1)  # compiles
-            found = interleave(reduce, rounds)
+            means = interleave(reduce, rounds)
             idle = median(idle_share(alone, reduce["1 worker"]) for _ in range(rounds))
             interleave(write, 1)
-            kept = interleave(write, rounds)
+            cubes = interleave(write, rounds)
         finally:
             shutil.rmtree(folder)
     what = ("mean of the exact interval (Sweep.reduce)", "float32 Zarr cube (Sweep.store)")
-    gain = _gain(found, "worker")
+    gain = _gain(means, "worker")
     start = time.perf_counter()
     lazy = heavy(False).lazy({"n_gpus": 1, "gpu_mttf": 1, "checkpoint_write_bandwidth": 1000})
     planned = time.perf_counter() - start
@@ -111,26 +111,32 @@ def main(quick: bool = False) -> list[Row]:
             "points": lazy["exact_interval"].size,
             "seconds": planned,
         },
-        _row(what[0], "1 thread", sweep, found, None, None, None),
+        _row(what[0], "1 thread", sweep, means, None, None, None),
         _row(
-            what[0], "2 threads", sweep, found, "1 thread, over these", _gain(found, "thread"), None
+            what[0],
+            "2 threads",
+            sweep,
+            means,
+            "1 thread, over these",
+            _gain(means, "thread"),
+            None,
         ),
         {
-            **_row(what[0], "1 worker", sweep, found, "share without work", idle, OVERHEAD),
+            **_row(what[0], "1 worker", sweep, means, "share without work", idle, OVERHEAD),
             "met": idle <= OVERHEAD,
         },
         {
-            **_row(what[0], "2 workers", sweep, found, "1 worker, over these", gain, FASTER),
+            **_row(what[0], "2 workers", sweep, means, "1 worker, over these", gain, FASTER),
             "met": gain >= FASTER,
         },
-        _row(what[1], "2 threads", stored, kept, None, None, None),
+        _row(what[1], "2 threads", stored, cubes, None, None, None),
         _row(
             what[1],
             "2 workers",
             stored,
-            kept,
+            cubes,
             "these, over 2 threads",
-            ratio(kept["2 workers"], kept["2 threads"]),
+            ratio(cubes["2 workers"], cubes["2 threads"]),
             None,
         ),
     ]
@@ -149,20 +155,20 @@ def idle_share(client: Any, work: Callable[[], object]) -> float:
     return 1 - busy / seconds
 
 
-def _gain(found: dict[str, list[float]], who: str) -> float:
-    return ratio(found[f"1 {who}"], found[f"2 {who}s"])
+def _gain(seconds: dict[str, list[float]], who: str) -> float:
+    return ratio(seconds[f"1 {who}"], seconds[f"2 {who}s"])
 
 
 def _row(
     what: str,
     who: str,
     sweep: Sweep,
-    found: dict[str, list[float]],
+    taken: dict[str, list[float]],
     against: str | None,
     times: float | None,
     target: float | None,
 ) -> Row:
-    seconds = median(found[who])
+    seconds = median(taken[who])
     return {
         "what": what,
         "who": who,

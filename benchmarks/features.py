@@ -1,4 +1,4 @@
-"""What each tool is asked for beyond values: gradients, the best layout, a file."""
+"""What users ask for beyond values: gradients, the best layout, a file."""
 
 import shutil
 import tempfile
@@ -34,7 +34,7 @@ def run(quick: bool = False) -> Table:
     """The benchmark."""
     notes = (
         f"{OF} over five axes, points per second; each tool as its users would write it, with the "
-        "same formulas. fleetcube's answers are labelled Datasets, made anew in 2 to 3 ms a call; "
+        "same formulas. fleetcube's answers are labelled Datasets, made in 2 to 3 ms at each call; "
         "the others' are bare arrays, JAX's in memory that it uses again (at 28 million points, in "
         "the README, memory decides). JAX alone compiles the formulas as one program; its gradient "
         "is reverse mode on arrays of the grid. xarray and NumPy take central differences, two "
@@ -54,7 +54,7 @@ def run(quick: bool = False) -> Table:
 
 
 def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
-    """A row for each thing that is asked for."""
+    """A row for each task."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         questions = {
@@ -65,12 +65,12 @@ def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
             "a file": files(question.full(sizes, outputs=[OF]), Path(folder)),
         }
         points = question.full(sizes, outputs=[OF]).points
-        for asked, ways in questions.items():
+        for task, ways in questions.items():
             for way in ways.values():
                 way()
             taken = interleave(ways, rounds)
             rates = {tool: points / median(seconds) for tool, seconds in taken.items()}
-            rows.append({"asked": asked, "points": points, **rates})
+            rows.append({"asked": task, "points": points, **rates})
     return rows
 
 
@@ -103,21 +103,21 @@ def differences(sweep: Sweep, build: Callable[[Sweep], Callable[[], Any]]) -> Ca
         pairs.append((ways, width, width.values.reshape(place)))
 
     def slopes() -> Any:
-        found = []
+        derivatives = []
         for (above, below), labelled, plain in pairs:
             change = above()[OF] - below()[OF]
-            found.append(change / (plain if isinstance(change, np.ndarray) else labelled))
-        return found
+            derivatives.append(change / (plain if isinstance(change, np.ndarray) else labelled))
+        return derivatives
 
     return slopes
 
 
 def layouts(sweep: Sweep) -> Ways:
-    """The label with the least value along one axis, for every point of the others."""
+    """The label with the smallest value along one axis, for every point of the others."""
     plan = sweep.plan("numpy")
     labels = np.asarray(sweep.evaluate()[OVER].values)
     axis = list(plan.sizes).index(OVER)
-    fused = contenders.fused_jax(sweep, lambda found: found[OF].argmin(axis))
+    fused = contenders.fused_jax(sweep, lambda outs: outs[OF].argmin(axis))
     labelled, dense = contenders.broadcast_xarray(sweep), contenders.dense_numpy(sweep)
     return named(
         lambda: sweep.reduce("argmin", OVER),
@@ -136,8 +136,8 @@ def files(sweep: Sweep, folder: Path) -> Ways:
     def written(evaluate: Callable[[], Any]) -> Callable[[], Any]:
         def way() -> None:
             array = evaluate()[OF]
-            found = xarray.Dataset({OF: (dims, np.asarray(array))})
-            found.to_zarr(folder / "other.zarr", mode="w", zarr_format=3, consolidated=False)
+            cube = xarray.Dataset({OF: (dims, np.asarray(array))})
+            cube.to_zarr(folder / "other.zarr", mode="w", zarr_format=3, consolidated=False)
 
         return way
 

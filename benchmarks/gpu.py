@@ -1,4 +1,4 @@
-"""JAX on a GPU, where there is one."""
+"""JAX on a GPU, if there is one."""
 
 import importlib
 import math
@@ -26,7 +26,7 @@ COLUMNS = {
 
 
 def run(quick: bool = False) -> Table:
-    """The benchmark: three full outputs, left on the device and brought to the host."""
+    """The benchmark: three full outputs, left on the device and copied to the host."""
     jax: Any = importlib.import_module("jax")
     title = "JAX on a GPU"
     try:
@@ -61,7 +61,7 @@ def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
         f"Sweep.evaluate of {what}, results on the host": partial(sweep.evaluate, "jax"),
     }
     for contender in contenders.values():
-        contender()
+        contender()  # compiles
     taken = interleave(contenders, rounds)
     size = 8 * sum(map(math.prod, shapes))
     filled = median(taken[f"fill for {what} on the device"])

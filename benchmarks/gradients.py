@@ -76,7 +76,7 @@ def factored(points: int) -> Sweep:
 
 
 def drawn(points: int) -> Sweep:
-    """Points of 18 inputs, each drawn for itself."""
+    """Points of 18 inputs, each drawn independently."""
     random = np.random.default_rng(0)
     known = {
         "inter_node_bandwidth": 5e10,
@@ -100,13 +100,13 @@ def drawn(points: int) -> Sweep:
 
 
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
-    """Rows for JAX's evaluation, a fill, our gradient on each engine, JAX's own and differences."""
+    """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's own, and differences."""
     inputs = continuous(sweep.plan(), [OF])
     shape = tuple(sweep.sizes.values())
     arrays = np.empty((len(inputs), *shape))
     evaluate, reverse = dense_jax(sweep, OF, inputs)
     exact = {engine: sweep.derivatives(OF, inputs) for engine in ("auto", "jax")}
-    kept = {engine: one.evaluate(engine) for engine, one in exact.items()}
+    kept = {engine: derivatives.evaluate(engine) for engine, derivatives in exact.items()}
     differences, error = _differences(sweep, inputs, kept["auto"])
     contenders: dict[str, Callable[[], object]] = {
         "JAX, job_time alone": evaluate,
@@ -122,7 +122,7 @@ def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     taken = interleave(contenders, rounds)
     taken["central differences"] = [differences]
     alone, fill = taken["JAX, job_time alone"], taken["fill of the gradient arrays"]
-    limit = [AT_MOST * one + other for one, other in zip(alone, fill, strict=True)]
+    limit = [AT_MOST * alone_s + fill_s for alone_s, fill_s in zip(alone, fill, strict=True)]
     rows: list[Row] = []
     for contender, seconds in taken.items():
         row: dict[str, Any] = {
@@ -165,7 +165,7 @@ def _differences(sweep: Sweep, inputs: Sequence[str], exact: Any) -> tuple[float
 
 
 def moved(sweep: Sweep, problem: Any, name: str, sign: int) -> tuple[Sweep | None, Any]:
-    """The sweep with an input a little off, and by how much."""
+    """The sweep with an input changed a little, and by how much; None if that is impossible."""
     import xarray
 
     factor = 1 + sign * STEP

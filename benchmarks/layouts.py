@@ -31,13 +31,13 @@ COLUMNS = {
 
 def run(quick: bool = False) -> Table:
     """The benchmark, in a process of its own."""
-    found = json.loads(python("-m", "benchmarks.layouts", *(["--quick"] if quick else [])))
+    rows = json.loads(python("-m", "benchmarks.layouts", *(["--quick"] if quick else [])))
     note = (
         "`Sweep.reduce('argmin', of=..., mask_infeasible=True)` over tensor, pipeline and virtual "
         "stages and micro-batch; layouts that do not fit, divide or hold are left out. The first "
         "call compiles, or loads what an earlier process compiled."
     )
-    return Table("Best layouts", COLUMNS, found, (note,))
+    return Table("Best layouts", COLUMNS, rows, (note,))
 
 
 def search(quick: bool) -> Sweep:
@@ -65,12 +65,12 @@ def main(quick: bool = False) -> list[Row]:
     spans = []
     for _ in range(3 if quick else 6):
         start = time.perf_counter()
-        found: Any = sweep.reduce("argmin", LAYOUT, of="job_time", mask_infeasible=True)
+        best: Any = sweep.reduce("argmin", LAYOUT, of="job_time", mask_infeasible=True)
         spans.append(time.perf_counter() - start)
     seconds = median(spans[1:])
     return [
         {
-            "what": f"least job_time, {found['job_time'].size:,} times",
+            "what": f"least job_time, {best['job_time'].size:,} times",
             "points": sweep.points,
             "first": spans[0],
             "seconds": seconds,

@@ -73,12 +73,12 @@ def compare(of: str, axes: int, points: int, rounds: int) -> list[Row]:
         "xarray interp": lambda: cube.interp(at),
         "the formulas": direct.evaluate,
     }
-    found = {name: contender() for name, contender in contenders.items()}
-    true = found["the formulas"][of].values
+    answers = {name: contender() for name, contender in contenders.items()}
+    true = answers["the formulas"][of].values
     seconds = interleave(contenders, rounds)
     rows: list[Row] = []
     for name, taken in seconds.items():
-        wrong = np.abs(found[name][of].values - true)
+        wrong = np.abs(answers[name][of].values - true)
         row: dict[str, Any] = {
             "of": of,
             "axes": axes,
@@ -91,7 +91,7 @@ def compare(of: str, axes: int, points: int, rounds: int) -> list[Row]:
             row["error"] = float(np.median(wrong / true))
             row["worst"] = float(np.quantile(wrong / true, 0.99))
         if name == "fleetcube.interp":
-            estimate = found[name][f"{of}_error"].values
+            estimate = answers[name][f"{of}_error"].values
             row["covered"] = f"{100 * (wrong <= estimate).mean():.2f} %"
         rows.append(row)
     return rows

@@ -1,4 +1,4 @@
-"""How things are timed: contenders take turns, medians are kept; and on what they were timed."""
+"""Timing: contenders take turns, medians are kept; and facts of the machine."""
 
 import datetime
 import os
@@ -29,12 +29,12 @@ def interleave(
             start = time.perf_counter()
             result = contenders[name]()
             seconds[name].append(time.perf_counter() - start)
-            del result
+            del result  # after the clock stops: freeing large arrays takes time
     return seconds
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """Median over the rounds of one contender's seconds over another's."""
+    """Median over the rounds of the ratio of two contenders' seconds."""
     return median(a / b for a, b in zip(above, below, strict=True))
 
 
@@ -44,9 +44,9 @@ def python(*arguments: str, timeout: float = 600.0, **environment: str) -> str:
 
 
 def command(
-    arguments: Sequence[str], timeout: float = 600.0, given: str = "", **environment: str
+    arguments: Sequence[str], timeout: float = 600.0, stdin: str = "", **environment: str
 ) -> str:
-    """What a program prints, run at the root with a text as its input.
+    """What a program prints, run at the root with a text as its standard input.
 
     Raises RuntimeError with its last line of error.
     """
@@ -55,7 +55,7 @@ def command(
             arguments,
             cwd=ROOT,
             env={**os.environ, **environment},
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -70,7 +70,7 @@ def command(
 
 def machine() -> dict[str, str]:
     """Date, processor, cores and versions."""
-    found = {
+    facts = {
         "date": datetime.date.today().isoformat(),
         "cpu": _cpu(),
         "cores": str(default_threads()),
@@ -78,10 +78,10 @@ def machine() -> dict[str, str]:
     }
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            facts[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+            facts[name] = "absent"
+    return facts
 
 
 def preamble(machine: Mapping[str, str], command: str, quick: bool, timed: bool = True) -> str:

@@ -50,16 +50,16 @@ def run(quick: bool = False) -> Table:
 
 def measure(how: str, sizes: Sequence[int]) -> Row:
     """One sweep in a process of its own."""
-    found: dict[str, Any] = json.loads(
+    measured: dict[str, Any] = json.loads(
         python("-m", "benchmarks.memory", how, json.dumps(sizes), timeout=3600)
     )
     return {
         "what": WHAT[how],
         "outputs": len(OUTPUTS[how]),
-        **found,
-        "points_per_s": found["points"] / found["seconds"],
+        **measured,
+        "points_per_s": measured["points"] / measured["seconds"],
         "target": LIMIT_GB,
-        "met": found["peak_gb"] <= LIMIT_GB,
+        "met": measured["peak_gb"] <= LIMIT_GB,
     }
 
 
@@ -87,7 +87,7 @@ def sweep_once(how: str, sizes: Sequence[int]) -> dict[str, Any]:
 def peak() -> float:
     """Largest resident memory of this process, in GB.
 
-    Linux hands a parent's peak on to the child's `ru_maxrss`; VmHWM is the child's own.
+    On Linux a child's `ru_maxrss` starts at its parent's peak; VmHWM is the child's own.
     """
     try:
         with open("/proc/self/status", encoding="ascii") as lines:

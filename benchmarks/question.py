@@ -1,4 +1,4 @@
-"""The questions that are timed, at a size of choice."""
+"""The timed questions, at any size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def full(
 
 
 def fleet(storage: int, mttf: int) -> Sweep:
-    """What the peers are asked: cluster x GPU reliability x checkpoint storage x fabric x layout.
+    """The peers' question: cluster x GPU reliability x checkpoint storage x fabric x layout.
 
     108 combinations of cluster, fabric and layout times `storage` times `mttf` points.
     """

@@ -69,14 +69,14 @@ def measure(what: str, points: int, threads: int, rounds: int, trials: int = 100
     job = {**JOB, **CASES[what]}
     jobs = np.array([[job[name] for name in PARAMETERS]] * points)
     jobs[:, PARAMETERS.index("recovery")] += np.arange(points)
-    found, _ = simulate(jobs, trials, 0, threads)
+    statistics, _ = simulate(jobs, trials, 0, threads)  # compiles
     seconds = []
     for _ in range(rounds):
         start = time.perf_counter()
         simulate(jobs, trials, 0, threads)
         seconds.append(time.perf_counter() - start)
     taken = median(seconds)
-    failures = float(found[:, STATISTICS.index("failures")].sum()) * trials
+    failures = float(statistics[:, STATISTICS.index("failures")].sum()) * trials
     return {
         "what": what,
         "threads": threads,

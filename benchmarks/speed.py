@@ -53,8 +53,8 @@ def table(rows: Sequence[Row]) -> Table:
         rows,
         (
             f"The fill writes a constant into as many arrays with {default_threads()} threads in "
-            "the same process, in turn with the sweep: fresh arrays are allocated anew by both, "
-            "reused ones are not (`out=`). Ordinary stores first read the line that they "
+            "the same process, in turn with the sweep: fresh arrays are allocated by both each "
+            "time, reused ones are not (`out=`). Ordinary stores first read the line that they "
             "overwrite; the sweep streams past the cache, which is how it can exceed the fill. "
             "Best and worst are of the orders tried in a first pass. Values are grid points times "
             "outputs. Equal axes leave the plan no long axis to put last.",
@@ -64,9 +64,9 @@ def table(rows: Sequence[Row]) -> Table:
 
 def compare(grid: str, sizes: Sequence[int], dtype: str, tries: int, rounds: int) -> list[Row]:
     """Rows for the best and the worst order of the axes, into fresh and into reused arrays."""
-    found = rank(sizes, dtype, tries)
+    orders = rank(sizes, dtype, tries)
     rows: list[Row] = []
-    for label, order in (("best", found[0]), ("worst", found[-1])):
+    for label, order in (("best", orders[0]), ("worst", orders[-1])):
         for arrays, row in measure(question.full(sizes, order), dtype, rounds).items():
             goal = TARGETS[arrays]
             facts = {"grid": grid, "dtype": dtype, "order": label, "arrays": arrays, **row}
@@ -75,7 +75,7 @@ def compare(grid: str, sizes: Sequence[int], dtype: str, tries: int, rounds: int
 
 
 def rank(sizes: Sequence[int], dtype: str, tries: int) -> list[tuple[str, ...]]:
-    """Orders of the axes, fastest first: evenly drawn from all, each timed against a fill."""
+    """Some orders of the axes, evenly spaced among all, fastest against a fill first."""
     every = list(itertools.permutations(question.AXES))
     scores: dict[tuple[str, ...], float] = {}
     for order in every[:: max(1, len(every) // tries)]:
@@ -129,9 +129,9 @@ def fill(arrays: Sequence[Array]) -> Sequence[Array]:
     """Write a constant into every array, each thread its part; the arrays outlive the timing."""
     threads = default_threads()
 
-    def part(k: int) -> None:
+    def fill_share(k: int) -> None:
         for array in arrays:
             array[k * array.size // threads : (k + 1) * array.size // threads].fill(1.5)
 
-    pool(threads).each(part, range(threads))
+    pool(threads).each(fill_share, range(threads))
     return arrays

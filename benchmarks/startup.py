@@ -1,4 +1,4 @@
-"""What is waited for before anything is computed: imports, the shell, the compiler."""
+"""The wait before anything is computed: imports, the shell, the compiler."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Cubes on disk: writing against the disk's own speed, slices along every pair of axes, chunks.
+"""Cubes on disk: writing against the disk's raw speed, slices along every pair of axes, chunks.
 
 Everything is written under build/benchmarks and removed.
 """
@@ -43,7 +43,7 @@ SIX: Mapping[str, Any] = {
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """A folder under build/benchmarks, until it is left."""
+    """A folder under build/benchmarks, removed on exit."""
     BUILD.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=BUILD))
     try:
@@ -93,11 +93,11 @@ def run_write(quick: bool = False) -> Table:
 
 
 def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
-    """Seconds of storing a sweep and of the least that any writer of its chunks must do."""
+    """Seconds of storing a sweep, and of the minimum that any writer of its chunks must do."""
     with workplace() as folder:
         sample = sweep.store(folder / "sample.zarr", dtype=dtype)  # compiles
         chunks = list(stored_chunks(sample))
-        held = sum(chunk.nbytes for chunk in chunks)
+        size = sum(chunk.nbytes for chunk in chunks)
         stored = bytes_of(sample)
         numbers = itertools.count()
         contenders: dict[str, Callable[[], object]] = {
@@ -110,9 +110,9 @@ def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
     return {
         "sweep": name,
         "dtype": dtype,
-        "held_gb": held / 1e9,
+        "held_gb": size / 1e9,
         "seconds": median(seconds["store"]),
-        "gb_per_s": held / median(seconds["store"]) / 1e9,
+        "gb_per_s": size / median(seconds["store"]) / 1e9,
         "ratio": (share := ratio(seconds["floor"], seconds["store"])),
         "target": WRITING,
         "met": share >= WRITING,
@@ -208,7 +208,7 @@ def slice_times(variable: Any, kept: Sequence[str], tries: int) -> Row:
     spans = []
     for _ in range(tries):
         at = {d: int(random.integers(n)) for d, n in variable.sizes.items() if d not in kept}
-        variable.isel(at).load()
+        variable.isel(at).load()  # into the page cache
         start = time.perf_counter()
         np.asarray(variable.isel(at).values)
         spans.append((time.perf_counter() - start) * 1000)

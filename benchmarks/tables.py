@@ -12,9 +12,9 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """One benchmark's rows. `columns` maps a row's keys to their headings; notes stand below.
+    """One benchmark's rows. `columns` maps a row's keys to their headings; notes follow the rows.
 
-    `failed`: it is not as it must be; nothing is written, and the command ends with status 1.
+    `failed`: a requirement is not met; nothing is written, and the command exits with status 1.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Table:
 
 
 def shown(value: Any) -> str:
-    """A cell: numbers to three significant digits, verdicts as words, nothing as a dash."""
+    """A cell: numbers to three significant digits, verdicts as words, None as a dash."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -66,7 +66,7 @@ def has_markers(readme: Path) -> bool:
 
 
 def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
-    """Put the tables between the markers of a README, in place of what stood there."""
+    """Replace the text between the markers of a README by the tables."""
     before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     parts = [preamble, *(table.markdown() for table in tables)]
@@ -76,6 +76,6 @@ def write(readme: Path, preamble: str, tables: Iterable[Table]) -> None:
 
 def write_json(path: Path, machine: Mapping[str, str], tables: Mapping[str, Table]) -> None:
     """All numbers, unrounded, beside those of other tables, each with the machine it was run on."""
-    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    held |= {name: {"machine": machine, **asdict(table)} for name, table in tables.items()}
-    path.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    results |= {name: {"machine": machine, **asdict(table)} for name, table in tables.items()}
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -75,18 +75,18 @@ def measure(number: int) -> Row:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        found: dict[str, Any] = json.loads(
+        times: dict[str, Any] = json.loads(
             python("-m", "benchmarks.virtual", str(number), FLEETCUBE_CACHE=folder, **BYTECODE)
         )
     outputs, axes = SLICES[number]
     met = (
-        found["open_ms"] <= OPEN_MS
-        and found["first_ms"] <= FIRST_MS * len(outputs)
-        and found["compiled_ms"] <= WARM_MS * len(outputs)
+        times["open_ms"] <= OPEN_MS
+        and times["first_ms"] <= FIRST_MS * len(outputs)
+        and times["compiled_ms"] <= WARM_MS * len(outputs)
     )
     at_most = f"{OPEN_MS}, {FIRST_MS}, {WARM_MS}"
-    told = {"outputs": ", ".join(outputs), "axes": " x ".join(axes)}
-    return {**told, **found, "at_most": at_most, "met": met}
+    labels = {"outputs": ", ".join(outputs), "axes": " x ".join(axes)}
+    return {**labels, **times, "at_most": at_most, "met": met}
 
 
 def slice_once(number: int) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def slice_once(number: int) -> dict[str, Any]:
 
 
 def await_kernels() -> None:
-    """Wait until all that was asked for is compiled."""
+    """Wait until every requested kernel is compiled: none may compile during a timing."""
     from fleetcube.kernels.engines import numba as numba_engine
 
     while numba_engine._asked - numba_engine._ready.keys():
@@ -156,9 +156,9 @@ def bare_loop() -> Any:
     binding = Binding(np, jit(lambda condition, yes, no: yes if condition else no), jit)
     interval, useful = binding.bind(exact_interval), binding.bind(goodput.exact_goodput)
     names = ["cluster_mtbf", "checkpoint_stall_time", "restart_time"]
-    given = Sweep({**SCENARIO, "n_gpus": 262144 // 64}, dict(list(AXES.items())[1:3]), names)
-    held = given.evaluate("numpy")
-    mtbf, stall, restart = held[names[0]].values, held[names[1]].values, float(held[names[2]])
+    sweep = Sweep({**SCENARIO, "n_gpus": 262144 // 64}, dict(list(AXES.items())[1:3]), names)
+    cube = sweep.evaluate("numpy")
+    mtbf, stall, restart = cube[names[0]].values, cube[names[1]].values, float(cube[names[2]])
 
     @jit
     def rows(first: int, last: int, out: Any, mtbf: Any, stall: Any, restart: float) -> None:

@@ -29,7 +29,7 @@ NOTES = (
     "its own dimensions; job time has all of them.",
     "mlsysim is called as its interface is meant, one configuration a call, with no memory between "
     "calls. Its step does not depend on failures or storage: a user who keeps the step of each "
-    "configuration and evaluates only reliability anew reaches about ten times its rate on such a "
+    "configuration and re-evaluates only reliability reaches about ten times its rate on such a "
     "grid (4,400 to 4,800 points/s where it was tried). llm-analysis has no failures or "
     "checkpoints and answers the step time only.",
     "JAX alone and xarray evaluate the same formulas as arrays that broadcast, JAX compiled as one "
@@ -38,7 +38,7 @@ NOTES = (
 
 
 def run(quick: bool = False, install: bool = True) -> Table:
-    """The benchmark. `install` makes the peers' environments where they are absent."""
+    """The benchmark. `install` makes the peers' environments if they are missing."""
     small, large = ((24, 24), (64, 64)) if quick else ((128, 128), (512, 512))
     rows = compare(small, large, rounds=3 if quick else 7)
     if install:
@@ -85,7 +85,7 @@ PEERS = {
 def beside(name: str, sweep: Sweep, points: int) -> dict[str, Any]:
     """A peer in its own environment, three processes in turn with the sweep.
 
-    Where it cannot be had, its row says why.
+    If it cannot be installed, its row says why.
     """
     script, requirements, answers, target = PEERS[name]
     rates, factors, release = [], [], ""

@@ -1,4 +1,4 @@
-"""calculon and fleetcube on the same configurations: what each says, and why they differ.
+"""calculon and fleetcube on the same configurations: the results of each, and why they differ.
 
 A line compares one quantity. What differs is the sum of named differences, each an amount that
 follows from the configuration (or from another line), never from the two numbers compared: so an
@@ -280,7 +280,7 @@ ROOFLINE = {
 
 
 class Case(NamedTuple):
-    """A configuration with what both tools say about it."""
+    """A configuration and the numbers of both tools."""
 
     point: Point
     ours: Mapping[str, float]
@@ -292,24 +292,24 @@ def ours(points: Sequence[Point]) -> list[dict[str, float]]:
 
     Points of the same options are evaluated together.
     """
-    found: list[dict[str, float]] = [{} for _ in points]
+    answers: list[dict[str, float]] = [{} for _ in points]
     options: dict[tuple[object, ...], list[int]] = {}
     for index, point in enumerate(points):
         options.setdefault((point.recompute, point.traffic, point.sharded), []).append(index)
     for outputs, more in ((STEP, {}), (LAYER, ROOFLINE)):
         for group in options.values():
-            columns = [points[index].scenario(**more) for index in group]
-            given = {name: _column([one[name] for one in columns]) for name in columns[0]}
-            values = fleetcube.evaluate(outputs, engine="numpy", **given)
+            scenarios = [points[index].scenario(**more) for index in group]
+            inputs = {name: _column([each[name] for each in scenarios]) for name in scenarios[0]}
+            values = fleetcube.evaluate(outputs, engine="numpy", **inputs)
             for name in outputs:
                 column = numpy.broadcast_to(values[name].values, len(group))
                 for index, value in zip(group, column, strict=True):
-                    found[index][name] = float(value)
-    return found
+                    answers[index][name] = float(value)
+    return answers
 
 
 def _column(values: list[Any]) -> Any:
-    """One input of many points: as it is where all agree, else along a common dimension."""
+    """One input of many points: a scalar if all agree, else along a common dimension."""
     return values[0] if len(set(values)) == 1 else xarray.DataArray(values, dims="point")
 
 
@@ -325,12 +325,12 @@ def ask(
 ) -> list[dict[str, float]]:
     """calculon's numbers, from an environment of its own; RuntimeError where there are none."""
     interpreter = environments.ready("calculon", ("numpy", "pandas", "psutil"))
-    given = {"system": machine, "configurations": configurations}
+    question = {"system": machine, "configurations": configurations}
     printed = environments.script(
-        interpreter, "calculon_points.py", "--checkout", str(checkout), given=json.dumps(given)
+        interpreter, "calculon_points.py", "--checkout", str(checkout), stdin=json.dumps(question)
     )
-    found: list[dict[str, float]] = json.loads(printed)
-    return found
+    numbers: list[dict[str, float]] = json.loads(printed)
+    return numbers
 
 
 Amount = Callable[[Case], float]
@@ -352,7 +352,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Line:
-    """One quantity: what each tool says, and the differences."""
+    """One quantity: the number of each tool, and the differences."""
 
     quantity: str
     ours: Amount

@@ -1,10 +1,10 @@
-"""What calculon says about configurations read as JSON: one object of numbers for each.
+"""calculon's results for configurations read as JSON: one object of numbers for each.
 
 Runs in an environment of its own. `--checkout` is a checkout of calculon's repository; standard
 input holds a system and a list of configurations, each an application and an execution in
 calculon's own form. The numbers are calculon's statistics, and sums over the operations of one
-block that it does not report: those of matrix products apart from others, those that it marks to be
-recomputed, and these added up as running totals.
+block that it does not report: those of matrix products, those that it marks to be recomputed, and
+the latter as running totals.
 """
 
 import argparse
@@ -48,9 +48,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="calculon's numbers at given configurations.")
     parser.add_argument("--checkout", required=True)
     sys.path.insert(0, parser.parse_args().checkout)
-    given = json.load(sys.stdin)
-    found = [evaluate(given["system"], *one) for one in given["configurations"]]
-    print(json.dumps(found))
+    question = json.load(sys.stdin)
+    answers = [
+        evaluate(question["system"], *configuration) for configuration in question["configurations"]
+    ]
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":

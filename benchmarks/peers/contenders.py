@@ -50,7 +50,7 @@ def broadcast_xarray(sweep: Sweep) -> Callable[[], Any]:
     return evaluate
 
 
-def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda found: found) -> Callable[[], Any]:
+def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda outs: outs) -> Callable[[], Any]:
     """Every formula, and something after them, in one compiled JAX program.
 
     Arrays have their own dimensions.
@@ -62,8 +62,8 @@ def fused_jax(sweep: Sweep, then: Callable[[Any], Any] = lambda found: found) ->
     with jax.enable_x64(True):
         inputs = {name: jax.numpy.asarray(leaf) for name, leaf in case.leaves.items()}
 
-    def outputs(given: dict[str, Any]) -> Any:
-        values = chain(formulas, given)
+    def outputs(leaves: dict[str, Any]) -> Any:
+        values = chain(formulas, leaves)
         return then({name: values[name] for name in plan.outputs})
 
     compiled = jax.jit(outputs)
@@ -92,11 +92,11 @@ def dense_jax(
         }
         rest = {name: float(leaf.flat[0]) for name, leaf in case.leaves.items() if leaf.size == 1}
 
-    def output(given: dict[str, Any]) -> Any:
-        return chain(formulas, {**rest, **given})[of]
+    def output(leaves: dict[str, Any]) -> Any:
+        return chain(formulas, {**rest, **leaves})[of]
 
-    def gradient(given: dict[str, Any]) -> Any:
-        value, back = jax.vjp(output, given)
+    def gradient(leaves: dict[str, Any]) -> Any:
+        value, back = jax.vjp(output, leaves)
         return back(jax.numpy.ones_like(value))
 
     compiled = [jax.jit(output), jax.jit(gradient)]

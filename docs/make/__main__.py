@@ -1,8 +1,8 @@
 """`python -m docs.make [FILE ...]` writes what is generated: in these files, or on all pages.
 
-catalog/data/calibration.toml is written where it is named: a fit that gives other values makes the
-next edition of a record. `--table FILE` adds a table of steps to those that it is fitted to, as
-vTrain's of one node; what was fitted to such a table before stays where it is not given.
+catalog/data/calibration.toml is written only if named: a fit that gives other values makes the next
+edition of a record. `--table FILE` adds a table of steps to those that it is fitted to, such as
+vTrain's of one node; without it, what was fitted to such a table before does not change.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MAKERS: dict[Path, Callable[[], str]] = {
 
 
 def make(path: Path) -> None:
-    """Write what is generated of a file."""
+    """Write the generated part of a file."""
     if path in MAKERS:
         path.write_text(MAKERS[path](), encoding="utf-8")
     if path == accuracy.PAGE:
@@ -42,12 +42,12 @@ every = dict.fromkeys([*MAKERS, *outputs.RUN])
 parser = argparse.ArgumentParser(prog="python -m docs.make", description=__doc__)
 parser.add_argument("files", nargs="*", metavar="FILE", type=Path)
 parser.add_argument("--table", action="append", default=[], type=Path, metavar="FILE")
-asked = parser.parse_args()
+options = parser.parse_args()
 pages = [path for path in every if path != training.CATALOG]
-files = [path.resolve() for path in asked.files] or pages
+files = [path.resolve() for path in options.files] or pages
 if unknown := [str(path) for path in files if path not in every]:
     parser.error(f"nothing of {', '.join(unknown)} is generated")
-training.FURTHER += asked.table
+training.FURTHER += options.table
 os.environ.setdefault("MPLBACKEND", "agg")
 for path in files:
     make(path)

@@ -23,20 +23,20 @@ A100 = {  # groups, and the calibrations fitted to them
     "mosaic": "fsdp-a100-bf16",
 }
 _HELD_OUT = (
-    "Where rows are held out: each was predicted with coefficients fitted to the others, a "
-    "published table at a time where a calibration has two, else every fifth row in turn. The "
+    "Rows held out: each was predicted with coefficients fitted to the others, leaving out one "
+    "published table at a time if a calibration has several, else every fifth row in turn. The "
     "factor is that of `step_time_low` and `step_time_high`; covered is the share of held-out rows "
     "within the factor that the other rows give."
 )
 _ELSEWHERE = (
-    "Mean errors on the A100's tables under calibrations of others (in brackets: its own), as of a "
-    "user who has not measured:"
+    "Mean errors on the A100 tables under calibrations fitted to other tables (in brackets: to the "
+    "same), as for a user who has not measured:"
 )
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What another tool's authors report of their own predictions, in per cent."""
+    """The error that another tool's authors report for their own predictions, in per cent."""
 
     group: str
     tool: str
@@ -80,39 +80,39 @@ def page() -> str:
     return between(PAGE, "measured", tables(own(), sources))
 
 
-def tables(found: Validation, sources: Iterable[tuple[str, str]]) -> str:
-    """All that follows from the measurements: errors, peers, sources, what is left out."""
+def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:
+    """Everything that follows from the measurements: errors, peers, sources, what is left out."""
     parts = [
-        f"{len(found.rows):,} measurements are compared; {len(found.left_out):,} records are left "
-        "out, with the reasons below.",
+        f"{len(validation.rows):,} measurements are compared; {len(validation.left_out):,} records "
+        "are left out, with the reasons below.",
         f"![Measured over predicted values]({PICTURE.name})",
     ]
-    for of in dict.fromkeys(group.of for group in found.groups):
-        parts += [f"### `{of}`", _errors([group for group in found.groups if group.of == of])]
+    for of in dict.fromkeys(group.of for group in validation.groups):
+        parts += [f"### `{of}`", _errors([group for group in validation.groups if group.of == of])]
         if of == "step_time":
             parts += [_HELD_OUT, held_out(), _ELSEWHERE, elsewhere()]
-    groups = {group.group for group in found.groups}
+    groups = {group.group for group in validation.groups}
     peers = [f"- {p.tool} on {p.group}: {p.mean} %: {p.about}" for p in PEERS if p.group in groups]
     if peers:
         parts += ["What others report of their own predictions:", "\n".join(peers)]
-    told = [f"- {group}: {source}" for group, source in sources if group in groups]
-    parts += ["### Sources", "\n".join(told), "### Left out", _left_out(found)]
+    listed = [f"- {group}: {source}" for group, source in sources if group in groups]
+    parts += ["### Sources", "\n".join(listed), "### Left out", _left_out(validation)]
     return "\n\n".join(parts)
 
 
 def held_out() -> str:
-    """The errors of each calibration where rows were not fitted."""
-    told = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
+    """The errors of each calibration on rows that were held out."""
+    records = tomllib.loads(CATALOG.read_text(encoding="utf-8"))
     head = ["calibration", "n", "fitted, mean", "median", "held out", "mean", "median", "largest"]
     rows = []
-    for label, held in told.items():
-        fit = held.get("fit", {})  # superseded records keep their values alone
+    for label, values in records.items():
+        fit = values.get("fit", {})  # superseded records keep their values alone
         if "held_out" in fit:
             names = ("held_out_mean_error", "held_out_median_error", "held_out_max_error")
             fitted = [f"{100 * fit[name]:.1f} %" for name in ("mean_error", "median_error")]
             errors = [f"{100 * fit[name]:.1f} %" for name in names]
             covered = f"{fit['held_out_coverage']:.0%}"
-            factor = f"{held['error_factor']:.2f}"
+            factor = f"{values['error_factor']:.2f}"
             rows.append(
                 [f"`{label}`", str(fit["rows"]), *fitted, fit["held_out"], *errors, factor, covered]
             )
@@ -158,16 +158,16 @@ def _errors(groups: Sequence[Accuracy]) -> str:
                 ", ".join(peers) if group.of == "step_time" else "",
             ]
         )
-    told = [k for k in range(len(head)) if {row[k] for row in rows} - {"", "-"}]
-    return table([head[k] for k in told], [[row[k] for k in told] for row in rows])
+    columns = [k for k in range(len(head)) if {row[k] for row in rows} - {"", "-"}]
+    return table([head[k] for k in columns], [[row[k] for k in columns] for row in rows])
 
 
 def _shown(value: float | None, form: str, unit: str = "") -> str:
     return "-" if value is None or math.isnan(value) else format(value, form) + unit
 
 
-def _left_out(found: Validation) -> str:
-    counts = Counter((record.group, record.reason) for record in found.left_out)
+def _left_out(validation: Validation) -> str:
+    counts = Counter((record.group, record.reason) for record in validation.left_out)
     rows = [
         [group, str(count), reason.replace("|", "\\|")]
         for (group, reason), count in sorted(counts.items())

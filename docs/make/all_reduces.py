@@ -1,4 +1,4 @@
-"""Published all-reduce curves, their fits, and what of them stands in the catalog and the docs."""
+"""Published all-reduce curves, their fits, and what the catalog and the docs state of them."""
 
 import csv
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _SYSTEMS = {
 
 @dataclass(frozen=True)
 class Curve:
-    """One published table: sizes [B] and times [us], out of place and in place where given."""
+    """One published table: sizes [B] and times [us] out of place and, if given, in place."""
 
     system: str
     ranks: int
@@ -51,7 +51,7 @@ class Curve:
 
     @property
     def log(self) -> str:
-        """The table as nccl-tests prints one."""
+        """The table in the format of nccl-tests."""
         share = 2 * (self.ranks - 1) / self.ranks
         lines = ["# Collective test starting: all_reduce_perf"]
         for size, *times in self.rows:
@@ -72,10 +72,10 @@ def curves() -> dict[str, Curve]:
     """The published curves by system."""
     with CURVES.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = {}
+    by_system = {}
     for system in dict.fromkeys(row["system"] for row in rows):
         own = [row for row in rows if row["system"] == system]
-        found[system] = Curve(
+        by_system[system] = Curve(
             system,
             int(own[0]["ranks"]),
             int(own[0]["gpus_per_node"]),
@@ -90,7 +90,7 @@ def curves() -> dict[str, Curve]:
                 for row in own
             ),
         )
-    return found
+    return by_system
 
 
 def records() -> str:

@@ -1,4 +1,4 @@
-"""The table of docs/storage.md: what came of the attacks that `make attack` made so far."""
+"""The table of docs/storage.md: the results of `make attack` so far."""
 
 import json
 

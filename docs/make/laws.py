@@ -18,11 +18,11 @@ REASONS = {
     if reason != "feasible"
 }
 ROUNDING = 1e-9  # what floats and quadratures leave
-INTRODUCTION = """# Every law, where it holds, and what holds it
+INTRODUCTION = """# Every law, where it holds, and how it is checked
 
-{laws} laws make the numbers of fleetcube. Each is held by an independent check, which computes the
-same number without it; `tests/laws/` fails where one differs by more than is stated, where a law
-has no check, or where this page is out of date. `python -m docs.make` writes it.
+{laws} laws produce fleetcube's numbers. Each has an independent check, which computes the same
+number without it; `tests/laws/` fails if one differs by more than stated, if a law has no check, or
+if this page is out of date. `python -m docs.make` writes it.
 
 - **simulator**: messages, schedules, failures or requests played one by one ({simulator}).
 - **table**: numbers printed in a paper, a manual or a model's own files ({table}).
@@ -31,17 +31,17 @@ has no check, or where this page is out of date. `python -m docs.make` writes it
 - **peer**: another program ({peer}).
 
 The tables name the checks, and the largest difference of each from what it compares with: relative,
-or absolute where that is said or the right value is 0; "rounding" is less than 1e-9. The last
+or absolute where so stated or where the right value is 0; "rounding" is less than 1e-9. The last
 section says what each check compares, and at which points.
 
 A law holds wherever its inputs are within their bounds (an input outside them is an error), unless
-its range says otherwise: then the range names the reason code, or the bound, that is given outside
-it. What no job can be is a reason code of `infeasible_reason`, whatever the law:
+its range states otherwise: the range then names the reason code, or the bound, that applies
+outside it. What no job can be is a reason code of `infeasible_reason`, whatever the law:
 {reasons}.
 
-What says nothing of its own needs no check, and stands below the table of its topic (in it, where
-it has a range of its own): what calls one law, what is passed on, options that are off, and
-definitions by a sum, a product or a quotient."""
+Formulas without content of their own need no check and are listed below the table of their topic
+(in it, if they have a range of their own): those that call one law or pass on a value, options
+that are off, and definitions by a sum, a product or a quotient."""
 
 
 def page() -> str:
@@ -66,15 +66,15 @@ def _count(number: int, noun: str) -> str:
 def _topic(topic: str) -> str:
     laws = [law for law in LAWS.values() if law.topic == topic]
     parts = [f"## {topic.replace('_', ' ').capitalize()}"]
-    rows = [_row(law) for law in laws if _told(law)]
+    rows = [_row(law) for law in laws if _has_row(law)]
     if rows:
-        parts.append(table(["law", "holds", "held by"], rows))
-    parts += _unchecked(law for law in laws if not _told(law))
+        parts.append(table(["law", "holds", "checked by"], rows))
+    parts += _unchecked(law for law in laws if not _has_row(law))
     return "\n\n".join(parts)
 
 
-def _told(law: Law) -> bool:
-    """Whether a law has a row: it is checked, or its range is its own."""
+def _has_row(law: Law) -> bool:
+    """Whether a law has a row: it is checked, or has a range of its own."""
     return not law.why_none or bool(law.doc.range)
 
 
@@ -98,12 +98,12 @@ def _checks() -> str:
 
 
 def _name(check: Check) -> str:
-    """A check's name, with its module's: several modules may have the name."""
+    """A check's name, qualified by its module: names repeat between modules."""
     return f"{check.pairs.__module__.rpartition('.')[2]}.{check.pairs.__qualname__}"
 
 
 def _range(text: str) -> str:
-    """A range, its reason codes marked; all valid inputs where none is stated."""
+    """A range, its reason codes marked; all valid inputs if none is stated."""
     if not text:
         return "all inputs"
     words = (f"`{w}`" if w in REASONS.values() else _plain(w) for w in re.split(r"(\w+)", text))
@@ -111,26 +111,26 @@ def _range(text: str) -> str:
 
 
 def _difference(check: Check) -> str:
-    found = check.largest_difference
-    if found < ROUNDING:
-        return "0" if found == 0 else "rounding"
-    return f"{float(f'{found:.0e}'):g}{' absolute' * check.absolute}"
+    largest = check.largest_difference
+    if largest < ROUNDING:
+        return "0" if largest == 0 else "rounding"
+    return f"{float(f'{largest:.0e}'):g}{' absolute' * check.absolute}"
 
 
 def _unchecked(laws: Iterable[Law]) -> Iterator[str]:
-    """What needs no check, one line for each reason why."""
-    found: dict[str, list[str]] = {}
+    """Laws that need no check, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
     for law in laws:
         called = law.why_none.startswith("is ")
         name = f"`{law.name}`"
         if called and not law.name.endswith(law.why_none[4:-1]):
             name += f" ({law.why_none[3:]})"
-        found.setdefault("calls one law" if called else law.why_none, []).append(name)
-    for why, names in found.items():
+        by_reason.setdefault("calls one law" if called else law.why_none, []).append(name)
+    for why, names in by_reason.items():
         line = f"{why[0].upper()}{why[1:]}: {', '.join(names)}."
         yield filled(line)
 
 
 def _plain(text: str) -> str:
-    """Text in which nothing is read as Markdown."""
+    """Text with the characters of Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<|$])", r"\\\1", text)

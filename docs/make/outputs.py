@@ -3,9 +3,9 @@
 - `python` blocks (and the cells of a notebook) run in one scope;
 - of `sh` blocks, the lines that begin with `fleetcube` run;
 - blocks that begin with `# NAME.toml`, `# NAME.csv` or `# NAME.log` are files;
-- a `text` block right after one of the first two is what it prints; `...` stands for anything,
-  and seconds do not count;
-- `console` blocks need what a test has not (a cluster, a server): their arguments are checked.
+- a `text` block right after one of the first two is what it prints; `...` matches anything, and
+  seconds are not compared;
+- `console` blocks need what a test lacks (a cluster, a server): only their arguments are checked.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ RUN = (
     *sorted(DOCS.glob("howto/*.md")),
     *sorted(DOCS.glob("notebooks/*.md")),
 )
-# Pages with code that is not run from here, and why
+# Pages whose code is not run from here, and why
 ELSEWHERE = {
     "accuracy": "test_validate_command.py runs `fleetcube validate`",
     "dask": "the addresses are invented; test_cluster.py runs clusters",
@@ -55,7 +55,7 @@ _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, its text, and where the text stands in the page."""
+    """One fenced block: its language, its text, and the text's position in the page."""
 
     language: str
     text: str
@@ -65,16 +65,18 @@ class Block:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a block printed, and the block of the page that says so, if there is one."""
+    """What a block printed, and the page's block with the expected output, if any."""
 
     text: str
-    told: Block | None
+    expected: Block | None
 
     @property
-    def as_told(self) -> bool:
+    def as_expected(self) -> bool:
         """Whether the page is right, however long things took."""
-        told, text = (_SECONDS.sub("", t) for t in (self.told.text if self.told else "", self.text))
-        return self.told is None or doctest.OutputChecker().check_output(told, text, _SAME)
+        if self.expected is None:
+            return True
+        expected, text = (_SECONDS.sub("", t) for t in (self.expected.text, self.text))
+        return doctest.OutputChecker().check_output(expected, text, _SAME)
 
 
 def blocks(text: str) -> list[Block]:
@@ -85,8 +87,8 @@ def blocks(text: str) -> list[Block]:
 def commands(text: str) -> list[list[str]]:
     """The words of every fleetcube command in a block, comments and redirections left out."""
     lines = text.replace("\\\n", " ").splitlines()
-    made = [shlex.split(line, comments=True) for line in lines if line.startswith("fleetcube ")]
-    return [words[1 : words.index(">") if ">" in words else None] for words in made]
+    split = [shlex.split(line, comments=True) for line in lines if line.startswith("fleetcube ")]
+    return [words[1 : words.index(">") if ">" in words else None] for words in split]
 
 
 def run(path: Path, folder: Path) -> Iterator[Printed]:
@@ -95,8 +97,8 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
     if not (folder / "examples").exists():
         (folder / "examples").symlink_to(ROOT / "examples")
     scope: dict[str, object] = {"__name__": "__page__"}
-    found = blocks(text)
-    for block, after in itertools.zip_longest(found, found[1:]):
+    every = blocks(text)
+    for block, after in itertools.zip_longest(every, every[1:]):
         if name := _FILE.match(block.text):
             (folder / name[1]).write_text(block.text[name.end() :], encoding="utf-8")
         if block.language not in ("python", "{code-cell}", "sh"):
@@ -116,9 +118,10 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
 def rewritten(path: Path, folder: Path) -> str:
     """The page with what its blocks print now."""
     text = path.read_text(encoding="utf-8")
+    # From the end: replacing a block moves those after it
     for printed in reversed(list(run(path, folder))):
-        if printed.told and not printed.as_told:
-            told = printed.told
+        if printed.expected and not printed.as_expected:
+            block = printed.expected
             lines = "".join(f"{line.rstrip()}\n" for line in printed.text.rstrip().splitlines())
-            text = text[: told.start] + lines + text[told.end :]
+            text = text[: block.start] + lines + text[block.end :]
     return text

@@ -1,4 +1,4 @@
-"""The numbers of README.md that follow from the code and its data: counts, and errors."""
+"""The numbers in README.md that follow from the code and its data: counts and errors."""
 
 import re
 

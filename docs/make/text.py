@@ -1,4 +1,4 @@
-"""Pieces of Markdown: tables, filled paragraphs, what stands between two marks of a page."""
+"""Pieces of Markdown: tables, filled paragraphs, the text between two marks of a page."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ def filled(paragraph: str) -> str:
 
 
 def between(page: Path, name: str, text: str) -> str:
-    """A page with other text between its marks of a name."""
+    """A page with new text between the two marks of a name."""
     begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
     head, rest = page.read_text(encoding="utf-8").split(begin)
     return head + begin + text + end + rest.split(end)[1]

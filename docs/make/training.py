@@ -1,4 +1,4 @@
-"""Published training steps, the efficiencies fitted to them, and their errors where held out."""
+"""Published training steps, the efficiencies fitted to them, and their held-out errors."""
 
 import math
 import re
@@ -22,11 +22,11 @@ from .text import ROOT
 Array = np.ndarray[Any, Any]
 CATALOG = ROOT / "catalog" / "data" / "calibration.toml"
 DATE = "2026-11-22"  # of the fits
-MANY = 20  # rows that say by themselves how far off further ones are
-FEWEST = 2  # rows of a calibration of its own
-PARTS = 5  # left out in turn where all rows have one source; rows of a source of weight
-# What is known beforehand: values of a well-run kernel and network, and relative deviations.
-NOTHING = 1e-6  # of where a fit begins
+MANY = 20  # rows that suffice for an error factor of their own
+FEWEST = 2  # rows that suffice for a calibration of their own
+PARTS = 5  # left out in turn if all rows have one source; rows of a source that counts as one
+NOTHING = 1e-6  # of the start: a smaller fitted value is 0
+# Relative standard deviations of what is known beforehand, around _START
 PRIORS = {
     "gemm_efficiency": 0.5,
     "gemm_half_size": 2.0,
@@ -50,8 +50,8 @@ _START: dict[str, Any] = {
 }
 _STANDARD = {"attention_kernel": "standard", "attention_efficiency": 0.2}
 _FLASH = {"attention_kernel": "flash", "attention_efficiency": 0.4}
-_NVLINK = {"a100": 240e9, "h100": 380e9}  # reached; later generations:
-_NVLINK_5 = 700e9
+_NVLINK = {"a100": 240e9, "h100": 380e9}  # B/s, as measured
+_NVLINK_5 = 700e9  # of later generations
 STACKS = {
     "megatron": "Megatron-LM",
     "deepspeed": "Megatron-DeepSpeed",
@@ -94,7 +94,7 @@ class Set:
 
     @property
     def generation(self) -> str:
-        """The GPU's."""
+        """The GPU's generation."""
         return next(word for word in self.label.split("-") if word in GENERATIONS)
 
     @property
@@ -104,7 +104,7 @@ class Set:
 
     @property
     def parts(self) -> list[Any]:
-        """Which rows are left out together: those of one table, or every fifth."""
+        """For each row, with which others it is left out: those of its table, or every fifth."""
         groups = [row.group for row in self.rows]
         if len(set(groups)) > 1 and min(map(groups.count, groups)) >= PARTS:
             return groups
@@ -112,7 +112,7 @@ class Set:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Where the fit begins, and what it keeps to."""
+        """Where the fit begins, and what it fixes."""
         old = self.stack in _OLD and self.generation == "a100"
         overhead = 1e-3 if old else 3e-4
         link = _NVLINK.get(self.generation, _NVLINK_5)
@@ -149,7 +149,7 @@ def _rows(calibrated: Callable[[str], bool]) -> list[Row]:
 
 
 def _labels() -> Callable[[str], bool]:
-    """The labels worth a calibration: those most specific ones that have enough rows."""
+    """The labels worth a calibration: those with enough rows, and the widest."""
     counts: Counter[str] = Counter()
     _rows(lambda label: bool(counts.update([label])) or True)
     return lambda label: counts[label] >= FEWEST or label.count("-") == 1
@@ -166,14 +166,14 @@ def sets() -> dict[str, Set]:
 
 
 def error_factor(errors: Sequence[float]) -> float:
-    """The factor that 90 of 100 further rows stay within, by those held out."""
+    """The factor within which 90 of 100 new rows stay, judging by the held-out ones."""
     sizes = np.sort(np.abs(np.asarray(errors)))
     place = math.ceil(0.9 * (len(sizes) + 1))
     return float(np.exp(sizes[min(place, len(sizes)) - 1]))
 
 
 def pooled(label: str) -> tuple[Array, list[Any]]:
-    """Held-out errors and their parts: of a label, or of its stack's where rows are few."""
+    """Held-out errors and their parts: of a label, or of its whole stack if rows are few."""
     own, every = sets()[label], sets().values()
     alike = [own] if len(own.rows) >= MANY else [o for o in every if o.stack == own.stack]
     if sum(len(other.rows) for other in alike) < PARTS:
@@ -183,12 +183,12 @@ def pooled(label: str) -> tuple[Array, list[Any]]:
 
 
 def coverage(errors: Array, parts: Sequence[Any]) -> float:
-    """Share of rows within the factor that the other parts' errors give."""
+    """Share of rows within the factor that follows from the errors of the other parts."""
     if len(set(parts)) < 2:
         return math.nan
     inside = 0
-    for part in set(parts):
-        mine = np.array([own == part for own in parts])
+    for group in set(parts):
+        mine = np.array([own == group for own in parts])
         inside += int((np.abs(errors[mine]) <= math.log(error_factor(errors[~mine]))).sum())
     return inside / len(parts)
 
@@ -199,14 +199,14 @@ def record(label: str) -> str:
     fit = own.fit()
     held_out = np.abs(np.expm1(own.errors()))
     errors, parts = pooled(label)
-    told_by_rows = [name for name in FIT if name not in fit.idle]
+    fitted = [name for name in FIT if name not in fit.idle]
     values = {
         name: float(f"{fit.values[name]:.4g}")
         if fit.values[name] > NOTHING * own.start[name]
         else 0.0
-        for name in told_by_rows
+        for name in fitted
     }
-    deviations = {name: fit.standard_errors[name] for name in told_by_rows}
+    deviations = {name: fit.standard_errors[name] for name in fitted}
     values["error_factor"] = math.ceil(1000 * error_factor(errors)) / 1000
     choices = {name: own.start[name] for name in ("compute_model", "attention_kernel")}
     by_table = len(set(own.parts)) == len({row.group for row in own.rows}) > 1
@@ -217,7 +217,7 @@ def record(label: str) -> str:
         "note": f"{fit.rows} steps on {_gpus(own.rows)} GPUs, median error "
         f"{100 * fit.median_error:.1f} %, {100 * float(np.median(held_out)):.1f} % where held out",
     }
-    told = about_fit(fit) | {
+    about_the_fit = about_fit(fit) | {
         "mean_error": _short(fit.errors.mean()),
         "held_out": "a published table at a time" if by_table else "every fifth row in turn",
         "held_out_mean_error": _short(held_out.mean()),
@@ -226,31 +226,31 @@ def record(label: str) -> str:
         "held_out_coverage": _short(coverage(errors, parts)),
         "groups": list(dict.fromkeys(row.group for row in own.rows)),
     }
-    return text(about, values | choices, deviations, told, label)
+    return text(about, values | choices, deviations, about_the_fit, label)
 
 
 def located(source: str) -> str:
     """A source with its address."""
-    for said, address in REPOSITORIES.items():
-        if source.startswith(said):
-            rest = re.sub(r" ?\((MIT|Apache-2.0|MICRO24)\) ?", "", source.removeprefix(said))
+    for start, address in REPOSITORIES.items():
+        if source.startswith(start):
+            rest = re.sub(r" ?\((MIT|Apache-2.0|MICRO24)\) ?", "", source.removeprefix(start))
             return f"{address}, {rest.strip()}".rstrip(", ")
     return re.sub(r"arXiv:([0-9.]+)", r"https://arxiv.org/abs/\1", source)
 
 
 def catalog() -> str:
     """catalog/data/calibration.toml as it should be."""
-    held = CATALOG.read_text(encoding="utf-8")
-    return f"{all_reduces.records()}\n{records(held)}"
+    present = CATALOG.read_text(encoding="utf-8")
+    return f"{all_reduces.records()}\n{records(present)}"
 
 
-def records(held: str) -> str:
-    """The records of all labels: those of rows that are not at hand stay as they are held.
+def records(present: str) -> str:
+    """The records of all labels; those whose rows are not available do not change.
 
-    Where a fit gives other values than the record held, it is the next edition; of the one before,
-    the values stay, under its edition.
+    A fit with other values than the present record becomes its next edition; the values of the old
+    one are kept under its own.
     """
-    blocks = re.split(r"\n(?=\[\"?[a-z0-9-]+(?:@[0-9]+)?\"?\]\n)", held)
+    blocks = re.split(r"\n(?=\[\"?[a-z0-9-]+(?:@[0-9]+)?\"?\]\n)", present)
     kept = {block.partition("]")[0].strip('["'): block.rstrip("\n") + "\n" for block in blocks}
     kept = {name: block for name, block in kept.items() if name.startswith(tuple(STACKS))}
     for label in sets():
@@ -260,13 +260,13 @@ def records(held: str) -> str:
             superseded = old.partition(f"\n[{label}.")[0].replace(f"edition = {edition}\n", "")
             kept[f"{label}@{edition}"] = superseded.replace(f"[{label}]", f'["{label}@{edition}"]')
             edition += 1
-        said = f"edition = {edition}\n" if edition > 1 else ""
-        kept[label] = re.sub(r"^(note = .*\n)", rf"\g<1>{said}", new, count=1, flags=re.MULTILINE)
+        line = f"edition = {edition}\n" if edition > 1 else ""
+        kept[label] = re.sub(r"^(note = .*\n)", rf"\g<1>{line}", new, count=1, flags=re.MULTILINE)
     return "\n".join(kept[name] for name in sorted(kept))
 
 
 def _values(block: str, label: str) -> dict[str, Any]:
-    """What a record sets: neither words about it nor how it was fitted."""
+    """The inputs that a record sets, without its description and fit."""
     words = ("title", "source", "date", "note", "edition", "standard_errors", "fit")
     return {name: v for name, v in tomllib.loads(block)[label].items() if name not in words}
 
@@ -276,7 +276,7 @@ def _short(value: Any) -> float:
 
 
 def _gpus(rows: Sequence[Row]) -> str:
-    """The numbers of GPUs of the rows: how far the fit has seen."""
+    """The range of GPU counts of the rows."""
     counts = [int(row.inputs["n_gpus"]) for row in rows]
     return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{counts[0]:,}"
 

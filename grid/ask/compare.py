@@ -1,4 +1,4 @@
-"""Two scenarios held against each other: what changes, by how much, because of which term."""
+"""Two scenarios compared: what changes, by how much, and because of which term."""
 
 import functools
 import itertools
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import xarray
 
 MOST_CHANGES = 8  # of which every combination is evaluated
-SMALLEST = 1e-12  # of the whole: terms that are smaller everywhere are left out
+SMALLEST = 1e-12  # of the whole: terms smaller than this everywhere are left out
 SIDES = ("a", "b")
 
 
 @dataclass(frozen=True)
 class Change:
-    """An entry of the scenario that differs, and what it does to a quantity.
+    """A scenario entry that differs, and its effect on a quantity.
 
     `alone` is the quantity of A with only this changed, over that of A; `last` is that of B over
     that of B with only this left as in A; `factor` is the Shapley share, the geometric mean over
-    all orders of changing: the factors of all changes multiply to B / A. NaN where a scenario that
-    is needed cannot be evaluated.
+    all orders of changing: the factors of all changes multiply to B / A. NaN if a scenario that is
+    needed cannot be evaluated.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Change:
 class Comparison:
     """Two scenarios, at a point or over common axes.
 
-    `values` holds each output over `scenario` (a, b) and the axes, and, for each quantity that is
-    taken apart, `<name>_terms` over `<name>_term` as well. `changes` say what the entries that
-    differ do to `of`; `inputs` are the numbers behind labels and defaults that differ: name, value
-    in A, value in B.
+    `values` has each output over `scenario` (a, b) and the axes, and, for each quantity that is
+    broken down, `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the
+    entries that differ; `inputs` are the numbers behind labels and defaults that differ: name,
+    value in A, value in B.
     """
 
     values: "xarray.Dataset"
@@ -73,37 +73,37 @@ def compare(
     at: Mapping[str, Any] | None = None,
     over: Sequence[str] = (),
 ) -> Comparison:
-    """Hold two sweeps against each other.
+    """Compare two sweeps.
 
     Args:
         of: the quantity whose change is attributed to inputs; job_time by default, or the first
             output of both.
         at: values of inputs, numbers or text with a unit, for both sweeps, and of axes that only
-            one of them has; the middle of other axes is taken.
+            one of them has; other axes are cut in the middle.
         over: axes that stay whole; both sweeps have them, with the same points.
 
-    The terms of step_time (s), job_time (s) and job_cost (USD), where both sweeps can compute them,
+    The terms of step_time (s), job_time (s) and job_cost (USD), if both sweeps can compute them,
     add up to the whole, and their differences to the difference. Raises InputError.
     """
     _check_axes(a, b, at or {}, over)
     cuts = [cut(s, _at(s, at or {}), over) for s in (a, b)]
     axes = {name: _axis(a, name) for name in over}
     flat = (_flat(cuts[0][0], over), _flat(cuts[1][0], over))
-    pair = tuple(Evaluation(own, axes, _asked(s)) for own, s in zip(flat, (a, b), strict=True))
+    pair = tuple(Evaluation(own, axes, _requested(s)) for own, s in zip(flat, (a, b), strict=True))
     names = _outputs(pair)
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
-    held, reasons = _values(pair, names)
+    both, reasons = _values(pair, names)
     differing = _differing(*flat)
-    changes = _changes(flat, differing, axes, of, held[of].notnull().all("scenario"))
+    changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
-    return Comparison(held, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved)
+    return Comparison(both, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved)
 
 
 # What is compared
 
 
-def _asked(sweep: Evaluation) -> Any:
+def _requested(sweep: Evaluation) -> Any:
     return sweep.spec["outputs"]
 
 
@@ -115,11 +115,13 @@ def _check_axes(a: Evaluation, b: Evaluation, at: Mapping[str, Any], over: Seque
     both = [name for name in a.sizes if name in b.sizes]
     for name in over:
         if name not in both:
-            raise InputError(f"{name!r} is not an axis of both specs; theirs: {', '.join(both)}")
+            raise InputError(
+                f"{name!r} is not an axis of both specs; choose from {', '.join(both) or 'none'}"
+            )
         if name in at:
-            raise InputError(f"{name} is cut at {at[name]} and stays whole; keep one of the two")
+            raise InputError(f"{name} is both cut at {at[name]} and kept whole; choose one")
         if _points(a, name) != _points(b, name):
-            raise InputError(f"the specs have other points along {name}; give both the same")
+            raise InputError(f"the specs have different points along {name}; give both the same")
 
 
 def _at(sweep: Evaluation, at: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,14 +135,14 @@ def _axis(sweep: Evaluation, name: str) -> Axis:
 
 
 def _points(sweep: Evaluation, name: str) -> tuple[Any, ...]:
-    """All that an axis sets, to be compared."""
+    """Everything that an axis sets, in a form that compares by ==."""
     axis = _axis(sweep, name)
     numbers = {name: row.tolist() for name, row in axis.numbers.items()}
     return axis.labels.tolist(), numbers, axis.options, axis.records
 
 
 def _outputs(pair: Sequence[Evaluation]) -> list[str]:
-    """Numbers that both specs ask for, and those that are taken apart, where both can compute."""
+    """Numbers that both specs ask for, and those broken down that both can compute."""
     plans = [sweep.plan("numpy") for sweep in pair]
     shared = [name for name in plans[0].outputs if name in plans[1].outputs and name != REASON]
     numbers = [name for name in shared if values.unit_of(name) != "flag"]
@@ -159,12 +161,12 @@ def _can(sweep: Evaluation, name: str) -> bool:
 def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]) -> str:
     if of is None:
         if not names:
-            raise InputError("the specs share no output that is a number; give both one")
+            raise InputError("the specs share no numeric output; give both the same one")
         return USUAL if USUAL in names else names[0]
     for sweep in pair:
         plan = sweep.of([of]).plan("numpy")
         if values.unit_of(plan.outputs[0]) == "flag":
-            raise InputError(f"{of} is a flag; name an output that is a number")
+            raise InputError(f"{of} is a flag; name a numeric output")
     return of
 
 
@@ -178,49 +180,49 @@ def _values(
     import xarray
 
     apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
-    found: list[dict[str, Any]] = []
+    sides: list[dict[str, Any]] = []
     reasons: list[Any] = []
     for sweep in pair:
         wanted = [name for name in [*names, *quantities(apart)] if name not in sweep.sizes]
         cube = sweep.of(list(dict.fromkeys(wanted))).evaluate("numpy")
-        held = {name: cube[name] for name in names}
+        side = {name: cube[name] for name in names}
         for name, row in apart.items():
             if row:
-                held[f"{name}_terms"] = terms(sweep, cube, name, row)
-        found.append({name: part.reset_coords(drop=True) for name, part in held.items()})
+                side[f"{name}_terms"] = terms(sweep, cube, name, row)
+        sides.append({name: array.reset_coords(drop=True) for name, array in side.items()})
         reasons.append(cube.coords.get(REASON))
-    made = {name: _side_by_side([held[name] for held in found]) for name in found[0]}
-    both = _worth(xarray.Dataset(made), [name for name, row in apart.items() if row])
+    joined = {name: _side_by_side([side[name] for side in sides]) for name in sides[0]}
+    both = _without_zeros(xarray.Dataset(joined), [name for name, row in apart.items() if row])
     return _runnable(both, reasons)
 
 
 def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":
     import xarray
 
-    made = xarray.concat(xarray.broadcast(*sides), xarray.Variable("scenario", list(SIDES)))
-    made.attrs = sides[0].attrs
-    return made
+    joined = xarray.concat(xarray.broadcast(*sides), xarray.Variable("scenario", list(SIDES)))
+    joined.attrs = sides[0].attrs
+    return joined
 
 
 def _runnable(
     both: "xarray.Dataset", reasons: Sequence[Any]
 ) -> tuple["xarray.Dataset", tuple[str, str]]:
     """NaN along axes where either is infeasible, and why or how often each one is."""
-    told = (_said(reasons[0]), _said(reasons[1]))
+    causes = (_infeasible(reasons[0]), _infeasible(reasons[1]))
     runs = [(r == 0).reset_coords(drop=True) for r in reasons if r is not None and r.ndim]
     if not runs:
-        return both, told
+        return both, causes
     good = functools.reduce(operator.and_, runs)
     if not good.any():
         raise InputError(
-            f"no point can be run by both: infeasible are {told[0] or 'none'} of A and "
-            f"{told[1] or 'none'} of B; choose other axes, or one point"
+            f"no point is feasible in both: infeasible are {causes[0] or 'none'} of A and "
+            f"{causes[1] or 'none'} of B; choose other axes, or one point"
         )
-    return both.where(good), told
+    return both.where(good), causes
 
 
-def _said(reason: "xarray.DataArray | None") -> str:
-    """Why a point cannot be run, or how many of a grid."""
+def _infeasible(reason: "xarray.DataArray | None") -> str:
+    """Why a point is infeasible, or how many of a grid are."""
     if reason is None:
         return ""
     if reason.ndim:
@@ -230,21 +232,21 @@ def _said(reason: "xarray.DataArray | None") -> str:
     return str(reason.attrs["flag_meanings"]).split()[code] if code else ""
 
 
-def _worth(held: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
-    """Without the terms that are nothing on both sides."""
+def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":
+    """Without the terms that are zero on both sides."""
     for of in apart:
         dim = f"{of}_term"
-        sizes = abs(held[f"{of}_terms"]) > SMALLEST * abs(held[of])
+        sizes = abs(both[f"{of}_terms"]) > SMALLEST * abs(both[of])
         kept = sizes.any([d for d in sizes.dims if d != dim]).values
-        held = held.isel({dim: np.flatnonzero(kept)})
-    return held
+        both = both.isel({dim: np.flatnonzero(kept)})
+    return both
 
 
-# What differs, and what that does
+# What differs, and its effect
 
 
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
-    """The entries of a scenario at a point, with what its axes set there; numbers in base units."""
+    """The entries of a scenario at a point, its axes' values included; numbers in base units."""
     spec: Any = sweep.spec
     entries = {name: _entry(name, value) for name, value in spec["scenario"].items()}
     for name in spec["axes"]:
@@ -277,43 +279,45 @@ def _changes(
     of: str,
     good: "xarray.DataArray",
 ) -> tuple[Change, ...]:
-    """What each entry that differs does to a quantity where that is `good`."""
+    """The effect on a quantity of each entry that differs, where both scenarios are `good`."""
     count = len(names)
     full = (1 << count) - 1
     masks = range(full + 1) if count <= MOST_CHANGES else _ends(count)
     with np.errstate(all="ignore"):
-        found = {mask: _with(flat, names, axes, of, mask) * good.where(good) for mask in masks}
+        # `good` becomes 1, or NaN where it is false
+        by_mask = {mask: _with(flat, names, axes, of, mask) * good.where(good) for mask in masks}
         changes = []
         for k, name in enumerate(names):
             bit = 1 << k
-            alone, last = found[bit] / found[0], found[full] / found[full ^ bit]
-            factor = _shapley(found, bit, count) if count <= MOST_CHANGES else np.nan
+            alone, last = by_mask[bit] / by_mask[0], by_mask[full] / by_mask[full ^ bit]
+            factor = _shapley(by_mask, bit, count) if count <= MOST_CHANGES else np.nan
             a, b = (_plain(side.get(name)) for side in flat)
             changes.append(Change(name, a, b, alone, last, factor))
     return tuple(changes)
 
 
-def _shapley(found: Mapping[int, Any], bit: int, count: int) -> Any:
-    """By what a change multiplies a quantity, the geometric mean over all orders of changing."""
+def _shapley(by_mask: Mapping[int, Any], bit: int, count: int) -> Any:
+    """The factor by which a change multiplies a quantity, averaged over all orders of changing."""
     logs = 0.0
-    for mask, before in found.items():
+    for mask, before in by_mask.items():
         if not mask & bit:
-            size = mask.bit_count()  # changes that come first: this share of the orders
+            # Orders in which exactly the changes of this mask come before
+            size = mask.bit_count()
             orders = math.factorial(size) * math.factorial(count - size - 1)
-            logs = logs + orders / math.factorial(count) * np.log(found[mask | bit] / before)
+            logs = logs + orders / math.factorial(count) * np.log(by_mask[mask | bit] / before)
     return np.exp(logs)
 
 
 def _plain(value: Any) -> Any:
-    """An entry of a scenario as JSON can hold it; None where a scenario lacks it."""
+    """An entry of a scenario in JSON's types; None if the scenario lacks it."""
     return value if value is None or isinstance(value, bool | float | str) else plain(value)
 
 
 def _ends(count: int) -> list[int]:
     """No change, each change alone, all but each, all."""
     full = (1 << count) - 1
-    ones = [1 << k for k in range(count)]
-    return list(dict.fromkeys([0, *ones, *(full ^ one for one in ones), full]))
+    bits = [1 << k for k in range(count)]
+    return list(dict.fromkeys([0, *bits, *(full ^ bit for bit in bits), full]))
 
 
 def _with(
@@ -323,7 +327,7 @@ def _with(
     of: str,
     mask: int,
 ) -> Any:
-    """A quantity of A, changed to B in some entries; NaN where that is no scenario."""
+    """A quantity of A with some entries as in B; NaN if that is no valid scenario."""
     entries = dict(flat[0])
     for name in itertools.compress(names, (mask >> k & 1 for k in range(len(names)))):
         entries.pop(name, None)
@@ -339,17 +343,17 @@ def _with(
 def _inputs(
     pair: Sequence[Evaluation], of: Sequence[str], stated: Sequence[str]
 ) -> tuple[tuple[str, float, float], ...]:
-    """Numbers in use that differ though the scenarios do not state them: labels set them."""
+    """Numbers in use that differ although no scenario states them: labels or defaults set them."""
     used: dict[str, None] = {}
     plans: list[Plan] = [sweep.of(of).plan("numpy") for sweep in pair]
     for plan in plans:
         for name in of:
             used |= dict.fromkeys(check_levers(plan, name, None))
-    found = []
+    differing = []
     for name in used:
         sides = [case.leaves.get(name) for case in (plan.cases[0] for plan in plans)]
         numbers = [math.nan if leaf is None else float(leaf.flat[0]) for leaf in sides]
         single = all(leaf is None or leaf.size == 1 for leaf in sides)
         if name not in stated and single and numbers[0] != numbers[1]:
-            found.append((name, numbers[0], numbers[1]))
-    return tuple(found)
+            differing.append((name, numbers[0], numbers[1]))
+    return tuple(differing)

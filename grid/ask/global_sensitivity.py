@@ -27,9 +27,9 @@ METHODS = ("sobol", "morris")
 MOST_SAMPLES = 1 << 28
 FEWEST = 16  # base points of a Sobol estimate, trajectories of a Morris estimate
 PIECE = 1 << 18  # points evaluated at once
-RESAMPLED = 10_000_000  # numbers drawn again for confidence intervals, inputs x base points x times
+RESAMPLED = 10_000_000  # numbers resampled for confidence intervals: inputs x base points x times
 LEVELS = 4
-TAIL = 0.01  # probability at both ends of a distribution where Morris effects do not look
+TAIL = 0.01  # probability cut off at each end of a distribution for Morris effects
 
 Ranges = Mapping[str, Distribution]
 Model = Callable[[Array], Array]  # a quantity at rows of points between 0 and 1
@@ -53,28 +53,28 @@ def global_sensitivity(
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
     _check(samples, spread)
     check_seed(seed)
-    point, told = cut(sweep.of([of]), at or {})
+    point, point_text = cut(sweep.of([of]), at or {})
     plan = point.plan("numpy")
     problem, values = frozen(plan)
     inputs = check_levers(plan, of, wrt)
     ranges = _ranges(inputs, values, plan.problem.distributions, spread, wrt is not None)
     if not ranges:
-        raise InputError(f"{of} depends on no number here that could vary; name another quantity")
+        raise InputError(f"{of} depends on no number that could vary here; name another quantity")
 
     def model(rows: Array) -> Array:
         drawn = zip(ranges.items(), rows.T, strict=True)
-        columns = {name: one.at(column) for (name, one), column in drawn}
+        columns = {name: distribution.at(column) for (name, distribution), column in drawn}
         return outputs_at(problem, columns, of, settings)
 
     work = _sobol if method == "sobol" else _morris
-    found, count = work(model, ranges, of, samples, seed)
-    key = next(iter(found)) if method == "morris" else "total"
-    rank = np.argsort(-found[key], kind="stable")
+    indices, count = work(model, ranges, of, samples, seed)
+    key = next(iter(indices)) if method == "morris" else "total"
+    rank = np.argsort(-indices[key], kind="stable")
     names = [list(ranges)[k] for k in rank]
     unit = "1" if method == "sobol" else attributes(plan, of)["units"]
     variables: dict[str, Any] = {
-        name: ("input", row[rank], {"units": unit, "long_name": _MEANING[name]})
-        for name, row in found.items()
+        name: ("input", numbers[rank], {"units": unit, "long_name": _MEANING[name]})
+        for name, numbers in indices.items()
     }
     for name, share in (("low", 0.05), ("high", 0.95)):
         ends = [_end(ranges[n], name, share) for n in names]
@@ -82,7 +82,7 @@ def global_sensitivity(
     coords = {"input": names, "units": ("input", [unit_of(n) for n in names])}
     attrs = {
         **root_attributes(plan, sweep.spec),
-        "fleetcube_point": told,
+        "fleetcube_point": point_text,
         "fleetcube_evaluations": count,
         "fleetcube_left_out": " ".join(n for n in inputs if n not in ranges),
     }
@@ -129,32 +129,32 @@ def _ranges(
     values: Mapping[str, float],
     known: Ranges,
     spread: float,
-    asked: bool,
+    by_user: bool,
 ) -> dict[str, Distribution]:
-    """What inputs are drawn from; those that cannot vary are left out, or refused where asked."""
-    found: dict[str, Distribution] = {}
+    """What inputs are drawn from; those that cannot vary are left out, or refused if named."""
+    ranges: dict[str, Distribution] = {}
     for name in inputs:
         value = values[name]
         high = INPUTS[name].high if name in INPUTS else math.inf
         if name in known:
-            found[name] = known[name]
+            ranges[name] = known[name]
         elif not is_whole(name) and 0 < value < math.inf:
             ends = (value * (1 - spread), min(value * (1 + spread), high))
-            found[name] = Distribution("uniform", ends)
-        elif asked:
+            ranges[name] = Distribution("uniform", ends)
+        elif by_user:
             why = "a whole number" if is_whole(name) else f"{value:g}"
             raise InputError(f"{name} is {why} and has no range; give it a distribution")
-    return found
+    return ranges
 
 
-def _end(found: Distribution, name: str, share: float) -> float:
-    if found.kind == "uniform":
-        return found.values[0 if name == "low" else 1]
-    return float(found.at(np.array([share]))[0])
+def _end(distribution: Distribution, name: str, share: float) -> float:
+    if distribution.kind == "uniform":
+        return distribution.values[0 if name == "low" else 1]
+    return float(distribution.at(np.array([share]))[0])
 
 
 def _checked(of: str, out: Array) -> Array:
-    """The values, if they can be analysed."""
+    """The values; refused if SALib cannot analyse them."""
     wrong = int((~np.isfinite(out)).sum())
     if wrong:
         raise InputError(
@@ -176,6 +176,7 @@ def _sobol(
             f"samples = {samples} are too few for {inputs} inputs; give at least {fewest:,}"
         )
     salib = _salib()
+    # Sobol points are evenly spread at powers of two only
     base = 1 << int(math.log2(samples / (inputs + 2)))
     memory.check(8 * (2 * base * inputs + base * (inputs + 2)), "take fewer samples")
     points = sobol_points(base, 2 * inputs, seed)
@@ -183,17 +184,17 @@ def _sobol(
     done = expected(out.size, "points")
     step = max(1, PIECE // (inputs + 2))
     for start in range(0, base, step):
-        one, other = np.split(points[start : start + step], 2, axis=1)
-        rows = np.repeat(one[:, None], inputs + 2, axis=1)  # A, A with a column of B each, B
+        first, second = np.split(points[start : start + step], 2, axis=1)
+        rows = np.repeat(first[:, None], inputs + 2, axis=1)  # A, A with a column of B each, B
         each = np.arange(inputs)
-        rows[:, each + 1, each] = other
-        rows[:, -1] = other
+        rows[:, each + 1, each] = second
+        rows[:, -1] = second
         flat = rows.reshape(-1, inputs)
-        part = model(flat)
-        out[start : start + step] = part.reshape(-1, inputs + 2)
-        done(part.size)
+        values = model(flat)
+        out[start : start + step] = values.reshape(-1, inputs + 2)
+        done(values.size)
     resamples = int(np.clip(RESAMPLED // (base * inputs), 10, 100))
-    found = salib.analyze.sobol.analyze(
+    analysis = salib.analyze.sobol.analyze(
         _salib_problem(ranges),
         _checked(of, out.reshape(-1)),
         calc_second_order=False,
@@ -206,7 +207,7 @@ def _sobol(
         "total": "ST",
         "total_error": "ST_conf",
     }
-    return {name: np.asarray(found[key]) for name, key in named.items()}, out.size
+    return {name: np.asarray(analysis[key]) for name, key in named.items()}, out.size
 
 
 def _morris(
@@ -222,24 +223,24 @@ def _morris(
         )
     salib = _salib()
     memory.check(8 * 8 * samples * inputs, "take fewer samples")
-    told = _salib_problem(ranges)
-    points = salib.sample.morris.sample(told, trajectories, num_levels=LEVELS, seed=seed)
+    problem = _salib_problem(ranges)
+    points = salib.sample.morris.sample(problem, trajectories, num_levels=LEVELS, seed=seed)
     out = np.empty(len(points))
     done = expected(len(points), "points")
     for start in range(0, len(points), PIECE):
         rows = points[start : start + PIECE]
         out[start : start + PIECE] = model(rows)
         done(len(rows))
-    found = salib.analyze.morris.analyze(
-        told, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed
+    analysis = salib.analyze.morris.analyze(
+        problem, points, _checked(of, out), num_levels=LEVELS, num_resamples=100, seed=seed
     )
     named = {"effect": "mu_star", "effect_error": "mu_star_conf", "mean_effect": "mu"}
     named["effect_std"] = "sigma"
-    return {name: np.asarray(found[key], float) for name, key in named.items()}, out.size
+    return {name: np.asarray(analysis[key], float) for name, key in named.items()}, out.size
 
 
 def _salib_problem(ranges: Ranges) -> dict[str, Any]:
-    tails = [0.0 if found.kind in ("uniform", "empirical") else TAIL for found in ranges.values()]
+    tails = [0.0 if drawn.kind in ("uniform", "empirical") else TAIL for drawn in ranges.values()]
     return {
         "num_vars": len(ranges),
         "names": list(ranges),

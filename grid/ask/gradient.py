@@ -29,7 +29,7 @@ def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[
     """
     outputs = [check_quantity(name) for name in ([of] if isinstance(of, str) else of)]
     if not outputs:
-        raise InputError("of = [] names no quantity; name one")
+        raise InputError("of = [] is empty; name a quantity")
     plan = sweep.of(outputs).plan()
     inputs = continuous(plan, outputs) if wrt is None else check_inputs(plan, wrt)
     if wrt is not None and (not inputs or len(set(inputs)) < len(inputs)):
@@ -39,7 +39,7 @@ def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[
             f"{', '.join(outputs)} depends on no continuous input here; name a quantity that does, "
             "or whole-numbered inputs with wrt"
         )
-    return [[derivative_of(one, other, elasticity) for other in inputs] for one in outputs]
+    return [[derivative_of(output, input_, elasticity) for input_ in inputs] for output in outputs]
 
 
 def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
@@ -49,7 +49,7 @@ def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
 
 
 def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
-    """Names whose changes reach any of the outputs, in any case."""
+    """Names that any of the outputs depends on, in any case."""
     return {name for case in plan.cases for name in reaches(case.formulas, outputs)}
 
 
@@ -65,7 +65,7 @@ def check_quantity(name: Any) -> str:
 
 
 def check_inputs(plan: Plan, wrt: Any) -> list[str]:
-    """The names of inputs, or of quantities that are given, that are numbers."""
+    """Names of numeric inputs, or of given quantities."""
     return [_check_input(plan, name) for name in ([wrt] if isinstance(wrt, str) else wrt)]
 
 
@@ -84,7 +84,7 @@ def _check_input(plan: Plan, name: Any) -> str:
 
 
 def derivative_of(of: str, wrt: str, elasticity: bool) -> Derivative:
-    """The derivative by an input: between neighbours where that is a whole number."""
+    """The derivative by an input; the difference between neighbours if it is a whole number."""
     kind = ("delta" if is_whole(wrt) else "d") + ("ln" if elasticity else "")
     return Derivative(name_of(kind, of, wrt), kind, of, wrt)
 
@@ -96,21 +96,22 @@ def jacobian(
     import xarray
 
     rows = derivatives(sweep, of, wrt, elasticity)
-    flat = [one.name for row in rows for one in row]
+    flat = [slope.name for row in rows for slope in row]
     sweep = sweep.of(flat)
     plan = sweep.plan(settings.engine)
-    held = {dim for name in flat for dim in plan.out_dims[name]}
-    dims = [axis.name for axis in plan.problem.axes if axis.name in held]
-    order = [axis.name for axis in plan.axes if axis.name in held]  # of memory
+    wanted = {dim for name in flat for dim in plan.out_dims[name]}
+    dims = [axis.name for axis in plan.problem.axes if axis.name in wanted]
+    order = [axis.name for axis in plan.axes if axis.name in wanted]  # of memory
     shape = (len(rows), len(rows[0]), *plan.shape(order))
     memory.check(8 * int(np.prod(shape)), "differentiate by fewer inputs, or store it in blocks")
     array = np.empty(shape)
     targets = {
-        one.name: array[i, j, ...] for i, row in enumerate(rows) for j, one in enumerate(row)
+        slope.name: array[i, j, ...] for i, row in enumerate(rows) for j, slope in enumerate(row)
     }
+    # Evaluated in place if it has every dimension, else into an array of its own and broadcast
     views: dict[str, Any] = {}
     for name, own in plan.out_dims.items():
-        if name in targets and set(own) == held:
+        if name in targets and set(own) == wanted:
             views[name] = (own, targets[name])
         else:
             views[name] = (own, np.empty(plan.shape(own), dtype_of(name, float)))
@@ -120,17 +121,18 @@ def jacobian(
         own, values = views[name]
         if values is not target:
             target[...] = values.reshape([plan.sizes[dim] if dim in own else 1 for dim in order])
-    coords: dict[str, Any] = coordinates(plan, held)
+    coords: dict[str, Any] = coordinates(plan, wanted)
     coords["output"] = [row[0].of for row in rows]
-    coords["input"] = [one.wrt for one in rows[0]]
+    coords["input"] = [slope.wrt for slope in rows[0]]
     coords["kind"] = (
         "input",
-        ["difference" if is_whole(one.wrt) else "derivative" for one in rows[0]],
+        ["difference" if is_whole(slope.wrt) else "derivative" for slope in rows[0]],
         {"long_name": "exact derivative, or difference between neighbouring whole numbers"},
     )
-    coords["units"] = (("output", "input"), [[one.unit for one in row] for row in rows])
-    if REASON in result.coords and set(result.coords[REASON].dims) <= held:
+    coords["units"] = (("output", "input"), [[slope.unit for slope in row] for row in rows])
+    if REASON in result.coords and set(result.coords[REASON].dims) <= wanted:
         coords[REASON] = result.coords[REASON].variable
+    # Filled in the order of memory, returned in the order of the axes
     turned = array.transpose([0, 1, *(2 + order.index(dim) for dim in dims)])
     name = "elasticity" if elasticity else "gradient"
     return xarray.DataArray(turned, coords, ("output", "input", *dims), name, result.attrs)

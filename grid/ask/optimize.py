@@ -1,10 +1,10 @@
 """The best values of several inputs under conditions, at every point of a grid.
 
-Sobol points over the box find where conditions can be kept and where the output is small; from the
-best of them SciPy's SLSQP goes on with exact gradients, in logarithms where the range is above 0.
-Counts are continuous until then: of the whole numbers around the optimum, those that can be laid
-out and keep to the conditions, the best is taken, better ones are looked for from there, and the
-other inputs are optimised again. Counts alone, if not too many, are all tried.
+Sobol points over the box find where the conditions can hold and where the output is small; from the
+best of them SciPy's SLSQP descends with exact gradients, in logarithms if the range is above 0.
+Counts are continuous until then: among the whole numbers around the optimum that are feasible and
+meet the conditions, the best is taken and improved by local search, and the other inputs are
+optimised again. If there are only counts, and not too many, all are tried.
 """
 
 import itertools
@@ -49,7 +49,7 @@ _START = "start"
 
 @dataclass(frozen=True)
 class Range:
-    """The values of an input: `place` 0 is the first, 1 the last, by ratios where it can be."""
+    """The values of an input: `place` 0 is the first, 1 the last; logarithmic if above 0."""
 
     name: str
     first: float
@@ -57,16 +57,16 @@ class Range:
 
     @property
     def log(self) -> bool:
-        """Whether places go by ratios."""
+        """Whether places are logarithmic."""
         return self.first > 0
 
     def value(self, place: Array) -> Array:
         """The value at a place."""
         if self.log:
-            found = self.first * (self.last / self.first) ** place
+            value = self.first * (self.last / self.first) ** place
         else:
-            found = self.first + (self.last - self.first) * place
-        return np.clip(found, self.first, self.last)
+            value = self.first + (self.last - self.first) * place
+        return np.clip(value, self.first, self.last)
 
     def place(self, value: Array) -> Array:
         """The place of a value."""
@@ -99,8 +99,8 @@ def optimize(
     conditions = [_condition(text) for text in subject_to]
     problem = resolve(spec["scenario"], spec["axes"])
     ranges = [_range(name, ends) for name, ends in _items(between)]
-    for one in ranges:
-        problem = without(problem, one.name)
+    for span in ranges:
+        problem = without(problem, span.name)
     search = Search(problem, of, ranges, conditions, sense, feasible, engine)
     plan, dims = search.plan, search.dims
     shape = plan.shape(dims)
@@ -110,7 +110,7 @@ def optimize(
             "by one: shorten its axes, or sweep the inputs and use Sweep.reduce('argmin')"
         )
     shown_outputs = list(dict.fromkeys([of, *(c.of for c in conditions)]))
-    found = {one.name: np.full(shape, np.nan) for one in ranges}
+    best_values = {span.name: np.full(shape, np.nan) for span in ranges}
     outputs = {name: np.full(shape, np.nan) for name in shown_outputs}
     status = np.zeros(shape, np.int8)
     reason = np.zeros(shape, np.int8)
@@ -122,16 +122,16 @@ def optimize(
         if isinstance(best, Failure):
             status[point], reason[point] = best.status, best.reason
             continue
-        held = search.evaluate(point, best[None, :], [*shown_outputs, *search.near])
+        at_best = search.evaluate(point, best[None, :], [*shown_outputs, *search.near])
         for name in search.near:
-            near[point] = held[name][0]
-        for k, one in enumerate(ranges):
-            found[one.name][point] = best[k]
+            near[point] = at_best[name][0]
+        for k, span in enumerate(ranges):
+            best_values[span.name][point] = best[k]
         for name in shown_outputs:
-            outputs[name][point] = held[name][0]
+            outputs[name][point] = at_best[name][0]
     variables: dict[str, Any] = {
         name: (*ordered(plan, dims, array), attributes(plan, name))
-        for name, array in {**found, **outputs}.items()
+        for name, array in {**best_values, **outputs}.items()
     }
     variables["optimum_status"] = (
         *ordered(plan, dims, status),
@@ -147,14 +147,14 @@ def optimize(
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no optimum: a STATUS, and the infeasible_reason of what came farthest."""
+    """Why there is no optimum: a STATUS, and the infeasible_reason that is checked last."""
 
     status: int
     reason: int
 
 
 class Search:
-    """Optimises the points of a grid one by one."""
+    """Optimises each point of a grid by itself."""
 
     def __init__(
         self,
@@ -168,13 +168,13 @@ class Search:
     ) -> None:
         self.of, self.ranges, self.conditions = of, list(ranges), list(conditions)
         self.sign = 1.0 if sense == "min" else -1.0
-        names = [one.name for one in ranges]
+        names = [span.name for span in ranges]
         starts = Axis(_START, np.arange(float(ROWS)))
         problem = replace(problem, axes=(*problem.axes, starts))
         rated = list(dict.fromkeys([of, *(name for c in conditions for name in c.outputs)]))
         plan = Plan(problem, rated, engine, free=names)
-        for one in set(names) - _ancestors(plan, rated):
-            raise InputError(f"{of} and its conditions do not depend on {one}; leave it out")
+        for unused in set(names) - _ancestors(plan, rated):
+            raise InputError(f"{of} and its conditions do not depend on {unused}; leave it out")
         judged = feasible and REASON in plan.outputs
         self.limited = [
             name for name in LIMITS if judged and all(name in case.formulas for case in plan.cases)
@@ -199,7 +199,7 @@ class Search:
             for dim in self.plan.sizes
         }
         shape = tuple(cut.stop - cut.start for cut in region.values())
-        free = {one.name: at[:, k].reshape(shape) for k, one in enumerate(self.ranges)}
+        free = {span.name: at[:, k].reshape(shape) for k, span in enumerate(self.ranges)}
         outs: dict[str, Array] = {}
         for name in names:
             own = self.plan.out_dims[name]
@@ -208,19 +208,19 @@ class Search:
                 np.int8 if name == REASON else float,
             )
             cut = {dim: region[dim] for dim in own}
-            given = free if set(own) == set(region) else None
-            evaluate_block(self.plan, own, cut, {name: out}, 1, given)
+            free_values = free if set(own) == set(region) else None
+            evaluate_block(self.plan, own, cut, {name: out}, 1, free_values)
             outs[name] = np.broadcast_to(out.reshape(-1), (len(at),))
         return outs
 
     def _rate(self, point: tuple[int, ...], at: Array) -> tuple[Array, Array]:
-        """The output to make small, and by how much each condition is kept (below 0: not)."""
-        held = self.evaluate(point, at, self.rated)
-        kept = [_kept(c, held) for c in self._conditions(point)]
-        return self.sign * held[self.of], np.array(kept).reshape(len(kept), len(at))
+        """The output to minimise, and the margin of each condition (below 0: violated)."""
+        outs = self.evaluate(point, at, self.rated)
+        kept = [_kept(c, outs) for c in self._conditions(point)]
+        return self.sign * outs[self.of], np.array(kept).reshape(len(kept), len(at))
 
     def _conditions(self, point: tuple[int, ...]) -> list[Target]:
-        """What is asked for, and that limits are kept, as far as the model's error may save it."""
+        """The conditions of the question, and the model's limits with their allowance for error."""
         if not self.limited:
             return self.conditions
         where = dict(zip(self.dims, point, strict=True))
@@ -230,16 +230,16 @@ class Search:
             if all(run.start <= where[dim] < run.stop for dim, run in case.runs.items())
         )
         limits = []
-        for limited in self.limited:
+        for quantity in self.limited:
             most = 1.0
-            for name in LIMITS[limited]:
+            for name in LIMITS[quantity]:
                 table = self.plan.table(case, name)
                 index = tuple(
                     where[axis.name] - case.runs.get(axis.name, slice(0)).start if size > 1 else 0
                     for axis, size in zip(self.plan.axes, table.shape, strict=True)
                 )
                 most *= float(table[index])
-            limits += [] if math.isinf(most) else [Target(limited, "<=", most)]
+            limits += [] if math.isinf(most) else [Target(quantity, "<=", most)]
         return [*self.conditions, *limits]
 
     def best(self, point: tuple[int, ...]) -> "Array | Failure":
@@ -247,15 +247,17 @@ class Search:
         from scipy.stats import qmc
 
         with np.errstate(all="ignore"):
-            counts = [range(math.ceil(one.first), math.floor(one.last) + 1) for one in self.ranges]
+            counts = [range(math.ceil(s.first), math.floor(s.last) + 1) for s in self.ranges]
             if all(self.whole) and math.prod(map(len, counts)) <= ALL:
                 every = _combinations(counts)
                 best = self._choose(point, every)
                 return self._failure(point, every) if best is None else best
+            # Not scrambled: every run starts from the same points
             sobol = qmc.Sobol(len(self.ranges), scramble=False).random(SAMPLES)
             places = np.clip(sobol, 1e-6, 1 - 1e-6)
             rated, kept = self._rate(point, self._values(places))
             broken = -np.minimum(kept, 0).sum(axis=0) if len(kept) else np.zeros(len(places))
+            # By violation, then by output; NaN last
             rank = np.lexsort((rated, np.where(np.isnan(broken + rated), np.inf, broken)))
             ends = [self._descend(point, places[k], None) for k in rank[:STARTS]]
             tried = self._values(np.array([*ends, *places[rank[:STARTS]]]))
@@ -269,51 +271,52 @@ class Search:
                 return self._failure(point, np.concatenate([options, nearest]))
             if all(self.whole):
                 return best
-            places = np.array([one.place(v) for one, v in zip(self.ranges, best, strict=True)])
-            again = self._values(self._descend(point, places, best)[None, :])
-            again[:, self.whole] = best[self.whole]
-            chosen = self._choose(point, np.array([best, again[0]]))
+            places = np.array([s.place(v) for s, v in zip(self.ranges, best, strict=True)])
+            refined = self._values(self._descend(point, places, best)[None, :])
+            refined[:, self.whole] = best[self.whole]
+            chosen = self._choose(point, np.array([best, refined[0]]))
             return best if chosen is None else chosen
 
     def _failure(self, point: tuple[int, ...], tried: Array) -> Failure:
-        """Why none of some rows is an optimum.
+        """Why none of these rows is an optimum.
 
-        Reasons are in the order in which they are asked, so that the greatest came farthest.
+        Reasons are numbered in the order of their checks: the greatest passed the most checks.
         """
         parts = [tried[k : k + ROWS] for k in range(0, len(tried), ROWS)]
         sound = np.isfinite(np.concatenate([self._rate(point, rows)[0] for rows in parts]))
         if self.reason:
-            found = [self.evaluate(point, rows, self.reason)[REASON] for rows in parts]
-            reason = np.concatenate(found)
+            reasons = [self.evaluate(point, rows, self.reason)[REASON] for rows in parts]
+            reason = np.concatenate(reasons)
             if reason.max() > 0 and not (reason == 0).any():
                 return Failure(2, int(reason.max()))
             sound &= reason == 0
         return Failure(1 if sound.any() else 3, -1)
 
     def _values(self, places: Array) -> Array:
-        columns = [one.value(places[:, k]) for k, one in enumerate(self.ranges)]
+        columns = [span.value(places[:, k]) for k, span in enumerate(self.ranges)]
         return np.stack(columns, axis=1)
 
     def _descend(self, point: tuple[int, ...], place: Array, fixed: Array | None) -> Array:
-        """Where SLSQP ends from a place; whole-numbered inputs stay where they are if fixed."""
+        """Where SLSQP ends from a place; whole-numbered inputs do not move if `fixed` is given."""
         from scipy.optimize import minimize
 
         conditions = self._conditions(point)
+        # SLSQP's tolerance is absolute: let the output start near 1
         scale = max(abs(float(self._rate(point, self._values(place[None, :]))[0][0])), 1e-300)
 
         def at(p: Array) -> tuple[float, Array, Array, Array]:
             key = p.tobytes()
             if key not in known:
                 value = self._values(p[None, :])
-                held = self.evaluate(point, value, [*self.rated, *self.slopes.values()])
-                pace = np.array([one.slope(value[0, k]) for k, one in enumerate(self.ranges)])
+                outs = self.evaluate(point, value, [*self.rated, *self.slopes.values()])
+                pace = np.array([span.slope(value[0, k]) for k, span in enumerate(self.ranges)])
                 slopes = {
-                    y: pace * [float(held[self.slopes[y, one.name]][0]) for one in self.ranges]
+                    y: pace * [float(outs[self.slopes[y, s.name]][0]) for s in self.ranges]
                     for y in self.rated
                 }
-                rows = [_kept_slope(c, held, slopes) for c in conditions]
-                kept = [float(_kept(c, held)[0]) for c in conditions]
-                aim = self.sign * float(held[self.of][0]) / scale
+                rows = [_kept_slope(c, outs, slopes) for c in conditions]
+                kept = [float(_kept(c, outs)[0]) for c in conditions]
+                aim = self.sign * float(outs[self.of][0]) / scale
                 known[key] = (
                     aim,
                     self.sign * slopes[self.of] / scale,
@@ -322,12 +325,13 @@ class Search:
                 )
             return known[key]
 
+        # SLSQP asks for value, gradient and conditions of one place in four calls
         known: dict[bytes, tuple[float, Array, Array, Array]] = {}
         bounds = [
             (p, p) if fixed is not None and whole else (0.0, 1.0)
             for p, whole in zip(place, self.whole, strict=True)
         ]
-        found = minimize(
+        optimum = minimize(
             lambda p: at(p)[0],
             place,
             jac=lambda p: at(p)[1],
@@ -338,21 +342,23 @@ class Search:
             method="SLSQP",
             options={"maxiter": 100, "ftol": 1e-12},
         )
-        end = np.clip(found.x, 0, 1)
-        return end if np.isfinite(end).all() else place
+        end = np.clip(optimum.x, 0, 1)
+        return end if np.isfinite(end).all() else place  # SLSQP may follow a NaN slope
 
     def _whole_near(self, point: tuple[int, ...], values_: Array) -> Array:
-        """Rows of values in which counts are whole: all in their ranges, or those around."""
+        """Rows in which counts are whole: all in their ranges if few, else the nearest."""
         steps = [self._step(point, values_, k) for k in range(len(self.ranges))]
-        spans = [
-            (math.ceil(one.first / step), math.floor(one.last / step))
-            for one, step in zip(self.ranges, steps, strict=True)
+        multiples = [
+            (math.ceil(span.first / step), math.floor(span.last / step))
+            for span, step in zip(self.ranges, steps, strict=True)
         ]
-        counts = [high - low + 1 for (low, high), own in zip(spans, self.whole, strict=True) if own]
+        counts = [
+            high - low + 1 for (low, high), own in zip(multiples, self.whole, strict=True) if own
+        ]
         radius = int(CANDIDATES ** (1 / sum(self.whole)) / STARTS / 2)
         columns = []
-        for k, one in enumerate(self.ranges):
-            low, high = spans[k]
+        for k, span in enumerate(self.ranges):
+            low, high = multiples[k]
             if not self.whole[k]:
                 columns.append(np.array([values_[k]]))
             elif math.prod(counts) <= CANDIDATES:
@@ -361,26 +367,26 @@ class Search:
                 near = (math.floor(values_[k] / steps[k]) + np.arange(-radius, radius + 1)) * steps[
                     k
                 ]
-                powers = 2.0 ** np.arange(math.ceil(math.log2(max(one.first, 1))), 40)
+                powers = 2.0 ** np.arange(math.ceil(math.log2(max(span.first, 1))), 40)
                 near = np.concatenate([near, powers])
-                columns.append(np.unique(near[(near >= one.first) & (near <= one.last)]))
+                columns.append(np.unique(near[(near >= span.first) & (near <= span.last)]))
         return _combinations(columns)
 
     def _climb(self, point: tuple[int, ...], best: Array | None) -> Array | None:
-        """Counts from which no better ones are found along one, or by trading factors of two."""
+        """Counts that no step along one, and no trade of a factor 2 or 3 between two, improves."""
         whole = np.flatnonzero(self.whole)
         while best is not None:
             rows = [best]
             for k in whole:
-                one, step = self.ranges[k], self._step(point, best, int(k))
+                span, step = self.ranges[k], self._step(point, best, int(k))
                 line = best[k] + step * np.arange(-CANDIDATES // 2, CANDIDATES // 2)
-                for count in line[(line >= one.first) & (line <= one.last)]:
+                for count in line[(line >= span.first) & (line <= span.last)]:
                     rows.append(np.where(np.arange(len(best)) == k, count, best))
                 for other, factor in itertools.product(whole[whole != k], (2, 3)):
                     trade = best.copy()
                     trade[k], trade[other] = best[k] * factor, best[other] / factor
                     if (
-                        trade[k] <= one.last
+                        trade[k] <= span.last
                         and trade[other] >= self.ranges[other].first
                         and trade[other] % 1 == 0
                     ):
@@ -392,7 +398,7 @@ class Search:
         return best
 
     def _step(self, point: tuple[int, ...], values_: Array, k: int) -> float:
-        """From one whole number to the next that can be valid."""
+        """The step from one valid whole number to the next."""
         steps = self.steps.get(self.ranges[k].name)
         if steps is None:
             return 1.0
@@ -401,7 +407,7 @@ class Search:
         return max(1.0, float(np.rint(ratio))) if math.isfinite(ratio) else 1.0
 
     def _choose(self, point: tuple[int, ...], tried: Array) -> Array | None:
-        """The best row that keeps to every condition; None where none does."""
+        """The best row that meets every condition; None if none does."""
         if len(tried) == 0:
             return None
         chosen: list[tuple[float, Array]] = []
@@ -420,34 +426,34 @@ class Search:
 
 
 def _combinations(columns: Sequence[Sequence[float] | Array]) -> Array:
-    """Every combination of a value of each column, a row each."""
+    """Every combination of one value from each column, one per row."""
     grid = np.meshgrid(*[np.asarray(column, float) for column in columns], indexing="ij")
     return np.stack([column.reshape(-1) for column in grid], axis=1)
 
 
 def _ancestors(plan: Plan, outputs: Sequence[str]) -> set[str]:
     """Names that outputs depend on in any case."""
-    found = set(outputs)
+    ancestors = set(outputs)
     for case in plan.cases:
         for name in reversed(list(case.formulas)):
-            if name in found:
-                found |= set(parameters(case.formulas[name]))
-    return found
+            if name in ancestors:
+                ancestors |= set(parameters(case.formulas[name]))
+    return ancestors
 
 
-def _kept(condition: Target, held: Mapping[str, Array]) -> Array:
-    """By how much a condition is kept: relative, by logarithms where both sides are above 0."""
-    value, aim = held[condition.of], _aim(condition, held)
+def _kept(condition: Target, outs: Mapping[str, Array]) -> Array:
+    """The margin of a condition: relative, in logarithms where both sides are above 0."""
+    value, aim = outs[condition.of], _aim(condition, outs)
     sign = 1.0 if condition.relation == "<=" else -1.0
-    both = (value > 0) & (aim > 0)
+    both = (value > 0) & (aim > 0)  # 1 elsewhere, where the logarithm is not taken
     logs = np.log(np.where(both, aim, 1.0) / np.where(both, value, 1.0))
     plain = (aim - value) / np.maximum(np.maximum(np.abs(aim), np.abs(value)), 1e-300)
     return sign * np.where(both, logs, plain)
 
 
-def _kept_slope(condition: Target, held: Mapping[str, Array], slopes: Mapping[str, Array]) -> Array:
-    """How that changes with the places of the inputs."""
-    value, aim = float(held[condition.of][0]), float(_aim(condition, held)[0])
+def _kept_slope(condition: Target, outs: Mapping[str, Array], slopes: Mapping[str, Array]) -> Array:
+    """How the margin changes with the places of the inputs."""
+    value, aim = float(outs[condition.of][0]), float(_aim(condition, outs)[0])
     sign = 1.0 if condition.relation == "<=" else -1.0
     level = condition.level
     drift = slopes[level] if isinstance(level, str) else np.zeros_like(slopes[condition.of])
@@ -456,22 +462,23 @@ def _kept_slope(condition: Target, held: Mapping[str, Array], slopes: Mapping[st
     return sign * (drift - slopes[condition.of]) / max(abs(aim), abs(value), 1e-300)
 
 
-def _aim(condition: Target, held: Mapping[str, Array]) -> Array:
+def _aim(condition: Target, outs: Mapping[str, Array]) -> Array:
     level = condition.level
-    return held[level] if isinstance(level, str) else np.full(held[condition.of].shape, level)
+    return outs[level] if isinstance(level, str) else np.full(outs[condition.of].shape, level)
 
 
 def _condition(text: Any) -> Target:
-    found = read_target(text)
-    if found.relation == "=":
+    condition = read_target(text)
+    if condition.relation == "=":
         raise InputError(f"subject_to: {shown(text)} is an equation; write <= or >=")
-    return found
+    return condition
 
 
 def _items(between: Any) -> list[tuple[str, Any]]:
     if not isinstance(between, Mapping) or not between:
         raise InputError(
-            f"between = {shown(between)} names no ranges; give {{input: [first, last]}}"
+            f"between = {shown(between)} does not map inputs to ranges; "
+            "give {input: [first, last]}"
         )
     return list(between.items())
 
@@ -482,5 +489,5 @@ def _range(name: str, ends: Any) -> Range:
         raise InputError(f"between: {name} = {shown(ends)} is not a range; give [first, last]")
     first, last = (values.number(name, end) for end in ends)
     if not first < last < math.inf:
-        raise InputError(f"between: {name} = {shown(ends)} does not rise; give [first, last]")
+        raise InputError(f"between: {name} = {shown(ends)} does not increase; give [first, last]")
     return Range(name, first, last)

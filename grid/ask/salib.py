@@ -23,9 +23,9 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
     check_output(plan, of)
     known = plan.problem.distributions
     ranges = {name: _axis(axis) for name, axis in make_axes(spec["axes"]).items()}
-    ranges |= {name: _distribution(name, found) for name, found in known.items()}
+    ranges |= {name: _distribution(name, distribution) for name, distribution in known.items()}
     if not ranges:
-        raise InputError("the sweep has no axis and no distribution; give what is to vary")
+        raise InputError("the sweep has no axis and no distribution; give one to vary")
     problem = {
         "num_vars": len(ranges),
         "names": list(ranges),
@@ -52,7 +52,7 @@ def salib(sweep: Evaluation, of: str) -> tuple[dict[str, Any], Callable[[Any], A
 
 
 def _axis(axis: Axis) -> tuple[str, list[float]]:
-    """Even between the ends of an axis, in logarithms where its values have even ratios."""
+    """Uniform between the ends of an axis, in logarithms if its values have equal ratios."""
     if axis.inputs != (axis.name,) or not axis.numbers or axis.size < 2:
         raise InputError(
             f"axis {axis.name!r} is not a range of numbers; put one of its values into the scenario"
@@ -60,19 +60,21 @@ def _axis(axis: Axis) -> tuple[str, list[float]]:
     points = np.sort(axis.numbers[axis.name])
     if not np.isfinite(points[-1]):
         raise InputError(f"axis {axis.name!r} is not finite; give finite values")
+    # SALib draws logarithms, which 0 lacks
     ratios = points[1:] / points[:-1] if points[0] > 0 else np.zeros(1)
     even = axis.size > 2 and points[0] > 0 and np.allclose(ratios, ratios[0], rtol=1e-6, atol=0)
     return "logunif" if even else "unif", [float(points[0]), float(points[-1])]
 
 
-def _distribution(name: str, found: Distribution) -> tuple[str, list[float]]:
-    first, last = found.values[0], found.values[-1]
-    if found.kind == "uniform":
+def _distribution(name: str, distribution: Distribution) -> tuple[str, list[float]]:
+    first, last = distribution.values[0], distribution.values[-1]
+    if distribution.kind == "uniform":
         return "unif", [first, last]
-    if found.kind == "lognormal":
-        return "lognorm", [math.log(first), found.deviation]
-    if found.kind == "normal":
-        far = 40 * last  # as good as no bound
-        ends = [max(found.low, first - far), min(found.high, first + far)]
+    if distribution.kind == "lognormal":
+        return "lognorm", [math.log(first), distribution.deviation]
+    if distribution.kind == "normal":
+        # SALib's truncnorm takes finite bounds only; 40 deviations are as good as none
+        far = 40 * last
+        ends = [max(distribution.low, first - far), min(distribution.high, first + far)]
         return "truncnorm", [*ends, first, last]
     raise InputError(f"{name} has an empirical distribution, which SALib lacks; give another")

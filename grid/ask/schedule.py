@@ -1,4 +1,4 @@
-"""Play a pipeline schedule pass by pass: the judge of the closed forms, and what pictures show."""
+"""Play a pipeline schedule pass by pass: a check of the closed forms, and data for pictures."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ from ..errors import InputError, nearest, shown
 _SPLIT = ("zb_h1", "zb_v")  # weight gradients are passes of their own
 MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
 _LONGEST = 1e200  # sums of times stay finite
-_STEPS = 4  # played one after the other until they follow each other at an even pace
+_STEPS = 4  # played back to back, after which steps follow each other at an even pace
 
 Key = tuple[str, int, int]  # F, B or W; position in the model; micro-batch
 Orders = list[list[Key]]
@@ -38,11 +38,11 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayedSchedule:
-    """What `simulate_schedule` returns: times of one step, and who computed what when.
+    """What `simulate_schedule` returns: the times of one step, and when each stage computed what.
 
-    `bubble_ratio` is what the step takes over what a stage computes, minus 1: waiting for sends
-    counts. `microbatches_in_flight` has the most activations that each stage held at once, in those
-    of a micro-batch on the whole stage.
+    `bubble_ratio` is the step time over a stage's compute time, minus 1: waiting for sends counts.
+    `microbatches_in_flight` is the peak of the activations that each stage kept, in those of one
+    micro-batch on the whole stage.
     """
 
     pipeline_schedule: str
@@ -52,7 +52,7 @@ class PlayedSchedule:
     stages: tuple[tuple[Pass, ...], ...]
 
     def plot(self, path: str | Path) -> Any:
-        """Draw who computes what when into a file (.png, .pdf, .svg); returns the figure."""
+        """Draw the schedule into a file (.png, .pdf, .svg); returns the figure."""
         from ..plots.schedule import draw_schedule
 
         return draw_schedule(self, Path(path))
@@ -74,11 +74,11 @@ def simulate_schedule(
     pipeline_sends: str = "auto",
     pipeline_flush: bool = True,
 ) -> PlayedSchedule:
-    """Play a pipeline schedule: every pass starts when its stage is free and its input is there.
+    """Play a pipeline schedule: every pass starts when its stage is free and its input has arrived.
 
-    Nothing of the closed forms behind `bubble_ratio` is used. Stages work through their passes in
-    the order that is published: GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch;
-    ZB-H1 by hand, ZB-V as its authors' scheduler plans it for the times given.
+    None of the closed forms behind `bubble_ratio` is used. Stages work through their passes in the
+    published order: GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch; ZB-H1 as drawn
+    by hand, ZB-V as its authors' scheduler plans it for these times.
 
     Args:
         pipeline_schedule: gpipe, 1f1b, interleaved, zb_h1 or zb_v.
@@ -86,16 +86,16 @@ def simulate_schedule(
         num_microbatches: micro-batches of one step.
         virtual_stages: pieces of the model on each stage (1f1b and interleaved).
         microbatch_group_size: micro-batches that run through one piece after the other;
-            pipeline_parallel where it is not given, or PyTorch's own.
+            by default pipeline_parallel, or PyTorch's own choice.
         pipeline_scheduler: megatron or pytorch; what it cannot run is an InputError.
         forward_time: of one micro-batch through a whole stage; its pieces share it evenly.
         input_gradient_time: likewise.
-        weight_gradient_time: likewise; part of the backward pass but in zb_h1 and zb_v.
-        recompute_time: of what is computed again, right before the input gradient.
-        send_time: of one activation or gradient over a boundary between stages; or one for each,
-            the last from the last stage to the first.
+        weight_gradient_time: likewise; part of the backward pass except in zb_h1 and zb_v.
+        recompute_time: of recomputed activations, right before the input gradient.
+        send_time: of one activation or gradient over a boundary between stages; or one for each
+            boundary, the last of them from the last stage to the first.
         pipeline_sends: blocking (a stage that sends does nothing else), asynchronous, or auto:
-            blocking where stages hold one piece of the model.
+            blocking if stages hold one piece of the model.
         pipeline_flush: False lets the next step begin on stages that are done; step_time is then
             the time between two steps.
     """
@@ -110,7 +110,7 @@ def simulate_schedule(
     for name, choice in {**chosen, "pipeline_sends": pipeline_sends}.items():
         if choice not in INPUTS[name].choices:
             listed = ", ".join(map(str, INPUTS[name].choices))
-            hint = nearest(str(choice), INPUTS[name].choices, "choose one of them")
+            hint = nearest(str(choice), INPUTS[name].choices, "choose one")
             raise InputError(f"{name} = {shown(choice)} is not one of {listed}; {hint}")
     pieces = {"1f1b": chunks, "interleaved": chunks, "zb_v": 2}
     v = pieces.get(pipeline_schedule, 1)
@@ -120,10 +120,10 @@ def simulate_schedule(
             f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
         )
     several = isinstance(send_time, Iterable) and not isinstance(send_time, str | bytes)
-    given: Any = send_time if several and np.ndim(send_time) else [send_time] * p
-    sends = [_time("send_time", time) for time in given]
+    send_times: Any = send_time if several and np.ndim(send_time) else [send_time] * p
+    sends = [_time("send_time", time) for time in send_times]
     if len(sends) != p:
-        raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one for each")
+        raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one each")
     weight = _time("weight_gradient_time", weight_gradient_time)
     backward = _time("recompute_time", recompute_time)
     backward += _time("input_gradient_time", input_gradient_time)
@@ -151,12 +151,12 @@ def simulate_schedule(
             for steps in (_STEPS, _STEPS + 1)
         )
         step = after - before
-    work = sum(part.end - part.start for part in stages[0])
+    work = sum(pass_.end - pass_.start for pass_ in stages[0])
     return PlayedSchedule(
         pipeline_schedule,
         step,
         step / work - 1 if work else math.nan,
-        tuple(_most_held(order) / v for order in orders),
+        tuple(_most_in_flight(order) / v for order in orders),
         tuple(tuple(passes) for passes in stages),
     )
 
@@ -165,17 +165,17 @@ def _count(name: str, value: Any) -> int:
     """A whole number of at least 1."""
     plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not plain or not value >= 1 or value % 1:
-        raise InputError(f"{name} = {shown(value)} is not a whole number from 1 on; change it")
+        raise InputError(f"{name} = {shown(value)} is not a whole number from 1; change it")
     return int(value)
 
 
 def _time(name: str, value: Any) -> float:
-    """A number from 0 on; all times are in one unit, whatever it is."""
+    """A number from 0; all times share one unit, whichever it is."""
     plain = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not plain or not 0 <= value <= _LONGEST:
         raise InputError(
-            f"{name} = {shown(value)} is negative, too large or no plain number; give all times in "
-            "one unit, without it"
+            f"{name} = {shown(value)} is negative, too large or not a plain number; give all times "
+            "as numbers in the same unit"
         )
     return float(value)
 
@@ -184,8 +184,8 @@ def _ends(stages: Iterable[Sequence[Pass]]) -> float:
     return max(passes[-1].end for passes in stages)
 
 
-def _most_held(order: Iterable[Key]) -> int:
-    """The most forward passes that wait for their backward pass at once."""
+def _most_in_flight(order: Iterable[Key]) -> int:
+    """The largest number of forward passes that wait for their backward pass at once."""
     steps = ({"F": 1, "B": -1}.get(kind, 0) for kind, _, _ in order)
     return max(itertools.accumulate(steps))
 
@@ -201,7 +201,7 @@ def play(
     blocking: bool,
     steps: int = 1,
 ) -> list[list[Pass]]:
-    """The passes of each stage, which works through its own list and waits for what an entry needs.
+    """The passes of each stage, which works through its own list and waits for each pass's inputs.
 
     A link between two stages takes one message at a time in each direction.
     """
@@ -215,6 +215,7 @@ def play(
     left = [deque((step, key) for step in range(steps) for key in order) for order in orders]
     while any(left):
         before = sum(map(len, left))
+        # Each stage goes as far as it can; a round in which none moves is a deadlock
         for stage, todo in enumerate(left):
             while todo:
                 step, key = todo[0]
@@ -235,7 +236,7 @@ def play(
                 done[step, key] = end, arrival
                 played[stage].append(Pass(kind, piece, microbatch, start, end))
         if sum(map(len, left)) == before:
-            raise InputError("the stages wait for each other; no stage can go on with its order")
+            raise InputError("the stages deadlock: each waits for another; change the schedule")
     return played
 
 
@@ -260,7 +261,7 @@ def _gpipe(stages: int, microbatches: int) -> Orders:
 
 
 def _alternating(forward: list[Key], backward: list[Key], ahead: int) -> list[Key]:
-    """Forward passes ahead, then one forward and one backward in turn, then the rest."""
+    """Some forward passes ahead, then one forward and one backward in turn, then the rest."""
     ahead = min(ahead, len(forward))
     turns = zip(forward[ahead:], backward, strict=False)
     drained = backward[len(forward) - ahead :]
@@ -279,9 +280,9 @@ def _one_forward_one_backward(stages: int, microbatches: int) -> Orders:
 
 
 def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> int:
-    """Micro-batches of a group, as a scheduler forms it; what it refuses is refused."""
+    """Micro-batches of a group, as a scheduler forms it; refuses what the scheduler refuses."""
     if stages == 1:
-        raise InputError("virtual_stages > 1 on one stage is run by no scheduler; set it to 1")
+        raise InputError("no scheduler runs virtual_stages > 1 on one stage; set it to 1")
     if scheduler == "pytorch":
         rounds = max(1, microbatches // stages)
         if microbatches % rounds:
@@ -297,14 +298,14 @@ def _group(stages: int, microbatches: int, size: int | None, scheduler: str) -> 
         return microbatches // rounds
     if microbatches < stages:
         raise InputError(
-            f"Megatron-Core interleaves no {microbatches} micro-batches on {stages} stages; give "
-            "as many as stages, or pipeline_scheduler = 'pytorch'"
+            f"Megatron-Core cannot interleave {microbatches} micro-batches on {stages} stages; "
+            "give at least as many as stages, or pipeline_scheduler = 'pytorch'"
         )
     group = stages if size is None else size
     if not stages <= group <= microbatches or 0 < microbatches % group < stages:
         raise InputError(
             f"Megatron-Core runs {microbatches} micro-batches on {stages} stages in groups of "
-            f"{stages} to {microbatches} that leave none over, or as many as stages; not {group}: "
+            f"{stages} to {microbatches}, with a remainder of 0 or at least {stages}, not {group}: "
             "change microbatch_group_size or num_microbatches"
         )
     return group
@@ -329,7 +330,7 @@ def _interleaved(stages: int, microbatches: int, chunks: int, group: int) -> Ord
 
 
 def _zb_h1(stages: int, microbatches: int) -> Orders:
-    """1F1B whose weight gradients follow as many passes late as stages come before."""
+    """1F1B with weight gradients delayed by as many micro-batches as there are stages before."""
     orders = []
     for s, passes in enumerate(_one_forward_one_backward(stages, microbatches)):
         order: list[Key] = []
@@ -370,28 +371,28 @@ class _Folded:
         self.stages, self.microbatches, self.times = stages, microbatches, times
         self.orders: Orders = [[] for _ in range(stages)]
         self.clock = [0.0] * stages
-        self.held = [0] * stages
+        self.in_flight = [0] * stages
         self.idle = [0.0] * stages
         self.end: dict[tuple[str, int, int, int], float] = {}  # kind, stage, leg, micro-batch
         self.count: Counter[tuple[str, int, int]] = Counter()  # passes of a kind, stage and leg
         self.waiting: list[deque[tuple[int, int]]] = [deque() for _ in range(stages)]
 
     def awaited(self, kind: str, stage: int, leg: int) -> float | None:
-        """When the stage before on a leg is done with what comes next; None at its first stage."""
+        """When a leg's previous stage has the next input ready; None at the leg's first stage."""
         other = stage + 1 if leg else stage - 1
         if not 0 <= other < self.stages:
             return None
         return self.end.get((kind, other, leg, self.count[kind, stage, leg]), math.inf)
 
     def put(self, kind: str, stage: int, leg: int, *, fill: bool = False) -> None:
-        """Append a pass; before it, weight gradients that end in time or whose memory it needs.
+        """Append a pass, after weight gradients that end in time or whose memory it needs.
 
-        One more goes before a gradient on its way down, if its stage idles most without it.
+        One more precedes a gradient on its way down if its stage would otherwise idle most.
         """
         awaited = self.awaited(kind, stage, leg)
         waiting, width = self.waiting[stage], self.times["W"]
         room = 4 * self.stages - (2 if kind == "F" else 0)
-        while fill and waiting and self.held[stage] > room:
+        while fill and waiting and self.in_flight[stage] > room:
             self.put_weight(stage)
         while fill and waiting and awaited is not None and awaited >= self.clock[stage] + width:
             self.put_weight(stage)
@@ -405,7 +406,7 @@ class _Folded:
             self.idle[stage] += start - self.clock[stage]
         self.clock[stage] = self.end[kind, stage, leg, number] = start + self.times[kind]
         self.count[kind, stage, leg] += 1
-        self.held[stage] += 2 if kind == "F" else -1
+        self.in_flight[stage] += 2 if kind == "F" else -1
         up = leg if kind == "F" else 1 - leg  # gradients come down where activations went up
         piece = 2 * self.stages - 1 - stage if up else stage
         self.orders[stage].append((kind, piece, number))
@@ -413,13 +414,13 @@ class _Folded:
             waiting.append((piece, number))
 
     def put_weight(self, stage: int) -> None:
-        """Append the weight gradient that has waited longest."""
+        """Append the weight gradient that has been waiting longest."""
         self.orders[stage].append(("W", *self.waiting[stage].popleft()))
         self.clock[stage] += self.times["W"]
-        self.held[stage] -= 1
+        self.in_flight[stage] -= 1
 
     def warm_up(self) -> None:
-        """Forward passes until the first input gradient: as many as are free or fill gaps."""
+        """Forward passes until the first input gradient: those needed and those that fill gaps."""
         count, most = self.count, self.microbatches
         for stage in range(self.stages):
             self.put("F", stage, 0)
@@ -427,7 +428,7 @@ class _Folded:
             arrives = self.awaited("F", stage, 1)
             while (
                 arrives is not None
-                and self.held[stage] + 4 * (stage + 1) <= 4 * self.stages
+                and self.in_flight[stage] + 4 * (stage + 1) <= 4 * self.stages
                 and self.clock[stage] + self.times["F"] <= arrives
                 and count["F", stage, 0] < most
             ):
@@ -454,13 +455,13 @@ class _Folded:
         for stage in range(self.stages):
             goes_up = self.count["B", stage, 1] < self.count["B", stage, 0]
             if goes_up and stage < self.stages - 1:
-                there = self.awaited("B", stage, 1) != math.inf
-                goes_up = there or self.count["B", stage, 0] >= self.microbatches
+                ready = self.awaited("B", stage, 1) != math.inf
+                goes_up = ready or self.count["B", stage, 0] >= self.microbatches
             (up if goes_up else down).append((stage, int(goes_up)))
         return up[::-1] + down
 
     def forward_leg(self, stage: int) -> int | None:
-        """The leg of a stage's next forward pass; None where nothing is there to do."""
+        """The leg of a stage's next forward pass; None if there is nothing to do."""
         down, up = (self.count["F", stage, leg] for leg in (0, 1))
         if up >= self.microbatches:
             return None

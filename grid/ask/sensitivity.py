@@ -28,7 +28,7 @@ from .gradient import check_inputs, check_quantity, derivative_of, reached
 if TYPE_CHECKING:
     import xarray
 
-Asked = TypeVar("Asked", bound=Evaluation)
+Kind = TypeVar("Kind", bound=Evaluation)
 
 STEP = 0.1  # of the value of an input, down and up
 SAME = 1e-9  # relative difference of elasticities that are equal
@@ -40,11 +40,11 @@ ROW = "(row)"  # no axis of a spec can have this name
 # A point of the grid
 
 
-def cut(sweep: Asked, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Asked, str]:
+def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[Kind, str]:
     """A sweep at one point of its grid, and that point in words.
 
-    `at` gives values of axes or of other inputs, as numbers or text; the other axes are cut in
-    their middle. Those of `free` stay whole.
+    `at` gives values of axes or of other inputs, as numbers or text; other axes are cut in the
+    middle, and those in `free` stay whole.
     """
     spec: Any = sweep.spec
     for name in free:
@@ -52,62 +52,62 @@ def cut(sweep: Asked, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[
             known = ", ".join(spec["axes"]) or "none"
             raise InputError(f"{name!r} is not an axis; choose from {known}")
     wanted = {n: without_unit(n, value) for n, value in at.items() if n not in free}
-    told, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
-    axes = make_axes(told["axes"])
+    narrowed, _ = narrow(spec, [f"{name}={value}" for name, value in wanted.items()])
+    axes = make_axes(narrowed["axes"])
     for name, axis in axes.items():
         if name in wanted and axis.size > 1:
             raise InputError(f"{name} = {wanted[name]} is more than one point; give one value")
         if name not in free:
             axes[name] = axis.cut(np.array([axis.size // 2]))
     point = {name: axis for name, axis in axes.items() if name not in free}
-    point |= {n: make_axis(n, [told["scenario"][n]]) for n in wanted if n not in axes}
-    return sweep.replace(scenario=told["scenario"], axes=axes), point_of(point)
+    point |= {n: make_axis(n, [narrowed["scenario"][n]]) for n in wanted if n not in axes}
+    return sweep.replace(scenario=narrowed["scenario"], axes=axes), point_of(point)
 
 
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
-    """The inputs asked for; all numbers that `of` depends on, given quantities among them."""
+    """The inputs named, or all numbers that `of` depends on, given quantities included."""
     of = check_quantity(of)
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
-    found = reached(plan, [of])
+    reaching = reached(plan, [of])
     given = {name for case in plan.cases for name in case.leaves if name not in INPUTS}
     given -= {name for case in plan.cases for name in case.formulas}
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
-    felt = [name for name in known if name in found]
-    return felt + [name for name in graph.load() if name in found & given]
+    felt = [name for name in known if name in reaching]
+    return felt + [name for name in graph.load() if name in reaching & given]
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
-    """The inputs asked for, and the name of the elasticity of a quantity by each."""
+    """The inputs, and the name of the quantity's elasticity by each."""
     inputs = check_levers(plan, of, wrt)
     if not inputs:
-        raise InputError(f"{of} depends on no number here; name another quantity")
+        raise InputError(f"{of} depends on no number in this sweep; name another quantity")
     return {name: derivative_of(of, name, elasticity=True).name for name in inputs}
 
 
 def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
-    """The problem of a plan of one point, with every choice made, and the value of every input."""
+    """The problem of a one-point plan with every option chosen, and the value of every input."""
     (case,) = plan.cases
     options, given = dict(plan.problem.options), set(plan.problem.constants)
     for axis in plan.axes:
         options |= {name: row[0] for name, row in axis.options.items()}
         given |= {name for name, row in axis.numbers.items() if not np.isnan(row[0])}
     values = {name: float(leaf.item()) for name, leaf in case.leaves.items()}
-    made = replace(plan.problem, constants=values, options=choose(options, given), axes=())
-    return made, values
+    point = replace(plan.problem, constants=values, options=choose(options, given), axes=())
+    return point, values
 
 
 def outputs_at(
     problem: Problem, columns: Mapping[str, Array], of: str, settings: Settings
 ) -> Array:
-    """A quantity where some inputs of a frozen problem take the values of columns, row by row."""
+    """A quantity of a frozen problem, with some inputs set row by row from columns."""
     size = len(next(iter(columns.values())))
     axis = Axis(ROW, np.arange(size), columns)
     plan = Plan(replace(problem, axes=(axis,)), [of], settings.engine)
     if not plan.out_dims[of]:
-        found = np.empty(())
-        evaluate_block(plan, (), {}, {of: found}, settings.cores)
-        return np.full(size, found)
+        constant = np.empty(())
+        evaluate_block(plan, (), {}, {of: constant}, settings.cores)
+        return np.full(size, constant)
     out = np.empty(size)
     for region in tiles.blocks(plan.whole([ROW]), tiles.BLOCK):
         evaluate_block(plan, (ROW,), region, {of: out[region[ROW]]}, settings.cores)
@@ -117,10 +117,10 @@ def outputs_at(
 def levers(
     sweep: Evaluation, of: str, wrt: str | Sequence[str] | None, at: Mapping[str, Any] | None
 ) -> "xarray.Dataset":
-    """Inputs ranked by what they do at one point; see `Sweep.levers`."""
+    """Inputs ranked by their effect at one point; see `Sweep.levers`."""
     import xarray
 
-    point, told = cut(sweep.of([of]), at or {})
+    point, point_text = cut(sweep.of([of]), at or {})
     named = _elasticities(point.plan("numpy"), of, wrt)
     inputs = list(named)
     judged = [NEAR] if REASON in point.plan("numpy").outputs else []
@@ -140,8 +140,8 @@ def levers(
     names = [inputs[k] for k in rank]
     about = attributes(plan, of)
 
-    def row(numbers: Sequence[float], said: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
-        return "input", np.array(numbers, float), {**attrs, "long_name": said}
+    def row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
+        return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
 
     unit = {"units": about["units"]}
     step = f"{STEP * 100:g} %, or the nearest valid whole number"
@@ -166,7 +166,7 @@ def levers(
         },
         {
             **root_attributes(plan, sweep.spec),
-            "fleetcube_point": told,
+            "fleetcube_point": point_text,
             "fleetcube_infeasible": _meaning(plan, reason),
             "fleetcube_near_memory_limit": int(near),
         },
@@ -184,7 +184,7 @@ def _meaning(plan: Plan, reason: int) -> str:
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     """The values of an input below and above: 10 % away, within its bounds.
 
-    Whole numbers go by steps to the next valid one: one step or, if they are small, about 10 %.
+    Whole numbers move by steps between valid ones: one step, or as many as make about 10 %.
     """
     (case,) = plan.cases
     if not is_whole(name):
@@ -211,8 +211,8 @@ def dominance(
     named = _elasticities(sweep.of([of]).plan("numpy"), of, wrt)
     inputs, slopes = list(named), list(named.values())
     moved = sweep.of(slopes)
-    code = np.int8 if len(inputs) < 127 else np.int16
-    held = _Held(len(inputs))
+    code = np.int8 if len(inputs) < 127 else np.int16  # 0 is NONE: inputs count from 1
+    ranges = _Ranges(len(inputs))
     with stream.mapping(moved, settings) as (plan, map_):
         rooms = stream.Rooms(plan, slopes)
         dims = [axis.name for axis in plan.axes if axis.name in rooms.dims]
@@ -220,11 +220,11 @@ def dominance(
         lead = np.zeros(plan.shape(dims), code)
         whole = plan.whole(dims)
         work = _Leaders(tuple(dims), slopes, rooms, code)
-        for tile, (codes, part) in map_(work.part, tiles.blocks(whole, tiles.BLOCK // 8)):
+        for tile, (codes, summary) in map_(work.part, tiles.blocks(whole, tiles.BLOCK // 8)):
             lead[tiles.inside(whole, tile, dims)] = codes
-            held.fold(part)
+            ranges.fold(summary)
     counts = np.bincount(lead.reshape(-1), minlength=len(inputs) + 1)[1:]
-    same = held.same(inputs)
+    same = ranges.same(inputs)
     coords = coordinates(plan, dims) | stream.reason(plan, dims, settings.cores)
     flags = {
         "long_name": f"input with the largest elasticity of {of}, by size",
@@ -232,19 +232,19 @@ def dominance(
         "flag_meanings": " ".join([NONE, *inputs]),
     }
 
-    def row(numbers: Array, said: str) -> tuple[Any, ...]:
-        return "input", numbers, {"units": "1", "long_name": said}
+    def row(numbers: Array, meaning: str) -> tuple[Any, ...]:
+        return "input", numbers, {"units": "1", "long_name": meaning}
 
     return xarray.Dataset(
         {
             "dominant": (*ordered(plan, dims, lead), flags),
             "share": row(counts / max(1, counts.sum()), "share of the points that it dominates"),
-            "elasticity_min": row(held.low, f"smallest elasticity of {of}"),
+            "elasticity_min": row(ranges.low, f"smallest elasticity of {of}"),
             "elasticity_median": row(
                 _medians(moved, slopes, settings.mask_infeasible),
                 f"median elasticity of {of}, over at most {THIN:,} points",
             ),
-            "elasticity_max": row(held.high, f"largest elasticity of {of}"),
+            "elasticity_max": row(ranges.high, f"largest elasticity of {of}"),
         },
         {
             **coords,
@@ -255,20 +255,20 @@ def dominance(
     )
 
 
-class _Held:
-    """Ranges of elasticities, and pairs of inputs whose elasticities are of one size."""
+class _Ranges:
+    """Ranges of elasticities, and pairs of inputs whose elasticities have the same size."""
 
     def __init__(self, inputs: int) -> None:
         self.low, self.high = np.full(inputs, np.nan), np.full(inputs, np.nan)
         self.pairs = {(i, j) for j in range(inputs) for i in range(j)}
 
-    def fold(self, part: tuple[Array, Array, set[tuple[int, int]]]) -> None:
-        """Take in what was found in a tile."""
-        self.low, self.high = np.fmin(self.low, part[0]), np.fmax(self.high, part[1])
-        self.pairs &= part[2]
+    def fold(self, summary: tuple[Array, Array, set[tuple[int, int]]]) -> None:
+        """Add the ranges and pairs of a tile."""
+        self.low, self.high = np.fmin(self.low, summary[0]), np.fmax(self.high, summary[1])
+        self.pairs &= summary[2]
 
     def same(self, inputs: Sequence[str]) -> list[str]:
-        """The first input that is like each one; itself where none is, or where it does nothing."""
+        """For each input the first of the same size: itself if none is, or if it does nothing."""
         still = {k for k in range(len(inputs)) if self.low[k] == self.high[k] == 0}
         self.pairs = {pair for pair in self.pairs if still.isdisjoint(pair)}
         first = {j: min(i for i, k in self.pairs if k == j) for _, j in self.pairs}
@@ -287,16 +287,17 @@ class _Leaders:
     def part(self, plan: Plan, tile: Region) -> tuple[Array, Any]:
         """Codes of the leading inputs over a tile; ranges and equal pairs.
 
-        Of inputs of equal size the first leads.
+        Among inputs of equal size the first leads.
         """
         shape = tuple(tile[dim].stop - tile[dim].start for dim in self.dims)
-        found = self.rooms.evaluate(plan, self.dims, tile)
-        rows = [found[name] for name in self.names]
+        slopes = self.rooms.evaluate(plan, self.dims, tile)
+        rows = [slopes[name] for name in self.names]
         low = np.array([np.fmin.reduce(row, axis=None) for row in rows])
         high = np.array([np.fmax.reduce(row, axis=None) for row in rows])
         sizes = [np.nan_to_num(np.abs(row), copy=False, nan=0.0, posinf=np.inf) for row in rows]
         best, lead = np.zeros(shape), np.zeros(shape, self.code)
         for k, size in enumerate(sizes):
+            # Rounding must not choose among equal inputs, differently from point to point
             more = size > best * (1 + SAME)
             np.copyto(lead, k + 1, where=more)
             np.copyto(best, size, where=more)
@@ -307,21 +308,22 @@ def _equal(sizes: Sequence[Array]) -> set[tuple[int, int]]:
     """Pairs of arrays that are equal."""
     firsts = [float(size.reshape(-1)[0]) for size in sizes]
     pairs = set()
-    for j, one in enumerate(firsts):
-        for i, other in enumerate(firsts[:j]):
-            near = np.isclose(one, other, rtol=SAME, atol=0)
+    for j, second in enumerate(firsts):
+        for i, first in enumerate(firsts[:j]):
+            # One number rules out most pairs before whole arrays are compared
+            near = np.isclose(second, first, rtol=SAME, atol=0)
             if near and np.allclose(sizes[i], sizes[j], rtol=SAME, atol=0):
                 pairs.add((i, j))
     return pairs
 
 
 def _medians(sweep: Evaluation, names: Sequence[str], mask_infeasible: bool) -> Array:
-    """Medians of elasticities over an even part of the grid that is not too large."""
+    """Medians of elasticities over an evenly thinned grid of at most THIN points."""
     spec: Any = sweep.spec
     axes = make_axes(spec["axes"])
     while np.prod([axis.size for axis in axes.values()]) > THIN:
         longest = max(axes, key=lambda name: axes[name].size)
         axes[longest] = axes[longest].cut(np.arange(0, axes[longest].size, 2))
     thin = sweep.replace(axes=axes)
-    found = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
-    return np.array([found[name].median(skipna=True).item() for name in names])
+    cube = thin.evaluate("numpy", mask_infeasible=mask_infeasible)
+    return np.array([cube[name].median(skipna=True).item() for name in names])

@@ -1,4 +1,4 @@
-"""Simulate jobs: a scenario's numbers into the Monte Carlo, its statistics into a Dataset."""
+"""Simulate jobs: from a scenario's numbers to the Monte Carlo, and its statistics as a Dataset."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = 10_000_000
 BYTES_PER_POINT = 600  # of parameters and statistics, measured
-LONG = 100  # times the longer of MTBF and repair: a job whose start and end do not matter
+LONG = 100  # times the longer of MTBF and repair: so long that start and end do not matter
 
-# What the graph and the Monte Carlo have in common; names that the graph lacks are left out
+# Names that the graph and the Monte Carlo share; those that the graph lacks are left out
 FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
-HELD = {"sparing": "none"}  # recovery_time then holds provision_time in full; spares are simulated
+# Spares are simulated: recovery_time must include all of provision_time
+FIXED = {"sparing": "none"}
 _INPUTS = (
     "failure_shape",
     "spare_nodes",
@@ -45,8 +46,8 @@ _SHARE = "share of the simulated wall time "
 MEANING = {
     "goodput": ("1", _SHARE + "that makes progress"),
     "checkpoint_overhead": ("1", _SHARE + "that training waits for checkpoints"),
-    "rework_overhead": ("1", _SHARE + "that computes again what failures destroyed"),
-    "recovery_overhead": ("1", _SHARE + "that goes into recovering from failures"),
+    "rework_overhead": ("1", _SHARE + "that repeats work lost to failures"),
+    "recovery_overhead": ("1", _SHARE + "spent recovering from failures"),
     "failures": ("1", "failures of one job, mean"),
     "spare_shortage": ("1", "share of the failures that found no free spare"),
     "whole_cluster_probability": ("1", _SHARE + "in which the job does not wait for a repair"),
@@ -79,33 +80,33 @@ def simulate(
 
     Args:
         trials: jobs simulated at every point.
-        seed: of the random numbers; the same seed gives the same bits, whatever the threads and
-            the other points are.
+        seed: of the random numbers; the same seed gives the same bits, whatever the number of
+            threads and the other points.
         threads: cores to use; all that the process may use by default.
         failures_during_recovery: the time to the next failure runs from the last failure, so that
-            one may strike during recovery, which starts again (Daly 2006); else it runs from the
+            one may strike during recovery, which then restarts (Daly 2006); else it runs from the
             end of the recovery.
-        **inputs: as for `evaluate`. `job_duration`, where given, is the useful time that the job
-            needs; else the job is so long that its start and end do not matter. A `recovery_time`
-            that is given holds all of the recovery: nothing is added without a spare.
+        **inputs: as for `evaluate`. `job_duration`, if given, is the useful time that the job
+            needs; else the job is so long that its start and end do not matter. A given
+            `recovery_time` covers the whole recovery: nothing is added without a spare.
 
     A failure takes the work since the last safe checkpoint, and one node, which comes back after
-    `repair_time`; recovery waits for `provision_time` where no spare is free, or for a repair where
-    `node_pool` is closed. All nodes are whole at the start. `failure_shape` is the Weibull shape of
-    the time between the job's failures, `cluster_mtbf` its mean.
+    `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
+    `node_pool` is closed. All nodes work at the start. `failure_shape` is the Weibull shape of the
+    time between the job's failures, `cluster_mtbf` its mean.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
-    errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which says where a point was
-    given up and is NaN: nodes failed a million times before its end, or an interval of 0 between
+    errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which marks points that were
+    given up and are NaN: a million node failures before the end, or an interval of 0 between
     checkpoints that cost time.
-    Raises InputError (a ValueError) in one line for anything that cannot be used.
+    Raises InputError (a ValueError), in one line, for anything that cannot be used.
 
     Example:
         >>> import fleetcube
-        >>> found = fleetcube.simulate(cluster_mtbf="4 h", checkpoint_stall_time=30,
+        >>> jobs = fleetcube.simulate(cluster_mtbf="4 h", checkpoint_stall_time=30,
         ...     recovery_time=600, failure_shape=[0.7, 1.0])
-        >>> found.goodput.dims
+        >>> jobs.goodput.dims
         ('failure_shape',)
     """
     return simulate_spec(
@@ -136,23 +137,24 @@ def simulate_spec(
     plan, dims, points = _points(resolve(scenario, axes), failures_during_recovery)
     if printed:
         check_rows({dim: plan.sizes[dim] for dim in dims}, "shorten an axis")
-    from ...kernels import monte_carlo
+    from ...kernels import monte_carlo  # numba: only where something is simulated
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
     done = expected(len(columns) * trials, "jobs")
     rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done)
     shape = tuple(plan.sizes[dim] for dim in dims)
-    found = {
+    # Copied: a column would keep all of `rows` alive
+    statistics = {
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }
-    found["work"] = points["work"].reshape(shape)
-    about = {
+    statistics["work"] = points["work"].reshape(shape)
+    settings = {
         "trials": trials,
         "seed": str(seed),
         "failures_during_recovery": str(failures_during_recovery).lower(),
     }
-    spec = {"scenario": scenario, "axes": axes, "simulate": about}
-    return _dataset(plan, dims, found, verdicts.reshape(shape), spec)
+    spec = {"scenario": scenario, "axes": axes, "simulate": settings}
+    return _dataset(plan, dims, statistics, verdicts.reshape(shape), spec)
 
 
 def _check(trials: Any, seed: Any, during: Any) -> None:
@@ -167,14 +169,14 @@ def _check(trials: Any, seed: Any, during: Any) -> None:
         raise InputError(f"failures_during_recovery = {during!r} is not usable; give True or False")
 
 
-# From names of the graph to the parameters of the Monte Carlo. This is all that knows both.
+# From names of the graph to parameters of the Monte Carlo: the only code that knows both
 
 
 def _points(
     problem: Problem, failures_during_recovery: bool
 ) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
     """The plan, the dimensions, and the parameters of every point, each over all dimensions."""
-    problem = _held(problem)
+    problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
     quantities += ["node_provision_time"]
     quantities += [FLUSH] if FLUSH in load() else []
@@ -190,7 +192,7 @@ def _points(
     points: dict[str, Array] = {}
     for case in plan.cases:
         values = {name: plan.table(case, name) for name in names}
-        if "recovery_time" in case.leaves:  # given: with all that it holds
+        if "recovery_time" in case.leaves:  # given: it includes provisioning
             values["node_provision_time"] = np.zeros(())
         values["pool"] = np.array(_pool(case))
         _fill(plan, case, used, _parameters(values), points)
@@ -202,7 +204,7 @@ def _points(
 
 
 def _pool(case: Case) -> float:
-    """The pool of nodes that a case has, as the Monte Carlo knows it, by the formula it chose."""
+    """The Monte Carlo's code of the pool of nodes, by the formula that a case chose."""
     formula: Any = case.formulas.get("whole_cluster_probability")
     return _POOLS[formula.__alternative__[2][0]] if formula else 0.0
 
@@ -243,7 +245,7 @@ def _long_job(
 ) -> Array:
     """Useful time of a job whose start and end do not matter, in whole intervals."""
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
-    interval = np.where(writes, interval, 1.0)
+    interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
     longest = np.maximum(
         np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair, 0.0)
     )
@@ -254,7 +256,7 @@ def _long_job(
 def _fill(
     plan: Plan, case: Case, used: set[str], values: Mapping[str, Array], points: dict[str, Array]
 ) -> None:
-    """Put a case's values where it belongs on the grid of the used dimensions."""
+    """Put a case's values into its region of the grid of the used dimensions."""
     shape = tuple(axis.size if axis.name in used else 1 for axis in plan.axes)
     region = tuple(
         case.runs.get(axis.name, slice(None)) if axis.name in used else slice(None)
@@ -264,20 +266,22 @@ def _fill(
         points.setdefault(name, np.empty(shape))[region] = value
 
 
-def _held(problem: Problem) -> Problem:
-    """The problem with what the Monte Carlo finds out by itself held at its plainest."""
+def _simulated(problem: Problem) -> Problem:
+    """The problem, with the options fixed whose effects the Monte Carlo simulates."""
     if "shrink" in _chosen(problem, "elastic"):
-        raise InputError("elastic = 'shrink' cannot be simulated: jobs keep their size; leave it")
+        raise InputError(
+            "elastic = 'shrink' cannot be simulated: simulated jobs keep their size; remove it"
+        )
     for name in {"whole_cluster_probability", "cluster_uptime"} & (
         problem.constants.keys() | {axis.name for axis in problem.axes}
     ):
-        raise InputError(f"{name} is given, and a simulation finds it; take it out")
-    held = {name: choice for name, choice in HELD.items() if name in INPUTS}
+        raise InputError(f"{name} is given, but it is what a simulation computes; remove it")
+    fixed = {name: choice for name, choice in FIXED.items() if name in INPUTS}
     axes = [
-        replace(axis, options={k: row for k, row in axis.options.items() if k not in held})
+        replace(axis, options={k: row for k, row in axis.options.items() if k not in fixed})
         for axis in problem.axes
     ]
-    return replace(problem, options={**problem.options, **held}, axes=tuple(axes))
+    return replace(problem, options={**problem.options, **fixed}, axes=tuple(axes))
 
 
 def _chosen(problem: Problem, name: str) -> set[Any]:
@@ -294,17 +298,17 @@ def _chosen(problem: Problem, name: str) -> set[Any]:
 def _dataset(
     plan: Plan,
     dims: tuple[str, ...],
-    found: Mapping[str, Array],
+    statistics: Mapping[str, Array],
     verdicts: Array,
     spec: Mapping[str, Any],
 ) -> "xarray.Dataset":
     import xarray
 
     variables: dict[str, Any] = {
-        name: (dims, array, _attributes(name)) for name, array in found.items()
+        name: (dims, array, _attributes(name)) for name, array in statistics.items()
     }
-    told = flags({code: name for name, code in VERDICTS.items()})
-    about = {"long_name": "whether the point was simulated to its end", **told}
+    codes = flags({code: name for name, code in VERDICTS.items()})
+    about = {"long_name": "whether the point was simulated to its end", **codes}
     variables["outcome"] = (dims, verdicts, about)
     attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
     return xarray.Dataset(variables, coordinates(plan, dims), attributes)

@@ -1,4 +1,4 @@
-"""Step time, job time and job cost taken apart: terms that add up to the whole."""
+"""Step time, job time and job cost broken down into terms that add up to the whole."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     import xarray
 
 DECOMPOSED = ("step_time", "job_time", "job_cost")
-USUAL = "job_time"  # compared where no quantity is named
+USUAL = "job_time"  # compared if no quantity is named
 UNAVAILABLE = "unavailable"
-OTHER = "other_losses"  # budgets of additive goodput, or all losses of a goodput that is given
-# Quantities that are the sum of what they need
+OTHER = "other_losses"  # budgets of additive goodput, or all losses of a given goodput
+# Quantities that are the sum of their parameters
 _SUMS = ("step_time", "exposed_communication_time", "exposed_layer_communication_time")
 _LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
-# What must be computed, not given, for a quantity to be taken apart
+# What must be computed, not given, for a quantity to be broken down
 _WAY = {
     "step_time": ("step_time",),
     "job_time": ("job_time", "attempted_steps"),
@@ -26,7 +26,7 @@ _WAY = {
 
 
 def term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
-    """The terms of a quantity; none where it is given."""
+    """The terms of a quantity; none if it is given."""
     if not all(_computed(pair, of, name) for name in _WAY[of]):
         return []
     step = _expanded(pair, "step_time")
@@ -63,22 +63,23 @@ def terms(
     if of == "step_time":
         values = step
     else:
+        # Steps take this share of the wall time; losses and downtime take the rest
         kept = cube["goodput"] * cube["availability"] / cube["step_time"]
-        shares = {name: part * kept for name, part in step.items()}
+        shares = {name: term * kept for name, term in step.items()}
         shares |= _shares(cube, [name for name in _LOSSES if name in names])
         values = {name: cube[of] * shares[name] for name in names}
-    parts = xarray.broadcast(*(part.reset_coords(drop=True) for part in values.values()))
-    made = xarray.concat(parts, xarray.Variable(f"{of}_term", list(values)))
-    made.attrs = {"units": cube[of].attrs["units"], "long_name": f"terms of {of}"}
-    return made
+    parts = xarray.broadcast(*(term.reset_coords(drop=True) for term in values.values()))
+    stacked = xarray.concat(parts, xarray.Variable(f"{of}_term", list(values)))
+    stacked.attrs = {"units": cube[of].attrs["units"], "long_name": f"terms of {of}"}
+    return stacked
 
 
 def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.DataArray"]:
-    """The shares of the wall time that no step has; with the steps' they add up to one."""
-    open_ = cube["availability"]
-    shares = {name: open_ * cube[name] for name in losses}
-    lost = open_ * (1 - cube["goodput"])
-    return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - open_}
+    """The shares of the wall time not spent in steps; with the steps' they add up to one."""
+    up = cube["availability"]
+    shares = {name: up * cube[name] for name in losses}
+    lost = up * (1 - cube["goodput"])
+    return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - up}
 
 
 def _given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":

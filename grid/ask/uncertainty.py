@@ -30,7 +30,7 @@ DRAW = "(draw)"  # no axis of a spec can have this name
 MOST_SAMPLES = 1 << 20
 BITS = 30  # of a Sobol point
 
-Rows = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and deviation by output
+Statistics = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and deviation by output
 
 
 def uncertainty(
@@ -51,7 +51,7 @@ def uncertainty(
     shares = _check_shares(q)
     if not known:
         raise InputError(
-            "the scenario holds no distribution; give one, as in "
+            "the scenario has no distribution; give one, as in "
             'gpu_mttf = {lognormal = ["50_000 h", 1.5]}'
         )
     if method not in METHODS:
@@ -59,10 +59,10 @@ def uncertainty(
     slopes: dict[str, dict[str, str]] = {}
     if method == "sampled":
         moved = _drawn(sweep, known, names, samples, seed)
-        told = f"{samples} draws, seed {seed}"
+        how = f"{samples} draws, seed {seed}"
     else:
         moved, slopes = _differentiated(sweep, plan, names)
-        told = "first order"
+        how = "first order"
     variables: dict[str, Any] = {}
     with stream.mapping(moved, settings) as (plan, map_):
         dims = {name: tuple(dim for dim in plan.out_dims[name] if dim != DRAW) for name in names}
@@ -73,11 +73,11 @@ def uncertainty(
                 rows = {name: slopes[name] for name in group}
                 needed = {*group, *(d for row in rows.values() for d in row.values())}
                 work = _Slopes(own, shares, stream.Rooms(plan, needed), rows, known)
-            variables |= _held(plan, own, group, shares, work, map_)
-    held = {dim for own in dims.values() for dim in own}
-    coords = coordinates(plan, held) | stream.reason(plan, held, settings.cores)
+            variables |= _variables(plan, own, group, shares, work, map_)
+    dims_used = {dim for own in dims.values() for dim in own}
+    coords = coordinates(plan, dims_used) | stream.reason(plan, dims_used, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
-    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_uncertainty": told}
+    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_uncertainty": how}
     ends = ("", "_mean", "_std")
     variables = {name + end: variables[name + end] for name in names for end in ends}
     return xarray.Dataset(variables, coords, attrs)
@@ -100,15 +100,16 @@ def _check_shares(q: Any) -> Array:
 
 
 def sobol_points(samples: int, dimensions: int, seed: int) -> Array:
-    """Scrambled Sobol points between 0 and 1, a row each; neither end is met."""
+    """Scrambled Sobol points between 0 and 1, one per row; never 0 or 1."""
     from scipy.stats import qmc  # heavy: only where points are drawn
 
     sampler = qmc.Sobol(dimensions, bits=BITS, rng=np.random.default_rng(seed))
+    # Half a cell up: a point may be 0, where a normal quantile is infinite
     return np.asarray(sampler.random(samples)) + 0.5 ** (BITS + 1)
 
 
 def check_seed(seed: Any) -> None:
-    """Refuse what does not seed random numbers."""
+    """Refuse a seed that is not a whole number from 0."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed = {seed!r} is not a whole number; give one from 0")
 
@@ -120,8 +121,9 @@ def _drawn(
     samples: Any,
     seed: Any,
 ) -> Evaluation:
-    """The sweep with one more axis, along which the uncertain inputs are drawn."""
+    """The sweep with one more axis: the draws of the uncertain inputs."""
     whole = isinstance(samples, int) and not isinstance(samples, bool)
+    # Sobol points are evenly spread at powers of two only
     if not whole or not 2 <= samples <= MOST_SAMPLES or samples & (samples - 1):
         raise InputError(
             f"samples = {samples!r} is not a power of 2 from 2 to {MOST_SAMPLES:,}; give one, "
@@ -138,23 +140,23 @@ def _drawn(
 def _differentiated(
     sweep: Evaluation, plan: Plan, names: Sequence[str]
 ) -> tuple[Evaluation, dict[str, dict[str, str]]]:
-    """The sweep of some outputs and of their derivatives by the uncertain inputs they have."""
+    """A sweep of the outputs and of their derivatives by the uncertain inputs."""
     slopes: dict[str, dict[str, str]] = {}
     for name in names:
         slopes[name] = {}
         felt = reached(plan, [name])
-        for wrt, found in plan.problem.distributions.items():
+        for wrt, distribution in plan.problem.distributions.items():
             if wrt in felt:
-                _check_smooth(wrt, found)
+                _check_smooth(wrt, distribution)
                 slopes[name][wrt] = name_of("d", name, wrt)
     derivatives = dict.fromkeys(d for row in slopes.values() for d in row.values())
     return sweep.of([*names, *derivatives]), slopes
 
 
-def _check_smooth(name: str, found: Distribution) -> None:
+def _check_smooth(name: str, distribution: Distribution) -> None:
     if is_whole(name):
         raise InputError(f"{name} is a whole number, without a slope; use method = 'sampled'")
-    if not math.isfinite(found.deviation):
+    if not math.isfinite(distribution.deviation):
         raise InputError(f"{name} may be infinite; use method = 'sampled'")
 
 
@@ -166,18 +168,18 @@ class _Draws:
     shares: Array
     rooms: stream.Rooms
 
-    def part(self, plan: Plan, tile: Region) -> Rows:
-        """Those of a tile."""
+    def part(self, plan: Plan, tile: Region) -> Statistics:
+        """The statistics of a tile."""
         dims = [axis.name for axis in plan.axes if axis.name in (*self.own, DRAW)]
         region = {**tile, DRAW: slice(0, plan.sizes[DRAW])}
-        found: Rows = {}
+        statistics: Statistics = {}
         for name, out in self.rooms.evaluate(plan, dims, region).items():
             rows = np.sort(np.moveaxis(out, dims.index(DRAW), -1), axis=-1)
-            found[name] = (self._quantiles(rows), rows.mean(axis=-1), rows.std(axis=-1))
-        return found
+            statistics[name] = (self._quantiles(rows), rows.mean(axis=-1), rows.std(axis=-1))
+        return statistics
 
     def _quantiles(self, rows: Array) -> Array:
-        """Linear between order statistics; NaN where a draw is NaN (which is last)."""
+        """Linear between order statistics; NaN if any draw is NaN (sorted last)."""
         at = self.shares * (rows.shape[-1] - 1)
         low = np.floor(at).astype(int)
         values = between(rows[..., low], rows[..., np.ceil(at).astype(int)], at - low)
@@ -194,8 +196,8 @@ class _Slopes:
     slopes: Mapping[str, Mapping[str, str]]
     known: Mapping[str, Distribution]
 
-    def part(self, plan: Plan, tile: Region) -> Rows:
-        """Those of a tile."""
+    def part(self, plan: Plan, tile: Region) -> Statistics:
+        """The statistics of a tile."""
         outs = self.rooms.evaluate(plan, self.own, tile)
         return {name: self._statistics(outs, name, row) for name, row in self.slopes.items()}
 
@@ -204,7 +206,7 @@ class _Slopes:
     ) -> tuple[Array, Array, Array]:
         """Quantiles, mean and deviation of one output.
 
-        Lognormal where every input is and the output is above 0, else normal.
+        Lognormal if every input is and the output is above 0, else normal.
         """
         from scipy.special import ndtri
 
@@ -216,9 +218,10 @@ class _Slopes:
             variance = variance + (outs[slope] * scale) ** 2
         deviation, z = np.sqrt(variance), ndtri(self.shares)
         values = out[..., None] + deviation[..., None] * z
-        mean = out.copy()
+        mean = out.copy()  # the room's array is filled again by the next tile
         if row and all(self.known[wrt].kind == "lognormal" for wrt in row):
             above = out > 0
+            # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows
             spread = np.where(above, deviation / np.where(above, out, 1.0), 0.0)
             raised = out[..., None] * np.exp(spread[..., None] * z)
             values = np.where(above[..., None], raised, values)
@@ -227,7 +230,7 @@ class _Slopes:
         return values, mean, deviation
 
 
-def _held(
+def _variables(
     plan: Plan,
     own: tuple[str, ...],
     names: Sequence[str],
@@ -238,22 +241,26 @@ def _held(
     """Variables of outputs that share dimensions, tile by tile."""
     shape = plan.shape(own)
     memory.check(8 * (len(shares) + 2) * len(names) * math.prod(shape))
-    found = {
+    arrays = {
         name: (np.empty((*shape, len(shares))), np.empty(shape), np.empty(shape)) for name in names
     }
     whole = plan.whole(own)
+    # A tile has all draws of its points: quantiles need them together
     most = max(1, tiles.BLOCK // plan.sizes.get(DRAW, 1))
-    for tile, part in map_(work.part, tiles.blocks(whole, most)):
+    for tile, statistics in map_(work.part, tiles.blocks(whole, most)):
         cut = tiles.inside(whole, tile, own)
         for name in names:
-            for array, values in zip(found[name], part[name], strict=True):
+            for array, values in zip(arrays[name], statistics[name], strict=True):
                 array[cut] = values
     variables: dict[str, Any] = {}
-    for name, (quantiles, mean, deviation) in found.items():
+    for name, (quantiles, mean, deviation) in arrays.items():
         attrs = attributes(plan, name)
         order, turned = ordered(plan, own, quantiles)
         variables[name] = ([*order, "quantile"], turned, attrs)
-        for end, said, values in (("mean", "mean", mean), ("std", "standard deviation", deviation)):
-            row = {**attrs, "long_name": f"{said}: {attrs['long_name']}"}
-            variables[f"{name}_{end}"] = (*ordered(plan, own, values), row)
+        for end, meaning, values in (
+            ("mean", "mean", mean),
+            ("std", "standard deviation", deviation),
+        ):
+            about = {**attrs, "long_name": f"{meaning}: {attrs['long_name']}"}
+            variables[f"{name}_{end}"] = (*ordered(plan, own, values), about)
     return variables

@@ -1,4 +1,4 @@
-"""Calibration files: a fit as a record that specs can name."""
+"""Calibration files: a fit as a record that a spec can name."""
 
 import datetime
 import json
@@ -22,15 +22,16 @@ def all_reduce_values(
     """The inputs that a fitted all-reduce sets, and their standard errors.
 
     Between nodes, the bandwidth of the law is that of a whole node, as the rings of a node's GPUs
-    share its links: an input states that of one GPU. Raises InputError for other collectives.
+    share its links; the input is that of one GPU. Raises InputError for other collectives.
     """
     if fit.collective != "all_reduce":
         raise InputError(
-            f"a calibration states all-reduces, not {fit.collective}; give a log of all_reduce_perf"
+            f"a calibration describes all-reduces, not {fit.collective}; "
+            "give a log of all_reduce_perf"
         )
     if not math.isfinite(fit.values["bandwidth"]):
         raise InputError(
-            "the log does not bound the bandwidth, and a calibration states one; "
+            "the log does not determine the bandwidth, which a calibration needs; "
             "measure larger messages (-e 8G)"
         )
     share = gpus_per_node if scope == "inter" else 1
@@ -51,15 +52,18 @@ def all_reduce_values(
 
 
 def about_fit(fit: Fit) -> dict[str, Any]:
-    """What a file tells of a fit beside its values."""
-    told: dict[str, Any] = {}
+    """What a file states about a fit beside its values."""
+    about: dict[str, Any] = {}
     if isinstance(fit, CollectiveFit):
-        told |= {"collective": fit.collective, "ranks": fit.ranks}
-        told |= {"smallest_message": f"{fit.sizes.min():.0f} B"}
-        told |= {"largest_message": f"{fit.sizes.max():.0f} B"}
-    told |= {"rows": fit.rows, "rows_dropped": sum(fit.dropped.values())}
-    told |= {"median_error": _rounded(fit.median_error, 3), "max_error": _rounded(fit.max_error, 3)}
-    return told | ({"at_bound": list(fit.at_bound)} if fit.at_bound else {})
+        about |= {"collective": fit.collective, "ranks": fit.ranks}
+        about |= {"smallest_message": f"{fit.sizes.min():.0f} B"}
+        about |= {"largest_message": f"{fit.sizes.max():.0f} B"}
+    about |= {"rows": fit.rows, "rows_dropped": sum(fit.dropped.values())}
+    about |= {
+        "median_error": _rounded(fit.median_error, 3),
+        "max_error": _rounded(fit.max_error, 3),
+    }
+    return about | ({"at_bound": list(fit.at_bound)} if fit.at_bound else {})
 
 
 def text(
@@ -72,14 +76,14 @@ def text(
     """A calibration as TOML: a file of its own, or the record of a label."""
     prefix = f"{label}." if label else ""
     lines = [f"[{label}]"] if label else []
-    lines += [f"{name} = {_quoted(said)}" for name, said in about.items()]
+    lines += [f"{name} = {_quoted(value)}" for name, value in about.items()]
     lines += [f"{name} = {_written(name, values[name], 6)}" for name in sorted(values, key=_order)]
     lines += ["", f"[{prefix}standard_errors]"]
     lines += [f"{name} = {_written(name, errors[name], 3)}" for name in sorted(errors, key=_order)]
     lines += ["", f"[{prefix}fit]"]
-    for name, said in fit.items():
-        shown = json.dumps(said) if isinstance(said, list) else said
-        lines.append(f"{name} = {_quoted(said) if isinstance(said, str) else shown}")
+    for name, value in fit.items():
+        shown = json.dumps(value) if isinstance(value, list) else value
+        lines.append(f"{name} = {_quoted(value) if isinstance(value, str) else shown}")
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +97,7 @@ def _order(name: str) -> int:
 
 
 def _written(name: str, value: Any, digits: int) -> str:
-    """A value as a record writes it: a number with its unit, or a choice."""
+    """A value in a record's notation: a number with its unit, or a choice."""
     base = unit(name)
     if not isinstance(base, str):
         return _quoted(value)
@@ -107,14 +111,15 @@ def _rounded(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def _quoted(said: str) -> str:
-    """Text as TOML and JSON both write it."""
-    sound = said.encode("utf-8", "replace").decode()
-    return json.dumps(sound, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _quoted(text: str) -> str:
+    """A string that is the same in TOML and JSON."""
+    # "replace" for lone surrogates; TOML, unlike JSON, wants DEL escaped
+    encodable = text.encode("utf-8", "replace").decode()
+    return json.dumps(encodable, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def check_target(path: Path, overwrite: bool) -> None:
-    """Refuse a place where no calibration file can be written."""
+    """Refuse a path to which no calibration file can be written."""
     if path.suffix != ".toml":
         raise InputError(f"{str(path)!r} does not end in .toml; change its ending")
     if path.exists() and not (overwrite and path.is_file()):
@@ -127,9 +132,9 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 
 def write(path: Path, content: str) -> None:
-    """Write a calibration file whole or not at all. Raises OSError."""
+    """Write a calibration file atomically. Raises OSError."""
     write_file(path.absolute().parent, path.name, content.encode())
-    sync_folder(path.absolute().parent)
+    sync_folder(path.absolute().parent)  # the file is synced, its name in the folder is not yet
 
 
 def own_words(fit: Fit, log: str, what: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Fit the laws to measurements: coefficients with standard errors, and the file that keeps them."""
+"""Fit the laws to measurements: coefficients with standard errors."""
 
 import math
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ FEWEST_SIZES = 3  # the law has three coefficients
 COEFFICIENTS = ("latency", "bandwidth", "sqrt_coefficient")
 UNITS: Mapping[str, str] = {"latency": "s", "bandwidth": "B/s", "sqrt_coefficient": "s/B^0.5"}
 _ROUNDS = 500
-_LEAST = 1e-9  # relative spread that is told from none
-_SINGULAR = 1e-7  # of the scaled columns: below it two coefficients do the same
+_LEAST = 1e-9  # relative spread below which there is none
+_SINGULAR = 1e-7  # of the scaled columns: below it two coefficients have the same effect
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted values in base units, with what is known of their errors.
+    """Fitted values in base units, with their uncertainty.
 
     `standard_errors` are NaN, and `intervals` (CONFIDENCE, low and high) unbounded, where the
-    measurements do not bound a value. `at_bound` names the values that stand at an end of their
-    range: their intervals lie on one side of it, and the standard error is that of the fit that
-    would let them pass. `errors` are |fitted / measured - 1| over the measurements used.
+    measurements do not bound a value. `at_bound` names the values at an end of their range: their
+    intervals lie on one side of it, and the standard error is that of a fit without the bound.
+    `errors` are |fitted / measured - 1| over the measurements used.
     """
 
     values: Mapping[str, float]
@@ -72,7 +72,7 @@ class CollectiveFit(Fit):
 
 
 def law(sizes: Any, share: float, values: Mapping[str, float]) -> Array:
-    """t = a + c M / B + g sqrt(M): times [s] of messages [B], with c `share` of them on the bus."""
+    """t = a + c M / B + g sqrt(M): times [s] of messages M [B], with c = `share`."""
     message = np.asarray(sizes, dtype=float)
     wire = share * message / values["bandwidth"]
     return np.asarray(values["latency"] + wire + values["sqrt_coefficient"] * np.sqrt(message))
@@ -82,9 +82,9 @@ def fit_collective(measured: Measured) -> CollectiveFit:
     """Fit t = a + c M / B + g sqrt(M) to the rows of a log, with a, 1 / B and g not below 0.
 
     c is the factor between algorithm and bus bandwidth: 2 (n - 1) / n for an all-reduce. Noise is
-    taken to multiply the times: what is fitted are the logarithms, by least squares up to HUBER
-    standard deviations and less beyond (Huber 1964), so that a few odd rows move little. Raises
-    InputError where the sizes are too few to tell the coefficients apart.
+    assumed to multiply the times: logarithms are fitted, by least squares up to HUBER standard
+    deviations and linearly beyond (Huber 1964), so that a few outliers matter little. Raises
+    InputError if the sizes are too few to separate the coefficients.
     """
     sizes = np.array([row.size for row in measured.rows], dtype=float)
     times = np.array([row.seconds for row in measured.rows])
@@ -96,22 +96,24 @@ def fit_collective(measured: Measured) -> CollectiveFit:
         )
     share = factor(measured.collective, measured.ranks)
     columns = np.stack([np.ones_like(sizes), share * sizes, np.sqrt(sizes)], axis=1)
-    found = _fit_linear(columns, times)
-    fitted = columns @ found
-    found[np.max(columns * found / fitted[:, None], axis=0) < _LEAST] = 0.0
+    coefficients = _fit_linear(columns, times)
+    fitted = columns @ coefficients
+    # What adds nothing at any size is 0, at its bound, not noise of the solver
+    coefficients[np.max(columns * coefficients / fitted[:, None], axis=0) < _LEAST] = 0.0
     relative = columns / fitted[:, None]  # of the logarithm, by coefficient
     if weakest(relative) is not None:
         raise InputError(
-            f"the log's sizes from {sizes.min():,.0f} to {sizes.max():,.0f} bytes are too equal to "
-            "tell latency and bandwidth apart; measure from small to large (-b 8 -e 8G -f 2)"
+            f"the log's sizes from {sizes.min():,.0f} to {sizes.max():,.0f} bytes are too similar "
+            "to separate latency and bandwidth; measure from small to large (-b 8 -e 8G -f 2)"
         )
     covariance = covariance_of(relative, np.log(times / fitted))
-    values, errors, intervals = _of_law(found, covariance, len(times))
+    values, errors, intervals = _of_law(coefficients, covariance, len(times))
     notes = list(measured.notes)
-    at_bound = tuple(n for n, x in zip(COEFFICIENTS, found, strict=True) if x == 0)
-    for name, low, x in zip(COEFFICIENTS, _lowest(intervals), found, strict=True):
+    at_bound = tuple(n for n, x in zip(COEFFICIENTS, coefficients, strict=True) if x == 0)
+    for name, low, x in zip(COEFFICIENTS, _lowest(intervals), coefficients, strict=True):
         if x > 0 and low == 0:
-            notes.append(f"{name} is not told from {'infinite' if name == 'bandwidth' else 0}")
+            unbounded = "infinite" if name == "bandwidth" else 0
+            notes.append(f"{name} cannot be distinguished from {unbounded}")
     deviations = np.sqrt(np.diag(covariance))
     return CollectiveFit(
         values=values,
@@ -135,46 +137,48 @@ def fit_collective(measured: Measured) -> CollectiveFit:
 def _fit_linear(columns: Array, times: Array) -> Array:
     """Coefficients x >= 0 of times = columns @ x (1 + noise), by Huber's loss on logarithms.
 
-    Each round solves the problem linearised at the last one, with bounds kept exactly.
+    Each round solves the problem linearised at the last solution, with exact bounds.
     """
     from scipy.optimize import nnls
 
     fitted, residuals = times, np.zeros_like(times)
     weights = np.ones_like(times)
-    found = np.zeros(columns.shape[1])
+    coefficients = np.zeros(columns.shape[1])
     for k in range(_ROUNDS):
         root = np.sqrt(weights)
         scaled = columns * (root / fitted)[:, None]
+        # Columns of length 1: seconds, bytes and their roots differ by many orders of magnitude
         lengths = np.linalg.norm(scaled, axis=0)
-        solved = np.asarray(nnls(scaled / lengths, root * (1 + residuals))[0]) / lengths
-        if k and np.min(columns @ solved / fitted) < 0.3:  # too far for what is linearised
-            solved = (found + solved) / 2
-        found = solved
-        new = columns @ found
+        solution = np.asarray(nnls(scaled / lengths, root * (1 + residuals))[0]) / lengths
+        if k and np.min(columns @ solution / fitted) < 0.3:  # beyond where the logarithm is linear
+            solution = (coefficients + solution) / 2
+        coefficients = solution
+        new = columns @ coefficients
         if np.max(np.abs(new / fitted - 1)) < 1e-12:
             break
         fitted, residuals = new, np.log(times / new)
         weights = weights_of(residuals, columns.shape[1])
-    return found
+    return coefficients
 
 
 def _scale(residuals: Array, coefficients: int) -> float:
-    """Standard deviation of residuals after a fit, whatever a few of them are."""
+    """Standard deviation of residuals after a fit, robust to a few outliers."""
     free = max(len(residuals) - coefficients, 1)
+    # 0.6745: the median of |x| of a normal distribution with standard deviation 1
     spread = float(np.median(np.abs(residuals))) / 0.6745 * math.sqrt(len(residuals) / free)
     return max(spread, _LEAST)
 
 
 def weights_of(residuals: Array, coefficients: int) -> Array:
-    """Weights by which least squares become Huber's loss."""
+    """Weights that turn least squares into Huber's loss."""
     limit = HUBER * _scale(residuals, coefficients)
     return limit / np.maximum(np.abs(residuals), limit)
 
 
-def covariance_of(jacobian: Array, residuals: Array, held: Array | None = None) -> Array:
+def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = None) -> Array:
     """Covariance of a fit by Huber's loss (Huber 1973, with his correction for few rows).
 
-    `held` is 1 over the standard deviation of what was known of each coefficient beforehand.
+    `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one.
     """
     rows, coefficients = jacobian.shape
     limit = HUBER * _scale(residuals, coefficients)
@@ -183,17 +187,18 @@ def covariance_of(jacobian: Array, residuals: Array, held: Array | None = None) 
     correction = 1 + coefficients / rows * (1 - kept) / kept
     squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
     variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
-    variance = max(variance, _LEAST**2)
-    if held is not None:
-        jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(held)])
+    variance = max(variance, _LEAST**2)  # an exact fit still has rounding errors
+    if precisions is not None:
+        jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(precisions)])
     lengths = np.linalg.norm(jacobian, axis=0)
+    # Not inv(J'J): its condition number is the square of that of J
     _, sizes, rows_of = np.linalg.svd(jacobian / lengths, full_matrices=False)
     inverse = rows_of.T / sizes / lengths[:, None]
     return np.asarray(variance * inverse @ inverse.T)
 
 
 def weakest(jacobian: Array) -> Array | None:
-    """The change of the parameters that changes nothing, where there is one; unit columns."""
+    """A direction of the parameters without effect, if there is one, for columns of length 1."""
     lengths = np.linalg.norm(jacobian, axis=0)
     if not lengths.all():
         return np.asarray((lengths == 0).astype(float))
@@ -209,13 +214,13 @@ def quantile(rows: int, coefficients: int) -> float:
 
 
 def _of_law(
-    found: Array, covariance: Array, rows: int
+    coefficients: Array, covariance: Array, rows: int
 ) -> tuple[dict[str, float], dict[str, float], dict[str, tuple[float, float]]]:
     """Values, standard errors and intervals of the law, from those of a, 1 / B and g."""
-    latency, inverse, climb = map(float, found)
+    latency, inverse, climb = map(float, coefficients)
     deviations = np.sqrt(np.diag(covariance))
-    low = np.maximum(found - quantile(rows, len(found)) * deviations, 0.0)
-    high = found + quantile(rows, len(found)) * deviations
+    low = np.maximum(coefficients - quantile(rows, len(coefficients)) * deviations, 0.0)
+    high = coefficients + quantile(rows, len(coefficients)) * deviations
     values = {
         "latency": latency,
         "bandwidth": 1 / inverse if inverse else math.inf,

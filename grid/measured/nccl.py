@@ -1,9 +1,9 @@
-"""Read what nccl-tests print: sizes and times of a collective, whatever stands between them.
+"""Read the output of nccl-tests: sizes and times of a collective, among any other lines.
 
 Each test prints a row for every size, type and operation: size, count, type, then redop and root
-where the test has them, then time, algbw, busbw and an error count, out of place and in place.
-Prefixes of mpirun, Slurm and other launchers, lines of NCCL and shells, colours, timestamps and the
-statistics of single iterations are passed over.
+if the test has them, then time, algbw, busbw and an error count, out of place and in place.
+Prefixes of mpirun, Slurm and other launchers, lines of NCCL and shells, colours, timestamps and
+statistics of single iterations are ignored.
 """
 
 import json
@@ -55,9 +55,9 @@ def factor(collective: str, ranks: float) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One time: bytes of the message, seconds, and the bandwidths as intervals of what was printed.
+    """One time: bytes of the message, seconds, and the intervals of the printed bandwidths.
 
-    `test` numbers the tests of a log.
+    `test` is the number of the test in its log.
     """
 
     size: int
@@ -71,7 +71,7 @@ class Row:
 
 @dataclass
 class Test:
-    """One run within a log: what its header says."""
+    """One run within a log, as its header describes it."""
 
     collective: str | None = None
     groups: dict[int, dict[int, str]] = field(default_factory=dict)  # hosts of ranks
@@ -79,12 +79,12 @@ class Test:
 
     @property
     def hosts(self) -> list[str]:
-        """The host of every rank of one communicator, where they are listed."""
+        """The host of every rank of the largest communicator, if listed."""
         return list(max(self.groups.values(), key=len, default={}).values())
 
     @property
     def ranks(self) -> int | None:
-        """Ranks of one communicator, where they are listed."""
+        """Ranks of one communicator, if listed."""
         return len(self.hosts) or None
 
 
@@ -99,9 +99,9 @@ class Log:
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows of one collective on a number of ranks, those of `gpus_per_node` on a node.
+    """The rows of one collective on `ranks` ranks, `gpus_per_node` of them on each node.
 
-    `gpus_per_node` is None where the log does not name the hosts.
+    `gpus_per_node` is None if the log does not name the hosts, or nodes differ.
     """
 
     collective: str
@@ -114,9 +114,9 @@ class Measured:
 
 def read_log(path: str | Path) -> Log:
     """Every row of a log: the text of nccl-tests, or its JSON. Raises InputError."""
-    held = read_bytes(path, LARGEST, "a log", "leave only what nccl-tests printed")
-    encoding = "utf-16" if held[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return parse_log(held.decode(encoding, errors="replace"))
+    content = read_bytes(path, LARGEST, "a log", "leave only what nccl-tests printed")
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return parse_log(content.decode(encoding, errors="replace"))
 
 
 def parse_log(text: str) -> Log:
@@ -125,9 +125,10 @@ def parse_log(text: str) -> Log:
         try:
             return _from_json(json.loads(text))
         except (ValueError, RecursionError):
-            pass  # a log that begins with a brace
+            pass  # not JSON: a log that begins with a brace
     log = Log()
     unit: float | None = 1e-6  # of times; None where they are of the CPU
+    # Not splitlines, which also cuts at form feeds and other separators inside a line
     for line in re.split(r"\r\n|\r|\n", text):
         if len(line) > LONGEST:
             continue
@@ -144,7 +145,7 @@ def parse_log(text: str) -> Log:
 
 
 def _header(log: Log, line: str) -> None:
-    """Note what a line says of the test that it belongs to."""
+    """Note what a line states about its test."""
     if "concluded" in line or "NCCL INFO" in line:
         return
     test = log.tests[-1]
@@ -161,12 +162,12 @@ def _header(log: Log, line: str) -> None:
 
 
 def _add(log: Log, line: str, unit: float | None) -> None:
-    """Add the rows of a line, if it is one of a table."""
-    found = _table_line(line)
-    if found is None:
+    """Add the times of a line, if it is a row of a table."""
+    table_row = _table_line(line)
+    if table_row is None:
         return
     log.tests[-1].begun = True
-    size, kind, cells, blank = found
+    size, kind, cells, blank = table_row
     groups = list(_groups(cells))
     if not groups:
         log.dropped["unreadable"] += 1
@@ -180,9 +181,10 @@ def _add(log: Log, line: str, unit: float | None) -> None:
 
 
 def _table_line(line: str) -> tuple[int, str, list[str], bool] | None:
-    """Size, type, the cells of times and bandwidths, and whether those out of place are blank."""
+    """Size, type, cells of times and bandwidths, and whether the out-of-place cells are blank."""
     tag = _TAG.match(line)
     words = (line[tag.end() :] if tag else line).split()
+    # From the first pair of whole numbers: launchers put prefixes of any form before a row
     for k in range(len(words) - 5 if len(words) <= MOST_WORDS else 0):
         if _WHOLE.fullmatch(words[k]) and _WHOLE.fullmatch(words[k + 1]):
             kind = words[k + 2]
@@ -200,7 +202,7 @@ def _table_line(line: str) -> tuple[int, str, list[str], bool] | None:
 
 
 def _groups(cells: list[str]) -> Iterator[list[str]]:
-    """Time, algbw, busbw and errors, out of place and in place; iterations' statistics left out."""
+    """Time, algbw, busbw and errors, out of place and in place, without iterations' statistics."""
     width = 8 if len(cells) == 16 else 4
     if len(cells) in (4, 8, 16):
         for start in range(0, len(cells), width):
@@ -208,7 +210,7 @@ def _groups(cells: list[str]) -> Iterator[list[str]]:
 
 
 def _check(log: Log, size: int, kind: str, group: list[str], in_place: bool, unit: float) -> None:
-    """Add a row where its numbers agree with each other."""
+    """Add a row if its numbers agree with each other."""
     ranges = [_interval(cell) for cell in group[:3]]
     if any(interval is None for interval in ranges):
         log.dropped["unreadable"] += 1
@@ -229,12 +231,12 @@ def _check(log: Log, size: int, kind: str, group: list[str], in_place: bool, uni
         log.dropped["algbw is not size over time"] += 1
         return
     if len(log.rows) >= MOST_ROWS:
-        raise InputError(f"the log holds more than {MOST_ROWS:,} times; give a part of it")
+        raise InputError(f"the log has more than {MOST_ROWS:,} times; give part of it")
     log.rows.append(Row(size, seconds, in_place, kind, len(log.tests) - 1, algbw, busbw))
 
 
 def _interval(cell: str) -> tuple[float, float] | None:
-    """The numbers that are printed so."""
+    """The numbers that would be printed as this cell."""
     match = _NUMBER.fullmatch(cell)
     if match is None:
         return None
@@ -264,17 +266,19 @@ def _from_json(report: Any) -> Log:
             ranks[device["rank"]] = str(device.get("hostname"))
     for result in report["results"]:
         for place in ("out_of_place", "in_place"):
-            part = result.get(place) if isinstance(result, dict) else None
-            if isinstance(part, dict):
-                _add_json(log, result, part, place == "in_place")
+            times = result.get(place) if isinstance(result, dict) else None
+            if isinstance(times, dict):
+                _add_json(log, result, times, place == "in_place")
     return log
 
 
-def _add_json(log: Log, result: Mapping[str, Any], part: Mapping[str, Any], in_place: bool) -> None:
-    if "cpu_time" in part:
+def _add_json(
+    log: Log, result: Mapping[str, Any], times: Mapping[str, Any], in_place: bool
+) -> None:
+    if "cpu_time" in times:
         log.dropped["CPU times (-C), not times of the collective"] += 1
         return
-    cells = [str(part.get(name)) for name in ("time", "alg_bw", "bus_bw", "nwrong")]
+    cells = [str(times.get(name)) for name in ("time", "alg_bw", "bus_bw", "nwrong")]
     size = result.get("size")
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 10**18:
         log.dropped["unreadable"] += 1
@@ -294,12 +298,12 @@ def measured(
         log: what `read_log` returns.
         ranks: by default as the log lists them, or as its bus bandwidths imply them.
         collective: by default the one that the log names, or an all-reduce.
-        in_place: those rows only; by default both kinds.
+        in_place: only rows in place (True) or out of place (False); by default both.
     """
     if not log.rows:
-        told = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in log.dropped.items())
         raise InputError(
-            f"the log holds no row of nccl-tests that can be used{f' ({told})' if told else ''}; "
+            f"the log holds no usable row of nccl-tests{f' ({reasons})' if reasons else ''}; "
             "give the output of all_reduce_perf -b 8 -e 8G -f 2"
         )
     used = {row.test for row in log.rows}
@@ -307,15 +311,15 @@ def measured(
     tests = [k for k in sorted(used) if log.tests[k].collective in (None, collective)]
     listed = {log.tests[k].ranks for k in tests} - {None}
     if ranks is None and len(listed) > 1:
-        told = " and ".join(str(count) for count in sorted(filter(None, listed)))
-        raise InputError(f"the log holds tests of {told} ranks; choose with --ranks")
+        counts = " and ".join(str(count) for count in sorted(filter(None, listed)))
+        raise InputError(f"the log holds tests of {counts} ranks; choose with --ranks")
     if ranks is None and listed:
         ranks = listed.pop()
     tests = [k for k in tests if ranks is None or log.tests[k].ranks in (None, ranks)]
     chosen = [row for row in log.rows if row.test in tests]
     if not chosen:
-        told = " and ".join(str(count) for count in sorted(filter(None, listed)))
-        raise InputError(f"the log says {told} ranks, not {ranks}; leave --ranks out")
+        counts = " and ".join(str(count) for count in sorted(filter(None, listed)))
+        raise InputError(f"the log is of {counts} ranks, not {ranks}; leave --ranks out")
     if ranks is None:
         ranks = _implied_ranks(chosen, collective)
     if not 2 <= ranks <= MOST_RANKS:
@@ -337,8 +341,8 @@ def measured(
     notes = [f"rows of types {', '.join(types)} are fitted together"] if len(types) > 1 else []
     shares = {count for k in tests for count in Counter(log.tests[k].hosts).values()}
     gpus_per_node = shares.pop() if len(shares) == 1 else None
-    found = {reason: count for reason, count in dropped.items() if count}
-    return Measured(collective, ranks, gpus_per_node, tuple(kept), found, tuple(notes))
+    dropped_rows = {reason: count for reason, count in dropped.items() if count}
+    return Measured(collective, ranks, gpus_per_node, tuple(kept), dropped_rows, tuple(notes))
 
 
 def _collective(named: set[str | None], wanted: str | None) -> str:
@@ -348,7 +352,7 @@ def _collective(named: set[str | None], wanted: str | None) -> str:
     chosen = wanted or (known.pop() if known else "all_reduce")
     if chosen not in FACTORS:
         raise InputError(
-            f"collective = {chosen[:40]!r} has no law here; choose one of {', '.join(FACTORS)}"
+            f"collective = {chosen[:40]!r} has no law; choose one of {', '.join(FACTORS)}"
         )
     if wanted is not None and None not in named and wanted not in named:
         raise InputError(f"the log holds {', '.join(sorted(known))}, not {wanted}; name another")
@@ -363,7 +367,7 @@ def _agrees(row: Row, share: float) -> bool:
 
 
 def _implied_ranks(rows: list[Row], collective: str) -> int:
-    """The one number of ranks whose bus bandwidths are those printed."""
+    """The only number of ranks that agrees with the printed bus bandwidths."""
     a, b = FACTORS[collective]
     low, high = 1.0, float(MOST_RANKS)
     for row in rows:
@@ -373,5 +377,5 @@ def _implied_ranks(rows: list[Row], collective: str) -> int:
             high = min(high, -b / (a - most)) if most < a else high
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     if first != last or first < 2:
-        raise InputError("the log does not say how many ranks ran the test; give --ranks N")
+        raise InputError("the log does not determine the number of ranks; give --ranks N")
     return first

@@ -1,4 +1,4 @@
-"""Predictions of measured rows, by the sweeps that a user would write."""
+"""Predictions of measured rows, from the sweeps that a user would write."""
 
 import math
 from collections import defaultdict
@@ -21,16 +21,16 @@ STEP, ALL_REDUCE = "step_time", "all_reduce_time"
 _IDEAL, _COUNTED = ("ideal_compute_time", "tokens_per_step"), {"flops_counting": "parameters"}
 _NO_LIMIT = 1e15  # [B/s], of links that a message does not cross, or that do not slow it down
 
-Question = tuple[tuple[str, ...], Mapping[str, Any]]  # outputs, and the inputs they are wanted at
+Question = tuple[tuple[str, ...], Mapping[str, Any]]  # outputs, and the inputs to predict them at
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One measured value and its prediction, in the base unit; NaN stands for what is unknown.
+    """One measured value and its prediction, in the base unit; NaN where unknown.
 
-    `low` and `high` are the ends of the prediction's interval. Of a step, `ideal_time` is its time
-    [s] with every GPU at its peak and 6 N D counted, and `tokens_per_gpu` its tokens by the number
-    of GPUs.
+    `low` and `high` are the ends of the prediction's interval. For a step, `ideal_time` is its time
+    [s] with every GPU at its peak and 6 N D FLOP counted, and `tokens_per_gpu` its tokens divided
+    by the number of GPUs.
     """
 
     id: str
@@ -45,36 +45,36 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one."""
+        """Predicted over measured, minus one."""
         return self.predicted / self.measured - 1
 
 
 def predict(rows: Sequence[Row]) -> tuple[list[Compared], list[LeftOut]]:
-    """Rows beside their predictions, and the rows that have none, with the reason."""
+    """Rows with their predictions, and those without one, with the reason."""
     questions: list[Question] = []
-    asking, reasons = [], {}
+    predicted, reasons = [], {}
     for k, row in enumerate(rows):
         try:
             if not 0 < row.measured < math.inf:
                 raise InputError(f"measured {row.of} = {row.measured:g} is not a positive number")
             questions.append(_question(row))
-            asking.append(k)
+            predicted.append(k)
         except (InputError, CatalogError) as error:
             reasons[k] = str(error)
-    answers = dict(zip(asking, evaluate(questions), strict=True))
-    steps = [k for k in asking if rows[k].of == STEP and not isinstance(answers[k], str)]
-    asked = [(_IDEAL, {**rows[k].inputs, **_COUNTED}) for k in steps]
-    ideals = dict(zip(steps, evaluate(asked), strict=True))
-    found = []
+    answers = dict(zip(predicted, evaluate(questions), strict=True))
+    steps = [k for k in predicted if rows[k].of == STEP and not isinstance(answers[k], str)]
+    ideal_questions = [(_IDEAL, {**rows[k].inputs, **_COUNTED}) for k in steps]
+    ideals = dict(zip(steps, evaluate(ideal_questions), strict=True))
+    compared = []
     for k, answer in answers.items():
         if isinstance(answer, str):
             reasons[k] = answer
         elif not 0 < answer[0] < math.inf:
             reasons[k] = f"the predicted {rows[k].of} is {answer[0]:g}"
         else:
-            found.append(_compared(rows[k], answer, ideals.get(k, "")))
-    told = [LeftOut(rows[k].id, rows[k].group, reasons[k]) for k in sorted(reasons)]
-    return found, told
+            compared.append(_compared(rows[k], answer, ideals.get(k, "")))
+    left_out = [LeftOut(rows[k].id, rows[k].group, reasons[k]) for k in sorted(reasons)]
+    return compared, left_out
 
 
 def _compared(row: Row, answer: tuple[float, ...], ideal: tuple[float, ...] | str) -> Compared:
@@ -88,7 +88,7 @@ def _compared(row: Row, answer: tuple[float, ...], ideal: tuple[float, ...] | st
 
 
 def _question(row: Row) -> Question:
-    """What a row is compared with, and the ends of its interval where the model has one."""
+    """The output that a row is compared with, and the ends of its interval if the model has one."""
     if row.of == ALL_REDUCE:
         return ("data_parallel_all_reduce_time",), _alone(row.inputs)
     ends = (f"{row.of}_low", f"{row.of}_high")
@@ -98,7 +98,7 @@ def _question(row: Row) -> Question:
 def _alone(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """An all-reduce of `ranks` over `nodes` as the only message of a data-parallel group.
 
-    A calibration between nodes has seen the links inside them: they limit nothing more.
+    A calibration between nodes includes the links inside them: they limit nothing more.
     """
     own = ("message_bytes", "ranks", "nodes")
     missing = [name for name in own if name not in inputs]
@@ -133,7 +133,7 @@ def _count(name: str, value: Any) -> float:
 def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
     """Outputs of every question in base units, or why there are none.
 
-    Questions of the same outputs and inputs are rows of one sweep.
+    Questions with the same outputs and input names are rows of one sweep.
     """
     done = expected(len(questions), "predictions")
     alike: defaultdict[Any, list[int]] = defaultdict(list)
@@ -148,6 +148,7 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
     for (outputs, names), members in alike.items():
         choices = sorted(n for n in names if n in KINDS or values.is_option(n))
         chosen = {k: [str(questions[k][1][n]) for n in choices] for k in members}
+        # Equal choices together: each run of them is a set of formulas
         members.sort(key=chosen.__getitem__)
         table = [questions[k][1] for k in members]
         answers.update(zip(members, _sweep(outputs, table), strict=True))
@@ -156,7 +157,7 @@ def evaluate(questions: Sequence[Question]) -> list[tuple[float, ...] | str]:
 
 
 def _sweep(outputs: tuple[str, ...], table: list[Mapping[str, Any]]) -> list[Any]:
-    """All rows at once; where one of them cannot be used, halves, down to that row."""
+    """All rows at once; if one cannot be used, each half by itself, down to that row."""
     alone = len(table) == 1
     moving = {name: [row[name] for row in table] for name in table[0]}
     axes = {} if alone else {"row": {**moving, "labels": [f"{k}" for k in range(len(table))]}}

@@ -1,4 +1,4 @@
-"""Published measurements as public inputs: what can be predicted, and why the rest cannot."""
+"""Published measurements as inputs and measured values, and why some cannot be predicted."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from .published.facts import LONGEST, Facts, Reading, UnreadableError
 from .published.memory import memory_rows
 from .published.tables import own_tables, read_file
 
-# Groups of records that state no output at stated inputs.
+# Groups of records without an output at known inputs
 _NOT_PREDICTED: Mapping[str, str] = {
     "sc21_misc": "its figures are not outputs at stated inputs",
     "korthikanti_table4": "times of one layer's passes with their communication are not an output",
@@ -43,8 +43,8 @@ class Row:
 
     `inputs` are names that a scenario may set; those of an `all_reduce_time` [s] are
     `message_bytes` [B], `ranks`, `nodes` and a calibration or bandwidths. `measured` is in the base
-    unit of `of`. `notes` say what the record does not, and what was taken instead. Several rows of
-    one record with the same `of` have a suffix to its id, as in "group/001:full".
+    unit of `of`. `notes` list what the record does not state, and what was assumed. If several rows
+    of one record have the same `of`, their ids have a suffix, as in "group/001:full".
     """
 
     id: str
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A record without a row, or a part of one, and why."""
+    """A record, or part of one, that gave no row, and why."""
 
     id: str
     group: str
@@ -68,62 +68,62 @@ class LeftOut:
 def read_records(
     path: str | Path | None = None, calibrated: Callable[[str], bool] = in_catalog
 ) -> tuple[list[Row], list[LeftOut]]:
-    """Rows and left-out records of a file; of the project's own tables without one.
+    """Rows and left-out records of a file, or of the project's own tables.
 
     A file is a JSON list of records, a CSV with a column for each dotted key, or vTrain's table of
-    one node. Every record gives rows or is left out with a reason; `calibrated` says which labels
-    of calibrations there are. Raises InputError for a file of another kind or size.
+    one node. Every record gives rows or is left out with a reason; `calibrated` tells which
+    calibrations exist. Raises InputError for a file of another kind or size.
     """
     files = own_tables() if path is None else [path]
     rows: list[Row] = []
     left_out: list[LeftOut] = []
     taken: set[str] = set()
-    for number, held in enumerate(held for file in files for held in read_file(file)):
-        name, group = _named(held, number)
+    for number, entry in enumerate(entry for file in files for entry in read_file(file)):
+        name, group = _named(entry, number)
         try:
             if name in taken:
-                raise UnreadableError("its id stands twice")
+                raise UnreadableError("its id appears twice")
             taken.add(name)
-            found, reasons = _rows(held, name, group, calibrated)
+            own_rows, reasons = _rows(entry, name, group, calibrated)
         except UnreadableError as error:
-            found, reasons = [], [str(error)]
-        rows += found
+            own_rows, reasons = [], [str(error)]
+        rows += own_rows
         left_out += [LeftOut(name, group, reason) for reason in reasons]
     return rows, left_out
 
 
-def _named(held: Any, number: int) -> tuple[str, str]:
-    """Id and group of a record, or what stands for them."""
-    told = held if isinstance(held, Mapping) else {}
-    said = [told.get("id"), told.get("group")]
-    name, group = (x if isinstance(x, str) and 0 < len(x) <= LONGEST else None for x in said)
+def _named(entry: Any, number: int) -> tuple[str, str]:
+    """Id and group of a record, or substitutes for them."""
+    fields = entry if isinstance(entry, Mapping) else {}
+    names = [fields.get("id"), fields.get("group")]
+    name, group = (x if isinstance(x, str) and 0 < len(x) <= LONGEST else None for x in names)
     return name or f"record {number}", group or ""
 
 
 def _rows(
-    held: Any, name: str, group: str, calibrated: Callable[[str], bool]
+    entry: Any, name: str, group: str, calibrated: Callable[[str], bool]
 ) -> tuple[list[Row], list[str]]:
-    """The rows of a record, and why a part of it has none."""
-    if not isinstance(held, Mapping):
-        raise UnreadableError(f"{shown(held)} is not a record")
+    """The rows of a record, and why parts of it have none."""
+    if not isinstance(entry, Mapping):
+        raise UnreadableError(f"{shown(entry)} is not a record")
     if not group:
-        raise UnreadableError(f"group = {shown(held.get('group'))} is not a name")
-    found: list[Reading] = []
+        raise UnreadableError(f"group = {shown(entry.get('group'))} is not a name")
+    readings: list[Reading] = []
     reasons: list[str] = []
     try:
-        found += _readings(held, group, calibrated)
+        readings += _readings(entry, group, calibrated)
     except (UnreadableError, InputError, CatalogError) as error:
         reasons.append(str(error))
-    for reading in _memory(held, found[0].inputs if found else {}):
+    for reading in _memory(entry, readings[0].inputs if readings else {}):
         try:
             _check(reading)
-            found.append(reading)
+            readings.append(reading)
         except (UnreadableError, InputError, CatalogError) as error:
             reasons.append(f"{reading.of}: {error}")
-    if found and group in _NOT_PREDICTED:
+    if readings and group in _NOT_PREDICTED:
         reasons = reasons[1:]  # its memory is all that it measures
-    source = held.get("source")
-    several = {r.of for r in found if sum(other.of == r.of for other in found) > 1}
+    source = entry.get("source")
+    several = {r.of for r in readings if sum(other.of == r.of for other in readings) > 1}
     rows = [
         Row(
             f"{name}:{reading.variant}" if reading.of in several else name,
@@ -134,44 +134,44 @@ def _rows(
             reading.measured,
             reading.notes,
         )
-        for reading in found
+        for reading in readings
     ]
     return rows, reasons
 
 
 def _readings(
-    held: Mapping[str, Any], group: str, calibrated: Callable[[str], bool]
+    entry: Mapping[str, Any], group: str, calibrated: Callable[[str], bool]
 ) -> list[Reading]:
     """What a record measured, with inputs that resolve."""
     if record_training.reads(group):
-        found = record_training.readings(Facts(held))
-        labels = [calibration_for(held, reading.inputs, calibrated) for reading in found]
-        found = [
+        readings = record_training.readings(Facts(entry))
+        labels = [calibration_for(entry, reading.inputs, calibrated) for reading in readings]
+        readings = [
             Reading({**r.inputs, "calibration": label}, r.measured, r.of, r.notes, r.variant)
             if label
             else r
-            for r, label in zip(found, labels, strict=True)
+            for r, label in zip(readings, labels, strict=True)
         ]
     elif record_collectives.reads(group):
-        found = record_collectives.readings(Facts(held))
+        readings = record_collectives.readings(Facts(entry))
     elif group in _NOT_PREDICTED:
         raise UnreadableError(_NOT_PREDICTED[group])
     else:
-        raise UnreadableError(f"group = {shown(group)} is not one that is read")
-    for reading in found:
+        raise UnreadableError(f"group = {shown(group)} has no reader")
+    for reading in readings:
         _check(reading)
-    return found
+    return readings
 
 
 def _check(reading: Reading) -> None:
-    """Raise where an input is none or out of its bounds, or nothing was measured."""
+    """Raise if a name is no input, a value is out of bounds, or nothing was measured."""
     if not 0 < reading.measured < math.inf:
         raise UnreadableError(f"{reading.of} = {reading.measured:g} is not finite and above 0")
     for name, value in reading.inputs.items():
         if name in _ONLY_OF_MESSAGES and reading.of == "all_reduce_time":
             continue
         values.check_name(name)
-        if name == "calibration":  # one of those said to be there
+        if name == "calibration":  # known to exist, though perhaps not in the catalog
             continue
         if name in KINDS:
             record(name, value)
@@ -181,9 +181,9 @@ def _check(reading: Reading) -> None:
             values.number(name, value)
 
 
-def _memory(held: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Reading]:
+def _memory(entry: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Reading]:
     """The memory that a record measured."""
     return [
         Reading(at, measured, of, variant=f"memory {number}")
-        for number, (at, of, measured) in enumerate(memory_rows(held, inputs))
+        for number, (at, of, measured) in enumerate(memory_rows(entry, inputs))
     ]

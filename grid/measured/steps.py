@@ -1,4 +1,4 @@
-"""Fit inputs of the model to a table of measured step times."""
+"""Fit inputs of the model to a table of measured values, such as step times."""
 
 import csv
 import io
@@ -37,18 +37,18 @@ FITTED = tuple(
 _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
 _NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
 _PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_SHARES = ("share of", "useful time over wall time")  # how quantities from 0 to 1 say so
+_SHARES = ("share of", "useful time over wall time")  # these begin the docstring of a share
 _LEAST = 1e-9  # of what must be above 0
-FAR = 2.0  # times what was measured: the median of a fit that is doubted
-LEAST = 0.01  # efficiency of GPUs that is believed
-MOST = 0.5  # of the range of an input: an interval that leaves it open
+FAR = 2.0  # median ratio to the measured values from which a fit is doubted
+LEAST = 0.01  # efficiency of GPUs below which a fit is doubted
+MOST = 0.5  # of the range of an input: a wider interval leaves it undetermined
 _ROUNDS = 20
-_NOISE = 0.03  # relative, of measured values, where what is known beforehand is weighed
+_NOISE = 0.03  # relative, assumed of measured values when they are weighed against priors
 
 
 @dataclass
 class Table:
-    """Rows that could be read: inputs by name, measured values in the base unit; what was not.
+    """Rows that could be read: inputs by name, measured values in the base unit; why others not.
 
     An input that a row does not state is None.
     """
@@ -64,7 +64,7 @@ class Table:
 class StepFit(Fit):
     """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
 
-    `idle` are the inputs that matter in no row: they keep what was known beforehand.
+    `idle` are the inputs that matter in no row: they keep their prior values.
     """
 
     of: str
@@ -75,34 +75,34 @@ class StepFit(Fit):
 
     @property
     def doubt(self) -> str | None:
-        """What suggests a wrong unit: GPUs at less than LEAST of their peak, or half of the rows
-        missed by a factor of FAR or more."""
+        """Signs of a wrong unit: GPUs below LEAST of their peak, or half of the rows off by a
+        factor of FAR or more."""
         for name in ("flops_efficiency", "gemm_efficiency"):
             if self.values.get(name, 1.0) < LEAST:
-                return f"{name} = {self.values[name]:.2g}: is the unit of what was measured right?"
+                return f"{name} = {self.values[name]:.2g}: is the measured unit right?"
         ratios = np.maximum(self.fitted / self.measured, self.measured / self.fitted)
         if np.median(ratios) < FAR:
             return None
         row = int(np.argsort(ratios)[len(ratios) // 2])
         unit = load()[self.of].unit
-        said = [
+        shown_values = [
             f"{x[row]:.3g} {'' if unit == '1' else unit}".strip()
             for x in (self.fitted, self.measured)
         ]
-        return f"predicted {said[0]}, measured {said[1]}: is the unit right?"
+        return f"predicted {shown_values[0]}, measured {shown_values[1]}: is the unit right?"
 
 
 def read_table(path: str | Path, of: str = "step_time") -> Table:
     """Read a CSV whose columns are inputs or catalog kinds, and one the measured output.
 
     A heading may name a unit ("step_time [ms]"), and so may a cell ("400 Gbit/s"); plain numbers
-    without either are in the base unit. Semicolons may separate the columns, and then a comma is a
+    without either are in the base unit. Columns may be separated by semicolons; a comma is then a
     decimal point. Rows that cannot be read are counted by reason. Raises InputError.
     """
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
-    held = read_bytes(path, LARGEST, "a CSV", "give fewer rows")
-    text = held.decode("utf-8-sig", errors="replace").replace("\0", "")
+    content = read_bytes(path, LARGEST, "a CSV", "give fewer rows")
+    text = content.decode("utf-8-sig", errors="replace").replace("\0", "")
     first = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
     mark = ";" if ";" in first and "," not in first else ","
     lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
@@ -110,9 +110,9 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
         rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
         rows = [list(map(unguarded, row)) for row in rows]
     except csv.Error as error:
-        raise InputError(f"{str(path)!r} is not CSV: {error}; mend that line") from None
+        raise InputError(f"{str(path)!r} is not CSV: {error}; fix that line") from None
     if len(rows) < 2:
-        raise InputError(f"{str(path)!r} has no rows; give a heading and measured steps")
+        raise InputError(f"{str(path)!r} has no rows; give a heading and measured values")
     if len(rows) - 1 > MOST_ROWS:
         raise InputError(f"{str(path)!r} has more than {MOST_ROWS:,} rows; give fewer")
     if len(rows[0]) > MOST_COLUMNS:
@@ -125,7 +125,7 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
     """Rows with decimal points for decimal commas.
 
-    Where there are any, a point may set off thousands: a number with one cannot be read.
+    If there are any, a point may separate thousands: a number with one becomes unreadable.
     """
     numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
     if not any("," in match[1] for match in numbers):
@@ -144,7 +144,7 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
         match = _HEADING.fullmatch(heading)
         name, unit = (match.group(1), match.group(2) or "") if match else ("", "")
         if name in [known for known, _ in columns.values()]:
-            raise InputError(f"the column {name!r} stands twice; remove one")
+            raise InputError(f"the column {name!r} appears twice; remove one")
         if name in values.known_names() and (name not in load() or load()[name].unit != "flag"):
             columns[k] = name, unit
         elif heading.strip():
@@ -152,8 +152,8 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
             table.notes.append(f"the column {shown(heading.strip())} is not used: {hint}")
     names = [name for name, _ in columns.values()]
     if of not in names:
-        said = ", ".join(heading.strip() for heading in rows[0])
-        raise InputError(f"the table has no column {of!r} (but {said[:200]}); name it, or --of")
+        headings = ", ".join(heading.strip() for heading in rows[0])
+        raise InputError(f"the table has no column {of!r} (but {headings[:200]}); name it, or --of")
     table.inputs = {name: [] for name in names if name != of}
     share = load()[of].doc.returns.startswith(_SHARES)
     for number, row in enumerate(rows[1:], 2):
@@ -178,7 +178,7 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
 
 
 def _cell(name: str, unit: str, text: str) -> Any:
-    """The value of a cell. Raises InputError, which says no more than the column."""
+    """The value of a cell. Raises InputError with the name of the column alone."""
     text = text.strip()
     try:
         if name in KINDS:
@@ -191,7 +191,7 @@ def _cell(name: str, unit: str, text: str) -> Any:
             return values.number(name, f"{text} {unit}" if unit not in ("", "1") else float(text))
         return values.number(name, text)
     except (InputError, CatalogError, KeyError, ValueError):
-        raise InputError(name) from None
+        raise InputError(name) from None  # rows are counted by this text: no cell in it
 
 
 def fit_steps(
@@ -201,32 +201,32 @@ def fit_steps(
     of: str = "step_time",
     priors: Mapping[str, float] | None = None,
 ) -> StepFit:
-    """Fit inputs so that an output agrees with what was measured.
+    """Fit inputs so that an output agrees with the measured values.
 
-    Noise is taken to multiply the measured values: logarithms are fitted, with Huber's loss, inside
-    the bounds of the table of inputs. The scenario states what the table does not; columns stand
-    over it. `priors` are standard deviations, relative to the scenario's values, of what is known
-    of an input beforehand: they decide what the rows leave open. Raises InputError where the rows
-    do not determine the inputs, or are too few.
+    Noise is assumed to multiply the measured values: logarithms are fitted, with Huber's loss,
+    inside the bounds of the table of inputs. The scenario states what the table does not; columns
+    override it. `priors` are standard deviations of inputs, relative to the scenario's values: they
+    decide what the rows leave open. Raises InputError if the rows do not determine the inputs, or
+    are too few.
     """
     _check_fit(fit, table)
     try:
         model = _Model(table, scenario, fit, of)
     except InputError as error:
-        told = "; ".join([str(error), *table.notes])
-        raise InputError(told if len(told) <= 500 else f"{told[:500]} ...") from None
-    held = _held(fit, scenario, priors or {})
-    if len(model.measured) <= len(fit) - int((held > 0).sum()):
-        told = f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
+        message = "; ".join([str(error), *table.notes])
+        raise InputError(message if len(message) <= 500 else f"{message[:500]} ...") from None
+    precisions = _precisions(fit, scenario, priors or {})
+    if len(model.measured) <= len(fit) - int((precisions > 0).sum()):
+        message = f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
         dropped = [f"dropped {count}: {why}" for why, count in model.dropped.most_common(3)]
-        raise InputError("; ".join([told, *dropped, *table.notes])[:500])
+        raise InputError("; ".join([message, *dropped, *table.notes])[:500])
     start = np.array([_start(name, scenario) for name in fit])
-    x = _search(model, start, held)
+    x = _search(model, start, precisions)
     low, high = model.bounds
     residuals = model.residuals(x)
     jacobian = model.jacobian(x)
-    _check_told_apart(np.vstack([jacobian, _NOISE * np.diag(held)]), fit, of)
-    covariance = covariance_of(jacobian, residuals, held)
+    _check_distinguishable(np.vstack([jacobian, _NOISE * np.diag(precisions)]), fit, of)
+    covariance = covariance_of(jacobian, residuals, precisions)
     deviations = np.sqrt(np.diag(covariance))
     width = quantile(len(residuals), len(fit)) * deviations
     at_bound = tuple(
@@ -237,7 +237,7 @@ def fit_steps(
     fitted = model.predict(x)
     first, last = np.maximum(x - width, low), np.minimum(x + width, high)
     intervals = dict(zip(fit, zip(first.tolist(), last.tolist(), strict=True), strict=True))
-    few = len(model.measured) < 2 * (len(fit) - int((held > 0).sum()))
+    few = len(model.measured) < 2 * (len(fit) - int((precisions > 0).sum()))
     return StepFit(
         values=dict(zip(fit, x.tolist(), strict=True)),
         standard_errors=dict(zip(fit, deviations.tolist(), strict=True)),
@@ -262,13 +262,13 @@ def _left_open(
     at_bound: Sequence[str],
     few: bool,
 ) -> list[str]:
-    """What the rows do not tell: of every input where they are few."""
+    """What the rows leave open: every input if they are few."""
     notes = []
     for (name, (first, last)), low, high in zip(intervals.items(), *bounds, strict=True):
         if few or last - first > MOST * (high - low):
             notes.append(f"{name} is not determined by these rows; add rows that differ")
         elif math.isinf(high) and first <= low and name not in at_bound:
-            notes.append(f"{name} is not told from {low:.0f} by these rows")
+            notes.append(f"{name} cannot be distinguished from {low:.0f} by these rows")
     return notes
 
 
@@ -282,20 +282,20 @@ def held_out_errors(
 ) -> Array:
     """Logarithms of computed over measured at each row, fitted to the rows of other parts only.
 
-    `parts` [row] says which rows are left out together. NaN where the output is not defined.
+    Rows with the same entry of `parts` [row] are left out together. NaN where undefined.
     """
     _check_fit(fit, table)
-    held = _held(fit, scenario, priors or {})
+    precisions = _precisions(fit, scenario, priors or {})
     start = np.array([_start(name, scenario) for name in fit])
     errors = np.full(len(table.measured), np.nan)
     of_line = {line: k for k, line in enumerate(table.lines)}
-    for part in dict.fromkeys(parts):
-        others = _rows_of(table, [k for k, own in enumerate(parts) if own != part])
-        x = _search(_Model(others, scenario, fit, of), start, held)
-        left = _Model(
-            _rows_of(table, [k for k, own in enumerate(parts) if own == part]), scenario, fit, of
+    for group in dict.fromkeys(parts):
+        others = _rows_of(table, [k for k, own in enumerate(parts) if own != group])
+        x = _search(_Model(others, scenario, fit, of), start, precisions)
+        held_out = _Model(
+            _rows_of(table, [k for k, own in enumerate(parts) if own == group]), scenario, fit, of
         )
-        for line, error in zip(left.lines, left.residuals(x), strict=True):
+        for line, error in zip(held_out.lines, held_out.residuals(x), strict=True):
             errors[of_line[line]] = error
     return errors
 
@@ -309,24 +309,26 @@ def _rows_of(table: Table, rows: Sequence[int]) -> Table:
     )
 
 
-def _held(fit: Sequence[str], scenario: Mapping[str, Any], priors: Mapping[str, float]) -> Array:
-    """How firmly each input is held at the scenario's value: 1 over its standard deviation."""
+def _precisions(
+    fit: Sequence[str], scenario: Mapping[str, Any], priors: Mapping[str, float]
+) -> Array:
+    """1 over the prior standard deviation of each input; 0 without a prior."""
     return np.array(
         [1 / (priors[name] * _start(name, scenario)) if name in priors else 0.0 for name in fit]
     )
 
 
-def _search(model: "_Model", start: Array, held: Array) -> Array:
-    """The inputs of least loss."""
-    from scipy.optimize import least_squares
+def _search(model: "_Model", start: Array, precisions: Array) -> Array:
+    """The inputs with the smallest loss."""
+    from scipy.optimize import least_squares  # heavy: only where something is fitted
 
     low, high = model.bounds
     x = start
     residuals = model.residuals(x)
-    weights, tie = np.ones_like(residuals), held * _NOISE
+    weights, tie = np.ones_like(residuals), precisions * _NOISE
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
-        found = least_squares(
+        solution = least_squares(
             lambda p, root=root: np.concatenate([root * model.residuals(p), tie * (p - start)]),
             x,
             jac=lambda p, root=root: np.vstack([root[:, None] * model.jacobian(p), np.diag(tie)]),
@@ -336,8 +338,8 @@ def _search(model: "_Model", start: Array, held: Array) -> Array:
             ftol=1e-10,
             gtol=1e-10,
         )
-        done = np.allclose(found.x, x, rtol=1e-4, atol=0)
-        x = found.x
+        done = np.allclose(solution.x, x, rtol=1e-4, atol=0)
+        x = solution.x
         residuals = model.residuals(x)
         weights = weights_of(residuals, len(x))
         if done:
@@ -347,24 +349,24 @@ def _search(model: "_Model", start: Array, held: Array) -> Array:
 
 def _check_fit(fit: Sequence[str], table: Table) -> None:
     if not fit:
-        raise InputError("there is nothing to fit; name an input with --fit")
+        raise InputError("nothing to fit; name an input with --fit")
     for name in fit:
         if name not in FITTED:
             raise InputError(f"{shown(name)} cannot be fitted; {nearest(name, FITTED, _CHOICES)}")
         if name in table.inputs:
-            raise InputError(f"{name} is a column and to be fitted; remove one")
+            raise InputError(f"{name} is both a column and fitted; remove one")
         if list(fit).count(name) > 1:
-            raise InputError(f"{name} is to be fitted twice; remove one")
+            raise InputError(f"--fit names {name} twice; remove one")
 
 
 _CHOICES = f"choose from {', '.join(FITTED)}"
 
 
 def _start(name: str, scenario: Mapping[str, Any]) -> float:
-    """Where the search begins: what the scenario or the table of inputs says, inside the bounds."""
+    """Where the search begins: at the value of the scenario or the default, inside the bounds."""
     row = INPUTS[name]
-    said = scenario.get(name, row.default)
-    value = values.number(name, said) if said is not None else 1e10
+    value = scenario.get(name, row.default)
+    value = values.number(name, value) if value is not None else 1e10
     if row.high < math.inf:
         return value if 0.01 * row.high < value < 0.99 * row.high else 0.5 * row.high
     return value if value > 0 else {"s": 1e-3}.get(row.unit, 0.1)
@@ -384,17 +386,17 @@ class _Model:
             if name not in table.inputs and name not in fit
         }
         if not table.measured:
-            told = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items())
-            raise InputError(f"no row of the table can be used ({told}); mend the cells")
+            reasons = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items())
+            raise InputError(f"no row of the table can be used ({reasons}); fix the cells")
         start = np.array([_start(name, scenario) for name in fit])
         self._scenario |= dict(zip(fit, start.tolist(), strict=True))
         self._use(table, list(range(len(table.measured))))
         start = self.predict(start)
         good = np.flatnonzero(np.isfinite(start) & (start > 0))
         if not len(good):
-            raise InputError(f"{of} is not a positive number in any row; mend the scenario")
+            raise InputError(f"{of} is not a positive number in any row; change the scenario")
         if len(good) < len(start):
-            self.dropped[f"{of} is not defined there"] += len(start) - len(good)
+            self.dropped[f"{of} is not defined"] += len(start) - len(good)
             self._use(table, good.tolist())
 
     def _use(self, table: Table, rows: list[int]) -> None:
@@ -412,7 +414,7 @@ class _Model:
             cells = {name: [table.inputs[name][rows[k]] for k in places] for name in stated}
             order = sorted(
                 range(len(places)), key=lambda k: [str(cells[name][k]) for name in named]
-            )  # those of equal choices together: each run of them is a set of formulas
+            )  # equal choices together: each run of them is a set of formulas
             axes: dict[str, Any] = {}
             if stated:
                 moving = {name: [column[k] for k in order] for name, column in cells.items()}
@@ -420,6 +422,7 @@ class _Model:
             problem = resolve(self._scenario, axes)
             given = {n: value for n, value in problem.constants.items() if n not in self.fit}
             outputs = [self.of, *self._slopes]
+            # `free`: their values are given at each evaluation, and the plan is built once
             plan = Plan(replace(problem, constants=given), outputs, "numpy", free=self.fit)
             self._parts.append((plan, np.array([places[k] for k in order])))
 
@@ -431,8 +434,8 @@ class _Model:
         return np.array(low), np.array([row.high for row in rows])
 
     def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
-        """Outputs [row] in base units, at a point [input] of what is fitted."""
-        held = {name: np.empty(len(self.measured)) for name in outputs}
+        """Outputs [row] in base units, at a point [input] of the fitted inputs."""
+        columns = {name: np.empty(len(self.measured)) for name in outputs}
         for plan, places in self._parts:
             dims = tuple(plan.sizes)
             shape = plan.shape(dims)
@@ -444,11 +447,11 @@ class _Model:
             with np.errstate(all="ignore"):
                 evaluate_block(plan, dims, region, outs, 1, free)
             for name, out in outs.items():
-                held[name][places] = out
-        return list(held.values())
+                columns[name][places] = out
+        return list(columns.values())
 
     def predict(self, point: Array) -> Array:
-        """The output [row] in the base unit, at a point [input] of what is fitted."""
+        """The output [row] in the base unit, at a point [input] of the fitted inputs."""
         return self._evaluate(point, [self.of])[0]
 
     def residuals(self, point: Array) -> Array:
@@ -458,20 +461,20 @@ class _Model:
 
     def jacobian(self, point: Array) -> Array:
         """Exact derivatives [row, input] of the residuals at a point [input]."""
-        value, *found = self._evaluate(point, [self.of, *self._slopes])
-        return np.stack([slope / value for slope in found], axis=1)
+        value, *slopes = self._evaluate(point, [self.of, *self._slopes])
+        return np.stack([slope / value for slope in slopes], axis=1)  # d ln y = dy / y
 
 
-def _check_told_apart(jacobian: Array, fit: Sequence[str], of: str) -> None:
-    """Refuse inputs that do not matter, or whose effects cannot be told apart."""
+def _check_distinguishable(jacobian: Array, fit: Sequence[str], of: str) -> None:
+    """Refuse inputs that do not matter, or whose effects cannot be separated."""
     direction = weakest(jacobian)
     if direction is None:
         return
-    alike = [name for name, part in zip(fit, direction, strict=True) if abs(part) > 0.05]
+    alike = [name for name, share in zip(fit, direction, strict=True) if abs(share) > 0.05]
     if len(alike) == 1 or not np.linalg.norm(jacobian, axis=0).all():
         raise InputError(
             f"{of} does not depend on {', '.join(alike)} in these rows; leave it out of --fit"
         )
     raise InputError(
-        f"these rows cannot tell {' and '.join(alike)} apart; fit fewer, or add rows that differ"
+        f"these rows cannot separate {' and '.join(alike)}; fit fewer, or add rows that differ"
     )

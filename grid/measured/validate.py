@@ -1,4 +1,4 @@
-"""How well predictions hold against what was measured, and how well a constant would."""
+"""How well predictions agree with measurements, and how well a constant would."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ _FEWEST = 3  # values that can be ranked
 class Accuracy:
     """The errors of one output over a group of measurements; NaN or None where unknown.
 
-    Errors are predicted over measured, less one: `mean_percent`, `median_percent` and `max_percent`
-    of their sizes, `bias_percent` their own mean. `rank_correlation` is Spearman's, of tokens per
-    second and GPU for steps, else of the values. `coverage` is the share of the measured values
-    inside the predictions' intervals. The dummy takes the GPUs to reach one share of their peak at
-    every step: the median of the group itself.
+    Errors are predicted over measured, minus one: `mean_percent`, `median_percent` and
+    `max_percent` are of their absolute values, `bias_percent` is their mean. `rank_correlation` is
+    Spearman's, of tokens per second and GPU for steps, else of the values. `coverage` is the share
+    of measured values inside the predicted intervals. The dummy predicts that GPUs reach the same
+    share of their peak at every step: the median of the group itself.
     """
 
     group: str
@@ -40,7 +40,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Validation:
-    """Predictions beside measurements: accuracies by group, rows, and what was left out."""
+    """Predictions and measurements: accuracies by group, rows, and what was left out."""
 
     groups: tuple[Accuracy, ...]
     rows: tuple[Compared, ...]
@@ -50,7 +50,7 @@ class Validation:
 def validate(rows: Sequence[Row], left_out: Iterable[LeftOut] = ()) -> Validation:
     """Predict measured values from their inputs, and compare.
 
-    Every row is compared or left out with a reason, after those that were left out before.
+    Every row is compared or left out with a reason; these follow the `left_out` passed in.
     """
     compared, without = predict(rows)
     groups = dict.fromkeys((row.group, row.of) for row in compared)
@@ -70,7 +70,7 @@ def accuracy(rows: Sequence[Compared]) -> Accuracy:
     if np.isfinite(ideal).all():
         dummy = 100 * (ideal / np.median(ideal / measured) / measured - 1)
     work = tokens if rows[0].of == STEP else np.ones_like(measured)
-    told = np.isfinite(low) & np.isfinite(high)
+    bounded = np.isfinite(low) & np.isfinite(high)
     inside = (low <= measured) & (measured <= high)
     return Accuracy(
         group=rows[0].group,
@@ -81,14 +81,14 @@ def accuracy(rows: Sequence[Compared]) -> Accuracy:
         max_percent=float(np.abs(errors).max()),
         bias_percent=float(errors.mean()),
         rank_correlation=_rank_correlation(work / predicted, work / measured),
-        coverage=float(inside[told].mean()) if told.any() else None,
+        coverage=float(inside[bounded].mean()) if bounded.any() else None,
         dummy_mean_percent=float(np.abs(dummy).mean()),
         dummy_median_percent=float(np.median(np.abs(dummy))),
     )
 
 
 def _rank_correlation(first: Array, second: Array) -> float:
-    """Spearman's, or NaN where there is nothing to rank."""
+    """Spearman's correlation, or NaN if there is nothing to rank."""
     known = np.isfinite(first) & np.isfinite(second)
     first, second = first[known], second[known]
     if len(first) < _FEWEST or not np.ptp(first) or not np.ptp(second):
@@ -97,7 +97,7 @@ def _rank_correlation(first: Array, second: Array) -> float:
 
 
 def _ranks(numbers: Array) -> Array:
-    """Ranks from 1; equal numbers share the mean of theirs. To load scipy.stats takes longer."""
+    """Ranks from 1; equal numbers share their mean rank. scipy.stats takes longer to load."""
     _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     ranks: Array = (np.cumsum(counts) - (counts - 1) / 2)[place]
     return ranks

@@ -119,10 +119,10 @@ def test_a_wrong_unit_is_asked_about(folder: Path) -> None:
 
 BAD = [
     (["missing.log"], "cannot read 'missing.log'"),
-    (["empty.log"], "holds no row of nccl-tests"),
-    (["all_reduce.log", "--ranks", "8"], "the log says 16 ranks, not 8"),
+    (["empty.log"], "holds no usable row of nccl-tests"),
+    (["all_reduce.log", "--ranks", "8"], "the log is of 16 ranks, not 8"),
     (["all_reduce.log", "--collective", "all_gather"], "holds all_reduce, not all_gather"),
-    (["all_reduce.log", "--collective", "x"], "has no law here"),
+    (["all_reduce.log", "--collective", "x"], "has no law;"),
     (["all_reduce.log", "--spec", "spec.toml"], "--spec is not for a log"),
     (["steps.csv", "--ranks", "8"], "--ranks is not for a CSV"),
     (["steps.csv", "--out-of-place"], "--in-place is not for a CSV"),

@@ -24,7 +24,7 @@ def test_a_page_runs_and_prints_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
-    ran = [printed.as_told or printed.text for printed in run(page, tmp_path)]
+    ran = [printed.as_expected or printed.text for printed in run(page, tmp_path)]
     assert ran or not blocks(page.read_text(encoding="utf-8"))
     assert [text for text in ran if text is not True] == []
 

@@ -112,7 +112,7 @@ def test_what_the_sizes_do_not_tell_is_said() -> None:
     large = SIZES[-5:]
     random = np.random.default_rng(8)
     fit = fit_of(large, planted(TRUTH, large) * random.lognormal(0, 0.01, (5, 2)))
-    assert any("latency is not told from 0" in note for note in fit.notes) or (
+    assert any("latency cannot be distinguished from 0" in note for note in fit.notes) or (
         "latency" in fit.at_bound
     )
     small = SIZES[:6]
@@ -128,7 +128,7 @@ def test_too_few_sizes_are_refused(sizes: Any) -> None:
 
 def test_sizes_that_are_almost_equal_are_refused() -> None:
     sizes = 1e9 + 4.0 * np.arange(6)
-    with pytest.raises(InputError, match="too equal to tell latency and bandwidth apart"):
+    with pytest.raises(InputError, match="too similar to separate latency and bandwidth"):
         fit_of(sizes, planted(TRUTH, sizes))
 
 
@@ -211,7 +211,7 @@ def test_a_bound_of_an_input_is_kept(tmp_path: Path) -> None:
 
 def test_inputs_that_cannot_be_told_apart_are_named(tmp_path: Path) -> None:
     rows = table(tmp_path, steps())
-    with pytest.raises(InputError, match="flops_efficiency and straggler_slowdown apart"):
+    with pytest.raises(InputError, match="cannot separate flops_efficiency and straggler_slowdown"):
         fit_steps(rows, SCENARIO, ["flops_efficiency", "straggler_slowdown"])
     with pytest.raises(InputError, match="does not depend on expert_parallel_overlap"):
         fit_steps(rows, SCENARIO, ["flops_efficiency", "expert_parallel_overlap"])
@@ -233,7 +233,7 @@ def test_what_rows_leave_open_is_said(tmp_path: Path) -> None:
     assert "data_parallel_overlap is not determined" in noisy.notes[0]
     slow = fit_steps(table(tmp_path, steps(noise=0.3, seed=2)), SCENARIO, ["straggler_slowdown"])
     assert slow.values["straggler_slowdown"] < 1.7 * slow.standard_errors["straggler_slowdown"]
-    assert slow.notes == ("straggler_slowdown is not told from 0 by these rows",)
+    assert slow.notes == ("straggler_slowdown cannot be distinguished from 0 by these rows",)
 
 
 def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ BAD = [
     ("", "has no rows"),
     ("step_time\n", "has no rows"),
     ("n_gpus,time\n1,2\n", "no column 'step_time'"),
-    ("n_gpus,n_gpus,step_time\n1,2,3\n", "'n_gpus' stands twice"),
+    ("n_gpus,n_gpus,step_time\n1,2,3\n", "'n_gpus' appears twice"),
     ('n_gpus,step_time\n"' + "x" * 200_000 + '",1\n', "is not CSV"),
 ]
 
@@ -346,7 +346,7 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
     for fit, rule in (
         (["n_gpus"], "cannot be fitted"),
         (["flops_eficiency"], "did you mean 'flops_efficiency'"),
-        (["inter_node_bandwidth"], "is a column and to be fitted"),
+        (["inter_node_bandwidth"], "is both a column and fitted"),
         (["flops_efficiency", "flops_efficiency"], "twice"),
         ([], "nothing to fit"),
     ):
@@ -385,7 +385,7 @@ def test_what_is_known_beforehand_decides_what_rows_leave_open(tmp_path: Path) -
     held = table(tmp_path, alone(rows, straggler_slowdown=0.1))
     scenario = {**ALONE, "straggler_slowdown": 0.1}
     fit = ("flops_efficiency", "straggler_slowdown")
-    with pytest.raises(InputError, match="cannot tell"):
+    with pytest.raises(InputError, match="cannot separate"):
         fit_steps(held, scenario, fit)
     found = fit_steps(held, scenario, fit, priors={"straggler_slowdown": 0.01})
     assert found.values["straggler_slowdown"] == pytest.approx(0.1, rel=1e-3)

@@ -71,7 +71,7 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
     assert found.infeasible == ("2 of 6 layouts", "2 of 6 layouts")  # budgets may leave nothing
     assert found.changes[0].factor.sel(n_gpus=100_000).isnull().all()
     none = {"n_gpus": [100_000, 200_000]}
-    with pytest.raises(InputError, match="no point can be run by both: infeasible are 2 of 2"):
+    with pytest.raises(InputError, match="no point is feasible in both: infeasible are 2 of 2"):
         compare(sweep(JOB, none), sweep(FASTER, none), over=["n_gpus"])
     kept = found.values.sel(n_gpus=[512, 1024])
     differences_add_up(Comparison(kept, "job_time", ("", ""), ("", ""), (), ()))
@@ -228,8 +228,8 @@ def test_axes_are_cut_where_asked_or_in_the_middle() -> None:
 BAD: list[tuple[dict[str, object], str]] = [
     ({"at": {"gpu_mtf": 1}}, "'gpu_mtf' is not an input or an axis; did you mean 'gpu_mttf'?"),
     ({"over": ["straggler_slowdown"]}, "is not an axis of both specs"),
-    ({"over": ["n_gpus"]}, "other points along n_gpus"),
-    ({"over": ["gpu_mttf"], "at": {"gpu_mttf": 1}}, "keep one of the two"),
+    ({"over": ["n_gpus"]}, "different points along n_gpus"),
+    ({"over": ["gpu_mttf"], "at": {"gpu_mttf": 1}}, "is both cut at 1 and kept whole; choose one"),
     ({"of": "dominant_overhead"}, "is a flag"),
     ({"of": "job_tim"}, "did you mean 'job_time'?"),
 ]

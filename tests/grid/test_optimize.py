@@ -126,8 +126,8 @@ def test_inputs_without_whole_numbers_fail_for_the_same_reasons() -> None:
     [
         ("job_cst", {"n_gpus": [8, 64]}, [], "did you mean 'job_cost'"),
         ("infeasible_reason", {"n_gpus": [8, 64]}, [], "is a flag"),
-        ("job_cost", {}, [], "names no ranges"),
-        ("job_cost", {"n_gpus": [64, 8]}, [], "does not rise"),
+        ("job_cost", {}, [], "does not map inputs to ranges"),
+        ("job_cost", {"n_gpus": [64, 8]}, [], "does not increase"),
         ("job_cost", {"n_gpus": 64}, [], "is not a range"),
         ("job_cost", {"fabric": ["a", "b"]}, [], "named values"),
         ("job_cost", {"pue": [1.1, 1.2]}, [], "do not depend on pue"),

@@ -361,7 +361,7 @@ def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
     record = named(CASES[0][0], CASES[0][1])
     rows, left_out = read(tmp_path, record, record)
     assert len(rows) == 1
-    assert [held.reason for held in left_out] == ["its id stands twice"]
+    assert [held.reason for held in left_out] == ["its id appears twice"]
 
 
 # The project's own tables
@@ -388,7 +388,7 @@ COUNTS = {
 
 def test_the_own_tables_give_rows_for_every_group() -> None:
     rows, left_out = read_records()
-    assert not [x for x in left_out if x.reason.endswith("is not one that is read")], (
+    assert not [x for x in left_out if x.reason.endswith("has no reader")], (
         "write its reader in grid/measured/published/, or say why there is none in records.py"
     )
     memory = ("memory", "parameter", "activation", "optimizer", "state")
@@ -487,14 +487,14 @@ def test_a_csv_of_dotted_keys_says_what_the_json_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "no table of records"),
-        (b"a,b\n1,2\n", "no table of records"),
+        (b"", "not a table of records"),
+        (b"a,b\n1,2\n", "not a table of records"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b'{"a": 1}', "not a list of records"),
         (b"[1, 2", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b"[" + b"9" * 10_000 + b"]", "not JSON"),
-        (b"id,group,group\na,b,c\n", "a column twice"),
+        (b"id,group,group\na,b,c\n", "the same column twice"),
     ],
     ids=["empty", "other table", "binary", "object", "cut off", "deep", "long number", "twice"],
 )
@@ -564,7 +564,7 @@ def test_junk_is_left_out_and_never_lost(
     path.write_text(json.dumps(records), encoding="utf-8")
     rows, left_out = read_records(path)
     told = {row.id.partition(":")[0] for row in rows} | {held.id for held in left_out}
-    twice = sum("stands twice" in held.reason for held in left_out)
+    twice = sum("appears twice" in held.reason for held in left_out)
     assert len(told) + twice == len(records)
     for held in left_out:
         assert held.reason

@@ -214,7 +214,7 @@ def test_a_cluster_that_never_fails() -> None:
         ({"failures_during_recovery": 1}, "failures_during_recovery = 1"),
         ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
         ({"elastic": ["off", "shrink"]}, "elastic = 'shrink' cannot be simulated"),
-        ({"cluster_uptime": 0.9}, "cluster_uptime is given, and a simulation finds it"),
+        ({"cluster_uptime": 0.9}, "cluster_uptime is given, but it is what a simulation computes"),
         ({"spare_node": 1}, "did you mean 'spare_nodes'?"),
         ({"recovery_time": -1.0}, "must be at least 0"),
     ],

@@ -181,7 +181,7 @@ def test_an_axis_stands_before_a_distribution() -> None:
     spec = {"lognormal": ["50_000 h", 1.5]}
     axes = {"gpu_mttf": ["10_000 h", "20_000 h"]}
     made = sweep(["cluster_mtbf"], axes, n_gpus=64, gpu_mttf=spec)
-    with pytest.raises(InputError, match="holds no distribution"):
+    with pytest.raises(InputError, match="has no distribution"):
         made.uncertainty()
     assert "fleetcube_medians" not in made.evaluate().attrs
 

@@ -1,4 +1,4 @@
-"""What a claim is: figures as printed beside figures as computed, and the verdict they lead to."""
+"""What a claim is: figures as printed and as computed, and the verdict that follows."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import numpy as np
 import fleetcube
 
 HOUR, DAY = 3600.0, 86_400.0
-MARGIN = 0.02  # a number is wrong where it is off by more than this; "~" allows as much
+MARGIN = 0.02  # a number is wrong if it is off by more than this; "~" allows as much
 
 
 class Verdict(StrEnum):
@@ -40,9 +40,9 @@ class Figure:
     """One or several numbers (or words) as printed, and a function that computes them.
 
     Printed: numbers separated by blanks; "4-6" is a range, "~20" means about, ">1" and "<1" are
-    bounds; anything else is compared as a word; nothing where the document prints no answer.
-    `right` is the right value where that is not the printed one, worked out apart from this
-    package, to as many digits as it is shown with; a bound where only a model of the whole says it.
+    bounds; anything else is compared as a word; empty if the document prints no answer. `right` is
+    the right value if it is not the printed one, derived without this package, to as many digits as
+    it is shown with; a bound if only a model of the whole gives it.
     """
 
     reading: Reading
@@ -58,7 +58,7 @@ class Figure:
 
     @property
     def deviation(self) -> float:
-        """How far the printed figures are off, relative to ours: the worst of them."""
+        """The largest deviation of a printed figure, relative to ours."""
         if not self.printed:
             return 0.0
         pairs = zip(self.printed.split(), self.ours, strict=True)
@@ -84,14 +84,14 @@ class Figure:
         return " / ".join(_shown(text, ours) for text, ours in pairs)
 
     @property
-    def told(self) -> str:
-        """The figures as printed; once where they are all the same."""
+    def quoted(self) -> str:
+        """The figures as printed, without repetitions."""
         texts = dict.fromkeys(self.printed.split())
         return " / ".join(text.replace("_", " ") for text in texts)
 
 
 def off_by(printed: str, ours: Any) -> float:
-    """0 where ours agrees with one printed figure, else the deviation relative to ours."""
+    """0 if ours agrees with a printed figure, else the deviation relative to ours."""
     match = re.fullmatch(r"([~<>]?)([\d.,]+)(?:-([\d.,]+))?", printed)
     if match is None or isinstance(ours, str):
         return 0.0 if printed == ours else np.inf
@@ -197,11 +197,11 @@ class Document:
 
 def get(name: str, scale: float = 1.0, **inputs: Any) -> Any:
     """One quantity through the public API, in a unit of choice; lists become axes."""
-    found = fleetcube.evaluate(name, **inputs)
-    if "flag_meanings" in found.attrs:
-        words = found.attrs["flag_meanings"].split()
-        return np.array([words[int(flag)] for flag in found.values.ravel()])
-    return found.values / scale
+    array = fleetcube.evaluate(name, **inputs)
+    if "flag_meanings" in array.attrs:
+        words = array.attrs["flag_meanings"].split()
+        return np.array([words[int(flag)] for flag in array.values.ravel()])
+    return array.values / scale
 
 
 def record(kind: str, label: str, name: str) -> float:

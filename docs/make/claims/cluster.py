@@ -57,20 +57,20 @@ def peak(n_gpus: float = 1e5) -> float:
 
 
 def tokens_per_second() -> float:
-    found = fleetcube.evaluate(["tokens_per_step", "compute_time"], **HEALTHY)
-    return float(found.tokens_per_step / found.compute_time)
+    cube = fleetcube.evaluate(["tokens_per_step", "compute_time"], **HEALTHY)
+    return float(cube.tokens_per_step / cube.compute_time)
 
 
 def compute_days() -> float:
-    found = fleetcube.evaluate(["compute_time", "training_steps"], **HEALTHY)
-    return float(found.compute_time * found.training_steps) / DAY
+    cube = fleetcube.evaluate(["compute_time", "training_steps"], **HEALTHY)
+    return float(cube.compute_time * cube.training_steps) / DAY
 
 
 def state_bytes(stage: int) -> float:
     """Bytes of training state of one parameter on each of 64 data-parallel ranks."""
     names = ["weights_memory", "gradients_memory", "optimizer_memory"]
-    found = fleetcube.evaluate(names, parameters=1e9, n_gpus=64, zero_stage=stage)
-    return sum(float(found[name]) for name in names) / 1e9
+    cube = fleetcube.evaluate(names, parameters=1e9, n_gpus=64, zero_stage=stage)
+    return sum(float(cube[name]) for name in names) / 1e9
 
 
 def bubble(name: str, **layout: Any) -> float:

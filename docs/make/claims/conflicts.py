@@ -22,7 +22,7 @@ DOCUMENTS = (
 
 @dataclass(frozen=True)
 class Stand:
-    """One reading: who holds it, the names that stand for it here, and what it gives."""
+    """One reading: whose it is, the names that express it here, and its result."""
 
     who: str
     names: str  # quantities, inputs or options, separated by blanks; "name=value" for a choice

@@ -60,7 +60,7 @@ def bubble(name: str, micro_batches: float = 64, **inputs: Any) -> Any:
 def _bubble_of_runs() -> float:
     """Share of the time idle in a run of 10,000 steps over that in one of 500."""
     tokens = get("tokens_per_step")
-    found = fleetcube.evaluate(
+    cube = fleetcube.evaluate(
         ["bubble_overhead", "training_steps"],
         n_gpus=1024,
         pipeline_parallel=16,
@@ -70,21 +70,21 @@ def _bubble_of_runs() -> float:
         fabric="infiniband-ndr",
         training_tokens=[500 * float(tokens), 10_000 * float(tokens)],
     )
-    assert float(found.training_steps[1]) > float(found.training_steps[0])
-    short, long = np.broadcast_to(found.bubble_overhead, 2)
+    assert float(cube.training_steps[1]) > float(cube.training_steps[0])
+    short, long = np.broadcast_to(cube.bubble_overhead, 2)
     return float(long / short)
 
 
 def _hidden_and_its_ratio() -> tuple[float, float]:
     """Gradient traffic that is hidden whole: what is exposed, and the guide's overlap ratio."""
-    found = fleetcube.evaluate(
+    cube = fleetcube.evaluate(
         ["exposed_data_parallel_time", "data_parallel_time", "step_time"],
         n_gpus=64,
         data_parallel_overlap=1,
         **TRAFFIC,
     )
-    hidden = found.exposed_data_parallel_time - found.data_parallel_time
-    return float(found.exposed_data_parallel_time), float(hidden / found.step_time)
+    hidden = cube.exposed_data_parallel_time - cube.data_parallel_time
+    return float(cube.exposed_data_parallel_time), float(hidden / cube.step_time)
 
 
 def _speed_up(**grown: Any) -> float:

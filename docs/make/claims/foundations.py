@@ -53,8 +53,8 @@ def peak() -> float:
 def multiplied_budgets() -> float:
     """What is left where each budget takes its share of what the others leave."""
     kept = 1.0
-    for one in BUDGETS:
-        others = {f"{name}_budget": 0 for name in BUDGETS if name != one}
+    for budget in BUDGETS:
+        others = {f"{name}_budget": 0 for name in BUDGETS if name != budget}
         kept *= float(get("goodput", goodput_model="additive", **others))
     return 100 * kept
 
@@ -79,14 +79,14 @@ def rho(communication: float, compute: float) -> float:
 
 
 def _decoding() -> float:
-    found = fleetcube.evaluate(
+    cube = fleetcube.evaluate(
         ["attainable_flops", "active_parameters"],
         gpu="h100-sxm",
         model="llama-3-8b",
         micro_batch_size=1,
         sequence_length=1,
     )
-    return float(found.attainable_flops / (2 * found.active_parameters))
+    return float(cube.attainable_flops / (2 * cube.active_parameters))
 
 
 def _megawatts(pue: Any) -> Any:
@@ -170,7 +170,7 @@ CLAIMS = (
                 lambda: 100 * get("goodput", goodput_model="additive"),
             ),
         ),
-        "Shares of the whole add up. Bubbles stand here and in the MFU of 3.4: count them once.",
+        "Shares of the whole add up. Bubbles appear here and in the MFU of 3.4: count them once.",
     ),
     Claim(
         "3.6",

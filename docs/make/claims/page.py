@@ -22,12 +22,12 @@ what fleetcube computes for it, through its public names. The page is written by
 - **reproduces**: our value, rounded as the document rounds it, is the printed one ("~" allows
   {MARGIN:.0%}).
 - **reproduces under a stated convention**: it does so only with the option or reading named.
-- **wrong**: it does not, by more than {MARGIN:.0%}; the right value stands beside it.
+- **wrong**: it does not, by more than {MARGIN:.0%}; the right value is given.
 - **contradicts another**, **contradicts itself**: another document, a data sheet or the document's
   own numbers say otherwise.
 - **unsupported**: measurements or a model of the whole say otherwise, and the document gives none.
 
-"As printed with" says how a wrong number came about. Right values are held against derivations by
+"As printed with" explains a wrong number. Right values are checked against derivations by
 hand, not against this program's output; a figure that nothing here can compute (a version, a
 measurement) names its source."""
 
@@ -41,8 +41,8 @@ def page() -> str:
 def _summary() -> str:
     rows = []
     for document in DOCUMENTS:
-        found = Counter(claim.verdict for claim in document.claims)
-        counts = [str(found[verdict]) for verdict in Verdict]
+        verdicts = Counter(claim.verdict for claim in document.claims)
+        counts = [str(verdicts[verdict]) for verdict in Verdict]
         rows.append([f'"{document.name}"', *counts, str(len(document.claims))])
     everything = Counter(claim.verdict for document in DOCUMENTS for claim in document.claims)
     totals = [str(everything[verdict]) for verdict in Verdict]
@@ -112,8 +112,8 @@ def _own_numbers() -> str:
     for k, row in enumerate(question.tutorial_rows()):
         ours = [row["placed"], row["consistent"], row["with restarts"]]
         ratio = f"{row['with restarts'] / row['placed']:.2f}"
-        told = [column[k] for column in columns]
-        rows.append([f"{row['n_gpus']:,.0f}", *told, *(f"{x:.1f}" for x in ours), ratio])
+        as_printed = [column[k] for column in columns]
+        rows.append([f"{row['n_gpus']:,.0f}", *as_printed, *(f"{x:.1f}" for x in ours), ratio])
     head = ["GPUs", "communication", "checkpoints", "ratio"]
     head += ["communication, placed", "checkpoints, consistent", "with restarts", "ratio"]
     drive, storage = (_about(question.tutorial_crossover(rate)) for rate in ("7 GB/s", "100 GB/s"))
@@ -134,7 +134,7 @@ def _conflicts() -> str:
     parts = ["## Where the documents disagree\n\nEvery reading is a name or an option here."]
     for k, conflict in enumerate(CONFLICTS, 1):
         rows = [[stand.who, _names(stand.names), _line(stand.figure)] for stand in conflict.stands]
-        readings = table(["reading of", "stands here for it", "gives"], rows)
+        readings = table(["reading of", "expressed here by", "gives"], rows)
         parts.append(f"### {k}. {conflict.title}\n\n{readings}\n\n{filled(conflict.settled)}")
     return "\n\n".join(parts)
 
@@ -157,7 +157,7 @@ def _line(figure: Figure) -> str:
 def _printed(claim: Claim) -> Iterator[str]:
     for figure in claim.figures:
         if figure.printed:
-            yield f"{figure.told} {figure.unit}".rstrip()
+            yield f"{figure.quoted} {figure.unit}".rstrip()
 
 
 def _document(k: int, document: Document) -> str:

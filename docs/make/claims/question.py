@@ -50,8 +50,8 @@ def crossover(sizes: Any, ratios: Any) -> float:
 def crossovers() -> Any:
     """That size for every failure rate, storage and layout."""
     ratios = swept(fine=True)[SHARES[-1]].transpose(..., "n_gpus")
-    found = np.apply_along_axis(lambda row: crossover(ratios.n_gpus.values, row), -1, ratios.values)
-    return ratios.isel(n_gpus=0, drop=True).copy(data=found)
+    sizes = np.apply_along_axis(lambda row: crossover(ratios.n_gpus.values, row), -1, ratios.values)
+    return ratios.isel(n_gpus=0, drop=True).copy(data=sizes)
 
 
 def tutorial_rows() -> list[dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Where a search begins: the values of an input at which an output is looked at first."""
+"""Where a search begins: the values of an input at which the output is evaluated first."""
 
 import math
 from typing import Any
@@ -12,8 +12,8 @@ from ...spec.axes import Array
 from ...spec.scenario import Problem
 
 SCAN = 17  # values of the first scan
-DECADES, MOST_COUNT = 6, 1e9  # searched around the value at hand, and for counts
-WIDE = (1e-6, 1e12)  # searched where no value is at hand
+DECADES, MOST_COUNT = 6, 1e9  # searched around known values; the largest count
+WIDE = (1e-6, 1e12)  # searched if no value is known
 
 
 def scan_values(for_: str, between: Any, problem: Problem) -> Array:
@@ -25,23 +25,24 @@ def scan_values(for_: str, between: Any, problem: Problem) -> Array:
             raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
         first, last = (values.number(for_, end) for end in between)
         if not first < last < math.inf:
-            raise InputError(f"between = {shown(between)} does not rise; give [first, last]")
+            raise InputError(f"between = {shown(between)} does not increase; give [first, last]")
     elif row.kind == "count":
         first, last = max(row.low, 1.0), MOST_COUNT
     elif math.isfinite(row.high):
         first, last = row.low, row.high
     else:
-        held = [axis.numbers[for_] for axis in problem.axes if for_ in axis.numbers]
+        on_axes = [axis.numbers[for_] for axis in problem.axes if for_ in axis.numbers]
         now = problem.constants.get(for_, row.default or math.inf)
-        first, last = _around(np.concatenate([[now], *held]))
+        first, last = _around(np.concatenate([[now], *on_axes]))
+    # A range above 0 is searched in logarithms, where most relations are straight
     if row.positive and first <= 0:
         first = 1e-9 * last
     return np.geomspace(first, last, SCAN) if first > 0 else np.linspace(first, last, SCAN)
 
 
-def _around(known: Array) -> tuple[float, float]:
-    """DECADES to both sides of values at hand."""
-    finite = known[np.isfinite(known) & (known > 0)]
+def _around(near: Array) -> tuple[float, float]:
+    """DECADES on both sides of known values."""
+    finite = near[np.isfinite(near) & (near > 0)]
     if finite.size == 0:
         return WIDE
     return float(finite.min()) / 10**DECADES, float(finite.max()) * 10**DECADES

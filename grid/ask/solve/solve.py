@@ -1,10 +1,10 @@
 """Invert an output: the value of an input at which it meets a target, at every point of a grid.
 
-Each point's range is first scanned at SCAN values, which finds the first two that have the target
-between them. There, Newton's method takes over, in the logarithms of both where they have one: most
-relations of the field are close to powers, which it solves in a step or two. The first slope is the
-exact one; the next are those between the last two points, which cost a third. A step that leaves
-the bracket, or that does not halve the error, is replaced by halving the bracket.
+Each point's range is first scanned at SCAN values for the first two with the target between them.
+There Newton's method takes over, in the logarithms of both if they have one: most relations of the
+field are close to powers, which it solves in a step or two. The first slope is exact; later ones
+are secants through the last two points, which cost a third. A step that leaves the bracket, or that
+does not halve the error, is replaced by bisection.
 """
 
 import math
@@ -32,7 +32,7 @@ from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis
 from ...spec.scenario import Problem, resolve
-from .bracket import Bracket, Found, Near, box, put
+from .bracket import Bracket, Near, Solution, box, put
 from .scan import scan_values
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ REASONS = {
     4: "jumps_over_target",
     5: "met_everywhere",
 }
-MET = {"<=": 2, ">=": 1}  # the reason that says so of an inequality
+MET = {"<=": 2, ">=": 1}  # the reason that means an inequality is met everywhere
 CROSSINGS, NEXT = "crossings", "next_above"
 _TARGET = re.compile(r"\s*(\w+)\s*(<=|>=|==|=)\s*(.*\S)\s*")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be met: an output, a relation ("=", "<=", ">="), and a number or an output."""
+    """A condition to meet: an output, a relation ("=", "<=", ">="), and a number or an output."""
 
     of: str
     relation: str
@@ -86,7 +86,7 @@ def read_target(target: Any) -> Target:
         raise InputError(f'target = {shown(target)} is not a condition; write "job_time = 30 d"')
     if not isinstance(of, str) or not is_quantity(of) or values.unit_of(of) == "flag":
         known = [name for name in graph.load() if values.unit_of(name) != "flag"]
-        raise InputError(f"target: {shown(of)} is not a number; {nearest(str(of), known)}")
+        raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
     if isinstance(level, str) and is_quantity(level):
         if values.unit_of(level) != values.unit_of(of):
             raise InputError(
@@ -116,8 +116,8 @@ def solve(
 
     Example:
         >>> import fleetcube
-        >>> found = fleetcube.solve("n_gpus", "cluster_mtbf = 10 h", gpu_mttf="100_000 h")
-        >>> int(found["n_gpus"])
+        >>> solved = fleetcube.solve("n_gpus", "cluster_mtbf = 10 h", gpu_mttf="100_000 h")
+        >>> int(solved["n_gpus"])
         6000
     """
     scenario, axes = scenario_and_axes(inputs)
@@ -143,33 +143,34 @@ def solve_spec(
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)
     memory.check(8 * math.prod(shape) * 8, "solve on fewer points")
-    told = _told(search)
-    found = {
-        name: np.empty(shape, np.int8 if "flag_values" in about or name == CROSSINGS else float)
-        for name, about in told.items()
+    about = _about(search)
+    answers = {
+        name: np.empty(shape, np.int8 if "flag_values" in attrs or name == CROSSINGS else float)
+        for name, attrs in about.items()
     }
     round_ = values.is_whole(for_) if whole is None else bool(whole)
     everything = plan.whole(dims)
 
     def fill(tile: Region) -> None:
         cut = tiles.inside(everything, tile, dims)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # here, not around the pool: each thread has its own
             for name, answer in search.answers(tile, round_).items():
-                found[name][cut] = answer
+                answers[name][cut] = answer
 
     parts = list(tiles.blocks(everything, tiles.SOLVED))
+    # Tiles share the cores; JAX uses all of them for each
     cores = settings.cores if plan.engine != "jax" and len(parts) > 1 else 1
     done = expected(math.prod(shape), "points")
     for tile, _ in zip(parts, pool(cores).map(fill, parts), strict=True):
         done(math.prod(extent(tile, dims, dims)))
-    variables = {name: (*ordered(plan, dims, found[name]), told[name]) for name in told}
+    variables = {name: (*ordered(plan, dims, answers[name]), about[name]) for name in about}
     coords = coordinates(plan, dims)
     coords |= {name: variables.pop(name) for name in search.judged}
     return xarray.Dataset(variables, coords, root_attributes(plan, spec))
 
 
-def _told(search: "Solver") -> dict[str, dict[str, Any]]:
-    """Names and attributes of what is answered."""
+def _about(search: "Solver") -> dict[str, dict[str, Any]]:
+    """Names and attributes of the answers."""
     for_, of, plan = search.for_, search.target.of, search.plan
     input_, output = attributes(plan, for_), attributes(plan, of)
     near = "where there is no such value, "
@@ -189,7 +190,7 @@ def _told(search: "Solver") -> dict[str, dict[str, Any]]:
 
 
 def check_free(name: Any) -> None:
-    """Refuse what is not a number that can be given."""
+    """Refuse an input that takes no numbers."""
     if values.is_option(values.check_name(name)) or name in KINDS:
         raise InputError(f"for: {name} takes named values, not numbers; sweep it as an axis")
 
@@ -211,11 +212,12 @@ class Solver:
         problem = without(problem, for_)
         axis = Axis(for_, self.grid, numbers={for_: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
-        held = {dim for of in target.outputs for dim in scan.dims[of]}
-        if for_ not in held:
+        needed = {dim for of in target.outputs for dim in scan.dims[of]}
+        if for_ not in needed:
             raise InputError(f"{target} does not depend on {for_}; solve for another input")
+        # Axes that do not matter to the target would only multiply the searches
         problem = replace(
-            problem, axes=tuple(a for a in problem.axes if a.name in held or _sets(a))
+            problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
         self.scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
         self.slopes = {
@@ -226,7 +228,7 @@ class Solver:
         outputs = [*target.outputs, *self.slopes.values()]
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
-        judged = REASON in scan.outputs and set(scan.dims[REASON]) <= held
+        judged = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
         near = [NEAR] if judged and NEAR not in outputs else []
         self.plan = Plan(problem, [*outputs, *near], engine, free=[for_])
         self.judged = [REASON, *near] if judged and REASON in self.plan.outputs else []
@@ -240,9 +242,9 @@ class Solver:
         return outs
 
     def answers(self, tile: Region, whole: bool) -> dict[str, Array]:
-        """What `solve` answers over a tile, by name."""
-        found, of = self.roots(tile), self.target.of
-        root, nearest = found.root, found.nearest
+        """The answers of `solve` over a tile, by name."""
+        solution, of = self.roots(tile), self.target.of
+        root, nearest = solution.root, solution.nearest
         if whole:
             root = self.whole(tile, root)
         met = self.evaluate(tile, root, [of])
@@ -254,18 +256,18 @@ class Solver:
         return {
             self.for_: root,
             of: np.where(np.isnan(root), np.nan, met[of]),
-            "unsolved_reason": found.reason,
-            CROSSINGS: found.crossings,
-            NEXT: found.next_above,
+            "unsolved_reason": solution.reason,
+            CROSSINGS: solution.crossings,
+            NEXT: solution.next_above,
             f"nearest_{self.for_}": nearest,
             f"nearest_{of}": near,
             **{name: np.where(np.isnan(root), -1, reason) for name, reason in judged.items()},
         }
 
-    def roots(self, tile: Region) -> Found:
+    def roots(self, tile: Region) -> Solution:
         """The first value that meets the target over a tile, or why there is none."""
-        bracket, found = self._scan(tile)
-        reason = found.reason
+        bracket, solution = self._scan(tile)
+        reason = solution.reason
         open_ = reason == 0
         at = self._secant(bracket)
         near = np.full(at.shape, np.inf)
@@ -281,6 +283,7 @@ class Solver:
             bracket.close(at, open_ & met)
             open_ &= ~met
             if count >= SOON:
+                # No number is left between the ends: solved, or the output jumps over the target
                 stuck = bracket.high - bracket.low <= 4 * np.spacing(np.abs(bracket.high))
                 reason[open_ & stuck & (size > LOOSE * scale)] = 4
                 open_ &= ~stuck
@@ -292,31 +295,33 @@ class Solver:
             last = place, here.gap
             at = step if (good | ~open_).all() else np.where(good, step, self._middle(bracket))
         root = np.where((reason == 0) | (reason == 4), bracket.high, np.nan)
-        return replace(found, root=root)
+        return replace(solution, root=root)
 
     def _near(self, tile: Region, at: Array, exact: bool) -> Near:
-        """What the output does at some values of the input; its slope where that is asked for."""
+        """The output against its target at some values of the input; `exact` adds the slope."""
         of, level = self.target.of, self.target.level
         exact = exact and bool(self.slopes)
         slopes = list(self.slopes.values()) if exact else []
-        held = self.evaluate(tile, at, [*self.target.outputs, *slopes])
-        value = held[of]
-        aim = held[level] if isinstance(level, str) else np.full(value.shape, level)
+        outs = self.evaluate(tile, at, [*self.target.outputs, *slopes])
+        value = outs[of]
+        aim = outs[level] if isinstance(level, str) else np.full(value.shape, level)
         size = np.maximum(np.abs(aim), np.abs(value)) if isinstance(level, str) else np.abs(aim)
         excess = value - aim
         logs = (value > 0) & (aim > 0) if self.log else np.zeros(value.shape, bool)
+        # Both branches are computed; `fill` silences logarithms of what is not above 0
         gap = np.where(logs, np.log(value / aim), excess)
         slope = np.full(value.shape, np.nan)
         if exact:
-            drift = held[self.slopes[level]] if isinstance(level, str) else np.zeros(value.shape)
-            rise = held[self.slopes[of]]
+            drift = outs[self.slopes[level]] if isinstance(level, str) else np.zeros(value.shape)
+            rise = outs[self.slopes[of]]
             slope = np.where(logs, rise / value - drift / aim, rise - drift)
             slope = slope * at if self.log else slope
         return Near(excess, size, gap, slope)
 
     def _middle(self, bracket: Bracket) -> Array:
-        """Half of a bracket."""
+        """The middle of a bracket."""
         low, high = bracket.low, bracket.high
+        # Two roots: the product of the ends may overflow
         half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
         return np.where((half > low) & (half < high), half, 0.5 * (low + high))
 
@@ -333,8 +338,8 @@ class Solver:
     def _value(self, place: Array) -> Array:
         return np.exp(place) if self.log else place
 
-    def _scan(self, tile: Region) -> tuple[Bracket, Found]:
-        """Brackets of the first crossing along the range, and what else the scan tells."""
+    def _scan(self, tile: Region) -> tuple[Bracket, Solution]:
+        """Brackets of the first crossing along the range, and what else the scan saw."""
         shape = tuple(cut.stop - cut.start for cut in tile.values())
         left, right, before, above = (np.full(shape, np.nan) for _ in range(4))
         at = np.full(shape, -1)  # number of the value at or after the crossing
@@ -355,6 +360,7 @@ class Solver:
                 closer = size < np.abs(closest)
                 closest, best = np.where(closer, excess, closest), np.where(closer, k, best)
                 open_ = bool((at < 0).any())
+            # On the target there is no side: the next value is compared with the one before
             before = np.where(zero, before, excess) if zero.any() else excess
         low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
         bracket = Bracket(low, high, left, right)
@@ -370,31 +376,31 @@ class Solver:
         if self.target.relation != "=":
             touched = (reason == 0) & (crossings == 0)  # met exactly, and never crossed
             worst = np.where(np.isnan(before), left, before)
-            held = self._meets(worst) | np.isnan(worst)
-            reason[(touched & held) | (reason == MET[self.target.relation])] = 5
+            meets = self._meets(worst) | np.isnan(worst)
+            reason[(touched & meets) | (reason == MET[self.target.relation])] = 5
         np.maximum(crossings, reason == 0, out=crossings)
         nearest = np.where((reason == 0) | (reason == 3), np.nan, self.grid[best])
-        return bracket, Found(nearest, reason, crossings, above, nearest)
+        return bracket, Solution(nearest, reason, crossings, above, nearest)
 
     def _meets(self, excess: Array) -> Array:
-        """Where a crossing to this excess begins another solution: for "=" each does."""
+        """Where a crossing to this excess begins another solution: for "=" every one does."""
         if self.target.relation == "=":
             return np.ones(excess.shape, bool)
         return excess <= 0 if self.target.relation == "<=" else excess >= 0
 
     def _scanned(self, tile: Region, k: int) -> Array:
-        """Output less target over a tile, at one value of the range."""
+        """Output minus target over a tile, at one value of the range."""
         region = {dim: tile.get(dim, slice(k, k + 1)) for dim in self.scan.sizes}
-        held: dict[str, Array] = {}
+        outs: dict[str, Array] = {}
         for of in self.target.outputs:
             own = self.scan.out_dims[of]
             out = np.empty(extent(region, own, own))
             evaluate_block(self.scan, own, {dim: region[dim] for dim in own}, {of: out}, 1)
             dims = tuple(self.scan.sizes)
             order = [dims.index(dim) for dim in (*tile, self.for_)]
-            held[of] = out.reshape(extent(region, own, dims)).transpose(order)
+            outs[of] = out.reshape(extent(region, own, dims)).transpose(order)
         level = self.target.level
-        excess = held[self.target.of] - (held[level] if isinstance(level, str) else level)
+        excess = outs[self.target.of] - (outs[level] if isinstance(level, str) else level)
         shape = (*(cut.stop - cut.start for cut in tile.values()), 1)
         return np.broadcast_to(excess, shape)
 
@@ -435,7 +441,7 @@ class Solver:
             high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
-        """The whole number beside a root that keeps to the target, or comes nearer to it."""
+        """The whole number next to a root that meets the target, or comes closest to it."""
         step = np.ones(root.shape)
         if self.steps:
             count = self.evaluate(tile, root, [self.steps])[self.steps]
@@ -452,19 +458,19 @@ class Solver:
 
 
 def _sets(axis: Axis) -> bool:
-    """Whether an axis chooses formulas although nothing changes along it: it has one value."""
+    """Whether an axis chooses formulas although nothing varies along it."""
     return bool(axis.options) and all(len(set(row)) == 1 for row in axis.options.values())
 
 
 def without(problem: Problem, for_: str) -> Problem:
-    """The problem less an input, or less its axis; one that is cut to a point keeps the others."""
+    """The problem without an input or its axis; an axis of one point keeps its other inputs."""
     axes = []
     for axis in problem.axes:
         others = len(axis.inputs) > 1
         if for_ in axis.inputs and others and axis.size > 1:
             raise InputError(
-                f"{for_} is set along the axis {axis.name!r} with others; "
-                "keep it off that axis, or choose one point of it, to solve for it"
+                f"{for_} is set along the axis {axis.name!r} with other inputs; "
+                "remove it from that axis, or choose one point of it, to solve for it"
             )
         if for_ not in axis.inputs:
             axes.append(axis)

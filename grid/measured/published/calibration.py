@@ -1,4 +1,4 @@
-"""Which of the catalog's calibrations a published run belongs to: by software and GPU."""
+"""The catalog's calibration for a published run, by software and GPU."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,10 +30,10 @@ _CONTAINER = re.compile(r"\b(\d\d)\.(\d\d)(?:\.\d\d)? NeMo Container")
 def calibration_for(
     published: Mapping[str, Any], inputs: Mapping[str, Any], known: Callable[[str], bool]
 ) -> str | None:
-    """The label of the most specific calibration that is known, if there is one.
+    """The label of the most specific known calibration, if any.
 
     Labels are "stack-generation[-precision][-release]", as in "bridge-moe-gb200-fp8-26-04"; a run
-    without its own takes that of a wider set, and last Megatron's on its generation of GPU.
+    without its own takes that of a wider set, and last Megatron's on its GPU generation.
     """
     return next((label for label in candidates(published, inputs) if known(label)), None)
 
@@ -47,9 +47,8 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
     where = published.get("where")
     container = _CONTAINER.search(where) if isinstance(where, str) else None
     ends = [str(inputs["precision"])] if "precision" in inputs else []
-    if container and _has_experts(
-        inputs
-    ):  # whose kernels changed; 26.02 and 26.04 hold the same recipes
+    # The kernels of experts changed after 26.04; 26.02 and 26.04 have the same recipes
+    if container and _has_experts(inputs):
         release = "26-04" if container.groups() <= ("26", "04") else "26-06"
         ends.insert(0, f"{ends[0]}-{release}" if ends else release)
     for name in _variants(stack, published, inputs):
@@ -67,7 +66,7 @@ def candidates(published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Itera
 
 
 def _variants(stack: str, published: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
-    """A stack by what changes its kernels: experts, PyTorch without its compiler."""
+    """Names of a stack with what changes its kernels: experts, or PyTorch without its compiler."""
     parallel = published.get("parallel")
     if _has_experts(inputs):
         yield f"{stack}-moe"

@@ -9,7 +9,7 @@ from ...errors import shown
 from ..nccl import factor
 from .facts import Facts, Reading, UnreadableError
 
-# What a system's name says -> one node, several nodes: calibrations, the first that is there
+# Pattern of a system's name -> calibrations for one node, for several nodes: the first that exists
 _CALIBRATIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (r"p4de", (), ("aws-p4de",)),
     (r"p5en", ("h200-nvlink-node",), ("aws-p5en",)),
@@ -59,7 +59,7 @@ def _all_reduce(facts: Facts) -> list[Reading]:
 def _by_algorithm(facts: Facts) -> list[Reading]:
     inputs = _message(facts)
     ring = _message(facts, calibrated=False) | {"all_reduce": "ring"}
-    found = []
+    times = []
     for keys, run, variant in (
         (("busbw_default_GBps", "allreduce_nvls_busbw"), inputs, "default"),
         (("busbw_ring_GBps", "allreduce_ring_busbw", "ring_busbw"), ring, "ring"),
@@ -67,26 +67,26 @@ def _by_algorithm(facts: Facts) -> list[Reading]:
         for key in keys:
             rate = facts.number(f"measured.{key}", None)
             if rate is not None:
-                found.append(_of_bandwidth(run, rate, variant))
-    if not found:
+                times.append(_of_bandwidth(run, rate, variant))
+    if not times:
         raise UnreadableError("measured has no bus bandwidth of an all-reduce")
-    return found
+    return times
 
 
 def _worked(facts: Facts) -> list[Reading]:
     inputs = _message(facts)
-    found = [Reading(inputs, facts.number("measured.measured_ms") * 1e-3, "all_reduce_time")]
+    times = [Reading(inputs, facts.number("measured.measured_ms") * 1e-3, "all_reduce_time")]
     single = facts.number("measured.single_node_ms", None)
     if single is not None:
         ranks = inputs["ranks"] / inputs["nodes"]
-        one = {name: x for name, x in inputs.items() if name != "calibration"}
-        one |= {"ranks": ranks, "nodes": 1} | _calibration(facts.text("system.name"), 1)
-        found.append(Reading(one, single * 1e-3, "all_reduce_time", variant="one node"))
-    return found
+        single_node = {name: x for name, x in inputs.items() if name != "calibration"}
+        single_node |= {"ranks": ranks, "nodes": 1} | _calibration(facts.text("system.name"), 1)
+        times.append(Reading(single_node, single * 1e-3, "all_reduce_time", variant="one node"))
+    return times
 
 
 def _message(facts: Facts, calibrated: bool = True) -> dict[str, Any]:
-    """Bytes, ranks, nodes and network of an all-reduce: what is measured of it, or what is sold."""
+    """Bytes, ranks, nodes and network of an all-reduce; the network as calibrated, else as sold."""
     name, ranks = facts.text("system.name"), facts.whole("system.ranks", least=2)
     nodes = facts.whole("system.nodes", None)
     if nodes is None:
@@ -109,7 +109,7 @@ def _message(facts: Facts, calibrated: bool = True) -> dict[str, Any]:
 
 
 def _calibration(name: str, nodes: int) -> dict[str, Any]:
-    """The first calibration of a system by name that the catalog has, if it has one."""
+    """The first of a named system's calibrations that the catalog has, if any."""
     for pattern, one, several in _CALIBRATIONS:
         if re.search(pattern, name.lower()):
             labels = several if nodes > 1 else one
@@ -118,7 +118,7 @@ def _calibration(name: str, nodes: int) -> dict[str, Any]:
 
 
 def _network(name: str) -> dict[str, Any]:
-    """Node and fabric of a system that has no calibration and states no bandwidths."""
+    """Node and fabric of a system without calibration or stated bandwidths."""
     from .hardware import bandwidth_of, system_of
 
     node, fabric = system_of(name.replace("xH", "x H").replace("xA", "x A").replace("xB", "x B"))
@@ -153,7 +153,9 @@ def _meta(facts: Facts) -> list[Reading]:
     if projected:
         gpus, unit = float(projected[1]), projected[2]
         if gpus < 10_000:
-            raise UnreadableError(f"{name}: the source says that its rate of failures is not of it")
+            raise UnreadableError(
+                f"{name}: the source says its failure rate does not apply at this size"
+            )
         seconds = value * {"min": _MINUTE, "h": _HOUR, "days": 24 * _HOUR}[unit]
         return [Reading({"n_gpus": gpus, "reliability": "rsc-1"}, seconds, "cluster_mtbf")]
     share = re.fullmatch(r"ettr_(\d+)gpu_(\d+)min_ckpt", name)

@@ -1,4 +1,4 @@
-"""One published measurement, read by dotted key: what is missing or odd is a reason to leave it."""
+"""One published measurement, read by dotted key; a missing or odd value leaves it out."""
 
 import math
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ _REQUIRED = object()
 
 
 class UnreadableError(Exception):
-    """Why a record, or a part of one, says nothing that can be predicted: one line."""
+    """Why a record, or a part of one, has nothing that can be predicted: one line."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a record says: inputs in public names, and what was measured there, in the base unit.
+    """One value that a record states: inputs by public name, the measured value in the base unit.
 
-    `variant` tells the readings of one record apart; `notes` say what was taken for granted.
+    `variant` distinguishes the readings of one record; `notes` list assumptions.
     """
 
     inputs: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Reading:
 
 
 class Facts:
-    """The values of a record, checked when they are asked for. Raises UnreadableError."""
+    """The values of a record, checked when they are read. Raises UnreadableError."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self.record = record
@@ -40,10 +40,10 @@ class Facts:
     def raw(self, key: str) -> Any:
         """The value at `section.name`, or None where it is missing or null."""
         section, _, name = key.partition(".")
-        held = self.record.get(section)
+        value = self.record.get(section)
         if not name:
-            return held
-        return held.get(name) if isinstance(held, Mapping) else None
+            return value
+        return value.get(name) if isinstance(value, Mapping) else None
 
     def number(self, key: str, default: Any = _REQUIRED) -> Any:
         """A finite number above 0."""

@@ -1,4 +1,4 @@
-"""Names of models and hardware in published tables, as the catalog has them."""
+"""Names of models and hardware in published tables, and the catalog's labels for them."""
 
 import re
 
@@ -55,7 +55,7 @@ _PRECISIONS = {"mxfp8": "fp8", "nvfp4": "fp4", "float8": "fp8", "amp_fp8": "fp8"
 
 
 def model_of(name: str) -> str:
-    """The catalog's label of a model. Raises UnreadableError where it has no shape of ours."""
+    """The catalog's label of a model. Raises UnreadableError if the catalog lacks it."""
     key = re.sub(r"[^a-z0-9]", "", name.lower())
     if key not in _MODELS:
         raise UnreadableError(f"model.name = {shown(name)} has no shape in the catalog")
@@ -63,20 +63,20 @@ def model_of(name: str) -> str:
 
 
 def generation_of(text: str) -> str:
-    """The generation of GPU that a name has: a100, h100, gb200, ..."""
+    """The GPU generation in a name: a100, h100, gb200, ..."""
     match = _GENERATION.search(text.lower().replace("_", " "))
     if not match or match[1] not in _SYSTEMS:
-        raise UnreadableError(f"system.accel = {shown(text)} names no GPU of ours")
+        raise UnreadableError(f"system.accel = {shown(text)} names no GPU of the catalog")
     return match[1]
 
 
 def system_of(text: str) -> tuple[str, str]:
-    """Node and fabric of a system by name."""
+    """Node and fabric of a named system."""
     return _SYSTEMS[generation_of(text)]
 
 
 def gpu_of(text: str) -> str:
-    """The catalog's label of a GPU that stands in a node of 8."""
+    """The catalog's label of a GPU in a node of 8."""
     generation = generation_of(text)
     if generation == "a100":
         return "a100-sxm-40gb" if re.search(r"40 ?gb", text.lower()) else "a100-sxm-80gb"
@@ -84,7 +84,7 @@ def gpu_of(text: str) -> str:
 
 
 def bandwidth_of(text: str, gpus_per_node: int = 8) -> float | None:
-    """Network bandwidth of one GPU [B/s] that a text states: of a GPU, of cards, of a node."""
+    """Network bandwidth of one GPU [B/s], stated in a text per GPU, for its cards or per node."""
     own, cards, node = _OWN.search(text), _CARDS.search(text), _NODE.search(text)
     if own:
         return float(own[1]) * 1e9 / 8
@@ -95,11 +95,11 @@ def bandwidth_of(text: str, gpus_per_node: int = 8) -> float | None:
 
 def precision_of(text: str) -> str:
     """The number format of a run: fp4, fp8, fp16 or bf16."""
-    said = text.lower()
+    lower = text.lower()
     for word, precision in _PRECISIONS.items():
-        if word in said:
+        if word in lower:
             return precision
     for precision in ("fp8", "fp4", "bf16", "fp16"):
-        if precision in said:
+        if precision in lower:
             return precision
-    raise UnreadableError(f"parallel.precision = {shown(text)} is no number format of ours")
+    raise UnreadableError(f"parallel.precision = {shown(text)} is not a known number format")

@@ -1,7 +1,7 @@
 """Published memory figures as rows: what to evaluate, which output, how many bytes were published.
 
-Read are the figures that say what they count. Left out are those of what an allocator had taken
-from the device (BLOOM's chronicles, torchtitan), which also holds what its cache keeps.
+Figures are read if they state what they count. Those of memory that an allocator had reserved
+(BLOOM's chronicles, torchtitan) are left out: they include its cache.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,16 +25,16 @@ _TECHNIQUES: Mapping[str, Mapping[str, Any]] = {
     "pct_seqsel": {"recompute": "selective", "sequence_parallel": True},
     "pct_full": {"recompute": "full", "sequence_parallel": False},
 }
-# SimuMax's models of the B200 table where they are not the published ones (configs/models, and
-# the note of docs/b200/b200_release_v1.2_summary.md on DeepSeek-V3)
+# SimuMax's models of the B200 table, with their differences from the published ones
+# (configs/models, and the note of docs/b200/b200_release_v1.2_summary.md on DeepSeek-V3)
 _SIMUMAX: Mapping[str, Mapping[str, Any]] = {
     "llama3_70b": {"model": "llama-3-70b"},
     "llama3_405b": {"model": "llama-3-405b", "kv_heads": 16},
     "deepseekv2": {"model": "deepseek-v2", "dense_layers": 1},
     "deepseekv3": {"model": "deepseek-v3", "dense_layers": 1},
 }
-# Its launchers (simu_tools/megatron_scripts/scripts): distributed optimizer, gradients added in
-# FP32, no layer recomputed; the figure is the most that PyTorch had allocated on any rank
+# Its launchers (simu_tools/megatron_scripts/scripts): distributed optimizer, gradients summed in
+# FP32, no recomputation; the figure is PyTorch's peak of allocated memory on any rank
 _MEGATRON = {
     "zero_stage": 1,
     "gradient_storage": "fp32",
@@ -47,7 +47,7 @@ _MEGATRON = {
 def memory_rows(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
     """Rows to compare for one published record: inputs, output, published value.
 
-    `inputs` are those already read from the record; what the source says of memory is added.
+    `inputs` are those already read from the record; what the source states about memory is added.
     Outputs are `memory_per_gpu`, `activation_memory` and `activation_memory_per_layer`, values
     are in bytes. Empty where the record publishes no memory that the model predicts.
     """
@@ -65,17 +65,17 @@ def _figure_1(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]
     states_only = {**inputs, **layout, "activation_memory": 0.0, "working_memory": 0.0}
     both = {"recompute": "selective", "sequence_parallel": True}
     alone = {"recompute": "none", "sequence_parallel": False}
-    asked: dict[str, tuple[Mapping[str, Any], str]] = {
+    figures: dict[str, tuple[Mapping[str, Any], str]] = {
         "gib_params_optimizer": (states_only, "memory_per_gpu"),
         "gib_activations_tp_baseline": ({**layers_only, **alone}, "activation_memory"),
         "gib_activations_seqpar_selective": ({**layers_only, **both}, "activation_memory"),
     }
-    found = [(*row, _positive(record, "measured", key)) for key, row in asked.items()]
-    return [(given, of, value * GIB) for given, of, value in found if value]
+    published = [(*row, _positive(record, "measured", key)) for key, row in figures.items()]
+    return [(run, of, value * GIB) for run, of, value in published if value]
 
 
 def _figure_7(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
-    """Korthikanti et al. 2022, figure 7: per cent of equation 2, of one layer."""
+    """Korthikanti et al. 2022, figure 7: one layer, in per cent of equation 2."""
     layout = _layout(record)
     if layout is None:
         return []
@@ -83,11 +83,11 @@ def _figure_7(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]
     tokens = layout["micro_batch_size"] * layout["sequence_length"]
     scores = 5 * heads * layout["sequence_length"] / width
     baseline = tokens * width * (10 + (24 + scores) / layout["tensor_parallel"])
-    found = [(how, _positive(record, "measured", key)) for key, how in _TECHNIQUES.items()]
+    published = [(how, _positive(record, "measured", key)) for key, how in _TECHNIQUES.items()]
     of = "activation_memory_per_layer"
     return [
         ({**inputs, **layout, **how}, of, percent / 100 * baseline)
-        for how, percent in found
+        for how, percent in published
         if percent
     ]
 
@@ -130,14 +130,14 @@ def _simumax(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]:
         "expert_parallel": ("parallel", "ep"),
         "micro_batch_size": ("parallel", "mbs"),
     }
-    read = {of: _positive(record, *where) for of, where in keys.items()}
+    stated = {of: _positive(record, *where) for of, where in keys.items()}
     replicas = _positive(record, "parallel", "dp")
     microbatches = _positive(record, "parallel", "microbatches")
-    if known is None or not (gib and replicas and microbatches and all(read.values())):
+    if known is None or not (gib and replicas and microbatches and all(stated.values())):
         return []
-    batch = replicas * microbatches * read["micro_batch_size"]
-    given = {**inputs, **read, "global_batch_size": batch, **known, **_MEGATRON}
-    return [(given, "memory_per_gpu", gib * GIB)]
+    batch = replicas * microbatches * stated["micro_batch_size"]
+    run = {**inputs, **stated, "global_batch_size": batch, **known, **_MEGATRON}
+    return [(run, "memory_per_gpu", gib * GIB)]
 
 
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -146,7 +146,7 @@ def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _positive(record: Mapping[str, Any], part: str, key: str) -> float:
-    """A positive number of a record; 0 where there is none, or one beyond any machine."""
+    """A positive number of a record; 0 if it is missing, or larger than any machine has."""
     value = _part(record, part).get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0

@@ -1,7 +1,7 @@
-"""Files of published measurements as records: JSON, a CSV of ours, or vTrain's CSV.
+"""Files of published measurements as records: JSON, the project's CSV, or vTrain's.
 
-A CSV of ours has a column for every dotted key ("model.hidden"); lines "# key = value" before the
-heading say what holds for all rows.
+The project's CSV has a column for every dotted key ("model.hidden"); lines "# key = value" before
+the heading apply to all rows.
 """
 
 import csv
@@ -45,11 +45,11 @@ def own_tables() -> list[Path]:
 
 
 def read_file(path: str | Path) -> list[Any]:
-    """The records of a file, unchecked. Raises InputError where it is no such file."""
+    """The records of a file, unchecked. Raises InputError for any other file."""
     name = str(path)
-    held = read_bytes(path, LARGEST, "records", "give fewer records")
+    content = read_bytes(path, LARGEST, "records", "give fewer records")
     try:
-        text = held.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{name!r} is not UTF-8 text; give JSON or CSV") from None
     begins = text.lstrip()[:1]
@@ -61,13 +61,13 @@ def read_file(path: str | Path) -> list[Any]:
 
 def _from_json(name: str, text: str) -> list[Any]:
     try:
-        held = json.loads(text)
+        records = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, json.JSONDecodeError) else "it cannot be parsed"
         raise InputError(f"{name!r} is not JSON: {reason}; give a list of records") from None
-    if not isinstance(held, list):
+    if not isinstance(records, list):
         raise InputError(f"{name!r} is not a list of records; write [{{...}}, ...]")
-    return held
+    return records
 
 
 def _from_csv(name: str, text: str) -> list[Any]:
@@ -88,7 +88,7 @@ def _from_csv(name: str, text: str) -> list[Any]:
     try:
         rows = [row for row in csv.reader(lines[start:]) if any(map(str.strip, row))]
     except csv.Error as error:
-        raise InputError(f"{name!r} is not CSV: {error}; mend that line") from None
+        raise InputError(f"{name!r} is not CSV: {error}; fix that line") from None
     heading = [cell.strip() for cell in rows[0]] if rows else []
     plain = [cell.lstrip("# ") for cell in heading]
     if set(_VTRAIN) <= set(plain):
@@ -99,16 +99,16 @@ def _from_csv(name: str, text: str) -> list[Any]:
         heading = [_VTRAIN.get(cell, "") for cell in plain]
     elif "group" not in {*heading, *constants}:
         raise InputError(
-            f"{name!r} is no table of records; give JSON, or a CSV that names the group of each"
+            f"{name!r} is not a table of records; give JSON, or a CSV with a column group"
         )
     if len(set(heading) - {""}) < len([cell for cell in heading if cell]):
-        raise InputError(f"{name!r} has a column twice; remove one")
-    found: list[Any] = []
+        raise InputError(f"{name!r} has the same column twice; remove one")
+    records: list[Any] = []
     for number, row in enumerate(rows[1:], 2):
         cells = constants | {key: cell for key, cell in zip(heading, row, strict=False) if key}
         cells.setdefault("id", f"{cells.get('group', '')}/line-{number}")
-        found.append(_nested(cells))
-    return found
+        records.append(_nested(cells))
+    return records
 
 
 def _nested(cells: dict[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Published steps of training runs as public inputs: one reader for each published table."""
+"""Published training steps as public inputs: one reader for each published table."""
 
 import math
 import re
@@ -35,9 +35,9 @@ _KORTHIKANTI = {  # Korthikanti et al. 2022, table 3; 8 tensor ranks
     "1T": (128, 25600, 160, 64, 512, 1, 1),
 }
 _BLOOM_VOCABULARIES = (51200, 250880)  # before and after its own tokenizer
-_APART = 0.2  # of two figures of one record that should be one
+_APART = 0.2  # relative difference from which two figures of one record contradict each other
 _CLOSE = 0.02
-# Sequences of a GPU and step where a table's caption, not its rows, has them, and recomputation:
+# Sequences of a GPU and step stated by a table's caption, not its rows, and recomputation:
 # torchtitan, benchmarks/llama3_h100_202412 and asyncTP_llama3_h100_2025-06
 _TITAN_TABLES = {"Table 2": 1, "Table 6": 8}
 _TITAN_ASYNC = {"llama-3-70b": (16, "full"), "llama-3-8b": (12, "selective")}
@@ -92,16 +92,16 @@ def _korthikanti(facts: Facts) -> list[Reading]:
     inputs |= _a100("standard") | _stages(chunks) | {"zero_stage": 0}
     full = inputs | {"recompute": "full"}
     selective = inputs | {"recompute": "selective", "sequence_parallel": True}
-    found = []
+    steps = []
     for key, run, variant in (
         ("measured.iter_s_full_recompute", full, "full"),
         ("measured.iter_s_seqpar_selective", selective, "selective"),
     ):
         seconds = facts.number(key, None)
         if seconds is not None:
-            found.append(Reading(run, seconds, notes=notes, variant=variant))
-    if found:
-        return found
+            steps.append(Reading(run, seconds, notes=notes, variant=variant))
+    if steps:
+        return steps
     share = facts.number("measured.mfu_pct") / 100
     seconds = gpt_flops(inputs) / (share * A100_PEAK * inputs["n_gpus"])
     return [Reading(selective, seconds, notes=(*notes, "time is that of the printed MFU"))]
@@ -145,17 +145,17 @@ def _bloom(facts: Facts) -> list[Reading]:
 
 
 def _bloom_shape(facts: Facts, inputs: Inputs) -> tuple[int, int]:
-    """Layers and vocabulary by which a GPT has its stated size: whole layers on each stage."""
+    """Layers (whole ones on each stage) and vocabulary that give a GPT its stated size."""
     layers, stages = inputs["layers"], inputs["pipeline_parallel"]
     match = re.fullmatch(r"(\d{1,5}(?:\.\d{1,3})?)B", facts.text("model.size", ""))
     if match is None or not float(match[1]):
         return layers, _BLOOM_VOCABULARIES[1]
     stated = float(match[1]) * 1e9
     best = (math.inf, layers, _BLOOM_VOCABULARIES[1])
-    for said in dict.fromkeys((layers, layers // stages * stages)):
+    for count in dict.fromkeys((layers, layers // stages * stages)):
         for words in _BLOOM_VOCABULARIES:
-            size = gpt_parameters(inputs | {"layers": said, "vocab_size": words})
-            best = min(best, (abs(size / stated - 1), said, words))
+            size = gpt_parameters(inputs | {"layers": count, "vocab_size": words})
+            best = min(best, (abs(size / stated - 1), count, words))
         if best[0] < _CLOSE / 2 + 0.5e9 / stated:  # what is printed is rounded
             return best[1:]
     if best[0] > _APART:
@@ -272,27 +272,27 @@ def _torchtitan(facts: Facts) -> list[Reading]:
         notes.append("two chunks a stage, as by default")
     inputs |= _sequence_parallel(inputs)
     hidden = inputs | {"tensor_parallel_overlap": 1.0}
-    told = "tensor traffic hidden: asynchronous tensor parallelism"
-    found: list[Reading] = []
-    for key, run, what in (
+    overlap_note = "tensor traffic hidden: asynchronous tensor parallelism"
+    steps: list[Reading] = []
+    for key, run, variant_name in (
         ("measured.tps_vanilla_tp", inputs, "vanilla"),
         ("measured.tps_async_tp", hidden, "async"),
     ):
         rate = facts.number(key, None)
         if rate is not None:
             seconds = _tokens(facts, inputs) / (rate * inputs["n_gpus"])
-            said = [*notes, told] if run is hidden else notes
-            found.append(Reading(run, seconds, notes=tuple(said), variant=what))
-    if found:
-        return found
+            run_notes = [*notes, overlap_note] if run is hidden else notes
+            steps.append(Reading(run, seconds, notes=tuple(run_notes), variant=variant_name))
+    if steps:
+        return steps
     seconds, more = _seconds(facts, inputs)
     if "AsyncTP" in variant or (stages > 1 and inputs["tensor_parallel"] > 1):
-        return [Reading(hidden, seconds, notes=(*notes, told, *more))]
+        return [Reading(hidden, seconds, notes=(*notes, overlap_note, *more))]
     return [Reading(inputs, seconds, notes=(*notes, *more))]
 
 
 def _memory(text: str) -> Inputs:
-    """Memory of a GPU that is not the usual one, as a text states it."""
+    """Capacity and bandwidth of an unusual GPU memory, as stated in a text."""
     size = re.search(r"(\d{2,4}) ?GB(?![A-Za-z/])", text)
     rate = re.search(r"(\d{1,2}(?:\.\d{1,3})?) ?TB/s", text)
     return ({"hbm_capacity": float(size[1]) * 1e9} if size else {}) | (
@@ -318,14 +318,14 @@ def _nemo(facts: Facts) -> list[Reading]:
 
 
 def _model_flops(inputs: Mapping[str, Any]) -> float:
-    """Operations of a step of a catalog model, matrix by matrix, whatever count it states."""
+    """FLOP of a step of a catalog model, matrix by matrix, ignoring the counts it states."""
     from ...run.evaluation import Evaluation
 
-    said = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
+    shape = {name: inputs[name] for name in ("sequence_length", "global_batch_size")}
     stated = ("parameters", "active_parameters", "looked_up_parameters", "training_tokens")
     values = record("model", inputs["model"]).values
-    said |= {k: v for k, v in values.items() if k not in (*stated, *said)}
-    counted = Evaluation({**said, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
+    shape |= {k: v for k, v in values.items() if k not in (*stated, *shape)}
+    counted = Evaluation({**shape, "flops_counting": "transformer"}, {}, ["model_flops_per_step"])
     return float(counted.evaluate("numpy")["model_flops_per_step"])
 
 
@@ -372,9 +372,9 @@ def _a100(attention: str) -> Inputs:
 
 def _network(facts: Facts) -> Inputs:
     """Bandwidth between nodes as the record states it."""
-    said = [facts.text("system.fabric", None), facts.text("system.accel", None)]
-    found = filter(None, (hardware.bandwidth_of(text) for text in said if text))
-    bandwidth = next(found, None)
+    texts = [facts.text("system.fabric", None), facts.text("system.accel", None)]
+    rates = filter(None, (hardware.bandwidth_of(text) for text in texts if text))
+    bandwidth = next(rates, None)
     return {} if bandwidth is None else {"inter_node_bandwidth": bandwidth}
 
 
@@ -418,7 +418,7 @@ def _tokens(facts: Facts, inputs: Mapping[str, Any]) -> float:
 
 
 def _seconds(facts: Facts, inputs: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
-    """Time of a step, from the most direct of what was measured; what to know of it."""
+    """Time of a step, from the most direct figure measured, and notes on it."""
     for key, unit in (("iteration_time_s", 1.0), ("step_time_s", 1.0), ("iteration_time_ms", 1e-3)):
         seconds = facts.number(f"measured.{key}", None)
         if seconds is not None:
@@ -437,16 +437,16 @@ def _seconds(facts: Facts, inputs: Mapping[str, Any]) -> tuple[float, tuple[str,
 
 
 def gpt_parameters(inputs: Mapping[str, Any]) -> float:
-    """12 l h^2 + V h + s h: weights of a GPT but small terms (Narayanan et al. 2021, eq. 2)."""
+    """12 l h^2 + V h + s h: weights of a GPT without small terms (Narayanan et al. 2021, eq. 2)."""
     layers, hidden = float(inputs["layers"]), float(inputs["hidden_size"])
     rows = float(inputs["vocab_size"] + inputs["sequence_length"])
     return hidden * (12 * layers * hidden + rows)
 
 
 def gpt_flops(inputs: Mapping[str, Any], recomputed: bool = False) -> float:
-    """72 B s l h^2 (1 + s / 6h + V / 12lh): operations of a step (Narayanan et al. 2021, eq. 3).
+    """72 B s l h^2 (1 + s / 6h + V / 12lh): FLOP of a step (Narayanan et al. 2021, eq. 3).
 
-    Where layers are recomputed, they count 96, and logits as before: V / 16lh.
+    With layers recomputed, 96 in place of 72, but logits are not recomputed: V / 16lh.
     """
     layers, hidden = float(inputs["layers"]), float(inputs["hidden_size"])
     tokens, passes = inputs["sequence_length"], 4 if recomputed else 3
