@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CUBE := cubes/scaling-and-reliability
 
+# Without bytecode on disk every process of a test compiles all that it imports
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: sweep test quick versions oldest check types bench pages docs attack fuzz validate clean
 
 sweep: $(VENV)/installed

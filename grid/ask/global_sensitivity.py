@@ -199,7 +199,7 @@ def _sobol(
         _checked(of, out.reshape(-1)),
         calc_second_order=False,
         num_resamples=resamples,
-        seed=seed,
+        seed=seed + 1,  # SALib takes 0 for none given, and would draw others at every call
     )
     named = {
         "first_order": "S1",

@@ -250,10 +250,10 @@ def test_pieces_and_seeds_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("SALib")
     sweep = Sweep(PHASES, {}, ["recovery_time"])
     for method in ("sobol", "morris"):
-        whole = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=3)
+        whole = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=0)
         with monkeypatch.context() as patch:
             patch.setattr("fleetcube.grid.ask.global_sensitivity.PIECE", 100)
-            again = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=3)
+            again = sweep.global_sensitivity("recovery_time", method, samples=2000, seed=0)
         assert again.identical(whole)
 
 
