@@ -107,7 +107,10 @@ def _plain(name: str) -> str:
 @functools.cache
 def _rests_on(formula: Function) -> tuple[str, ...]:
     """Keys of what a formula and the laws that it calls cite."""
-    docs = [read(law) for law in dependencies(formula) if not law.__name__.startswith("_")]
+    laws = [law for law in dependencies(formula) if not law.__name__.startswith("_")]
+    # a registered law has the docstring of its quantity: the law's own cites more
+    laws += [law.__globals__[law.__law__] for law in laws if hasattr(law, "__law__")]
+    docs = [read(law) for law in laws]
     return tuple(key for doc in docs for key in cited(doc.source)[0])
 
 
