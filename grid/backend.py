@@ -40,7 +40,7 @@ class Backend(BackendEntrypoint):
         dtype: str = "float64",
         mask_infeasible: bool = False,
     ) -> xarray.Dataset:
-        """Open a spec, a Sweep or a stored cube; nothing is evaluated."""
+        """Open a spec, a Sweep or a stored cube, without evaluating anything."""
         source = filename_or_obj
         if not isinstance(source, str | PathLike | Sweep):
             raise InputError(f"{type(source).__name__} is not a sweep; give a TOML file or a Sweep")
@@ -58,8 +58,7 @@ class Backend(BackendEntrypoint):
             return False
         path = Path(filename_or_obj)
         try:
-            held = read_some(path, LARGEST) if path.suffix == ".toml" else b""
-            small = len(held) <= LARGEST
-            return small and "outputs" in parse_toml(held.decode("utf-8-sig"))
+            data = read_some(path, LARGEST) if path.suffix == ".toml" else b""
+            return len(data) <= LARGEST and "outputs" in parse_toml(data.decode("utf-8-sig"))
         except (OSError, ValueError):
             return False

@@ -8,14 +8,14 @@ from ..catalog.spelling import hint, near
 
 
 class InputError(ValueError):
-    """A spec, scenario, axis or request that cannot be used as it stands."""
+    """A spec, scenario, axis or request that cannot be used as it is."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class ChangedError(InputError):
-    """What was opened is not there any more as it was."""
+    """What was opened has changed since, or is gone."""
 
 
 def shown(value: Any) -> str:
@@ -30,5 +30,5 @@ def shown(value: Any) -> str:
 def nearest(
     name: str, known: Iterable[str], otherwise: str = "see `fleetcube explain` for all names"
 ) -> str:
-    """A hint that names known spellings like it, or says what to do where none is near."""
+    """A hint: the known spellings nearest to a name, or what to do where none is near."""
     return hint(near(str(name), known), otherwise)

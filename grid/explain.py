@@ -19,7 +19,7 @@ from .show.tables import scale
 from .spec.scenario import choose
 
 WIDTH = 80
-MOST_FOUND = 15  # names that a search by word lists
+MOST_MATCHES = 15  # names that a search by word lists
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 
 
@@ -28,14 +28,14 @@ def explain(name: str | None = None) -> str:
 
     A quantity: its formulas, the option that chooses between them, sources, and all that it is
     computed from under the default options, with defaults. An input: default, bounds, what it
-    feeds. Any other words: the names in which they are, or whose meanings hold them. Raises
-    InputError where there are none, with the names most like it.
+    feeds. Any other words: the names that contain them, or whose meanings do. Raises InputError
+    where there are none, with the nearest names.
     """
     if name is None:
         return _list_all()
     if not isinstance(name, str):
         raise InputError(f"{name!r} is not a name; write it as text")
-    said, name = name, MEANT.get(name.lower(), name.lower())
+    written, name = name, MEANT.get(name.lower(), name.lower())
     if name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
@@ -43,35 +43,35 @@ def explain(name: str | None = None) -> str:
         lines = _explain_input(INPUTS[name])
     elif name in load():
         lines = _explain_quantity(load()[name])
-    elif found := derivative(name):
-        lines = [f"{name} [{_unit(found.unit)}]", "", *_wrapped(found.doc.summary)]
+    elif slope := derivative(name):
+        lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
-        lines += ["", f"See `fleetcube explain {found.of}` and `fleetcube explain {found.wrt}`."]
+        lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
     elif not (lines := _search(name)):
-        near = nearest(said, [*INPUTS, *load(), *KINDS])
-        raise InputError(f"{shown(said)} is neither an input nor a quantity; {near}")
+        near = nearest(written, [*INPUTS, *load(), *KINDS])
+        raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
     return "\n".join(lines)
 
 
 def _search(text: str) -> list[str]:
-    """Names with a word that begins with each of those of a text, then those so explained."""
+    """Names with words that begin as those of a text do, then names explained by such words."""
     words = re.findall("[a-z0-9]+", text.lower())
     begins = [re.compile(rf"(?<![a-z0-9]){word}") for word in words]
     rows = [(row.name, row.description, row.unit) for row in INPUTS.values()]
-    rows += [(made.name, made.doc.summary, made.unit) for made in load().values()]
+    rows += [(each.name, each.doc.summary, each.unit) for each in load().values()]
     named = [row for row in rows if all(begin.search(row[0]) for begin in begins)]
     meant = [
         row
         for row in rows
         if row not in named and all(begin.search(f"{row[0]} {row[1]}".lower()) for begin in begins)
     ]
-    found = [*named, *meant] if words else []
-    if not found:
+    matches = [*named, *meant] if words else []
+    if not matches:
         return []
-    lines = [f"Names and meanings with {text!r}; `fleetcube explain NAME` tells more:", ""]
-    for name, meaning, unit in found[:MOST_FOUND]:
+    lines = [f"Names and meanings with {text!r}; `fleetcube explain NAME` shows more:", ""]
+    for name, meaning, unit in matches[:MOST_MATCHES]:
         lines += _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
-    more = len(found) - MOST_FOUND
+    more = len(matches) - MOST_MATCHES
     return [*lines, *([f"and {more} more: `fleetcube explain` lists all"] if more > 0 else [])]
 
 
@@ -79,10 +79,10 @@ def _search(text: str) -> list[str]:
 
 
 def unused(attrs: Mapping[str, Any]) -> str:
-    """What is set in a cube, from its attributes, though nothing depends on it; in one line.
+    """What a cube's attributes set though nothing depends on it, in one line.
 
-    Of the first that is a result, the line says how to reach it: by solving for the nearest
-    continuous input that it is computed from, and whose default it is in proportion to.
+    If one of these is a result, the line shows how to reach it: by solving for the nearest
+    continuous input that it is computed from.
     """
     names = str(attrs["fleetcube_unused"]).split()
     idle = [INPUTS[name].idle for name in names if name in INPUTS and INPUTS[name].idle]
@@ -133,7 +133,7 @@ def _explain_quantity(quantity: Quantity) -> list[str]:
         lines += ["", "Computed from, with default options (each name once, where first needed):"]
         lines += _tree(quantity.name, formulas)
     names = {p for formula in formulas.values() for p in parameters(formula)}
-    names |= {option for made in formulas if (option := load()[made].option)}
+    names |= {option for needed in formulas if (option := load()[needed].option)}
     rows = [row for row in INPUTS.values() if row.name in names]
     return [*lines, *(["", "Inputs of these, with defaults:", *_defaults(rows)] if rows else [])]
 
@@ -159,7 +159,7 @@ def _file(module: str) -> str:
 
 
 def _maths(doc: Doc) -> list[str]:
-    """Lines as they are written; a paragraph that is too wide is prose, and is filled anew."""
+    """Lines as written; a paragraph that is too wide is prose, and is wrapped again."""
     lines = []
     for paragraph in doc.maths.split("\n\n"):
         if max(map(len, paragraph.splitlines())) > WIDTH - 4:
@@ -194,8 +194,8 @@ def _explain_input(row: Input) -> list[str]:
     lines += _field("choices", map(_written, row.choices)) if row.choices else []
     lines.append(f"default: {default_of(row) or 'none: it is required'}")
     if row.implied_by:
-        given = " or ".join(row.implied_by)
-        lines += _wrapped(f"implied: {_written(row.implied)} where {given} is given", " " * 9)
+        implying = " or ".join(row.implied_by)
+        lines += _wrapped(f"implied: {_written(row.implied)} where {implying} is given", " " * 9)
     if row.kind != "option":
         lines.append(f"bounds:  {bounds(row)}")
     labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
@@ -229,13 +229,13 @@ def feeds(name: str) -> tuple[str, ...]:
 
 def downstream(name: str) -> set[str]:
     """Every quantity that a name can reach, directly or through others."""
-    found: set[str] = set()
+    reached: set[str] = set()
     level = [name]
     for current in level:
-        new = [fed for fed in feeds(current) if fed not in found]
-        found.update(new)
+        new = [fed for fed in feeds(current) if fed not in reached]
+        reached.update(new)
         level += new
-    return found
+    return reached
 
 
 def _feeds(name: str, nothing: str, title: str = "feeds") -> list[str]:
@@ -262,9 +262,9 @@ def _list_all() -> str:
             lines.append(f"  {_named(row)}{default}")
             lines += _wrapped(f"      {row.description}{choices}", " " * 6)
     lines += ["", "", "QUANTITIES: name [unit]"]
-    for module, made in modules().items():
+    for module, members in modules().items():
         lines += ["", module]
-        for quantity in made:
+        for quantity in members:
             option = f" (by {quantity.option})" if quantity.option else ""
             lines.append(f"  {quantity.name} [{_unit(quantity.unit)}]")
             lines += _wrapped(f"      {quantity.doc.summary}{option}", " " * 6)
@@ -273,31 +273,31 @@ def _list_all() -> str:
 
 def modules() -> dict[str, list[Quantity]]:
     """Quantities by module, in the order of the modules and of the alphabet."""
-    found: dict[str, list[Quantity]] = {module: [] for module in quantities.MODULES}
+    members: dict[str, list[Quantity]] = {module: [] for module in quantities.MODULES}
     for _, quantity in sorted(load().items()):
         formula = next(iter(quantity.formulas.values()))
-        found[formula.__module__.rpartition(".")[2]].append(quantity)
-    return found
+        members[formula.__module__.rpartition(".")[2]].append(quantity)
+    return members
 
 
 # Words
 
 
 def default_of(row: Input) -> str:
-    """A default as one reads it: 50,000 h, 100 GB/s; empty where there is none."""
+    """A default as people read it: 50,000 h, 100 GB/s; empty where there is none."""
     if row.default is None:
         return ""
     if row.kind == "option":
         return _written(row.default)
-    return told(row.default, row.unit, row.name)
+    return readable(row.default, row.unit, row.name)
 
 
-def told(value: float, unit: str, name: str) -> str:
+def readable(value: float, unit: str, name: str) -> str:
     """A number of a base unit in a unit that people use: 50,000 h, 400 g/kWh, infinite."""
     if value == float("inf"):
         return "infinite"
-    factor, said = _PER_KWH.get(unit) or scale(unit, value, name)
-    return f"{value / factor:,.12g} {said}".strip()
+    factor, shown_unit = _PER_KWH.get(unit) or scale(unit, value, name)
+    return f"{value / factor:,.12g} {shown_unit}".strip()
 
 
 def bounds(row: Input) -> str:
@@ -321,12 +321,12 @@ def _unit(unit: str) -> str:
 
 
 def _field(title: str, words: Iterable[str]) -> list[str]:
-    """A title and words after it, none of them cut at the end of a line."""
+    """A title and words after it, none broken at the end of a line."""
     return _wrapped(f"{title + ':':<9}{', '.join(map(_whole, words))}", " " * 9)
 
 
 def _whole(text: str) -> str:
-    """Text that is not cut at the end of a line."""
+    """Text that is not broken at the end of a line."""
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 

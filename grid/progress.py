@@ -1,24 +1,24 @@
-"""How far a long evaluation is, for whoever watches."""
+"""How far along a long evaluation is."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Tell = Callable[[int, int, str], None]  # what is done, all there is, and of what: "points"
+Tell = Callable[[int, int, str], None]  # done, total, and the unit: "points"
 
 _watcher: ContextVar["_Meter | None"] = ContextVar("watcher", default=None)
 
 
 class _Meter:
-    """What is done and all there is to do, added up over what follows one another."""
+    """Work done and total, added up over consecutive evaluations."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell, self._lock = tell, threading.Lock()
         self._done, self._total, self._unit = 0, 0, ""
 
     def add(self, done: int, total: int, unit: str) -> None:
-        """Count; another unit begins anew."""
+        """Count; a new unit starts from zero."""
         with self._lock:
             if unit != self._unit:
                 self._done, self._total, self._unit = 0, 0, unit
@@ -28,9 +28,9 @@ class _Meter:
 
 @contextmanager
 def watching(tell: Tell) -> Iterator[None]:
-    """Call a function with what is done, all there is and its unit, whenever it moves on.
+    """Call a function with the work done, the total and the unit, at every step.
 
-    It hears of what this thread asks for inside the `with`, and may be called from another one.
+    It hears of what this thread asks for inside the `with`, and may be called from another thread.
     What it raises ends the evaluation.
     """
     token = _watcher.set(_Meter(tell))
@@ -41,12 +41,12 @@ def watching(tell: Tell) -> Iterator[None]:
 
 
 def watched() -> bool:
-    """Whether anybody watches."""
+    """Whether anyone watches."""
     return _watcher.get() is not None
 
 
 def expected(total: int, unit: str) -> Callable[[int], None]:
-    """Say what is to come; what this returns is called with what is done, from any thread."""
+    """Announce work; call the function returned with what is done, from any thread."""
     meter = _watcher.get()
     if meter is None:
         return lambda done: None

@@ -1,7 +1,7 @@
 """A sweep: a scenario, its axes and the outputs wanted; and what can be asked of it.
 
 Its values in memory are `Evaluation`'s. Every other verb is a few lines that hand the sweep to the
-room which knows how; the room is imported when it is asked.
+room that knows how. The room is imported only then: a script loads what it uses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,19 +52,19 @@ class Sweep(Evaluation):
         `path` is a folder, or a URL such as "s3://bucket/cubes/a.zarr". The cube appears there
         only when it is complete; until then it is built beside it in `path` + ".partial", on an
         object store in its place, where every finished block survives a failure or a kill. With
-        `resume`, an unfinished cube is continued to the same bytes, a complete one is checked and
+        `resume`, an unfinished cube is completed to the same bytes, a complete one is checked and
         its damaged blocks are written again, and where there is none the sweep begins; a cube of
         another spec, catalog, code or version is refused. With `append`, a complete cube gets the
-        labels that axes have now after those it has: its blocks are kept, and only new ones are
-        computed, in its own chunks. `chunks` are sizes by axis; by default
-        chunks hold 8 MB and are cut alike along every axis, so that slices along each are fast.
+        labels added at the end of its axes: its blocks are kept, and only new ones are computed, in
+        its own chunks. `chunks` are sizes by axis; by default chunks hold 8 MB and are cut alike
+        along every axis, so that slices along each are fast.
 
         `dask` has a cluster's workers evaluate the blocks and write them into the folder, which
         they must share: a number of processes to start here, with a thread each (`threads` is for
         runs without Dask); a scheduler's address; or a `distributed.Client`. A worker thread holds
         one block at a time: its outputs, and a chunk as it is written. The bytes are the same.
 
-        Raises OSError for what fails while it runs, and says how much is kept, and InputError where
+        Raises OSError, with how much is kept, for what fails while it runs, and InputError where
         the target exists, cannot be written, or is larger than the disk. Returns the path or the
         URL.
         """
@@ -73,7 +73,7 @@ class Sweep(Evaluation):
         from .store.places.place import Folder, place_of
 
         place = place_of(path)
-        if append and engine == "auto":  # whatever the size is now
+        if append and engine == "auto":  # the cube's own, though its new size might suggest another
             engine = engine_of(place)
         plan = self.plan(engine, mask_infeasible)
         with cluster_of(plan, self.spec, dask) as cluster:
@@ -128,10 +128,10 @@ class Sweep(Evaluation):
         """
         from .reduce.fold import reduce
 
-        asked = self.judged if how in ("argmin", "argmax") and of is not None else self
-        with mapping(asked, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
-            found = reduce(plan, self.spec, how, over, map_, of, q)
-        return found if asked is self else found.set_coords(NEAR)
+        sweep = self.judged if how in ("argmin", "argmax") and of is not None else self
+        with mapping(sweep, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
+            reduced = reduce(plan, self.spec, how, over, map_, of, q)
+        return reduced if sweep is self else reduced.set_coords(NEAR)
 
     def crossing(
         self,
@@ -156,7 +156,7 @@ class Sweep(Evaluation):
             dask: as for `reduce`.
 
         Returns the axis' value over the output's other axes: NaN where the output does not cross.
-        Nothing is crossed beside a point that is NaN.
+        There is no crossing next to a point that is NaN.
         """
         from .reduce.crossing import crossing
 
@@ -252,7 +252,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset of each output over its axes and `quantile`, with `<output>_mean` and
         `<output>_std`; NaN where any draw is NaN. Everything else that a sweep does takes the
-        median of each distribution. An axis stands before a distribution of the same input.
+        median of each distribution. An axis overrides a distribution of the same input.
         """
         from .ask.uncertainty import uncertainty
 
@@ -274,8 +274,8 @@ class Sweep(Evaluation):
             at: values of axes, numbers or text with a unit; the middle of the others is taken.
 
         Returns a Dataset over `input`: elasticity, value, and what the quantity becomes, evaluated
-        anew, where the input is 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the
-        nearest valid whole numbers. `fleetcube_point` among its attributes says which point it is.
+        again, where the input is 10 % smaller (`<of>_below`) and larger (`<of>_above`), or at the
+        nearest valid whole numbers. The attribute `fleetcube_point` names the point.
         """
         from .ask.sensitivity import levers
 
@@ -293,7 +293,7 @@ class Sweep(Evaluation):
     ) -> "xarray.Dataset":
         """Which input has the largest elasticity, by size, at every point of the grid.
 
-        Arguments are those of `levers` and `reduce`; to compile pays for a hundred million points.
+        Arguments are those of `levers` and `reduce`; compiling pays from a hundred million points.
         Of inputs whose elasticities are equal the first in the order of `fleetcube explain` leads;
         where they are equal everywhere, the coordinate `same_as` names the first one.
 
@@ -378,11 +378,11 @@ class Sweep(Evaluation):
     ) -> "xarray.DataArray":
         """Relative change of a quantity over the relative change of inputs: d ln y / d ln x.
 
-        Arguments and dimensions are those of `gradient`. 0.5 says that 1 % more of the input gives
-        0.5 % more of the quantity.
+        Arguments and dimensions are those of `gradient`. 0.5 means that 1 % more of the input
+        gives 0.5 % more of the quantity.
         """
-        found = self.jacobian([of], wrt, elasticity=True, engine=engine, threads=threads)
-        return found.isel(output=0)
+        elasticities = self.jacobian([of], wrt, elasticity=True, engine=engine, threads=threads)
+        return elasticities.isel(output=0)
 
     def jacobian(
         self,
@@ -416,7 +416,7 @@ class Sweep(Evaluation):
         from .ask.gradient import derivatives
 
         rows = derivatives(self, of, wrt, elasticity)
-        return self.of([one.name for row in rows for one in row])
+        return self.of([derivative.name for row in rows for derivative in row])
 
     def solve(
         self,
@@ -474,7 +474,7 @@ class Sweep(Evaluation):
 
         Returns a Dataset over the other axes: the inputs, the output, the outputs of the
         conditions, `optimum_status`, and `infeasible_reason`, why nothing can run. SciPy's SLSQP
-        goes on from the best of 256 Sobol points with exact gradients; each point of the grid takes
+        starts from the best of 256 Sobol points, with exact gradients; each point of the grid takes
         about a second.
         """
         from .ask.optimize import optimize

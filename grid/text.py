@@ -1,4 +1,4 @@
-"""Text that came from files, for terminals and spreadsheets: neither takes it for a command."""
+"""Text from files, made safe for terminals and spreadsheets: neither takes it for a command."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ _RUN = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF
 
 
 def visible(text: str) -> str:
-    """Text in which characters that steer a terminal stand as their codes, but for line ends."""
+    """Text with characters that steer a terminal written as codes, except line ends."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return "".join(

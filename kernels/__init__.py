@@ -2,7 +2,7 @@
 
 Laws (`collectives`, `pipeline`, `reliability`, `checkpoint`, ...) are plain helper formulas.
 Quantities (`quantities/`) are the functions the graph reads: name = quantity, parameters = what
-it needs. Nothing here knows of xarray, Zarr, Dask, the catalog or the grid.
+it needs. Nothing here knows xarray, Zarr, Dask, the catalog or the grid.
 """
 
 from . import checkpoint as checkpoint

@@ -1,4 +1,4 @@
-"""How formulas come under names: alternatives of a quantity, laws registered, twins renamed."""
+"""How formulas are registered: as alternatives of a quantity, as laws, as renamed twins."""
 
 import inspect
 import re
@@ -49,7 +49,7 @@ def same_as(law: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
-    """Make formulas of module `home` from others that say the same under other names.
+    """Make formulas of module `home` from others that differ in names alone.
 
     `names` gives the new name of parameters, quantities and words of docstrings. A formula that
     is an alternative is called after its new quantity.
@@ -63,28 +63,28 @@ def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
         quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
         name = formula.__name__.replace(quantity, _renamed(quantity, names))
         # co_name and the place in the file stay: they lead to the formula as it is written
-        made: Any = types.FunctionType(
+        twin: Any = types.FunctionType(
             code.replace(co_varnames=variables), formula.__globals__, name
         )
-        made.__dict__.update(formula.__dict__)
-        made.__module__, made.__qualname__ = home, name
-        made.__doc__ = _renamed(formula.__doc__ or "", names) or None
+        twin.__dict__.update(formula.__dict__)
+        twin.__module__, twin.__qualname__ = home, name
+        twin.__doc__ = _renamed(formula.__doc__ or "", names) or None
         renamed = {**names, formula.__name__: name}
-        made.__renamed__ = (*getattr(formula, "__renamed__", ()), renamed)
+        twin.__renamed__ = (*getattr(formula, "__renamed__", ()), renamed)
         if choice:
-            made.__alternative__ = (_renamed(quantity, names), *choice)
-        return made
+            twin.__alternative__ = (_renamed(quantity, names), *choice)
+        return twin
 
     return rename
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    words = sorted(map(re.escape, names), key=len, reverse=True)  # the longest that is there
+    words = sorted(map(re.escape, names), key=len, reverse=True)  # the longest match first
     return re.sub(rf"\b({'|'.join(words)})\b", lambda match: names[match[0]], text)
 
 
 def source_of(formula: Callable[..., Any]) -> str:
-    """The code of a formula under its own names, wherever it is written."""
+    """The source of a formula under its own names, wherever it is written."""
     text = inspect.getsource(formula)
     for names in getattr(formula, "__renamed__", ()):
         text = _renamed(text, names)

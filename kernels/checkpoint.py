@@ -89,6 +89,7 @@ def _segment(interval: Any, write_time: Any, mtbf: Any) -> Any:
     Source: Daly 2006, FGCS 22(3), section 2
     """
     fails = mtbf < np.inf
+    # without failures the best interval is endless: inf / inf would be NaN
     length = where(fails, interval + write_time, 0.0)
     return length / where(fails, mtbf, 1.0)
 
@@ -142,6 +143,7 @@ def useful_share(interval: Any, write_time: Any) -> Any:
     Returns: [1] useful time over segment
     Source: by definition of the segment (Daly 2006, section 2)
     """
+    # an endless interval has no checkpoint: inf / inf would be NaN
     counted = where(write_time > 0, interval < np.inf, False)
     useful = where(counted, interval, 1.0)
     return where(counted, useful / (useful + where(counted, write_time, 1.0)), 1.0)

@@ -14,10 +14,10 @@ class Input:
     `kind` is "real", "count" (whole in reality, continuous in the formulas) or "option" (one of
     `choices`). `default` is None where the value must be given or come from a label. An option
     that is not chosen takes `implied` instead of its default where one of `implied_by` is given.
-    A `convention` is a way to report: results that depend on one say which.
+    A `convention` is a way to report: results that depend on it state the choice.
 
     For messages: `labels` are the kinds of catalog labels that set it, `part_of` is the quantity to
-    give in its place where it is needed for that, `idle` is what to know where nothing needs it.
+    give in its place where it is needed for that, `idle` is a remark where nothing needs it.
     """
 
     name: str
@@ -562,12 +562,12 @@ INPUTS: dict[str, Input] = {row.name: row for row in _ROWS if isinstance(row, In
 
 def groups() -> dict[str, list[Input]]:
     """The inputs under the headings of the table."""
-    found: dict[str, list[Input]] = {}
+    by_heading: dict[str, list[Input]] = {}
     heading = ""
     for row in _ROWS:
         if isinstance(row, Input):
-            found[heading].append(row)
+            by_heading[heading].append(row)
         else:
             heading = row
-            found[heading] = []
-    return found
+            by_heading[heading] = []
+    return by_heading

@@ -1,4 +1,4 @@
-"""Monte Carlo of a job that fails, loses work, recovers and goes on.
+"""Monte Carlo of a job that fails, loses work, recovers and resumes.
 
 It shares no formula with `checkpoint.py`, which it judges, and answers what closed forms cannot:
 times between failures that are not exponential, and spares that run out.
@@ -115,7 +115,7 @@ def next_word(state: Any) -> Any:
 
 @_compiled
 def uniform(state: Any) -> Any:
-    """A number between 0 and 1, neither of them."""
+    """A number between 0 and 1, both excluded: its logarithm is finite."""
     return (float(next_word(state) >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
 
 
@@ -135,7 +135,7 @@ def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any) -> Any:
 def _lose_idle(
     state: Any, times: Any, lost: int, start: Any, end: Any, idle: Any, pace: Any, repair: Any
 ) -> int:
-    """Failures of idle nodes, of which there are `idle` less those away; how many are lost then."""
+    """Failures of idle nodes, which are `idle` less those away; returns the nodes lost by then."""
     rate = idle * pace
     if rate == 0:
         return lost
@@ -169,7 +169,7 @@ def _checkpoints(point: Any) -> Any:
 
 @_compiled
 def _room(point: Any) -> int:
-    """Times of lost nodes to keep: of all nodes, or of as many as decide whether one is free."""
+    """How many times of losses to keep: of all nodes, or as many as decide whether one is free."""
     spares = min(math.floor(point[8]), float(MOST_FAILURES))
     if point[12] == CLOSED:
         spares = min(spares + max(math.floor(point[13]), 1.0), float(MOST_FAILURES))
@@ -180,7 +180,7 @@ def _room(point: Any) -> int:
 def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     """One job from start to end, its losses into `losses`; False where it fails too often.
 
-    `lost_nodes` is room for the times at which the last nodes were lost: see `_room`.
+    `lost_nodes` is a buffer for the times of the last losses, used as a ring: see `_room`.
     """
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
@@ -263,7 +263,7 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
 
 @_compiled
 def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts: Any) -> None:
-    """Trials `first` to `last` of all, counted through; trial t of a point has its own stream."""
+    """Trials `first` to `last` of all points; each has a random stream of its own."""
     trials = losses.shape[1]
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
@@ -302,25 +302,25 @@ def _ratio(above: Any, below: Any) -> Any:
 
 
 @_compiled
-def _summarise(point: Any, losses: Any, found: Any) -> None:
+def _summarise(point: Any, losses: Any, statistics: Any) -> None:
     """The statistics of a point, in their order."""
     count = len(losses)
     checkpoints = _checkpoints(point)
     spent = checkpoints * point[3] if checkpoints > 0 else 0.0
-    one = np.ones(count)
-    work, stalls = one * point[5], one * spent
+    ones = np.ones(count)
+    work, stalls = ones * point[5], ones * spent
     rework, recovery = losses[:, 0].copy(), losses[:, 1].copy()
     failures, shortages = losses[:, 2].copy(), losses[:, 3].copy()
     wall = work + stalls + rework + recovery
-    found[0], found[1] = _ratio(work, wall)
-    found[2], found[3] = _ratio(stalls, wall)
-    found[4], found[5] = _ratio(rework, wall)
-    found[6], found[7] = _ratio(recovery, wall)
-    found[8], found[9] = _ratio(failures, one)
-    found[10], found[11] = _ratio(shortages, failures)
-    found[12], found[13] = _ratio(wall - losses[:, 4], wall)
-    found[14], found[15] = _ratio(wall, one)
-    found[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
+    statistics[0], statistics[1] = _ratio(work, wall)
+    statistics[2], statistics[3] = _ratio(stalls, wall)
+    statistics[4], statistics[5] = _ratio(rework, wall)
+    statistics[6], statistics[7] = _ratio(recovery, wall)
+    statistics[8], statistics[9] = _ratio(failures, ones)
+    statistics[10], statistics[11] = _ratio(shortages, failures)
+    statistics[12], statistics[13] = _ratio(wall - losses[:, 4], wall)
+    statistics[14], statistics[15] = _ratio(wall, ones)
+    statistics[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
 
 
 @_compiled
@@ -336,13 +336,15 @@ def _judge(point: Any) -> int:
 
 
 @_compiled
-def _finish(points: Any, first: int, last: int, losses: Any, verdicts: Any, found: Any) -> None:
-    """The statistics of points `first` to `last`; NaN where one was given up."""
+def _finish(
+    points: Any, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
+) -> None:
+    """The statistics of points `first` to `last`; NaN for those given up."""
     for row in range(first, last):
         if verdicts[row] == DONE:
-            _summarise(points[row], losses[row], found[row])
+            _summarise(points[row], losses[row], statistics[row])
         else:
-            found[row] = np.nan
+            statistics[row] = np.nan
 
 
 def run(
@@ -352,22 +354,23 @@ def run(
     threads: int,
     done: Callable[[int], None] = lambda jobs: None,
 ) -> tuple[Array, Array]:
-    """Statistics of jobs, and for each whether it was done.
+    """Statistics of jobs, and a verdict on each.
 
     `points` has a row for each job with the columns PARAMETERS. Returns a row of STATISTICS for
     each, NaN where its verdict, the second result, is not DONE. Random numbers depend on the seed,
     the job's own parameters and the number of the trial, and on nothing else. Shares are ratios of
     sums over the trials, so that goodput is work over expected wall time; errors are standard.
-    `done` is called with the jobs simulated since it was called last.
+    `done` is called with the number of trials simulated since the last call.
     """
-    points = np.ascontiguousarray(points, dtype=np.float64) + 0.0  # no negative zeros
-    found = np.empty((len(points), len(STATISTICS)))
+    # keys of random streams are made of bits: -0.0 becomes 0.0
+    points = np.ascontiguousarray(points, dtype=np.float64) + 0.0
+    statistics = np.empty((len(points), len(STATISTICS)))
     verdicts = np.array([_judge(point) for point in points], np.int8)
     at_once = max(1, _TRIALS_AT_ONCE // trials)
     for start in range(0, len(points), at_once):
         rows = slice(start, start + at_once)
-        _run(points[rows], trials, seed, threads, verdicts[rows], found[rows], done)
-    return found, verdicts
+        _run(points[rows], trials, seed, threads, verdicts[rows], statistics[rows], done)
+    return statistics, verdicts
 
 
 def _run(
@@ -376,10 +379,10 @@ def _run(
     seed: int,
     threads: int,
     verdicts: Array,
-    found: Array,
+    statistics: Array,
     done: Callable[[int], None],
 ) -> None:
-    """A part of the jobs, as many as are kept in memory at once."""
+    """A part of the jobs, as many as fit into memory."""
     losses = np.empty((len(points), trials, len(LOSSES)))
     word = np.uint64(seed)
     parts = _edges(len(points) * trials, threads, 64)
@@ -389,7 +392,7 @@ def _run(
     for (first, last), _ in zip(parts, simulated, strict=True):
         done(last - first)
     pool(threads).each(
-        lambda ends: _finish(points, *ends, losses, verdicts, found),
+        lambda ends: _finish(points, *ends, losses, verdicts, statistics),
         _edges(len(points), threads, 1),
     )
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 
+# Both values are computed: where a divisor may be 0 in the one not chosen, formulas guard it, too,
+# for plain Python numbers raise ZeroDivisionError and other libraries' derivatives become NaN.
 def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     """Choose elementwise; engines replace it (`np.where` on scalars builds arrays in numba).
 

@@ -1,4 +1,4 @@
-"""Which quantity plays which part, for the rooms above: they ask by role and write no names.
+"""Which quantity plays which role, for the rooms above: they ask by role and write no names.
 
 Constants are names of inputs and quantities; a test holds each against the graph.
 """
@@ -30,7 +30,7 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
 # Inputs that are valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
 
-# A whole that a label states no longer holds where one of its parts is given otherwise
+# A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(
     {
@@ -60,7 +60,7 @@ WHOLES: Mapping[str, frozenset[str]] = {
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
 CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
 
-# What the field also says: a name, or words to search for
+# Other words of the field: a name, or words to search for
 MEANT: Mapping[str, str] = {
     "tp": "tensor_parallel",
     "pp": "pipeline_parallel",

@@ -118,6 +118,7 @@ def sync_wall(
     stall = stall_time / gpu_time_per_failure
     recovery = recovery_time / gpu_time_per_failure
     top = 27.631021115928547  # ln 10^12
+    # 0 in the shape of all operands
     low = 0.0 * (shared + fixed_time + time_per_gpu + stall + recovery)
     high = low + top
     beyond, _ = _sync_balance(high, shared, fixed_time, time_per_gpu, stall, recovery)

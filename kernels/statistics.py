@@ -287,8 +287,8 @@ def poisson_below(count: Any, mean: Any) -> Any:
     """
     never = mean <= 0
     m = where(never, 1.0, mean)
-    one, tail = poisson_probability(count, m), _tail_ratio(count, m)
-    below = where(m >= count + 1, one * (tail - 1), 1 - one * (tail + 1))
+    equal, tail = poisson_probability(count, m), _tail_ratio(count, m)
+    below = where(m >= count + 1, equal * (tail - 1), 1 - equal * (tail + 1))
     few = 1 - where(count <= 1, mean, 0.0)  # at a mean of 0, for its slope
     return where(count <= 0, 0.0, where(never, few, below))
 
@@ -309,11 +309,11 @@ def poisson_excess(count: Any, mean: Any) -> Any:
     """
     never = mean <= 0
     m = where(never, 1.0, mean)
-    one = poisson_probability(count, m)
-    tail = one * _tail_ratio(count, m)
+    equal = poisson_probability(count, m)
+    tail = equal * _tail_ratio(count, m)
     above = where(m >= count + 1, 1 - tail, tail)
     few = where(count <= 0, mean, 0.0)  # at a mean of 0, for its slope
-    return where(never, few, np.maximum((m - count) * above + m * one, 0.0))
+    return where(never, few, np.maximum((m - count) * above + m * equal, 0.0))
 
 
 def erlang_carried(servers: Any, load: Any) -> Any:

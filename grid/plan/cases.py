@@ -60,9 +60,9 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             start = chosen[axis.name].start if axis.name in chosen else 0
             options |= {name: row[start] for name, row in axis.options.items()}
             rows |= along[axis.name, start]
-        made = choose(options, {*problem.constants, *free, *rows})
+        chosen_options = choose(options, {*problem.constants, *free, *rows})
         given = tuple({**_constants(problem, free), **rows})
-        cases.append(Choice(chosen, made, rows, given))
+        cases.append(Choice(chosen, chosen_options, rows, given))
     return cases
 
 
@@ -84,7 +84,7 @@ def formulas_of(
 ) -> list[Formulas]:
     """Formulas of every case; cases that choose alike share theirs, and so their kernels."""
     wanted = ((name, derivative(name)) for name in outputs)
-    needed = tuple(dict.fromkeys(made.of if made else name for name, made in wanted))
+    needed = tuple(dict.fromkeys(slope.of if slope else name for name, slope in wanted))
     known: dict[Any, Formulas] = {}
     formulas = []
     for choice in choices:
@@ -113,7 +113,7 @@ def leaves(
 
 
 def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:
-    """What has one value; the free inputs have none yet."""
+    """What has a single value; the free inputs have none yet."""
     return {**_defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
 
 

@@ -22,8 +22,8 @@ def find_dims(
 ) -> dict[str, set[str]]:
     """Axes along which each name varies, in any case.
 
-    One case alone does not tell: what is computed in one may be given in another, and only together
-    do they have one shape. What a formula needs hands its axes on, from case to case.
+    One case alone does not decide: what is computed in one may be given in another, and both must
+    have the same shape. A formula inherits the axes of what it needs, from case to case.
     """
     dims: dict[str, set[str]] = {name: set() for choice in choices for name in choice.given}
     cutting = [axis for axis in axes if axis.name in choices[0].runs]
@@ -60,23 +60,23 @@ def differentiated(
     A chain ends where a quantity has fewer dimensions: the rest of it is a table.
     """
     wanted = list(wanted)
-    made: dict[int, Formulas] = {}
+    extended: dict[int, Formulas] = {}  # by identity: cases that shared formulas still do
     for row in formulas:
-        if id(row) not in made:
-            for one in wanted:
-                if one.wrt in row:
+        if id(row) not in extended:
+            for slope in wanted:
+                if slope.wrt in row:
                     raise InputError(
-                        f"outputs: {one.name} needs a given {one.wrt}, which is computed from "
-                        f"{', '.join(parameters(row[one.wrt]))}; give it, or name an input"
+                        f"outputs: {slope.name} needs a given {slope.wrt}, which is computed from "
+                        f"{', '.join(parameters(row[slope.wrt]))}; give it, or name an input"
                     )
-            made[id(row)] = {**row, **Differentiator(row, dims).add(wanted)}
-    return [made[id(row)] for row in formulas]
+            extended[id(row)] = {**row, **Differentiator(row, dims).add(wanted)}
+    return [extended[id(row)] for row in formulas]
 
 
 def depending(
     formulas: Iterable[Formulas], on: Iterable[str] = (), computed: Collection[str] = ()
 ) -> frozenset[str]:
-    """Names that depend on some others, or on some where a formula computes them."""
+    """Names that depend on those of `on`, or on those of `computed` that a formula computes."""
     names = set(on)
     for row in formulas:
         for name, formula in row.items():
@@ -101,13 +101,13 @@ def _made_differently(
 ) -> set[str]:
     """Derivatives whose formulas an axis changes, the others that cut the sweep fixed.
 
-    They are made from the formulas of a case, so that no option of their own tells.
+    They are made from the formulas of a case, and so have no option that would show it.
     """
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):
-        if made := row.keys() - graph.load().keys():
+        if derived := row.keys() - graph.load().keys():
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
             known = first.setdefault(others, {})
-            names |= {name for name in made if known.setdefault(name, row[name]) != row[name]}
+            names |= {name for name in derived if known.setdefault(name, row[name]) != row[name]}
     return names

@@ -12,14 +12,14 @@ from .cases import Formulas
 ENGINES = ("auto", "numpy", "numba", "jax")
 MOST_TABLE = 1 << 20  # points of the largest table kept for the whole sweep: 8 MB
 MOST_TABLES = 1 << 24  # points of all tables of NumPy's: 128 MB
-TABLE_SHARE = 256  # a table is at most this part of the largest output
+TABLE_SHARE = 256  # a table has at most one point for so many of the largest output
 SECONDS_PER_POINT = 10e-9  # of one quantity in NumPy, measured
 COMPILE_WORTH = 0.3  # seconds of NumPy above which a sweep compiles, or, if it is more,
 COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
 
 
 def check_engine(engine: str) -> None:
-    """Refuse an engine that there is not, and numba where nothing may be compiled."""
+    """Refuse an unknown engine, and numba where nothing may be compiled."""
     if engine not in ENGINES:
         raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
     if engine == "numba" and not _compiles():
@@ -30,7 +30,7 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
     """The engine asked for; for "auto" numba where compiling costs less than it saves.
 
     `points` are those of each quantity, `full` those of the largest output. Either engine gives
-    the same bits (decision 8), so that this moves time alone.
+    the same bits (decision 8), so this changes speed alone.
     """
     if engine != "auto":
         return engine

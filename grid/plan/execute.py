@@ -24,7 +24,7 @@ RUN = {
     "jax": jax_engine.run,
 }
 # A quantity this many times smaller than the grid is kept, not computed again: reading it back then
-# costs less than its arithmetic, and a kernel and an array of its own are worth it
+# costs less than its arithmetic, and repays a kernel and an array of its own
 REUSE = 8
 
 
@@ -39,9 +39,9 @@ def evaluate_block(
     """Evaluate outputs that share dimensions over a region of the grid.
 
     `dims` are those dimensions in the plan's order; `region` cuts each of them; each array of
-    `outs` has the region's shape, in the order of `dims`, and so have those of `free`, the
-    values of the plan's free inputs. The values depend on nothing but the
-    plan and on these: not on the region, the threads, or what was evaluated before.
+    `outs` has the region's shape, in the order of `dims`, and so have those of `free`, the values
+    of the plan's free inputs. The values depend on the plan and these alone: not on the region, the
+    threads, or what was evaluated before.
     """
     for case in plan.cases_of(dims):
         runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
@@ -73,7 +73,7 @@ def _mask(
 
 
 class Piece:
-    """What a block has of one case: what has been evaluated for it, and how to evaluate more."""
+    """The share of one case in a block: what is evaluated already, and how to evaluate more."""
 
     def __init__(self, plan: Grid, case: Case, threads: int) -> None:
         self.plan, self.case, self.threads = plan, case, threads
@@ -85,7 +85,7 @@ class Piece:
         self._keep(dims, region, [name for name in needed if not self._is_given(name)])
         operands = {name: self._operand(name, dims, region) for name in needed}
         outs = {name: out.reshape((1,)) if not dims else out for name, out in outs.items()}
-        if not dims:
+        if not dims:  # kernels walk a last axis: give a point one
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
         engine = self.plan.engine
         if engine == "numba" and self.plan.is_minor(dims, len(formulas) or len(outs)):
@@ -128,7 +128,7 @@ class Piece:
             return False
         if numba_engine.is_heavy(self.case.formulas[name]):
             return True
-        # a kernel computes what does not vary along the last axis once a row already
+        # kernels already compute once a row what does not vary along the last axis
         smaller = math.prod(self.plan.sizes[dim] for dim in dims if dim not in own)
         return dims[-1] in own and smaller > REUSE
 

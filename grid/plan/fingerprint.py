@@ -1,4 +1,4 @@
-"""Everything that a cube's bytes depend on, by name, so that a change can be told."""
+"""Everything that a cube's bytes depend on, by name, so that messages can name a change."""
 
 import hashlib
 import inspect
@@ -44,11 +44,11 @@ def fingerprint(
     plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Names and values of all that decides a cube's bytes, as JSON holds them."""
-    asked = json.loads(json.dumps(spec, default=plain))
-    facts: dict[str, Any] = {"outputs": asked["outputs"]}
+    request = json.loads(json.dumps(spec, default=plain))
+    facts: dict[str, Any] = {"outputs": request["outputs"]}
     for part in ("scenario", "axes"):
-        facts[part] = list(asked[part])  # the order of axes is that of dimensions
-        facts |= {f"{part}.{name}": _short(value) for name, value in asked[part].items()}
+        facts[part] = list(request[part])  # the order of axes is that of dimensions
+        facts |= {f"{part}.{name}": _short(value) for name, value in request[part].items()}
     facts |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
     facts |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
     for package in ("fleetcube", "numpy", "zarr", "xarray", *PACKAGES[plan.engine]):
@@ -62,14 +62,14 @@ def fingerprint(
         for name, formula in case.formulas.items():
             formulas.setdefault(name, {})[formula] = None
     for name in sorted(formulas):
-        for made in formulas[name]:
-            if isinstance(made, Made):  # of formulas that stand here too
-                facts[f"formula.{name}"] = _hash(repr(made))
+        for formula in formulas[name]:
+            if isinstance(formula, Made):  # its repr names it; what it is made from is listed too
+                facts[f"formula.{name}"] = _hash(repr(formula))
                 continue
-            label = name if made.__name__ == name else f"{name}.{made.__name__}"
-            sources = map(source_of, dependencies(made))
+            label = name if formula.__name__ == name else f"{name}.{formula.__name__}"
+            sources = map(source_of, dependencies(formula))
             facts[f"formula.{label}"] = _hash("\0".join(sources))
-    used = {name for every in formulas.values() for made in every for name in parameters(made)}
+    used = {name for every in formulas.values() for each in every for name in parameters(each)}
     for name in sorted(used & INPUTS.keys()):
         facts[f"default.{name}"] = repr(INPUTS[name].default)
     code = {kernels: (*_COMMON_CODE, *ENGINE_CODE[plan.engine]), grid: _GRID_CODE}
@@ -90,7 +90,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     ]
     if not changed:
         return None
-    # the order of the names says less than what became of each
+    # a changed value says more than the changed order of the names
     name = next((name for name in changed if name not in ("scenario", "axes")), changed[0])
     more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
     return f"{name}: {_shown(old, name)} -> {_shown(new, name)}{more}"

@@ -10,8 +10,8 @@ from ...kernels.graph.formulas import Function, parameters
 from ..spec.axes import Array
 from .tiles import Region
 
-# Points of the largest output for each point of a formula that is not worth compiling: NumPy then
-# takes no time beside the outputs, and gives the same bits (decision 8)
+# Points of the largest output for each point of a formula that is not worth compiling: NumPy takes
+# little time beside the outputs then, and gives the same bits (decision 8)
 MINOR = 100
 
 

@@ -65,9 +65,9 @@ def _conventions(plan: Plan, name: str) -> str:
                 continue
             seen.add(current)
             todo += parameters(formula)
-            if (made := load().get(current)) and made.option and INPUTS[made.option].convention:
+            if (known := load().get(current)) and known.option and INPUTS[known.option].convention:
                 conventions |= {
-                    str(choice): None for choice, own in made.formulas.items() if own is formula
+                    str(choice): None for choice, own in known.formulas.items() if own is formula
                 }
     return ", ".join(conventions)
 

@@ -1,4 +1,4 @@
-"""Outputs that belong to a layout of the job, and what becomes of them where it cannot be run."""
+"""Outputs that depend on the layout of the job, and their dimensions where they are masked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -10,13 +10,13 @@ from .dims import depending
 
 
 def layout_dependent(formulas: Iterable[Formulas], outputs: Iterable[str]) -> list[str]:
-    """Outputs that the layout of the job affects: those that infeasible_reason is for.
+    """Outputs that the layout of the job affects: those that infeasible_reason judges.
 
-    Not itself: it says why the others are masked.
+    It is not among them: it says why the others are masked.
     """
     touched = depending(formulas, computed=LAYOUT)
-    asked = {name: made.of if (made := derivative(name)) else name for name in outputs}
-    return [name for name, of in asked.items() if of in touched and name != REASON]
+    sources = {name: slope.of if (slope := derivative(name)) else name for name in outputs}
+    return [name for name, of in sources.items() if of in touched and name != REASON]
 
 
 def out_dims(

@@ -1,4 +1,4 @@
-"""Memory for results: how much there is, and fresh arrays whose pages are there."""
+"""Memory for results: how much is free, and fresh arrays whose pages are mapped."""
 
 import ctypes
 import functools
@@ -14,7 +14,7 @@ from ..spec.axes import Array
 
 LINE = 64  # bytes of a cache line
 PAGE = 4096
-WORTH = 1 << 24  # bytes above which pages are made before they are written
+WORTH = 1 << 24  # bytes from which pages are mapped before they are written
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
@@ -23,7 +23,7 @@ def available() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
-                if line.startswith("MemAvailable:"):
+                if line.startswith("MemAvailable:"):  # not MemFree: it lacks the page cache
                     return int(line.split()[1]) * 1024
     except OSError:
         pass
@@ -31,7 +31,7 @@ def available() -> int:
 
 
 def check(size: float, advice: str = "reduce over more axes or shorten one") -> None:
-    """Raise InputError for a result of more bytes than there are."""
+    """Raise InputError for a result that does not fit into free memory."""
     free = available()
     if size > 0.9 * free:
         raise InputError(
@@ -49,15 +49,16 @@ def human(size: float) -> str:
 
 
 def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
-    """An array that starts on a cache line, its pages made by several threads at once.
+    """An array that starts on a cache line, its pages mapped by several threads at once.
 
-    Pages made one by one under a kernel's several output streams cost more than made in bulk:
+    Pages mapped one by one under a kernel's output streams cost more than mapped in bulk:
     measured 10.2 against 8.9 GB/s into fresh float64 arrays on two cores.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + LINE, np.uint8)
     skip = -raw.ctypes.data % LINE
     if size >= WORTH and (populate := _populate()):
+        # one large piece a thread: with smaller ones they wait for each other (decision 2)
         cuts = [size * k // threads for k in range(threads + 1)]
         base = raw.ctypes.data
         pool(threads).each(lambda k: populate(base + cuts[k], base + cuts[k + 1]), range(threads))
@@ -67,7 +68,7 @@ def allocate(shape: tuple[int, ...], dtype: Any, threads: int) -> Array:
 
 @functools.cache
 def _populate() -> Any:
-    """A function that makes the pages between two addresses; None where the system has none."""
+    """A function that maps the pages between two addresses; None where the system has none."""
     try:
         madvise = ctypes.CDLL(None, use_errno=True).madvise
     except (OSError, AttributeError):
@@ -77,6 +78,6 @@ def _populate() -> Any:
     def populate(start: int, stop: int) -> None:
         start, stop = -(-start // PAGE) * PAGE, stop // PAGE * PAGE
         if stop > start:
-            madvise(start, stop - start, _POPULATE_WRITE)  # best effort: pages also come on write
+            madvise(start, stop - start, _POPULATE_WRITE)  # best effort: a write maps them, too
 
     return populate if os.uname().sysname == "Linux" else None

@@ -1,7 +1,7 @@
 """The order of memory: chosen here, whatever order the axes were written in (decision 1).
 
-So axis order changes neither speed nor value. Datasets and cubes show every output in the order
-written, as transposed views.
+So the order written changes neither speed nor value. Datasets and cubes show every output in that
+order, as transposed views.
 """
 
 import itertools
@@ -26,7 +26,7 @@ def fastest_order(
     formulas: Sequence[Formulas],
     outputs: Sequence[str],
 ) -> tuple[Axis, ...]:
-    """Axes in the order that evaluates fastest, in whatever order they were written.
+    """Axes in the order that evaluates fastest, whatever the order written.
 
     Those that cut the sweep into cases come first, so that what a case covers is dense in memory.
     The last axes make the rows that kernels walk. What varies along a row is read at every
@@ -71,7 +71,7 @@ def fastest_order(
 
 
 def _rows(axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
-    """Sets of the longest axes that make a row of ROW points, with no axis that it can spare."""
+    """Sets of the longest axes that make a row of ROW points, none of them dispensable."""
     longest = axes[-LONGEST_AXES:]
     for count in range(1, len(longest) + 1):
         for row in itertools.combinations(longest, count):

@@ -1,8 +1,8 @@
 """The plan of a sweep: which formulas, over which dimensions, as tables or in kernels.
 
-Every quantity is evaluated on the grid of its own dimensions. How a plan comes about is told by
-`Plan.__init__`, each step a function of what the steps before it gave: `cases` (formulas), `dims`,
-`order` (of memory), `masking`, `engine` (and tables).
+Every quantity is evaluated on the grid of its own dimensions. `Plan.__init__` lists the steps, each
+a function of the results before it: `cases` (formulas), `dims`, `order` (of memory), `masking`,
+`engine` (and tables).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from .order import fastest_order
 class Plan(Grid):
     """What to evaluate, and how. Built once for a sweep; tables are kept in it.
 
-    `free` are inputs whose values at every point are said when the plan is evaluated.
+    `free` are inputs whose values at every point come with each evaluation of the plan.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ def _formulas_and_dims(
     """Formulas of every case, and the dimensions of every name; derivatives need both first."""
     formulas = formulas_of(problem, chosen, outputs)
     dims = find_dims(problem.axes, chosen, formulas, free)
-    if wanted := [asked for name in outputs if (asked := derivative(name))]:
+    if wanted := [slope for name in outputs if (slope := derivative(name))]:
         formulas = differentiated(formulas, dims, wanted)
         dims = find_dims(problem.axes, chosen, formulas, free)
     return formulas, dims
@@ -125,7 +125,7 @@ def _check_outputs(outputs: Sequence[str], problem: Problem) -> None:
         if not is_quantity(name):
             raise InputError(f"outputs: {name!r} is not a quantity; {nearest(name, graph.load())}")
         if list(outputs).count(name) > 1:
-            raise InputError(f"outputs: {name!r} stands twice; remove one")
+            raise InputError(f"outputs: {name!r} appears twice; remove one")
         for axis in problem.axes:
             if name == axis.name:
                 raise InputError(f"outputs: {name!r} is an axis; remove it from outputs")

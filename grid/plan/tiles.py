@@ -1,4 +1,4 @@
-"""Cut grids: the one place where it is done, and where all sizes stand.
+"""Cut grids: the one place where it is done, with all sizes.
 
 A *region* is any box of a grid. A *block* is a region that is evaluated at once, a *bundle* a few
 blocks that one task reduces, a *chunk* what becomes one file of a cube. Engines cut a block once
@@ -15,9 +15,9 @@ from ...kernels.engines.tiles import cuts, steps
 Region = Mapping[str, slice]
 
 # Sizes. No value of a sweep depends on them; sums, and so means, depend in their last bit on BLOCK,
-# BUNDLES, LEAN and LONGEST, and the bytes of cubes on CHUNK: whoever changes these changes results.
+# BUNDLES, LEAN and LONGEST, and the bytes of cubes on CHUNK: changing these changes results.
 
-# Points that `Sweep.evaluate` hands to an engine at once, in memory that is there anyway: numba and
+# Points that `Sweep.evaluate` hands to an engine at once, in memory already allocated: numba and
 # NumPy cut them for their threads, so more only means fewer starts; XLA holds its results beside
 # the arrays that they are copied to, 32 MB for each output
 AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}
@@ -27,10 +27,10 @@ LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is 
 # as what it sends back is then not small beside what it computes
 LONGEST = 64  # blocks of one bundle, however large the grid: what a lost worker did is done again
 CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
-SOLVED = 1 << 17  # points that `solve` closes in upon together: a dozen arrays of 1 MB
+SOLVED = 1 << 17  # points that `solve` narrows down together: a dozen arrays of 1 MB
 GATHERED = 1 << 16  # winners at which other outputs are evaluated together: points taken one by one
 SORTED = 1 << 20  # points sorted at once for quantiles: 8 MB, as of a block
-NARROWED = 16  # cells whose quantiles are closed in upon together: 2 histograms of 0.5 MB in each
+NARROWED = 16  # cells whose quantiles are narrowed down together: 2 histograms of 0.5 MB in each
 
 
 def blocks(region: Region, most: int) -> Iterator[Region]:
@@ -53,8 +53,8 @@ def cuts_of(region: Region, sides: Iterable[int]) -> list[list[slice]]:
 def bundles(region: Region, kept: Collection[str], most: int | None = None) -> Iterator[Region]:
     """Cut a region into boxes of whole blocks of at most `most` points, as `blocks` cuts them.
 
-    There are about BUNDLES of them or more, if there are as many blocks. Of the dimensions that are
-    kept, a bundle covers no more points than a block has (or what one block covers).
+    There are about BUNDLES or more of these, if there are as many blocks. Of the dimensions that
+    are kept, a bundle covers no more points than a block has (or what one block covers).
     """
     most = BLOCK if most is None else most
     whole = sizes(region)

@@ -1,4 +1,4 @@
-"""Memory that each thread uses again: new pages cost more than what is computed into them."""
+"""Memory that each thread reuses: fresh pages cost more than what is computed into them."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ from ..spec.axes import Array
 
 
 class Workspace:
-    """Arrays by place in a list, until the same thread asks again. What is pickled is empty."""
+    """Arrays that are valid until the same thread asks again. It is pickled empty."""
 
     def __init__(self) -> None:
         self._local = threading.local()

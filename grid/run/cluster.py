@@ -1,4 +1,4 @@
-"""Work on Dask: runs of tasks for the workers of a cluster, checked to be as this process is."""
+"""Work on Dask: runs of tasks for the workers of a cluster, which must match this process."""
 
 import contextlib
 import functools
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .stream import Work
 
 SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
-BUSY = 0.01  # seconds of work in a run for each worker thread: less would wear the scheduler out
-AHEAD = 4  # runs for each worker thread, from the oldest that is not finished
+BUSY = 0.01  # seconds of work in a run for each worker thread: less would swamp the scheduler
+AHEAD = 4  # runs for each worker thread, from the oldest unfinished one
 PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
 RESTART = 20.0  # seconds to wait for another worker where one was lost
-LOSSES = 4  # after which workers are not asked again, as of work that kills them
-PAUSED = 10.0  # seconds without a result, after which workers are asked whether they go on
+LOSSES = 4  # of workers, after which they are not asked again: the work may kill them
+PAUSED = 10.0  # seconds without a result, after which workers are asked whether they are paused
 ADDRESS = re.compile(r"([a-z]+://\S+|[\w.-]+:\d+)")
 
 Pairs = list[tuple[Any, Any]]  # tasks with their results
@@ -63,25 +63,25 @@ class Cluster:
 
     @functools.cached_property
     def client(self) -> Any:
-        """The connection, once the workers are known to be as this process is."""
-        resource_tracker.ensure_running()  # which takes Ctrl-C where it is not yet
+        """The connection, once the workers are known to match this process."""
+        resource_tracker.ensure_running()  # started by the thread below, it would block Ctrl-C
         block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
         # processes started in this thread leave Ctrl-C to this one, which ends them; it waits for
-        # the start to be over, for what is half open cannot be closed
+        # the start to end, because what is half open cannot be closed
         with ThreadPoolExecutor(1, "start", *block) as starting:
             client = starting.submit(self._connect).result()
         ours = facts(self.recipe)
-        for worker, theirs in _asked(client, facts, self.recipe).items():
+        for worker, theirs in _ask_workers(client, facts, self.recipe).items():
             if isinstance(theirs, Exception):
-                told = f"{type(theirs).__name__}: {_line(theirs)}"
+                reason = f"{type(theirs).__name__}: {_line(theirs)}"
                 raise InputError(
-                    f"Dask worker {worker} cannot compute this sweep ({told}); "
+                    f"Dask worker {worker} cannot compute this sweep ({reason}); "
                     "install the same versions there"
                 )
             changed = difference(ours, theirs)
             if changed is not None:
                 raise InputError(
-                    f"Dask worker {worker} is not as this process: {changed}; "
+                    f"Dask worker {worker} differs from this process: {changed}; "
                     "install the same versions there"
                 )
         return client
@@ -92,25 +92,25 @@ class Cluster:
         if not isinstance(self._dask, int | str):
             return self._dask
         try:
-            given: Any = self._dask
-            if str(given).startswith("tls:"):
+            address: Any = self._dask
+            if str(address).startswith("tls:"):
                 security: Any = Security
                 keys = security().get_connection_args("client")
                 if keys["ssl_context"] is None:
                     raise InputError(
-                        f"dask = {given!r} needs certificates, of which Dask's configuration names "
+                        f"dask = {address!r} needs certificates, and Dask's configuration names "
                         "none; set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..._TLS__CLIENT__CERT and "
                         "..._TLS__CLIENT__KEY"
                     )
-            if isinstance(given, int):
+            if isinstance(address, int):
                 local = LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=given,
+                    n_workers=address,
                     threads_per_worker=1,
                     dashboard_address=":0",
                     silence_logs="CRITICAL",
                 )
-                given = self._open.enter_context(local)
-            client = Client(given, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+                address = self._open.enter_context(local)
+            client = Client(address, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
             return self._open.enter_context(client)
         except RuntimeError as error:
             raise InputError(
@@ -130,7 +130,7 @@ class Cluster:
         client = self.client
         mark.touch()
         try:
-            seen = _asked(client, _sees, mark)
+            seen = _ask_workers(client, _sees, mark)
         finally:
             mark.unlink()
         for worker, sees in seen.items():
@@ -154,8 +154,8 @@ class Cluster:
         """Numbered runs of consecutive tasks with their results, as they are finished.
 
         A worker thread computes the tasks of a run one after the other and keeps what they return,
-        no more. The first runs are of one task; from their seconds follows how many make a run of
-        SECONDS. Towards the end runs grow shorter, to a fifth, so that all workers finish together.
+        no more. The first runs are of one task; their seconds give how many make a run of SECONDS.
+        Towards the end runs grow shorter, to a fifth, so that all workers finish together.
         """
         from distributed import CancelledError
         from distributed.client import ClosedClientError
@@ -170,7 +170,7 @@ class Cluster:
         running: dict[Any, tuple[int, list[Any]]] = {}
         try:
             finished: SimpleQueue[Any] = SimpleQueue()
-            threads, asked = _threads(client), time.monotonic()
+            threads, counted_at = _threads(client), time.monotonic()
             while left or running:
                 oldest = min((number for number, _ in running.values()), default=started)
                 if left and started - oldest < AHEAD * threads:
@@ -185,15 +185,15 @@ class Cluster:
                 future = _first(finished, client)
                 number, run = running.pop(future)
                 seconds, results = future.result()
-                if time.monotonic() - asked > 1.0:  # workers come and go
-                    threads, asked = _threads(client), time.monotonic()
+                if time.monotonic() - counted_at > 1.0:  # workers come and go
+                    threads, counted_at = _threads(client), time.monotonic()
                 most = max(SECONDS, BUSY * threads) * len(run) / seconds
                 length = max(1, int(min(most, max(most / 5, len(left) / (AHEAD * threads)))))
                 yield number, list(zip(run, results, strict=True))
         except (CancelledError, ClosedClientError, CommClosedError) as error:
             lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
-            what = "was lost" if lost else "cancelled the work"
-            raise OSError(f"the Dask cluster {what} ({_line(error)})") from error
+            event = "was lost" if lost else "cancelled the work"
+            raise OSError(f"the Dask cluster {event} ({_line(error)})") from error
         except ImportError as error:  # of a worker that joined after the others were asked
             raise ChildProcessError(
                 f"a Dask worker cannot compute this sweep ({_line(error)}); "
@@ -201,12 +201,12 @@ class Cluster:
             ) from error
         except KilledWorker as error:
             raise ChildProcessError(
-                f"{error.allowed_failures + 1} Dask workers died at the same work; "
+                f"{error.allowed_failures + 1} Dask workers died on the same work; "
                 "give them more memory"
             ) from error
         finally:
             if running:
-                with contextlib.suppress(Exception):  # where the cluster is lost, so is the work
+                with contextlib.suppress(Exception):  # if the cluster is lost, so is the work
                     client.cancel(list(running))
 
 
@@ -214,14 +214,14 @@ class Cluster:
 class _Call:
     """A call that is made where it is unpickled: in a task, whose errors come back.
 
-    A worker that cannot unpickle what it is sent, for it lacks fleetcube, would say nothing.
+    A worker that cannot unpickle what it is sent, because it lacks fleetcube, would not report it.
     """
 
     function: Any
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
 
     def __reduce__(self) -> Any:
-        return self.function, self.given
+        return self.function, self.arguments
 
 
 def check_dask(dask: Any) -> Any:
@@ -239,8 +239,8 @@ def check_dask(dask: Any) -> Any:
     if isinstance(dask, Client) and not dask.asynchronous:
         return dask
     raise InputError(
-        f"dask = {shown(dask)} is no number of processes above 0, no scheduler's address such as "
-        "tcp://10.0.0.1:8786 and no distributed.Client that waits; give one of them"
+        f"dask = {shown(dask)} is not a number of processes above 0, a scheduler's address such as "
+        "tcp://10.0.0.1:8786 or a synchronous distributed.Client; give one of these"
     )
 
 
@@ -257,12 +257,12 @@ def _digest(recipe: Recipe) -> str:
 
 def _run(recipe: Recipe, digest: str, work: "Work", tasks: list[Any]) -> tuple[float, list[Any]]:
     """Compute tasks in this thread: seconds that it took, and the results."""
-    if _digest(recipe) != digest:  # it joined after the others were asked
+    if _digest(recipe) != digest:  # this worker joined after the others were asked
         from distributed import get_worker
 
         raise ChildProcessError(
-            f"Dask worker {get_worker().address} came later and is not as the process that gave "
-            "the work; stop it, and install the same versions there"
+            f"Dask worker {get_worker().address} joined later and differs from the process that "
+            "submitted the work; stop it, and install the same versions there"
         )
     start = time.perf_counter()
     with np.errstate(all="ignore"):
@@ -270,8 +270,8 @@ def _run(recipe: Recipe, digest: str, work: "Work", tasks: list[Any]) -> tuple[f
     return time.perf_counter() - start, results
 
 
-def _asked(client: Any, function: Any, *given: Any) -> dict[str, Any]:
-    """What each worker answers, or its error; all are asked again where one was lost meanwhile."""
+def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
+    """What each worker answers, or its error; all are asked again if one is lost meanwhile."""
     address, patience = client.scheduler.address, PATIENCE
     for _ in range(LOSSES):
         try:
@@ -279,9 +279,9 @@ def _asked(client: Any, function: Any, *given: Any) -> dict[str, Any]:
         except TimeoutError:
             raise InputError(
                 f"the Dask cluster at {address} has no workers; start some, with more memory "
-                "where they end at once"
+                "if they exit at once"
             ) from None
-        answers: dict[str, Any] = client.run(function, *given, on_error="return")
+        answers: dict[str, Any] = client.run(function, *arguments, on_error="return")
         lost = [_line(answer) for answer in answers.values() if isinstance(answer, OSError)]
         if answers and not lost:
             return answers
@@ -294,7 +294,7 @@ def _asked(client: Any, function: Any, *given: Any) -> dict[str, Any]:
 
 
 def _first(finished: "SimpleQueue[Any]", client: Any) -> Any:
-    """The next future that is finished. Raises OSError where no worker goes on."""
+    """The next finished future. Raises OSError if all workers are paused."""
     while True:
         try:
             return finished.get(timeout=PAUSED)
@@ -302,8 +302,7 @@ def _first(finished: "SimpleQueue[Any]", client: Any) -> Any:
             paused = client.run(_paused, on_error="ignore").values()
             if paused and all(paused):
                 raise ChildProcessError(
-                    "all Dask workers are paused, for they are near their memory limit; "
-                    "give them more memory"
+                    "all Dask workers are paused, near their memory limit; give them more memory"
                 ) from None
 
 
@@ -316,7 +315,7 @@ def _sees(mark: Path) -> bool:
 
 
 def _threads(client: Any) -> int:
-    """Threads of all workers, one where there is none just now."""
+    """Threads of all workers, or 1 where there is none just now."""
     return max(1, int(sum(client.nthreads().values())))
 
 

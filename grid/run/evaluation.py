@@ -1,4 +1,4 @@
-"""What is asked, with its plans, and its values in memory: what every question stands on."""
+"""A scenario, axes and outputs with their plans, and their values in memory."""
 
 import functools
 import itertools
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Evaluation:
-    """A scenario, axes and outputs; see `Sweep`, which has all that can be asked of them."""
+    """A scenario, axes and outputs; see `Sweep`, which adds the questions to ask of them."""
 
     def __init__(
         self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
@@ -35,7 +35,7 @@ class Evaluation:
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
-        self.plan()  # everything that is wrong is found before anything is computed
+        self.plan()  # so that bad input is refused here, before anything is computed
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Self:
@@ -59,7 +59,7 @@ class Evaluation:
         return math.prod(self.sizes.values())
 
     def plan(self, engine: str = "auto", mask_infeasible: bool = False) -> Plan:
-        """The plan of an engine; plans and their tables are kept."""
+        """The plan for an engine; plans and their tables are kept."""
         if not isinstance(engine, str) or not isinstance(mask_infeasible, bool):
             raise InputError(
                 f"engine = {engine!r} or mask_infeasible = {mask_infeasible!r} is not usable; "
@@ -83,7 +83,7 @@ class Evaluation:
 
         Args:
             engine: "numpy" (nothing compiled), "numba", "jax", or "auto" (by size).
-            out: a Dataset of an earlier call, whose arrays are used again.
+            out: a Dataset from an earlier call, whose arrays are reused.
             dtype: "float64" or "float32"; flags are int8.
             mask_infeasible: NaN (-1 in flags) in layout-dependent outputs where
                 `infeasible_reason` is not 0.
@@ -161,15 +161,15 @@ def _reused(
 ) -> Array:
     """An output's array in an earlier result, its dimensions in the plan's order."""
     if not hasattr(out, "variables") or not hasattr(out, "data_vars"):
-        raise InputError(f"out is {type(out).__name__}; give a Dataset of an earlier call")
+        raise InputError(f"out is {type(out).__name__}; give a Dataset from an earlier call")
     if name not in out.variables:
-        raise InputError(f"out has no {name!r}; give a Dataset of an earlier call of this sweep")
+        raise InputError(f"out has no {name!r}; give a Dataset from an earlier call of this sweep")
     variable = out.variables[name]
     dims = plan.out_dims[name]
     if set(variable.dims) != set(dims) or variable.dtype != dtype:
         raise InputError(
             f"out[{name!r}] is {variable.dtype} over {variable.dims}, not {dtype} over {dims}; "
-            "give a Dataset of an earlier call of this sweep"
+            "give a Dataset from an earlier call of this sweep"
         )
     array = variable.transpose(*dims).values
     if (

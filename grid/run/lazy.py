@@ -1,4 +1,4 @@
-"""Lazy sweeps: Dask-backed Datasets whose blocks are evaluated where and when they are needed."""
+"""Lazy sweeps: Dask-backed Datasets whose blocks are evaluated when they are needed."""
 
 import operator
 from collections.abc import Mapping

@@ -17,9 +17,9 @@ from ..plan.labels import dtype_of
 from ..plan.plan import Plan
 from ..spec.axes import Array
 
-ALONE = 1 << 16  # points up to which threads cost more than they bring
-SMALLER = 8  # what is this many times smaller than the slice is evaluated before it
-KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept, and looked up
+ALONE = 1 << 16  # points up to which threads cost more than they save
+SMALLER = 8  # a quantity this many times smaller than the slice is evaluated before it
+KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept and looked up
 
 Places = Mapping[str, Array]  # by dimension: indices, in arrays that broadcast to a shape
 Outs = Mapping[str, Array]  # by name: arrays of that shape
@@ -28,7 +28,7 @@ Outs = Mapping[str, Array]  # by name: arrays of that shape
 class _Part(Grid):
     """A case at chosen places: the plan's formulas over other dimensions, those of the result.
 
-    JAX's values depend on what is a table: that stays as the whole sweep has it.
+    JAX's values depend on which quantities are tables: they are those of the whole sweep.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ def values_at(
     """Outputs that share dimensions, at the places given for each of these dimensions.
 
     Index arrays broadcast to `shape`: arrays along an axis each make a grid, arrays along the same
-    axis are walked together. Nothing is evaluated but the points asked for. `engine` is the plan's,
+    axis are walked together. Only the points asked for are evaluated. `engine` is the plan's,
     or "auto" for a plan of NumPy: numba as soon as it has compiled.
     """
     whole = shape or (1,)
@@ -145,10 +145,10 @@ def _fill(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> No
         target = np.nonzero(np.broadcast_to(inside, shape))
         part = {dim: np.broadcast_to(at, shape)[target] for dim, at in places.items()}
         size = target[0].shape
-    found = _room({name: out.dtype for name, out in outs.items()}, size)
-    _evaluate(plan, case, part, found, engine)
+    arrays = _room({name: out.dtype for name, out in outs.items()}, size)
+    _evaluate(plan, case, part, arrays, engine)
     for name, out in outs.items():
-        out[target] = found[name]
+        out[target] = arrays[name]
 
 
 def _evaluate(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> None:

@@ -24,14 +24,14 @@ class Recipe:
 
         self.engine, self.mask = plan.engine, plan.mask
         self.token = tokenize(own_version(), dict(spec), self.engine, self.mask)
-        self._spec = pickle.dumps(dict(spec))  # as it is now, whatever is done to it later
+        self._spec = pickle.dumps(dict(spec))  # a copy: the caller may change its own later
         self._plan: Plan | None = plan
 
     @property
     def plan(self) -> Plan:
         """The plan, built where this process has none."""
         if self._plan is None:
-            with _lock:
+            with _lock:  # else threads of a worker would each build it, and its tables
                 if self.token not in _plans:
                     if len(_plans) >= MOST_PLANS:
                         _plans.pop(next(iter(_plans)))

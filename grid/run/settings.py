@@ -10,8 +10,8 @@ from ..spec.values import check_threads
 class Settings:
     """Engine and mask, which choose the plan; threads and Dask, which change no bit.
 
-    Made where the keyword arguments of a method come in. What is no engine the plan refuses, and
-    what Dask cannot take the cluster, which alone imports it.
+    Made where the keyword arguments of a method come in. The plan refuses unknown engines, and the
+    cluster, which alone imports Dask, what Dask cannot use.
     """
 
     engine: str = "auto"
@@ -24,5 +24,5 @@ class Settings:
 
     @property
     def cores(self) -> int:
-        """How many threads to use: all that the process may, where none are named."""
+        """How many threads to use: all that the process may, by default."""
         return check_threads(self.threads)

@@ -46,7 +46,7 @@ def mapping(sweep: Evaluation, settings: Settings) -> Iterator[tuple[Plan, Map]]
 
 @contextlib.contextmanager
 def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Cluster | None"]:
-    """The Dask cluster that is asked for, if one is."""
+    """The Dask cluster asked for, if any."""
     if dask is None:
         yield None
         return
@@ -58,7 +58,7 @@ def cluster_of(plan: Plan, spec: Mapping[str, Any], dask: Any) -> Iterator["Clus
 
 
 def _counted(map_: Map, work: Work, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Tasks with results, whose points whoever watches is told of."""
+    """Tasks with results; their points are reported to who watches."""
     tasks = list(tasks)
     done = expected(sum(map(_covered, tasks)), "points")
     for task, result in map_(work, tasks):
@@ -77,18 +77,18 @@ def _on_threads(
     """The tasks' results, on all threads where the engine has none of its own."""
 
     def quiet(task: Any) -> tuple[Any, Any]:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # of this thread alone: set around it, it would not hold
             return task, work(plan, task)
 
     return pool(1 if plan.engine == "jax" else threads).map(quiet, tasks)
 
 
 class Room:
-    """Arrays of a block, in memory that each thread uses again."""
+    """Arrays of a block, in memory that each thread reuses."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names, self._memory = list(names), Workspace()
-        self.most = tiles.BLOCK  # points of a block: workers cut as the process that sends
+        self.most = tiles.BLOCK  # points of a block: workers cut as the sending process does
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """One array for each name; flags are int8."""
@@ -96,7 +96,7 @@ class Room:
         return dict(zip(self.names, self._memory.arrays(shape, dtypes), strict=True))
 
     def evaluate(self, plan: Plan, dims: tuple[str, ...], region: Region) -> dict[str, Array]:
-        """The outputs over a region, until this thread evaluates the next one."""
+        """The outputs over a region, valid until this thread evaluates the next."""
         outs = self.arrays(extent(region, dims, dims))
         evaluate_block(plan, dims, region, outs, 1)
         return outs
@@ -146,7 +146,7 @@ def labels_of(plan: Plan, name: str) -> Array:
 
 
 def check_over(plan: Plan, over: Any) -> tuple[str, ...]:
-    """Names of axes; all of them where none is given."""
+    """Names of axes; all by default."""
     if over is None:
         return tuple(user_sizes(plan, plan.sizes))
     axes = (over,) if isinstance(over, str) else tuple(over)
@@ -162,15 +162,15 @@ def numeric(plan: Plan) -> list[str]:
 
 
 def reason(plan: Plan, dims: Collection[str], threads: int) -> dict[str, Any]:
-    """Why layouts cannot be run, as a coordinate over some dimensions, where that is known."""
+    """Why layouts cannot be run, as a coordinate over some dimensions, where it is known."""
     if REASON not in plan.outputs or not set(plan.out_dims[REASON]) <= set(dims):
         return {}
     own = plan.out_dims[REASON]
-    found = np.empty(plan.shape(own), np.int8)
+    codes = np.empty(plan.shape(own), np.int8)
     for block in tiles.blocks(plan.whole(own), tiles.BLOCK):
         cut: Any = (*block.values(), ...)
-        evaluate_block(plan, own, block, {REASON: found[cut]}, threads)
-    return {REASON: (*ordered(plan, own, found), attributes(plan, REASON))}
+        evaluate_block(plan, own, block, {REASON: codes[cut]}, threads)
+    return {REASON: (*ordered(plan, own, codes), attributes(plan, REASON))}
 
 
 def check_output(plan: Plan, of: Any) -> str:

@@ -1,4 +1,4 @@
 """Words for people: tables, files of tables, and selectors of points as they are typed.
 
-May be imported by `ask`, `measured`, `plots` and all that is above.
+May be imported by `ask`, `measured`, `plots` and everything above.
 """

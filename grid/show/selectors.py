@@ -22,8 +22,8 @@ def pairs(selectors: Sequence[str]) -> dict[str, str]:
     """Name and value of every selector "axis=value"."""
     at: dict[str, str] = {}
     for selector in selectors:
-        name, found, text = selector.partition("=")
-        if not found or not text:
+        name, equals, text = selector.partition("=")
+        if not equals or not text:
             raise InputError(f"{selector!r} is not a selector; write axis=value")
         if name in at:
             raise InputError(f"{name} is given twice; write {name}={at[name]},{text}")
@@ -73,12 +73,12 @@ def _parts(name: str, text: str, notes: list[str]) -> list[str]:
 
 def _named(name: str, labels: list[str], text: str) -> Any:
     chosen = [text] if text in labels else text.split(",")
-    for one in chosen:
-        if one not in labels:
+    for point in chosen:
+        if point not in labels:
             raise InputError(
-                f"{name} = {one!r} is not on the axis; choose from {', '.join(labels)}"
+                f"{name} = {point!r} is not on the axis; choose from {', '.join(labels)}"
             )
-    picks = [labels.index(one) for one in chosen]
+    picks = [labels.index(point) for point in chosen]
     return picks if len(picks) > 1 else picks[0]
 
 
@@ -97,21 +97,23 @@ def _between(name: str, points: Any, text: str) -> Any:
 
 def _nearest(name: str, points: Any, text: str, notes: list[str]) -> int:
     wanted = _wanted(name, text)
+    # units are converted with rounding, so that a point may be a few bits away
     slack = 1e-9 * abs(wanted) if np.isfinite(wanted) else 0.0
     if not np.isfinite(wanted):
         if wanted in points:
             return int(np.argmax(points == wanted))
         raise InputError(f"{name} = {text} is not on the axis; choose a finite value")
-    told = _shown(name, wanted)
-    said = text if told.replace(" ", "") == text.replace(" ", "") else f"{text} ({told})"
+    number = _shown(name, wanted)
+    same = number.replace(" ", "") == text.replace(" ", "")
+    value = text if same else f"{text} ({number})"
     if wanted < points.min() - slack or wanted > points.max() + slack:
         raise InputError(
-            f"{name} = {said} is outside the axis, {_shown(name, points.min())} to "
+            f"{name} = {value} is outside the axis, {_shown(name, points.min())} to "
             f"{_shown(name, points.max())}; choose a value in it"
         )
     pick = int(np.argmin(np.abs(points - wanted)))
     if abs(points[pick] - wanted) > slack:
-        notes.append(f"{name} = {said} is not on the axis: taking {_shown(name, points[pick])}")
+        notes.append(f"{name} = {value} is not on the axis: taking {_shown(name, points[pick])}")
     return pick
 
 
@@ -149,17 +151,17 @@ def _shown(name: str, value: float) -> str:
 
 def point_of(axes: Mapping[str, Axis]) -> str:
     """Axes of one point each, in words."""
-    told = []
+    coordinates = []
     for name, axis in axes.items():
         value = axis.labels.item()
         number = isinstance(value, float | int) and not isinstance(value, bool)
-        told.append(f"{name} = {_shown(name, value) if number else label(value)}")
-    return ", ".join(told)
+        coordinates.append(f"{name} = {_shown(name, value) if number else label(value)}")
+    return ", ".join(coordinates)
 
 
 # Changes to a spec
 
-_MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units beside which others are usual
+_MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units for which people often use others
 
 
 def narrow(
@@ -167,20 +169,20 @@ def narrow(
 ) -> tuple[dict[str, Any], list[str]]:
     """A spec with other values: "name=value", "name=value,value", "axis=first:last"; and remarks.
 
-    An axis of one input takes the values as they are given, an axis of several those of its labels;
+    An axis of one input takes the values as given, an axis of several those of its labels;
     any other input becomes that value of the scenario, or an axis of several values. `without`
     leaves axes out.
     """
     scenario = dict(spec["scenario"])
     axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
-    made = make_axes(axes)
-    owners = {name: axis.name for axis in made.values() for name in axis.inputs}
+    current = make_axes(axes)
+    owners = {name: axis.name for axis in current.values() for name in axis.inputs}
     notes: list[str] = []
     for name, text in pairs(selectors).items():
         if name in without:
             raise InputError(f"{name} is sought; give its range: --between or --over first:last")
         if name in axes:
-            axes[name] = _changed(made[name], text, notes)
+            axes[name] = _changed(current[name], text, notes)
         elif name in owners:
             raise InputError(
                 f"{name} is set by the axis {owners[name]!r}; choose one of its labels"
@@ -197,8 +199,8 @@ def narrow(
                 axes[name] = many
             else:
                 scenario[name] = many[0]
-    told = {**spec, "scenario": scenario, "axes": axes}
-    return told, notes + remarks(told)
+    changed = {**spec, "scenario": scenario, "axes": axes}
+    return changed, notes + remarks(changed)
 
 
 def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
@@ -235,21 +237,21 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
     for name, entry in axes.items():
         if isinstance(entry, Mapping) and not _is_known(name):
             bare |= entry
-    told = []
+    unitless = []
     for name, entry in bare.items():
         if _is_known(name) and not values.is_option(name):
             numbers = [n for n in _numbers(entry) if n not in (0, np.inf)]
             unit = values.unit_of(name)
             if numbers and unit in _MANY:
-                told.append(f"{name} = {', '.join(_bare(name, n) for n in numbers[:3])}")
-    found = [f"without a unit, taken in base units: {'; '.join(told)}"] if told else []
-    twice = [name for name in axes if name in scenario]
-    return found + [f"{name}: its axis stands, not the scenario's value" for name in twice]
+                unitless.append(f"{name} = {', '.join(_bare(name, n) for n in numbers[:3])}")
+    notes = [f"without a unit, taken in base units: {'; '.join(unitless)}"] if unitless else []
+    both = [name for name in axes if name in scenario]
+    return notes + [f"{name}: its axis overrides the scenario's value" for name in both]
 
 
 def _bare(name: str, number: float) -> str:
-    said, meant = f"{number:.10g} {values.unit_of(name)}", _shown(name, number)
-    return said if said == meant else f"{said} ({meant})"
+    in_base_unit, scaled = f"{number:.10g} {values.unit_of(name)}", _shown(name, number)
+    return scaled if in_base_unit == scaled else f"{in_base_unit} ({scaled})"
 
 
 def _numbers(entry: Any) -> list[float]:
@@ -258,5 +260,5 @@ def _numbers(entry: Any) -> list[float]:
         ends = next((entry[key] for key in ("linspace", "geomspace", "arange") if key in entry), ())
         return _numbers(entry.get("values", ends))
     if isinstance(entry, list | tuple):
-        return [number for one in entry for number in _numbers(one)]
+        return [number for part in entry for number in _numbers(part)]
     return [entry] if isinstance(entry, int | float) and not isinstance(entry, bool) else []

@@ -38,13 +38,13 @@ SCALES = {
 
 
 def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
-    """The named variables of a cube; all of them where none is named."""
+    """The named variables of a cube; all by default."""
     check_variables(names, [str(key) for key in cube.data_vars])
     return cube[list(names)] if names else cube
 
 
 def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse the name of a variable that is not there."""
+    """Refuse the name of a variable that the cube lacks."""
     for name in names:
         if name not in known:
             hint = nearest(name, known, f"it has {', '.join(known)}")
@@ -88,7 +88,7 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
 
 def _dims(cube: "xarray.Dataset") -> list[str]:
     """The axes that a variable has, in the order of the coordinates."""
-    used = dict.fromkeys(str(dim) for held in cube.data_vars.values() for dim in held.dims)
+    used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
     return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
 
 
@@ -103,18 +103,18 @@ def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
     """Refuse a table that is too long to print."""
     rows = math.prod(sizes.values())
     if rows > MOST_ROWS:
-        told = ", ".join(f"{dim} ({size})" for dim, size in sizes.items())
+        lengths = ", ".join(f"{dim} ({size})" for dim, size in sizes.items())
         raise InputError(
-            f"the table has {rows:,} rows over {told}; {remedy}, or write it with -o to a file"
+            f"the table has {rows:,} rows over {lengths}; {remedy}, or write it with -o to a file"
         )
 
 
 def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
     if "flag_meanings" in attrs:
-        said = _words(attrs, cells)
+        words = _words(attrs, cells)
         if name == REASON:
-            return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in said]
-        return name, said
+            return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in words]
+        return name, words
     if cells.dtype.kind not in "iuf":
         return name, [label(cell) for cell in cells]
     factor, unit = scale(str(attrs.get("units", "1")), cells, name)
@@ -145,18 +145,18 @@ def numbers(column: Any) -> list[str]:
     exponents.
     """
     values = np.asarray(column, dtype=float).tolist()
-    given = [value for value in values if math.isfinite(value) and value != 0]
-    digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in given)), 4)
-    if not all(1e-4 <= abs(value) < 1e9 for value in given):
+    sized = [value for value in values if math.isfinite(value) and value != 0]
+    digits = next((n for n in (1, 2, 3) if all(_same(value, n) for value in sized)), 4)
+    if not all(1e-4 <= abs(value) < 1e9 for value in sized):
         shown = f".{digits - 1}e"
         return [format(value, shown if value else ".0f") for value in values]
-    if all(value.is_integer() for value in given):
+    if all(value.is_integer() for value in sized):
         return [f"{value:,.0f}" for value in values]
     return [f"{value:,.{_decimals(value, digits)}f}" for value in values]
 
 
 def _same(value: float, digits: int) -> bool:
-    """Whether so many significant digits say as much as 4."""
+    """Whether this many significant digits show as much as 4."""
     return float(f"{value:.{digits - 1}e}") == float(f"{value:.3e}")
 
 
@@ -167,7 +167,7 @@ def _decimals(value: float, digits: int) -> int:
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file that cannot be exported to; "-" is standard output."""
+    """Refuse a file that cannot be written; "-" is standard output."""
     if path == STDOUT:
         return
     if path.suffix.lower() not in FORMATS:
@@ -178,7 +178,7 @@ def check_target(path: Path) -> None:
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; create it first")
     if not os.access(path.absolute().parent, os.W_OK):
         raise InputError(
             f"cannot write into {str(path.absolute().parent)!r}; choose another folder"
@@ -215,7 +215,7 @@ def _write(cube: "xarray.Dataset", path: Path) -> None:
     if ending == ".nc":
         plain = cube.copy()
         for variable in plain.variables.values():
-            variable.encoding = {}
+            variable.encoding = {}  # chunks and codecs of Zarr are not netCDF's
         plain.to_netcdf(path)
     elif ending == ".json":
         path.write_text(json.dumps(finite(cube.to_dict()), default=str), encoding="utf-8")
@@ -232,13 +232,13 @@ def _frame_for_people(cube: "xarray.Dataset") -> Any:
     whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
     dims = _dims(whole)
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
-    given = [
+    kept = [
         str(name)
-        for name, held in whole.coords.items()
-        if set(held.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
+        for name, coordinate in whole.coords.items()
+        if set(coordinate.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
     ]
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys([*given, *dims, *map(str, whole.data_vars)]):
+    for name in dict.fromkeys([*kept, *dims, *map(str, whole.data_vars)]):
         attrs, cells = whole[name].attrs, _cells(whole, name, dims)
         if "flag_meanings" in attrs:
             cells = list(map(guarded, _words(attrs, cells)))
@@ -264,8 +264,8 @@ def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:
     names = [*dims, *cube.data_vars, *(name for name in cube.coords if name not in dims)]
     table = pyarrow.Table.from_pandas(frame[names], preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
-    held = table.schema.metadata | _metadata(cube.attrs)
-    pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, held)), path)
+    metadata = table.schema.metadata | _metadata(cube.attrs)
+    pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, metadata)), path)
 
 
 def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
@@ -279,7 +279,7 @@ def _metadata(attrs: Mapping[Any, Any]) -> dict[bytes, bytes]:
 
 
 def finite(value: Any) -> Any:
-    """What JSON can hold: it has no NaN, so null stands for it, and text for infinity."""
+    """A value as JSON can hold it, which has no NaN: null for NaN, and text for infinity."""
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -12,7 +12,7 @@ from .values import check_name, number, unit_of, without_unit
 
 
 def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tell the keyword arguments of `evaluate` that are axes from those that are not."""
+    """Split the keyword arguments of `evaluate` into a scenario and axes."""
     scenario: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     together: dict[str, dict[str, Any]] = {}
@@ -53,13 +53,13 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
 
 
 def in_base_unit(name: str, value: Any) -> Any:
-    """A DataArray whose unit, its own array's or the attribute `units`, is honoured."""
-    if (held := without_unit(name, value.data)) is not value.data:
-        return value.copy(data=held)
-    base, said = unit_of(check_name(name)), value.attrs.get("units")
-    if said is None or str(said) == base:
+    """A DataArray in the base unit; its unit is that of its array, or the attribute `units`."""
+    if (data := without_unit(name, value.data)) is not value.data:
+        return value.copy(data=data)
+    base, unit = unit_of(check_name(name)), value.attrs.get("units")
+    if unit is None or str(unit) == base:
         return value
-    return value * number(name, f"1 {said}")
+    return value * number(name, f"1 {unit}")
 
 
 def _moving(dim: str, inputs: dict[str, Any], labels: Any) -> Any:

@@ -16,8 +16,8 @@ from . import values
 
 Array = np.ndarray[Any, Any]
 LONGEST = 5_000_000  # values that the axes of a spec generate
-MOST_GIVEN = 1 << 24  # of an axis that is given as an array
-MOST_SPELLED = 300_000  # points of an axis that are named by texts
+MOST_GIVEN = 1 << 24  # values of an axis given as an array
+MOST_SPELLED = 300_000  # points of an axis named by texts
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
 
@@ -79,19 +79,19 @@ def make_axis(name: str, spec: Any) -> Axis:
 
 
 def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:
-    """Read the entries of `axes`, which are refused before they hold too many values together."""
-    made: dict[str, Axis] = {}
-    held = 0
+    """Read the entries of `axes`; refuse them once they hold too many values together."""
+    axes: dict[str, Axis] = {}
+    total = 0
     for name, spec in specs.items():
-        made[name] = make_axis(name, spec)
-        if isinstance(spec, Mapping):  # what is given as arrays is there already
-            held += made[name].size * max(1, len(made[name].inputs))
-        if held > LONGEST:
+        axes[name] = make_axis(name, spec)
+        if isinstance(spec, Mapping):  # arrays are in memory already
+            total += axes[name].size * max(1, len(axes[name].inputs))
+        if total > LONGEST:
             raise InputError(
-                f"the axes up to {name!r} hold {held:,} values; "
+                f"the axes up to {name!r} hold {total:,} values; "
                 f"at most {LONGEST:,} are generated: give fewer"
             )
-    return made
+    return axes
 
 
 def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
@@ -104,7 +104,7 @@ def coupled_axis(name: str, labels: Array, inputs: Mapping[str, Any]) -> Axis:
     if labels.dtype.kind not in "iufU":
         labels = labels.astype(str)
     if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise InputError(f"axis {name!r} has a coordinate that is not a number; mend it")
+        raise InputError(f"axis {name!r} has a coordinate that is not a number; fix it")
     _check_distinct(name, labels)
     return _together(name, labels, rows)
 
@@ -120,8 +120,8 @@ def _points(name: str, spec: Any) -> list[Any] | Array:
             raise InputError(f"axis {name!r} has {spec.ndim} dimensions; give a 1-D array")
         return spec if spec.dtype.kind in "iuf" else list(spec)
     if isinstance(spec, str | bytes) or not isinstance(spec, Sequence):
-        said = shown(spec)
-        raise InputError(f"axis {name!r} = {said} is not a list; write [{said}, ...]")
+        value = shown(spec)
+        raise InputError(f"axis {name!r} = {value} is not a list; write [{value}, ...]")
     return list(spec)
 
 
@@ -225,7 +225,7 @@ def _numbers(name: str, points: list[Any] | Array) -> Array:
         return np.array([values.number(name, point) for point in points])
     numbers = points.astype(np.float64)
     for extreme in (numbers.min(), numbers.max()) if numbers.size else ():
-        values.number(name, float(extreme))  # refuses one that is not a number, too
+        values.number(name, float(extreme))  # NaN is an extreme, too, and is refused
     return numbers
 
 
@@ -235,7 +235,7 @@ def _check_distinct(name: str, points: Any) -> None:
 
 
 def _repeated(points: Any) -> Sequence[Any] | Array:
-    """Some of the points that are there more than once."""
+    """Some of the points that occur more than once."""
     if isinstance(points, np.ndarray):
         ordered = np.sort(points)
         repeated: Array = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -259,14 +259,14 @@ def _coupled(name: str, spec: Mapping[str, Any]) -> Axis:
 
 
 def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
-    """The points of inputs that move together, as many of each."""
+    """The points of inputs that move together, equally many of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
     if name in INPUTS or name in load() or name in KINDS:
         raise InputError(
             f"axis {name!r} has the name of an input but is a table of "
             f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
-            f"{', '.join(_GENERATORS)}, or name the coupled axis otherwise"
+            f"{', '.join(_GENERATORS)}, or give the coupled axis another name"
         )
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
@@ -277,8 +277,10 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
     rows = {values.check_name(key): _points(key, entry) for key, entry in spec.items()}
     sizes = {key: len(row) for key, row in rows.items()}
     if len(set(sizes.values())) != 1:
-        told = ", ".join(f"{key} has {size}" for key, size in sizes.items())
-        raise InputError(f"axis {name!r}: inputs that move together need equal lengths, but {told}")
+        lengths = ", ".join(f"{key} has {size}" for key, size in sizes.items())
+        raise InputError(
+            f"axis {name!r}: inputs that move together need equal lengths, but {lengths}"
+        )
     if not min(sizes.values()):
         raise InputError(f"axis {name!r} is empty; give at least one value")
     return rows

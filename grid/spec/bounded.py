@@ -10,11 +10,11 @@ def read_bytes(path: str | Path, largest: int, give: str, less: str) -> bytes:
     """The bytes of a file. Raises InputError; `give` and `less` are what to do instead."""
     name = str(path)
     try:
-        held = read_some(path, largest)
+        data = read_some(path, largest)
     except OSError as error:
         raise InputError(f"cannot read {name!r}: {error.strerror}; give {give}") from None
     except ValueError:
         raise InputError(f"{name!r} is not the name of a file; give {give}") from None
-    if len(held) > largest:
+    if len(data) > largest:
         raise InputError(f"{name!r} has more than {largest:,} bytes; {less}")
-    return held
+    return data

@@ -22,11 +22,11 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
     `spec` has `design` (random, latin_hypercube or sobol), `num`, optionally `seed` (0), and for
     each input what to draw from: {linspace = [a, b]} (uniform), {geomspace = [a, b]} (uniform in
     the logarithm), with round = true for whole numbers, or a list (its entries, equally likely).
-    The same spec draws the same points. They stand in the order of the labels and options drawn,
-    so that those with the same formulas are evaluated together; the coordinate numbers them.
+    The same spec draws the same points. They are sorted by the labels and options drawn, so that
+    those with the same formulas are evaluated together; the coordinate numbers them.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in values.known_names():
-        raise InputError(f"axis {name!r} holds drawn points; give it a name that is no input's")
+        raise InputError(f"axis {name!r} holds drawn points; give it a name that is not an input's")
     design, num, seed = spec["design"], spec.get("num"), spec.get("seed", 0)
     if design not in DESIGNS:
         hint = nearest(design, DESIGNS) if isinstance(design, str) else "choose one of these"
@@ -58,13 +58,13 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
     options: dict[str, tuple[Any, ...]] = {}
     records: dict[str, tuple[str, ...]] = {}
     for column, key in zip(unit.T, drawn, strict=True):
-        found = pick[key](column)
+        points = pick[key](column)
         if key in KINDS:
-            records[key] = tuple(found)
+            records[key] = tuple(points)
         elif values.is_option(key):
-            options[key] = tuple(found)
+            options[key] = tuple(points)
         else:
-            numbers[key] = np.asarray(found, float)
+            numbers[key] = np.asarray(points, float)
     chosen = [*records.values(), *options.values()]
     order: Any = slice(None)
     if chosen:
@@ -94,7 +94,7 @@ def _range(axis: str, key: str, spec: Any) -> Any:
         return _continuous(axis, key, spec)
     if isinstance(spec, str) or not isinstance(spec, Sequence) or not len(spec):
         raise InputError(
-            f"axis {axis!r}: {key} = {str(spec)[:40]!r} is no range; "
+            f"axis {axis!r}: {key} = {str(spec)[:40]!r} is not a range; "
             "give {linspace = [a, b]}, {geomspace = [a, b]} or a list"
         )
     if key in KINDS:
@@ -126,12 +126,14 @@ def _continuous(axis: str, key: str, spec: Mapping[str, Any]) -> Any:
         or values.is_option(key)
     ):
         raise InputError(
-            f"axis {axis!r}: {key} = {str(dict(spec))[:60]} is no range; "
+            f"axis {axis!r}: {key} = {str(dict(spec))[:60]} is not a range; "
             "give {linspace = [a, b]} or {geomspace = [a, b]}, or a list of choices"
         )
     low, high = (values.number(key, end) for end in ends)
     if not (math.isfinite(low) and math.isfinite(high)) or low >= high:
-        raise InputError(f"axis {axis!r}: {key} from {low:g} to {high:g} is no range; give a < b")
+        raise InputError(
+            f"axis {axis!r}: {key} from {low:g} to {high:g} is not a range; give a < b"
+        )
     if chosen[0] == "geomspace" and low <= 0:
         raise InputError(f"axis {axis!r}: {key}: geomspace starts at 0; use linspace")
 
@@ -140,7 +142,7 @@ def _continuous(axis: str, key: str, spec: Mapping[str, Any]) -> Any:
             points = low + u * (high - low)
         else:
             points = np.exp(math.log(low) + u * (math.log(high) - math.log(low)))
-        points = np.clip(points, low, high)
+        points = np.clip(points, low, high)  # exp(log(high)) may round to above it
         return np.rint(points) if spec.get("round", False) else points
 
     return draw

@@ -38,8 +38,8 @@ class Distribution:
 
     @property
     def median(self) -> float:
-        """The value that stands for the distribution where one is needed; of an even number of
-        empirical values the lower one in the middle."""
+        """The value used where a single one is needed; of an even number of empirical values, the
+        lower one in the middle."""
         return float(self.at(np.array([0.5]))[0])
 
     @property
@@ -64,8 +64,8 @@ class Distribution:
 
         below, inside = self._inside()
         z = self.deviation * ndtri(below + share * inside)
-        found = first + z if self.kind == "normal" else first * np.exp(z)
-        return np.asarray(np.clip(found, self.low, self.high))
+        quantiles = first + z if self.kind == "normal" else first * np.exp(z)
+        return np.asarray(np.clip(quantiles, self.low, self.high))
 
     def _inside(self) -> tuple[float, float]:
         """Probability below the lower bound, and between the bounds."""
@@ -100,26 +100,26 @@ def distribution(name: str, spec: Mapping[str, Any]) -> Distribution:
     if len(spec) != 1 or kind not in KINDS:
         wrong = [key for key in spec if key not in KINDS]
         hint = nearest(str(wrong[0]), KINDS, "choose one") if wrong else "keep one"
-        told = ", ".join(f"{{{key} = {takes}}}" for key, takes in KINDS.items())
-        raise InputError(f"{name} = {shown(dict(spec))} is not one of {told}; {hint}")
-    given = spec[kind]
-    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
-    if not listed or len(given) < 1 or (kind != "empirical" and len(given) != 2):
-        raise InputError(f"{name}: {kind} = {shown(given)} is not {KINDS[kind]}; give that list")
+        forms = ", ".join(f"{{{key} = {takes}}}" for key, takes in KINDS.items())
+        raise InputError(f"{name} = {shown(dict(spec))} is not one of {forms}; {hint}")
+    numbers = spec[kind]
+    listed = isinstance(numbers, Sequence | np.ndarray) and not isinstance(numbers, str | bytes)
+    if not listed or len(numbers) < 1 or (kind != "empirical" and len(numbers) != 2):
+        raise InputError(f"{name}: {kind} = {shown(numbers)} is not {KINDS[kind]}; give that list")
     if kind != "empirical" and values.is_whole(name):
         raise InputError(f"{name} is a whole number; give {{empirical = [value, value, ...]}}")
-    first = values.number(name, given[0])
+    first = values.number(name, numbers[0])
     if kind == "empirical":
-        return Distribution(kind, tuple(sorted(values.number(name, value) for value in given)))
+        return Distribution(kind, tuple(sorted(values.number(name, value) for value in numbers)))
     if not math.isfinite(first):
-        raise InputError(f"{name}: {kind} = {shown(given)} is not finite; give finite numbers")
-    return _continuous(name, kind, first, given)
+        raise InputError(f"{name}: {kind} = {shown(numbers)} is not finite; give finite numbers")
+    return _continuous(name, kind, first, numbers)
 
 
-def _continuous(name: str, kind: str, first: float, given: Sequence[Any]) -> Distribution:
+def _continuous(name: str, kind: str, first: float, numbers: Sequence[Any]) -> Distribution:
     row = INPUTS.get(name)
     if kind == "lognormal":
-        last = given[1]
+        last = numbers[1]
         number = isinstance(last, int | float | np.number) and not isinstance(last, bool)
         if not number or not 1 < last < math.inf:
             raise InputError(
@@ -128,24 +128,24 @@ def _continuous(name: str, kind: str, first: float, given: Sequence[Any]) -> Dis
         if first <= 0:
             raise InputError(f"{name}: lognormal has the median {first:g}; give one above 0")
     else:
-        last = values.number(name, given[1])
+        last = values.number(name, numbers[1])
         if kind == "normal" and not 0 < last < math.inf:
             raise InputError(
-                f"{name}: normal has the standard deviation {shown(given[1])}; give one above 0"
+                f"{name}: normal has the standard deviation {shown(numbers[1])}; give one above 0"
             )
         if kind == "uniform" and not first < last < math.inf:
             raise InputError(
-                f"{name}: uniform from {shown(given[0])} to {shown(given[1])} is no range; "
+                f"{name}: uniform from {shown(numbers[0])} to {shown(numbers[1])} is not a range; "
                 "give [low, high], finite, low below high"
             )
     low, high = (row.low, row.high) if row else (-math.inf, math.inf)
     if row and row.positive:
-        low = max(low, float(np.nextafter(0, 1)))
-    made = Distribution(kind, (first, float(last)), low, high)
-    if made.outside > MOST_OUTSIDE:
+        low = max(low, float(np.nextafter(0, 1)))  # above 0: the bound itself is not valid
+    cut = Distribution(kind, (first, float(last)), low, high)
+    if cut.outside > MOST_OUTSIDE:
         ends = f"{row.low:g} to {row.high:g}" if row else "its bounds"
         raise InputError(
-            f"{name}: {kind} = {shown(given)} lies with probability {made.outside:.2g} outside "
+            f"{name}: {kind} = {shown(numbers)} has a probability of {cut.outside:.2g} outside "
             f"{ends}; give a smaller spread, or uniform or empirical"
         )
-    return made
+    return cut

@@ -14,9 +14,9 @@ LARGEST = 1 << 24  # bytes of a spec
 
 def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
     """The tables of a TOML spec, empty where it lacks them. Raises InputError."""
-    held = read_bytes(Path(path), LARGEST, "a TOML file", "give axes by their ends")
+    data = read_bytes(Path(path), LARGEST, "a TOML file", "give axes by their ends")
     try:
-        text = held.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(
             f"cannot read {str(path)!r}: it is not UTF-8 text; give a TOML file"
@@ -24,11 +24,11 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
     try:
         spec = parse_toml(text)
     except ValueError as error:
-        raise InputError(f"{str(path)!r} is not TOML: {error}; mend that line") from None
+        raise InputError(f"{str(path)!r} is not TOML: {error}; fix that line") from None
     keys = ("outputs", "scenario", "axes")
     for key in spec:
         if key not in keys:
             hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
             raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
-    found: dict[str, Any] = located(spec, Path(path).parent)
-    return {"outputs": [], "scenario": {}, "axes": {}} | found
+    tables: dict[str, Any] = located(spec, Path(path).parent)
+    return {"outputs": [], "scenario": {}, "axes": {}} | tables

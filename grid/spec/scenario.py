@@ -16,8 +16,8 @@ from . import values
 from .axes import Axis, make_axes
 from .distributions import Distribution, distribution
 
-# Which kind's value stands where two labels set the same input: what was measured over data
-# sheets, gpu over node.
+# Which kind's value wins where two labels set the same input: measurements over data sheets,
+# gpu over node.
 _PRECEDENCE = (
     "calibration",
     "gpu",
@@ -48,12 +48,12 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     Precedence: axis over scenario, explicit over label, calibration over gpu over node. Raises
     InputError.
     """
-    for what, given in (("scenario", scenario), ("axes", axes)):
-        if not isinstance(given, Mapping):
-            raise InputError(f"{what} = {given!r} is not a table; write [{what}]")
-    made = list(make_axes(axes).values())
+    for key, table in (("scenario", scenario), ("axes", axes)):
+        if not isinstance(table, Mapping):
+            raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
+    swept = list(make_axes(axes).values())
     owner: dict[str, str] = {}
-    for axis in made:
+    for axis in swept:
         for name in axis.inputs:
             if name in owner:
                 raise InputError(
@@ -64,11 +64,11 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
     used: dict[tuple[str, str], Record] = {}
-    made = _set_by_labels(made, labels, constants, options, explicit, used)
+    swept = _set_by_labels(swept, labels, constants, options, explicit, used)
     return Problem(
         constants=constants,
         options=options,
-        axes=tuple(made),
+        axes=tuple(swept),
         records=tuple(used.values()),
         stated=stated,
         distributions=distributions,
@@ -95,9 +95,9 @@ def _constants(
     for name, value in scenario.items():
         values.check_name(name)
         if isinstance(value, Mapping):
-            found = distribution(name, value)
+            law = distribution(name, value)  # read even where an axis overrides it: errors show
             if name not in swept:
-                distributions[name], constants[name] = found, found.median
+                distributions[name], constants[name] = law, law.median
         elif name in KINDS:
             try:
                 record(name, value)
@@ -125,50 +125,50 @@ def _set_by_labels(
     explicit: set[str],
     used: dict[tuple[str, str], Record],
 ) -> list[Axis]:
-    """Fill in what labels say, kinds of higher precedence first."""
+    """Fill in what labels set, kinds of higher precedence first."""
     stated = explicit | labels.keys()
     taken = explicit | {whole for whole, parts in WHOLES.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
-    open_on: dict[str, int] = {}  # what some calibrations of an axis say: the axis
+    open_on: dict[str, int] = {}  # inputs that only some calibrations of an axis set: the axis
     for kind in _PRECEDENCE:
         if kind in labels:
-            said = _said(kind, labels[kind], used, own)
-            for name in said.keys() & open_on.keys():
+            label_values = _values_of(kind, labels[kind], used, own)
+            for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
                 row = axes[k].numbers[name]
-                filled = np.where(np.isnan(row), said[name], row)
+                filled = np.where(np.isnan(row), label_values[name], row)
                 axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: filled})
-            for name in said.keys() - taken:
-                (options if values.is_option(name) else constants)[name] = said[name]
-            taken |= set(said)
+            for name in label_values.keys() - taken:
+                (options if values.is_option(name) else constants)[name] = label_values[name]
+            taken |= set(label_values)
         for k, axis in enumerate(axes):
             if kind not in axis.records:
                 continue
-            said_each = [_said(kind, label, used, own) for label in axis.records[kind]]
-            names = {name for said in said_each for name in said} - taken
+            by_point = [_values_of(kind, label, used, own) for label in axis.records[kind]]
+            names = {name for point in by_point for name in point} - taken
             chosen[k] |= {
-                name: tuple(said.get(name) for said in said_each)
+                name: tuple(point.get(name) for point in by_point)
                 for name in sorted(names)
                 if values.is_option(name)
             }
             numbers = {
-                name: np.array([said.get(name, np.nan) for said in said_each])
+                name: np.array([point.get(name, np.nan) for point in by_point])
                 for name in sorted(names - chosen[k].keys())
             }
             axes[k] = replace(axis, numbers={**axis.numbers, **numbers})
             taken |= names
-            if kind == "calibration":  # it leaves to other labels what it does not say
+            if kind == "calibration":  # other labels set what it leaves open
                 open_on = {name: k for name, row in numbers.items() if np.isnan(row).any()}
     axes = [_with_defaults(axis) for axis in axes]
     return [
-        replace(axis, options={**axis.options, **_closed(axis, said, axes, constants)})
-        for axis, said in zip(axes, chosen, strict=True)
+        replace(axis, options={**axis.options, **_closed(axis, choices, axes, constants)})
+        for axis, choices in zip(axes, chosen, strict=True)
     ]
 
 
 def _with_defaults(axis: Axis) -> Axis:
-    """An axis on which defaults stand where labels say nothing, unless saying it implies more."""
+    """An axis with defaults where labels set nothing, except of inputs that imply an option."""
     implying = {name for row in INPUTS.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
     for name, row in axis.numbers.items():
@@ -180,39 +180,39 @@ def _with_defaults(axis: Axis) -> Axis:
 
 def _closed(
     axis: Axis,
-    said: Mapping[str, tuple[Any, ...]],
+    choices: Mapping[str, tuple[Any, ...]],
     axes: Iterable[Axis],
     constants: Mapping[str, float],
 ) -> dict[str, tuple[Any, ...]]:
     """Options along an axis: what a label leaves open is implied, or the default."""
-    if not said:
+    if not choices:
         return {}
     elsewhere = {*constants, *(n for other in axes if other is not axis for n in other.numbers)}
-    given = [
+    by_point = [
         elsewhere | {name for name, row in axis.numbers.items() if not np.isnan(row[k])}
         for k in range(axis.size)
     ]
     return {
         option: tuple(
             choose({}, names)[option] if choice is None else choice
-            for choice, names in zip(row, given, strict=True)
+            for choice, names in zip(row, by_point, strict=True)
         )
-        for option, row in said.items()
+        for option, row in choices.items()
     }
 
 
-def _said(
+def _values_of(
     kind: str, label: str, used: dict[tuple[str, str], Record], own_gpu: bool
 ) -> dict[str, Any]:
     """Inputs and quantities that a label sets.
 
-    A node says what its gpu says, unless the scenario has a gpu of its own.
+    A node also sets what its gpu does, unless the scenario has a gpu of its own.
     """
     entry = used.setdefault((kind, label), record(kind, label))
-    said = {name: value for name, value in entry.values.items() if name in INPUTS or name in load()}
+    own = {key: value for key, value in entry.values.items() if key in INPUTS or key in load()}
     if isinstance(entry.values.get("gpu"), str) and not own_gpu:
-        said = {**_said("gpu", entry.values["gpu"], used, own_gpu), **said}
-    return said
+        return {**_values_of("gpu", entry.values["gpu"], used, own_gpu), **own}
+    return own
 
 
 def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:

@@ -70,9 +70,9 @@ def unit_of(name: str) -> str:
 
 
 def without_unit(name: Any, entry: Any) -> Any:
-    """An entry of a spec whose numbers, wherever they carry a unit, are plain in the base unit.
+    """An entry of a spec; numbers that carry a unit become plain ones in the base unit.
 
-    A quantity of pint, astropy or unyt, alone, of an array, or inside lists and tables.
+    Such are quantities of pint, astropy or unyt: alone, arrays, or inside lists and tables.
     """
     if entry is None or isinstance(entry, int | float | str):
         return entry
@@ -83,16 +83,16 @@ def without_unit(name: Any, entry: Any) -> Any:
         }
     if isinstance(entry, list | tuple):
         return [without_unit(name, part) for part in entry]
-    found = carried(entry)
-    if found is None or name not in known_names():
+    carried_pair = carried(entry)
+    if carried_pair is None or name not in known_names():
         return entry
     if name in KINDS or is_option(name):
         raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")
-    magnitude, unit = np.asanyarray(found[0]), found[1]
+    magnitude, unit = np.asanyarray(carried_pair[0]), carried_pair[1]
     base = unit_of(name)
     remedy = "give a plain number" if base == "1" else f"give it in {base}"
     if magnitude.dtype.kind not in "iuf":
-        raise InputError(f"{name} = {shown(entry)} is no plain number of {unit}; give one")
+        raise InputError(f"{name} = {shown(entry)} is not a plain number of {unit}; give one")
     try:
         if magnitude.ndim:
             return magnitude * factor(unit, base)

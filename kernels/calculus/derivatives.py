@@ -7,8 +7,7 @@ elasticity. `delta_Y_delta_X` is the slope between the valid whole numbers on bo
 A formula's partial derivatives are the formula itself, run on dual numbers. Over the graph they are
 chained backwards from Y, once for all inputs, among the quantities that have Y's own dimensions;
 where the dimensions become fewer, the derivatives of the smaller quantity are made in the same way
-on its own, smaller grid. So the chain runs backwards where grids are large and values are many, and
-the large grid holds no more than it must.
+on its own, smaller grid. So the large grid holds no more than it must.
 """
 
 import functools
@@ -63,14 +62,14 @@ class Derivative:
     @property
     def doc(self) -> Doc:
         """Unit and meaning."""
-        said = {
+        meaning = {
             "d": f"Derivative of {self.of} with respect to {self.wrt}",
             "dln": f"Elasticity of {self.of}: relative change over that of {self.wrt}",
             "delta": f"Slope of {self.of} between the whole {self.wrt} below and above",
             "deltaln": f"Relative change of {self.of} over that of {self.wrt}, between the whole "
             "numbers below and above",
         }[self.kind]
-        return Doc(f"{said}.", self.name, {}, self.unit, "", {}, "", SOURCE, "")
+        return Doc(f"{meaning}.", self.name, {}, self.unit, "", {}, "", SOURCE, "")
 
 
 def name_of(kind: str, of: str, wrt: str) -> str:
@@ -96,10 +95,10 @@ def derivative(name: str) -> Derivative | None:
 
 def quantity(name: str) -> Quantity | Derivative:
     """The quantity of a name, derivatives among them. Raises UnknownNameError."""
-    found = load().get(name) or derivative(name)
-    if found is None:
+    known = load().get(name) or derivative(name)
+    if known is None:
         raise UnknownNameError(f"{name!r} is not a quantity")
-    return found
+    return known
 
 
 def is_quantity(name: str) -> bool:
@@ -113,13 +112,13 @@ def unit_of(name: str) -> str:
 
 
 def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozenset[str]:
-    """The names that some outputs depend on, and do not ignore: whose changes reach them."""
-    found = set(outputs)
+    """The names whose changes reach some outputs."""
+    names = set(outputs)
     for name in reversed(list(formulas)):
-        if name in found:
+        if name in names:
             formula = formulas[name]
-            found |= {p for p in parameters(formula) if partial(formula, p) != 0.0}
-    return frozenset(found)
+            names |= {p for p in parameters(formula) if partial(formula, p) != 0.0}
+    return frozenset(names)
 
 
 Terms = list[tuple[str | float, str | float]]
@@ -142,39 +141,39 @@ class Differentiator:
         self._reached: dict[frozenset[str], frozenset[str]] = {}
 
     def add(self, wanted: Iterable[Derivative]) -> dict[str, Function]:
-        """The formulas of the derivatives that are wanted."""
+        """The formulas of the derivatives wanted, and those they need."""
         wanted = list(wanted)
         exact: dict[str, dict[str, None]] = {}
-        for one in wanted:
-            if one.kind in ("d", "dln"):
-                exact.setdefault(one.of, {})[one.wrt] = None
+        for slope in wanted:
+            if slope.kind in ("d", "dln"):
+                exact.setdefault(slope.of, {})[slope.wrt] = None
         for of, inputs in exact.items():
             self._totals_of(of, frozenset(inputs))
-        for one in wanted:
-            if one.kind in ("d", "dln"):
-                self._exact(one, frozenset(exact[one.of]))
+        for slope in wanted:
+            if slope.kind in ("d", "dln"):
+                self._exact(slope, frozenset(exact[slope.of]))
             else:
-                self._between(one)
+                self._between(slope)
         return self.made
 
-    def _exact(self, one: Derivative, inputs: frozenset[str]) -> None:
-        total = self._totals_of(one.of, inputs).get(one.wrt, 0.0)
-        name = name_of("d", one.of, one.wrt)
+    def _exact(self, slope: Derivative, inputs: frozenset[str]) -> None:
+        total = self._totals_of(slope.of, inputs).get(slope.wrt, 0.0)
+        name = name_of("d", slope.of, slope.wrt)
         if name not in self.made:
             self.made[name] = Chain(((total, 1.0),) if total != 0.0 else ())
-        if one.kind == "dln" and total == 0.0:
-            self.made[one.name] = Chain(())
-        elif one.kind == "dln":
-            self.made[one.name] = Renamed(elasticity, (name, one.wrt, one.of))
+        if slope.kind == "dln" and total == 0.0:
+            self.made[slope.name] = Chain(())
+        elif slope.kind == "dln":
+            self.made[slope.name] = Renamed(elasticity, (name, slope.wrt, slope.of))
 
     def _reaching(self, inputs: frozenset[str]) -> frozenset[str]:
         """The names that any of some inputs has an effect on, the inputs among them."""
         if inputs not in self._reached:
-            found = set(inputs)
+            names = set(inputs)
             for name, formula in self.formulas.items():
-                if found.intersection(parameters(formula)):
-                    found.add(name)
-            self._reached[inputs] = frozenset(found)
+                if names.intersection(parameters(formula)):
+                    names.add(name)
+            self._reached[inputs] = frozenset(names)
         return self._reached[inputs]
 
     def _totals_of(self, of: str, inputs: frozenset[str]) -> dict[str, str | float]:
@@ -184,19 +183,20 @@ class Differentiator:
         if (of, inputs) in self._totals:
             return self._totals[of, inputs]
         reaching = self._reaching(inputs)
-        ways: dict[str, Terms] = {}
+        paths: dict[str, Terms] = {}
         if of in reaching:
-            ways[of] = [(1.0, 1.0)]
+            paths[of] = [(1.0, 1.0)]
         ends: dict[str, Terms] = {}
-        while ways:
-            name = max(ways, key=self._order.__getitem__)
-            weight = self._weight(of, name, inputs, ways.pop(name))
+        while paths:
+            # last in order first: all that leads to it is then summed
+            name = max(paths, key=self._order.__getitem__)
+            weight = self._weight(of, name, inputs, paths.pop(name))
             for parameter in parameters(self.formulas[name]):
                 slope = self._slope(name, parameter) if parameter in reaching else 0.0
                 if slope == 0.0:
                     continue
                 inside = parameter in self.formulas and self.dims[parameter] == self.dims[of]
-                (ways if inside else ends).setdefault(parameter, []).append((weight, slope))
+                (paths if inside else ends).setdefault(parameter, []).append((weight, slope))
         sums: dict[str, Terms] = {}
         for name, terms in ends.items():
             smaller = self._totals_of(name, inputs)
@@ -209,7 +209,7 @@ class Differentiator:
         return totals
 
     def _weight(self, of: str, name: str, inputs: frozenset[str], terms: Terms) -> str | float:
-        """How much the quantity `of` changes with another one, through some ways."""
+        """How much the quantity `of` changes with another one, along some paths."""
         return self._sum(f"weight_of_{name}_in_{of}", terms)
 
     def _sum(self, name: str, terms: Terms) -> str | float:
@@ -232,23 +232,23 @@ class Differentiator:
 
     def _slope(self, name: str, parameter: str) -> str | float:
         """The partial derivative of a formula: its name, or its value."""
-        made = partial(self.formulas[name], parameter)
-        if isinstance(made, float):
-            return made
-        self.made[f"slope_of_{name}_along_{parameter}"] = made
+        slope = partial(self.formulas[name], parameter)
+        if isinstance(slope, float):
+            return slope
+        self.made[f"slope_of_{name}_along_{parameter}"] = slope
         return f"slope_of_{name}_along_{parameter}"
 
     # Differences between whole numbers
 
-    def _between(self, one: Derivative) -> None:
+    def _between(self, slope: Derivative) -> None:
         """The slope between the valid whole numbers on both sides."""
-        if one.of not in self._reaching(frozenset([one.wrt])):
-            self.made[one.name] = Chain(())
+        if slope.of not in self._reaching(frozenset([slope.wrt])):
+            self.made[slope.name] = Chain(())
             return
-        sides = self._neighbours(one.wrt)
-        ends = [self._moved(one.of, one.wrt, side) for side in sides]
-        slope = difference if one.kind == "delta" else log_difference
-        self.made[one.name] = Renamed(slope, (*sides, *ends))
+        sides = self._neighbours(slope.wrt)
+        ends = [self._moved(slope.of, slope.wrt, side) for side in sides]
+        formula = difference if slope.kind == "delta" else log_difference
+        self.made[slope.name] = Renamed(formula, (*sides, *ends))
 
     def _neighbours(self, wrt: str) -> tuple[str, str]:
         """Names of the nearest valid whole numbers below and above an input."""
@@ -270,7 +270,7 @@ class Differentiator:
     ) -> None:
         """The nearer of two candidates if it is valid, else the farther one."""
         near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
-        # whatever the input is, it can be laid out
+        # no value of the input affects the layout
         if LAYOUT_REASON not in self._reaching(frozenset([wrt])):
             self.made[name] = near
             return

@@ -23,7 +23,7 @@ Tangent = Any
 class Dual:
     """A value, its tangent, and the array library that both belong to."""
 
-    __array_ufunc__ = None  # NumPy's arrays leave the operators to this class
+    __array_ufunc__ = None  # else NumPy's arrays would apply operators to each element
 
     def __init__(self, library: "Library", value: Any, tangent: Tangent = None) -> None:
         self.library, self.value, self.tangent = library, value, tangent
@@ -195,7 +195,7 @@ def _expm1(library: Library, values: Any, tangents: Any, result: Any) -> Tangent
 
 
 def _decayed(library: Library, tangent: Tangent, slope: Any) -> Tangent:
-    """A tangent times an exponential; nothing is left of an infinite one where that is 0."""
+    """A tangent times an exponential: 0 where that is 0, even if the tangent is infinite."""
     return library.choose(slope == 0, 0.0, _scaled(tangent, slope))
 
 

@@ -30,7 +30,7 @@ class Partial(Made):
         return (self.formula,)
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
-        """The formula on dual numbers; what does not matter is undefined."""
+        """The formula on dual numbers; parameters without effect are undefined."""
         duals = dual.library(binding)
         formula = duals.binding.bind(self.formula)
         names, wrt = parameters(self.formula), self.wrt
@@ -53,9 +53,9 @@ class Partial(Made):
 
 @dataclass(frozen=True, repr=False)
 class Chain(Made):
-    """A sum of products: how a change goes along several ways.
+    """A sum of products: how a change spreads along several paths.
 
-    Nothing goes on from a factor of 0, were the other one infinite.
+    A factor of 0 makes a product 0, even where the other factor is infinite.
     """
 
     terms: tuple[tuple[str | float, str | float], ...]
@@ -77,10 +77,10 @@ class Chain(Made):
             return choose((one == 0) | (other == 0), 0.0, one * other)
 
         def chain(*values: Any) -> Any:
-            held = dict(zip(self.parameters, values, strict=True))
+            factors = dict(zip(self.parameters, values, strict=True))
             total: Any = None
             for term in self.terms:
-                one, other = (held[f] if isinstance(f, str) else f for f in term)
+                one, other = (factors[f] if isinstance(f, str) else f for f in term)
                 added = product(one, other)
                 total = added if total is None else total + added
             return 0.0 if total is None else total
@@ -90,7 +90,7 @@ class Chain(Made):
 
 @dataclass(frozen=True, repr=False)
 class Renamed(Made):
-    """A formula whose parameters go by other names."""
+    """A formula whose parameters have other names."""
 
     formula: Function
     parameters: tuple[str, ...]
@@ -107,20 +107,20 @@ class Renamed(Made):
 
 @functools.cache
 def partial(formula: Function, wrt: str) -> Partial | float:
-    """A formula's derivative with respect to a parameter; a number where it is one."""
+    """A formula's derivative with respect to a parameter; a number where it is constant."""
     trace = Trace()
     names = parameters(formula)
-    made = Partial(formula, wrt, names)
+    derivative = Partial(formula, wrt, names)
     with np.errstate(all="ignore"):
-        result = trace.run(made, [Value(trace, name) for name in names])
+        result = trace.run(derivative, [Value(trace, name) for name in names])
     if not isinstance(result, Value):
         return float(result)
-    found: set[str] = set()
+    read: set[str] = set()
     front = [result.name]
     while front:
         name = front.pop()
-        if name not in found:
-            found.add(name)
+        if name not in read:
+            read.add(name)
             if name in trace.operations:
                 front.extend(trace.operations[name].reads)
-    return Partial(formula, wrt, tuple(name for name in names if name in found))
+    return Partial(formula, wrt, tuple(name for name in names if name in read))

@@ -26,7 +26,7 @@ def elasticity(derivative: Any, value: Any, result: Any) -> Any:
 def difference(low: Any, high: Any, below: Any, above: Any) -> Any:
     """Slope between two points.
 
-    (y(b) - y(a)) / (b - a); 0 where a and b are one
+    (y(b) - y(a)) / (b - a); 0 where a and b are equal
 
     Parameters:
         low [any]: a
@@ -43,7 +43,7 @@ def difference(low: Any, high: Any, below: Any, above: Any) -> Any:
 def log_difference(low: Any, high: Any, below: Any, above: Any) -> Any:
     """Slope between two points of logarithms.
 
-    ln(y(b) / y(a)) / ln(b / a); 0 where a and b are one, or where y does not change
+    ln(y(b) / y(a)) / ln(b / a); 0 where a and b are equal, or where y does not change
 
     Parameters:
         low [any]: a
@@ -112,7 +112,7 @@ def first_valid(
 ) -> Any:
     """The first of two candidates that can be laid out; the value itself where neither can.
 
-    Of a value that cannot be laid out either, the nearer candidate.
+    The nearer candidate where the value cannot be laid out either.
 
     Parameters:
         value [1]: the number now
@@ -124,5 +124,5 @@ def first_valid(
     Returns: [1] the number
     Source: by definition
     """
-    found = where(near_reason == 0, near, where(far_reason == 0, far, value))
-    return where(reason == 0, found, near)
+    valid = where(near_reason == 0, near, where(far_reason == 0, far, value))
+    return where(reason == 0, valid, near)

@@ -6,7 +6,7 @@ from . import numba as numba_engine
 from . import numpy as numpy_engine
 from .job import Job
 
-WORTH = 1 << 18  # points above which a kernel saves more than it disturbs
+WORTH = 1 << 18  # points from which a kernel saves more than its compilation disturbs
 
 
 def run(job: Job, threads: int) -> None:

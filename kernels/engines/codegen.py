@@ -1,9 +1,9 @@
 """Write the source of a compiled kernel: rows, tiles, loops that vectorise, streamed outputs.
 
 Operands, outputs and buffers are plain pointers, and choices are `select`, not branches: numba's
-arrays carry shapes, slices and reference counts through the compiler, which took it three times as
-long. Buffers are parts of one array, a constant distance apart, so that LLVM sees without checks at
-run time that they do not overlap, and vectorises.
+arrays carry shapes, slices and reference counts through the compiler, and took three times as long
+to compile. Buffers are parts of one array, a constant distance apart, so that LLVM sees without
+checks at run time that they do not overlap, and vectorises.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def kernel_source(
 ) -> str:
     """Python source of a kernel: rows of the outer axes, tiles of a row, outputs streamed.
 
-    `operands` says of each whether it varies along a row.
+    `operands` are pairs of a name and whether it varies along a row.
     """
     trace = Trace()
     values: dict[str, Any] = {name: Value(trace, name) for name, _ in operands}
@@ -97,7 +97,7 @@ class _Writer:
         return level
 
     def _kept(self) -> list[str]:
-        """Values in arrays: of a library function, read by one, or read by a later pass."""
+        """Values in buffers: results and operands of NumPy's loops, and what later passes read."""
         kept = {name for name, operation in self.operations.items() if operation.loop}
         for name, operation in self.operations.items():
             for read in operation.reads:
@@ -146,7 +146,7 @@ class _Writer:
         return lines
 
     def _pass(self, here: list[str]) -> list[str]:
-        """A loop over a tile: arithmetic and outputs that it gives; of nothing, other outputs."""
+        """A loop over a tile: arithmetic and the outputs it yields; or else the other outputs."""
         body: list[str] = []
         seen: set[str] = set()
 
@@ -161,7 +161,7 @@ class _Writer:
                 read(operand)
             body.append(f"{name} = {self.operations[name].text}")
             seen.add(name)
-            if name in self.kept:  # flags as numbers
+            if name in self.kept:  # buffers are float64: flags become 0.0 and 1.0
                 value = f"float64({name})" if self.operations[name].flag else name
                 body.append(f"v_{name}[j] = {value}")
         for name, value in self.results.items():

@@ -69,7 +69,7 @@ def after(typing_context: Any, memory: Any, offset: Any) -> Any:
 
 @intrinsic
 def select(typing_context: Any, condition: Any, if_true: Any, if_false: Any) -> Any:
-    """One of two values, both of which are there."""
+    """One of two values, both computed already."""
     flags = if_true == if_false == types.boolean
     kind = types.boolean if flags else types.float64
     signature = kind(types.boolean, kind, kind)
@@ -82,7 +82,7 @@ def select(typing_context: Any, condition: Any, if_true: Any, if_false: Any) -> 
 
 @intrinsic
 def floor(typing_context: Any, x: Any) -> Any:
-    """The largest whole number that is not above a number, as a number."""
+    """The largest whole number not above a number, as float64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.DoubleType()
@@ -128,7 +128,7 @@ def stream(typing_context: Any, target: Any, tile: Any, size: Any) -> Any:
 
 
 def _streaming(context: Any, module: Any, dtype: Any) -> Any:
-    """A function of the module: called, as its loops once for each output took long to compile."""
+    """A function of the module. Inlined, its loops took long to compile, once for each output."""
     element = context.get_data_type(dtype)
     memory = element.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [memory, memory, WORD])
@@ -144,7 +144,7 @@ def _streaming(context: Any, module: Any, dtype: Any) -> Any:
     lanes = LINE // width
     vector = ir.VectorType(element, lanes).as_pointer()
 
-    # ordinary stores up to the first whole line, lines around the cache, the rest ordinary
+    # a non-temporal store must be an aligned, whole line: ordinary stores before and after these
     past = builder.and_(builder.ptrtoint(into, WORD), WORD(LINE - 1))
     missing = builder.and_(builder.sub(WORD(LINE), past), WORD(LINE - 1))
     head = builder.udiv(missing, WORD(width))

@@ -42,6 +42,6 @@ def run(job: Job, threads: int) -> None:
     import jax
 
     program = _program(tuple(job.formulas.items()), tuple(job.outs))
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # here alone: the rest of the process keeps its own setting
         for out, value in zip(job.outs.values(), program(dict(job.operands)), strict=True):
             store(out, np.asarray(value))

@@ -1,4 +1,4 @@
-"""What an engine is asked to do: formulas over a grid, from operands into arrays."""
+"""The work of an engine: formulas over a grid, from operands into arrays."""
 
 import os
 from collections import deque
@@ -40,14 +40,14 @@ def default_threads() -> int:
 
 
 class Pool:
-    """Threads that share work; a single thread runs it where it stands."""
+    """Threads that share work; a pool of one runs it in the caller's thread."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def each(self, function: Any, tasks: Any) -> None:
-        """Call the function with each task, a few ahead; the first error ends it and is raised."""
+        """Call the function with each task; the first error ends it and is raised."""
         for _ in self.map(function, tasks):
             pass
 
@@ -67,7 +67,7 @@ class Pool:
         finally:
             for future in running:
                 future.cancel()
-            wait(running)  # nothing goes on behind the caller's back
+            wait(running)  # the caller's arrays must not be written after this returns
 
 
 _pools: dict[int, Pool] = {}
@@ -84,7 +84,7 @@ def _forget_pools() -> None:
     _pools.clear()
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+if hasattr(os, "register_at_fork"):  # a child has the pools, but not their threads
     os.register_at_fork(after_in_child=_forget_pools)
 
 

@@ -1,5 +1,5 @@
-"""Compiled kernels on the disk. They are machine code: only what this user wrote, and as it was
-written, is loaded; whatever is wrong with them costs the time to compile anew, never a run."""
+"""Compiled kernels on disk. They are machine code: only what this user wrote is loaded, and only as
+it was written. A damaged or refused cache costs the time to compile again, never a run."""
 
 import contextlib
 import hashlib
@@ -16,11 +16,11 @@ from typing import Any
 
 SUMS = "sums.json"  # sha256 of what numba wrote, by file
 _SHARED = "FLEETCUBE_SHARED_CACHE"
-_said = threading.Event()
+_warned = threading.Event()
 
 
 def folder_of(source: str) -> Path | None:
-    """Folder named by a hash of all that machine code depends on; None where there can be none."""
+    """Folder named by a hash of all that machine code depends on; None where it cannot be made."""
     import llvmlite
     import numba
     import numpy as np
@@ -43,65 +43,67 @@ def folder_of(source: str) -> Path | None:
             each.mkdir(exist_ok=True, mode=0o700)
             _check_ours(each)
     except OSError as error:
-        say(str(error))
+        warn(str(error))
         return None
     return folder
 
 
 def _check_ours(path: Path) -> None:
-    """Raise PermissionError for what another user owns or may write."""
-    held = path.lstat()
-    owned = not hasattr(os, "geteuid") or held.st_uid == os.geteuid()
-    others = held.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if stat.S_ISLNK(held.st_mode) or not owned or (others and os.name == "posix"):
+    """Raise PermissionError for a folder that another user owns or may write to."""
+    status = path.lstat()  # of a link itself, which may lead anywhere
+    owned = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+    others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if stat.S_ISLNK(status.st_mode) or not owned or (others and os.name == "posix"):
         if os.environ.get(_SHARED) == "1":
             return
         raise PermissionError(
-            f"others may write {str(path)!r}; remove it or name another in FLEETCUBE_CACHE, or set "
-            f"{_SHARED}=1 where all who may are trusted"
+            f"others may write to {str(path)!r}; remove it or name another in FLEETCUBE_CACHE, or "
+            f"set {_SHARED}=1 if you trust everyone who may"
         )
 
 
-def say(what: str) -> None:
-    """Tell once in a process that kernels are not kept."""
-    if not _said.is_set():
-        _said.set()
-        warnings.warn(f"compiled kernels are not kept ({what})", RuntimeWarning, stacklevel=2)
+def warn(reason: str) -> None:
+    """Warn once in a process that kernels are not kept."""
+    if not _warned.is_set():
+        _warned.set()
+        warnings.warn(f"compiled kernels are not kept ({reason})", RuntimeWarning, stacklevel=2)
 
 
 def function(folder: Path, source: str, scope: dict[str, Any]) -> Any:
-    """The function `kernel` of a source, in a file by which numba knows it again."""
+    """The function `kernel` of a source, in a file by which numba recognises it."""
     path = folder / "kernel.py"
     text = source.encode()
     with contextlib.suppress(OSError):
         if path.is_symlink() or not path.is_file() or path.read_bytes() != text:
             write(path, text)
-    _discard_what_is_unsound(folder)
+    _discard_altered(folder)
     module = types.ModuleType(f"fleetcube_kernel_{folder.name}")
     module.__file__ = str(path)
     module.__dict__.update(scope)
     sys.modules[module.__name__] = module  # numba imports it by name when it reads its cache
-    exec(compile(source, str(path), "exec"), module.__dict__)  # not what the file may hold
+    # from the text: the file may have been changed since it was compared
+    exec(compile(source, str(path), "exec"), module.__dict__)
     return module.__dict__["kernel"]
 
 
 def seal(folder: Path) -> None:
-    """Remember what numba wrote, so that it is loaded as it is or not at all."""
-    found = _sums(folder)
-    if found != _said_sums(folder):
-        write(folder / SUMS, json.dumps(found).encode())
+    """Record what numba wrote, so that it is loaded unaltered or not at all."""
+    sums = _sums(folder)
+    if sums != _recorded_sums(folder):
+        write(folder / SUMS, json.dumps(sums).encode())
 
 
-def _discard_what_is_unsound(folder: Path) -> None:
+def _discard_altered(folder: Path) -> None:
+    """Remove machine code that is not as it was sealed, before numba can load it."""
     with contextlib.suppress(OSError):
-        if _sums(folder) == _said_sums(folder):
+        if _sums(folder) == _recorded_sums(folder):
             return
     for file in _compiled(folder):
         with contextlib.suppress(OSError):
             file.unlink()
 
 
-def _said_sums(folder: Path) -> Any:
+def _recorded_sums(folder: Path) -> Any:
     try:
         return json.loads((folder / SUMS).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -124,7 +126,7 @@ def write(path: Path, data: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # before the rename: a crash must not leave it empty
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

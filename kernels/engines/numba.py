@@ -28,12 +28,13 @@ from .job import Array, Job, pool
 from .tiles import GRAIN, ROW, TILE, cuts
 from .ufunc_loops import addresses
 
+# threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
-_compile_lock, _asked_lock = threading.RLock(), threading.Lock()
-Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_made`
+_compile_lock, _request_lock = threading.RLock(), threading.Lock()
+Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_make`
 _ready: dict[Key, Any] = {}  # compiled kernels
-_asked: set[Key] = set()  # kernels whose compilation in the background was begun
+_requested: set[Key] = set()  # kernels to compile in the background, compiled or not
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def run(job: Job, threads: int) -> None:
 
 
 def run_if_compiled(job: Job, threads: int) -> bool:
-    """Fill the job's outputs where the kernel is there; returns whether it was."""
+    """Fill the job's outputs if the kernel is compiled; returns whether it was."""
     call = _call(job)
     kernel = _ready.get(call.key)
     if kernel is not None:
@@ -133,6 +134,7 @@ def _table(operand: Array, split: Split, along: bool) -> tuple[Array, list[int]]
     width = split.length if along else 1
     if along:
         operand = np.broadcast_to(operand, outer + split.inner)
+    # kernels get an address alone, and read dense float64 there
     table = np.ascontiguousarray(operand, dtype=np.float64).reshape(-1)
     steps, step = [], width
     for size in reversed(outer):
@@ -157,7 +159,7 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
 
 
 def _kernel(key: Key) -> Any:
-    """A compiled kernel; it is made by one thread at a time."""
+    """A compiled kernel; one thread at a time compiles."""
     with _compile_lock:
         if key not in _ready:
             _ready[key] = _compiled(key)
@@ -165,34 +167,34 @@ def _kernel(key: Key) -> Any:
 
 
 def _compiled(key: Key) -> Any:
-    """A kernel that is ready, whatever is wrong with the cache on the disk."""
-    from .intrinsics import SIGNATURE
+    """A compiled kernel, even where the cache on disk cannot be used."""
+    from .intrinsics import SIGNATURE  # here: it imports numba, which NumPy's sweeps do without
 
     kernel = None
     try:
-        kernel, folder = _made(True, *key)
+        kernel, folder = _make(True, *key)
         kernel.compile(SIGNATURE)
         if folder is not None:
             kernel_cache.seal(folder)
     except Exception as error:
-        kernel_cache.say(f"{type(error).__name__}: {error}")
-        if kernel is None or not kernel.signatures:  # or it was compiled, and not written
-            kernel, _ = _made(False, *key)
+        kernel_cache.warn(f"{type(error).__name__}: {error}")
+        if kernel is None or not kernel.signatures:  # else it was compiled, but not written
+            kernel, _ = _make(False, *key)
             kernel.compile(SIGNATURE)
     return kernel
 
 
 def compile_behind(job: Job) -> None:
-    """Have the job's kernel compiled by a thread that ends with the process and says nothing.
+    """Have the job's kernel compiled by a thread that ends with the process and raises nothing.
 
-    A kernel that does not compile is not asked for again.
+    A kernel that does not compile is not tried again.
     """
     key = _call(job).key
-    with _asked_lock:
-        _Compiler.asked_at = time.monotonic()
-        if key in _asked:
+    with _request_lock:
+        _Compiler.requested_at = time.monotonic()
+        if key in _requested:
             return
-        _asked.add(key)
+        _requested.add(key)
         _Compiler.keys.put(key)
         if not _Compiler.started:
             _Compiler.started = True
@@ -200,19 +202,20 @@ def compile_behind(job: Job) -> None:
 
 
 class _Compiler:
-    """The thread that compiles in the background: what it is asked for, and when it last was."""
+    """The thread that compiles in the background: its requests, and the time of the last."""
 
     keys: queue.SimpleQueue[Key] = queue.SimpleQueue()
-    asked_at = 0.0
+    requested_at = 0.0
     started = False
 
 
 def _compile_all() -> None:
     while True:
         key = _Compiler.keys.get()
-        for _ in range(round(LONGEST_WAIT / QUIET)):  # Python's lock is the caller's while it works
+        # numba holds Python's lock most of the time: wait until the caller pauses
+        for _ in range(round(LONGEST_WAIT / QUIET)):
             time.sleep(QUIET)
-            if time.monotonic() - _Compiler.asked_at > QUIET:
+            if time.monotonic() - _Compiler.requested_at > QUIET:
                 break
         with contextlib.suppress(Exception):
             _kernel(key)
@@ -220,8 +223,8 @@ def _compile_all() -> None:
 
 def _after_fork() -> None:
     _compile_lock.release()
-    _Compiler.started = False
-    _asked.clear()
+    _Compiler.started = False  # threads do not survive a fork
+    _requested.clear()
 
 
 if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would leave locks held
@@ -232,14 +235,14 @@ if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would l
     )
 
 
-def _made(
+def _make(
     kept: bool,
     formulas: tuple[tuple[str, Function], ...],
     operands: tuple[tuple[str, bool], ...],
     outs: tuple[tuple[str, np.dtype[Any]], ...],
     outer: int,
 ) -> tuple[Any, Path | None]:
-    """The kernel, from the disk cache where an equal one was compiled before, and its folder."""
+    """The kernel, from the cache on disk if an equal one was compiled before, and its folder."""
     import numba
 
     from . import intrinsics

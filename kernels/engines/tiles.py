@@ -1,7 +1,7 @@
-"""How engines cut what they are given: so that it fits the caches of a processor.
+"""How engines cut their blocks, to fit the caches of a processor.
 
 `grid/plan/tiles.py` cuts sweeps, by memory, workers and files. There are two such modules because
-kernels know nothing of sweeps, and an engine must stand a block of any size. What both do is here.
+kernels know nothing of sweeps, and an engine must take a block of any size. What both do is here.
 No value depends on these numbers.
 """
 
@@ -11,7 +11,7 @@ from math import prod
 
 NUMPY_TILE = 1 << 16  # points: a formula's temporaries, 0.5 MB each, stay in the second-level cache
 TILE = 512  # points of a kernel's buffers, 4 kB each: they stay in the first-level cache
-ROW = TILE  # points of the shortest row worth walking: a shorter one leaves its tile part empty
+ROW = TILE  # points of the shortest row worth walking: a shorter one leaves part of its tile empty
 GRAIN = 1 << 13  # points that are worth a task of their own on a thread
 
 

@@ -1,7 +1,7 @@
 """NumPy's own loops for exp, log and the like, called from compiled kernels.
 
 They are vectorised, which the mathematics library that LLVM would call is not: 1 against 10 to 20
-ns a value. And a kernel that calls them has NumPy's bits. The addresses stand in `PyUFuncObject`,
+ns a value. And a kernel that calls them has NumPy's bits. Their addresses are in `PyUFuncObject`,
 a public structure of NumPy's C interface.
 """
 
@@ -39,10 +39,11 @@ def addresses() -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def _address(name: str) -> tuple[int, int]:
     function = getattr(np, name)
-    held = _UFunc.from_address(id(function))
-    if (held.name, held.ntypes) != (name.encode(), function.ntypes):
+    head = _UFunc.from_address(id(function))
+    # two fields that Python also shows: if they differ, the layout is another, and so are addresses
+    if (head.name, head.ntypes) != (name.encode(), function.ntypes):
         raise RuntimeError(
             f"NumPy {np.__version__} keeps its loops elsewhere; evaluate with engine = 'numpy'"
         )
     which = function.types.index("d->d")
-    return held.functions[which] or 0, (held.data[which] or 0) if held.data else 0
+    return head.functions[which] or 0, (head.data[which] or 0) if head.data else 0

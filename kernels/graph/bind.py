@@ -2,7 +2,7 @@
 
 A formula is a plain function whose globals hold `np`, `where` and other functions of this package.
 Binding makes a copy whose globals hold the replacements, recursively. Nothing is parsed or edited.
-A formula that is made from others (`Made`) says itself what it is under a binding.
+A formula made from others (`Made`) defines itself what it is under a binding.
 """
 
 import types
@@ -59,7 +59,7 @@ class Binding:
 
 
 class Made(ABC):
-    """A formula made from other formulas, equal to every other one made alike.
+    """A formula made from other formulas; those made alike are equal.
 
     `sources` are the formulas it is made from.
     """
@@ -72,8 +72,8 @@ class Made(ABC):
         return self.__class__.__qualname__
 
     def __repr__(self) -> str:
-        told = [f"{key}={getattr(v, '__name__', v)}" for key, v in self.__dict__.items()]
-        return f"{self.__name__}({', '.join(told)})"
+        fields = [f"{key}={getattr(v, '__name__', v)}" for key, v in self.__dict__.items()]
+        return f"{self.__name__}({', '.join(fields)})"
 
     @abstractmethod
     def bound(self, binding: Binding) -> Callable[..., Any]:
@@ -88,18 +88,18 @@ _NUMPY = Binding(np, where)
 
 def dependencies(function: Callable[..., Any]) -> list[types.FunctionType]:
     """The function and every function of this package that it calls, for hashing their code."""
-    found: dict[int, types.FunctionType] = {}
+    functions: dict[int, types.FunctionType] = {}
 
     def visit(current: Any) -> None:
         if isinstance(current, Made):
             for source in current.sources:
                 visit(source)
         if isinstance(current, types.FunctionType) and current.__module__.startswith(PACKAGE):
-            if id(current) in found:
+            if id(current) in functions:
                 return
-            found[id(current)] = current
+            functions[id(current)] = current
             for name in current.__code__.co_names:
                 visit(current.__globals__.get(name))
 
     visit(function)
-    return list(found.values())
+    return list(functions.values())

@@ -13,7 +13,7 @@ _SECTIONS = ("Parameters", "Returns", "Flags", "Range", "Source", "Example")
 
 @dataclass(frozen=True)
 class Doc:
-    """What one docstring says: summary, maths, units, flags, range, source.
+    """The content of a docstring: summary, maths, units, flags, range, source.
 
     `range` is where the law holds and what a user gets elsewhere; empty: wherever inputs are valid.
     """

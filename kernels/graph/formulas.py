@@ -93,13 +93,15 @@ def _check(graph: Mapping[str, Quantity]) -> None:
 def _check_choices(quantity: Quantity, option: str) -> None:
     row, name = INPUTS.get(option), quantity.name
     if row is None or row.kind != "option":
-        raise ValueError(f"{name} is chosen by {option}, which is no option: add it to inputs.py")
+        raise ValueError(
+            f"{name} is chosen by {option}, which is not an option: add it to inputs.py"
+        )
     for choice in (*row.choices, *quantity.formulas):
         if choice not in quantity.formulas:
             raise ValueError(f"{name} has no formula where {option} = {choice}: write one")
         if choice not in row.choices:
             raise ValueError(
-                f"{name} has a formula where {option} = {choice}, which is no choice: "
+                f"{name} has a formula where {option} = {choice}, which is not a choice: "
                 "add it to inputs.py"
             )
 
@@ -129,7 +131,7 @@ def select(
 ) -> dict[str, Function]:
     """Formulas needed for the outputs, each after what it needs.
 
-    `given` names stop the search: a value is at hand. Options choose among alternatives. Raises
+    `given` names stop the search: they have a value. Options choose among alternatives. Raises
     MissingInputError where an input is needed that is not given.
     """
     graph, given = load(), frozenset(given)

@@ -1,4 +1,4 @@
-"""Run formulas on names instead of numbers: what they compute, as a list of operations.
+"""Run formulas on names instead of numbers, to list the operations that they compute.
 
 Formulas are branch-free, so that one run shows all that they do. Equal operations are recorded
 once, whichever formula asks for them.
@@ -44,7 +44,7 @@ class Trace:
         self._known: dict[Operation, Value] = {}
 
     def run(self, formula: Function, arguments: Sequence[Any]) -> Any:
-        """What a formula gives for these values: a value of this trace, or a number."""
+        """The result of a formula for these values: a value of this trace, or a number."""
         with np.errstate(all="ignore"):
             return _binding().bind(formula)(*arguments)
 

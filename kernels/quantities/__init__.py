@@ -1,7 +1,7 @@
 """The functions the graph reads: name = quantity, parameters = inputs and quantities it needs.
 
-Where an option chooses between formulas, the alternatives stand under one quantity
-(`@alternative`). To add a quantity, write one function in one of these modules.
+Where an option chooses between formulas, these are alternatives of one quantity (`@alternative`).
+To add a quantity, write one function in one of these modules.
 """
 
 MODULES = (

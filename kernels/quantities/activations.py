@@ -253,8 +253,8 @@ def one_forward_one_backward_microbatches_in_flight(
         p); Megatron-LM, megatron/core/pipeline_parallel/schedules.py (warm-up of groups of N)
     """
     chunks = (virtual_stages - 1) * microbatch_group_size + 2 * pipeline_parallel - 1
-    held = where(virtual_stages > 1, chunks / virtual_stages, pipeline_parallel)
-    return np.minimum(num_microbatches, held)
+    most = where(virtual_stages > 1, chunks / virtual_stages, pipeline_parallel)
+    return np.minimum(num_microbatches, most)
 
 
 @alternative("microbatches_in_flight", pipeline_schedule=("zb_h1", "zb_v"))
@@ -305,5 +305,5 @@ def activation_memory(
     Range: l / p layers on every stage; where the first holds one fewer, at most one chunk's less
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
-    held = layers / pipeline_parallel * microbatches_in_flight
-    return held * activation_memory_per_layer + logits_memory
+    kept_layers = layers / pipeline_parallel * microbatches_in_flight
+    return kept_layers * activation_memory_per_layer + logits_memory

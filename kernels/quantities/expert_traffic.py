@@ -137,8 +137,8 @@ def reduced_expert_parameters(
     several = gradient_ranks > 1
     others = np.maximum(gradient_ranks - expert_parallel, 0.0)
     share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
-    held = routed_parameters / (expert_parallel * tensor_parallel * pipeline_parallel)
-    return held * share
+    own = routed_parameters / (expert_parallel * tensor_parallel * pipeline_parallel)
+    return own * share
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))

@@ -271,8 +271,8 @@ def closed_whole_cluster_probability(
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5)); M/G/infinity
     """
     ratio = repair_time * node_failure_rate / nodes
-    held = np.maximum(nodes, 1.0) + spare_nodes
-    return poisson_at_most(spare_nodes, held * ratio / (1 + ratio))
+    pool = np.maximum(nodes, 1.0) + spare_nodes
+    return poisson_at_most(spare_nodes, pool * ratio / (1 + ratio))
 
 
 @alternative("whole_cluster_probability", node_pool="closed_idle_safe")
@@ -310,7 +310,7 @@ def rigid_cluster_uptime(whole_cluster_probability: Any) -> Any:
 def elastic_cluster_uptime() -> Any:
     """Share of the time in which the job does not wait for a node in repair.
 
-    1: it goes on with fewer replicas, which elastic_capacity counts
+    1: the job continues with fewer replicas, which elastic_capacity counts
 
     Parameters: none
     Returns: [1] share of the wall time

@@ -7,7 +7,7 @@ import numpy as np
 from ..alternatives import alternative
 from ..ops import where
 
-# Flags of all these formulas: published cubes hold the numbers, so that new reasons go to the end
+# Flags of all these formulas. Published cubes hold the numbers: add new reasons at the end
 REASONS = """
     0 feasible, 1 not_a_whole_number, 2 group_larger_than_cluster, 3 gpus_not_divisible,
     4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,

@@ -247,14 +247,14 @@ def expert_data_fabric_share(
     share = reduced_expert_parameters / reduced_parameters
     several = expert_gradient_ranks > 1
     own = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
-    held = where(
+    routed = where(
         several,
         (1 / expert_gradient_ranks_per_node - 1 / expert_gradient_ranks)
         * (1 - 1 / gradient_ranks)
         / own,
         0.0,
     )
-    return (1 - share) * (1 / data_parallel_ranks_per_node - 1 / gradient_ranks) + share * held
+    return (1 - share) * (1 / data_parallel_ranks_per_node - 1 / gradient_ranks) + share * routed
 
 
 @alternative("data_node_share", mixture_of_experts=False)
@@ -293,10 +293,10 @@ def expert_data_node_share(
     share = reduced_expert_parameters / reduced_parameters
     several = expert_gradient_ranks > 1
     own = 1 - 1 / where(several, expert_gradient_ranks, 2.0)
-    held = where(
+    routed = where(
         several, (1 - 1 / expert_gradient_ranks_per_node) * (1 - 1 / gradient_ranks) / own, 0.0
     )
-    return (1 - share) * (1 - 1 / data_parallel_ranks_per_node) + share * held
+    return (1 - share) * (1 - 1 / data_parallel_ranks_per_node) + share * routed
 
 
 def data_fabric_time(

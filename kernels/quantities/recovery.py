@@ -49,7 +49,7 @@ def rigid_effective_provision_time(node_provision_time: Any, spare_availability:
 def elastic_effective_provision_time() -> Any:
     """Time that the job waits for a healthy node after a failure, on average.
 
-    0: it goes on with fewer replicas
+    0: the job continues with fewer replicas
 
     Parameters: none
     Returns: [s] wait for a node

@@ -341,7 +341,7 @@ def catalog(kind: str | None, label: str | None) -> None:
       fleetcube catalog gpu h100-sxm
     """
     from fleetcube import catalog as entries
-    from fleetcube.grid.explain import told
+    from fleetcube.grid.explain import readable
 
     if kind is None:
         rows = [[name, ", ".join(entries.kind(name))] for name in entries.KINDS]
@@ -355,7 +355,7 @@ def catalog(kind: str | None, label: str | None) -> None:
     say(f"{record.label}: {record.title}\n")
     for name, value in record.values.items():
         if isinstance(value, float):
-            say(f"  {name:<28} {told(value, record.unit(name), name)}")
+            say(f"  {name:<28} {readable(value, record.unit(name), name)}")
         else:
             say(f"  {name:<28} {str(value).lower()}")
     say(f"\nsource:  {record.source}\ndate:    {record.date}\nnote:    {record.note}")

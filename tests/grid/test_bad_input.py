@@ -96,7 +96,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {}, "job_time", "is not a list of names"),
     ({}, {}, ["job_tim"], "did you mean 'job_time'?"),
     ({}, {}, ["n_gpus"], "is an input"),
-    ({}, {}, ["job_time", "job_time"], "stands twice"),
+    ({}, {}, ["job_time", "job_time"], "appears twice"),
     ({}, {"goodput": [0.5, 0.9]}, ["goodput"], "is an axis"),
     ({"precision": "fp4"}, {}, ["job_time"], "peak_flops_fp4 is missing"),
     ({"gpu": "h100-sxm@99"}, {}, ["job_time"], "did you mean 'h100-sxm@2'?"),

@@ -120,7 +120,7 @@ def test_lookups_and_levers_convert_places() -> None:
         ({"gpu_mttf": u.Quantity(5, "degC")}, "unknown unit 'degree_Celsius'"),
         ({"gpu_mttf": [1 * u.hour, 2 * u.meter]}, "unknown unit 'meter'"),
         ({"gpu_mttf": Astropy([1, 2], "m")}, "unknown unit 'm'"),
-        ({"gpu_mttf": u.Quantity(1j, "hour")}, "is no plain number of hour; give one"),
+        ({"gpu_mttf": u.Quantity(1j, "hour")}, "is not a plain number of hour; give one"),
         ({"gpu_mttf": {"normal": [5 * u.byte, 1 * u.byte]}}, "is not in s"),
         ({"gpu_mttf": -5 * u.hour}, "must be greater than 0"),
         ({"n_gpus": 8 * u.hour}, "is not in 1; give a plain number"),

@@ -115,7 +115,7 @@ def test_no_text_of_a_record_ends_its_entry(name: str) -> None:
     assert min(depth) == depth[-1] == 0
     outside = "".join(c for c, d in zip(text, depth, strict=False) if d == 0)
     assert outside.count("@") == 2  # fleetcube and the record
-    assert text.count("not among the references any more") == 1
+    assert text.count("no longer among the references") == 1
     assert r"\input" not in text
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_record_of_the_catalog_is_refused() -> None:
 
 def test_a_work_that_is_no_longer_listed_is_said_and_stays_bibtex() -> None:
     made = xarray.Dataset(attrs={"fleetcube_citations": "fleetcube nobody1900"})
-    assert citations(made).endswith("\n\n% nobody1900: not among the references any more")
+    assert citations(made).endswith("\n\n% nobody1900: no longer among the references")
 
 
 def test_the_attribute_is_text(sweep: Sweep) -> None:

@@ -316,7 +316,9 @@ def test_a_worker_that_differs_is_refused_sooner_or_later(
         lines.append(str(told.value))
         assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
         with pytest.MonkeyPatch.context() as patch:  # as if it came after the others were asked
-            patch.setattr(cluster, "_asked", lambda client, function, *_: {worker: function(*_)})
+            patch.setattr(
+                cluster, "_ask_workers", lambda client, function, *_: {worker: function(*_)}
+            )
             with pytest.raises(OSError, match=r"\d+ finished blocks are kept.*--resume") as late:
                 sweep.store(path, dask=client, chunks=MANY, engine="numpy")
         lines.append(str(late.value))
@@ -345,10 +347,10 @@ def test_a_worker_that_is_killed_while_it_is_asked_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as client:
-        assert len(cluster._asked(client, Dies(tmp_path, 1))) == 1
+        assert len(cluster._ask_workers(client, Dies(tmp_path, 1))) == 1
         monkeypatch.setattr(cluster, "LOSSES", 1)
         with pytest.raises(InputError, match=r"lost workers 1 times .* more memory"):
-            cluster._asked(client, Dies(tmp_path, 2))
+            cluster._ask_workers(client, Dies(tmp_path, 2))
 
 
 def test_workers_that_all_pause_end_the_run(

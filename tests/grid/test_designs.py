@@ -100,9 +100,12 @@ def test_a_design_stands_beside_other_axes() -> None:
         ({"design": "random", "num": 4, "seed": -1}, "seed = -1"),
         ({"design": "random", "num": 4}, "draws nothing"),
         ({"design": "random", "num": 4, "gpu_mtf": [1]}, "did you mean 'gpu_mttf'"),
-        ({"design": "random", "num": 4, "gpu_mttf": "1 h"}, "is no range"),
+        ({"design": "random", "num": 4, "gpu_mttf": "1 h"}, "is not a range"),
         ({"design": "random", "num": 4, "gpu_mttf": {"linspace": ["2 h", "1 h"]}}, "give a < b"),
-        ({"design": "random", "num": 4, "gpu_mttf": {"geomspace": [1, 2], "n": 3}}, "is no range"),
+        (
+            {"design": "random", "num": 4, "gpu_mttf": {"geomspace": [1, 2], "n": 3}},
+            "is not a range",
+        ),
         ({"design": "random", "num": 4, "model": ["gpt-5"]}, "is not in the catalog"),
         ({"design": "random", "num": 10**9, "gpu_mttf": [1, 2]}, "at most 5,000,000"),
     ],
@@ -114,5 +117,5 @@ def test_a_bad_design_is_refused_in_one_line(spec: dict[str, Any], words: str) -
 
 
 def test_a_design_needs_a_name_of_its_own() -> None:
-    with pytest.raises(InputError, match="give it a name that is no input's"):
+    with pytest.raises(InputError, match="give it a name that is not an input's"):
         Sweep(SCENARIO, {"gpu_mttf": {"design": "sobol", "num": 4, **RANGES}}, ["goodput"])

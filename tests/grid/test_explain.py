@@ -11,7 +11,7 @@ import pytest
 
 from fleetcube import InputError, Sweep, explain
 from fleetcube.catalog.units import parse
-from fleetcube.grid.explain import told, unused
+from fleetcube.grid.explain import readable, unused
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS, Input, groups
@@ -326,7 +326,7 @@ def test_an_unused_input_is_only_told(name: str) -> None:
     ],
 )
 def test_a_number_is_told_in_a_unit_that_people_use(value: float, unit: str, said: str) -> None:
-    assert told(value, unit, "gpu_mttf" if unit == "s" else "name") == said
+    assert readable(value, unit, "gpu_mttf" if unit == "s" else "name") == said
     if said != "infinite":
         assert parse(said, unit, "name") == pytest.approx(value, rel=1e-12)
 

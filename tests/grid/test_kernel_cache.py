@@ -132,7 +132,7 @@ def test_a_folder_that_others_may_write_is_not_used(
     assert result == filled[1]
     assert "loaded" not in told
     assert "saved" not in told
-    assert said.count(f"others may write '{kernels}'") == 1
+    assert said.count(f"others may write to '{kernels}'") == 1
     assert "data loaded" in run(cache, FLEETCUBE_SHARED_CACHE="1")[1]
 
 

@@ -113,7 +113,7 @@ def test_numbers_without_a_unit_are_remarked_on() -> None:
 
 def test_an_axis_over_a_stated_value_is_remarked_on() -> None:
     spec = {"scenario": {"n_gpus": 8}, "axes": {"n_gpus": [8, 16]}}
-    assert remarks(spec) == ["n_gpus: its axis stands, not the scenario's value"]
+    assert remarks(spec) == ["n_gpus: its axis overrides the scenario's value"]
 
 
 def test_a_cube_is_cut_along_axes_that_some_variables_lack() -> None:

@@ -209,7 +209,7 @@ def test_a_formula_for_what_is_no_choice_is_refused(build: Build) -> None:
     def partial(layers: Any) -> Any:
         return layers
 
-    message = "where sequence_parallel = maybe, which is no choice: add it to inputs.py"
+    message = "where sequence_parallel = maybe, which is not a choice: add it to inputs.py"
     with pytest.raises(ValueError, match=message):
         build(partial)
 
@@ -220,7 +220,7 @@ def test_an_alternative_of_what_is_no_option_is_refused(build: Build, name: str)
     def partial(layers: Any) -> Any:
         return layers
 
-    message = f"partial is chosen by {name}, which is no option: add it to inputs.py"
+    message = f"partial is chosen by {name}, which is not an option: add it to inputs.py"
     with pytest.raises(ValueError, match=message):
         build(partial)
 
