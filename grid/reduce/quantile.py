@@ -125,6 +125,7 @@ def between(first: Array, second: Array, share: Any) -> Array:
 def _keys(values: Array) -> Array:
     """Unsigned integers in the order of the numbers."""
     bits = np.ascontiguousarray(values).view(np.uint64)
+    # bits of negative numbers sort backwards, and above those of positive ones
     return np.where(bits & _TOP, ~bits, bits | _TOP)
 
 

@@ -68,7 +68,7 @@ class _Joined:
             raise FileNotFoundError(message) from None
 
     def write(self, name: str, data: Any) -> None:
-        self.check()
+        self.check()  # again: evaluating takes time, and the run may have ended
         self.place.write(name, data)
 
 

@@ -181,6 +181,7 @@ class Writer:
         """Finish an unfinished cube from the blocks that it has; its lock is held."""
         files = self.files()
         blocks = self._finished(place, files)
+        # Icechunk keeps no chunk without its array; elsewhere an array would read as fill values
         if not place.in_sight:
             for name in sorted(files, key=lambda name: not name.endswith(ROOT)):  # arrays first
                 if name != ROOT and read_file(place, name) != files[name]:

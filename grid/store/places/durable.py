@@ -40,7 +40,7 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
     """
     # from handle to handle: in a path, a folder could become a link after it was checked
     *folders, last = name.split("/")
-    if make:
+    if make and not base.is_dir():
         base.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY
     handle = os.open(base, flags | (os.O_NOFOLLOW if base.suffix == UNFINISHED else 0))
@@ -129,7 +129,7 @@ def _lock(handle: int, other: int, partial: Path) -> None:
     """Lock a file that is open twice; refused where a lock does not keep the second out."""
     import fcntl  # missing on some systems, where readers do without
 
-    # flock, not lockf: a lock of the process would let the second handle in, and end when it closes
+    # flock, not lockf: a POSIX lock would admit the second handle, and end when that closes
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(handle), os.fstat(other)):

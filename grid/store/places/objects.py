@@ -34,7 +34,7 @@ _CREDENTIALS = {
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_memory: dict[str, Any] = {}
+_memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
 class Objects:
