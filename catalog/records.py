@@ -271,7 +271,7 @@ def _file(kind_name: str, path: str) -> Record:
     try:
         table = parse_toml(text)
     except ValueError as error:
-        raise CatalogError(f"{where} is not TOML: {error}; correct that line") from None
+        raise CatalogError(f"{where} is not TOML: {error}; fix that line") from None
     return _entry(kind_name, where, path, 1, table)
 
 
@@ -310,7 +310,7 @@ def read(kind_name: str, text: str) -> Mapping[str, Record]:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CatalogError(f"{kind_name}.toml is not TOML: {error}; correct that line") from None
+        raise CatalogError(f"{kind_name}.toml is not TOML: {error}; fix that line") from None
     for key, table in tables.items():
         entry = _record(kind_name, key, table)
         if entry.name in records:

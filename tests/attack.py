@@ -52,7 +52,7 @@ ATTACKS = {
         "one bit changed in any file of a cube: read, and verified", "tests.grid.flips", 10_000, 100
     ),
     "races": Attack(
-        "reads in seven ways beside a writer that replaces, appends to or repairs the cube, "
+        "reads in seven ways beside a writer that replaces, appends to or mends the cube, "
         "in a folder and in Icechunk",
         "tests.grid.races",
         834,
