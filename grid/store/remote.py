@@ -32,7 +32,9 @@ def reached(cluster: Cluster, place: Place) -> Place:
 
 def written(cluster: Cluster, place: Place, writer: Writer, tasks: list[Task]) -> Iterator[Block]:
     """Blocks as workers finish them; a worker thread holds one block at a time."""
-    work = _Write(place, writer.dtype, tuple(writer.sizes.items()), tuple(writer.shapes.items()))
+    work = _Write(
+        place, writer.dtype, tuple(writer.axis_chunks.items()), tuple(writer.shapes.items())
+    )
     for _, pairs in cluster.runs(work, tasks):
         for _, block in pairs:
             yield block

@@ -73,7 +73,7 @@ class Writer:
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         """`chunks` are sizes by axis; `shapes` are by output, of a cube that is continued."""
-        self.plan, self.spec, self.dtype, self.sizes = plan, spec, dtype, chunks
+        self.plan, self.spec, self.dtype, self.axis_chunks = plan, spec, dtype, chunks
         self.shapes = shapes or {}
         self.done: Callable[[int], None]  # called with the values that are written
         # held while computing, not while writing: others compute while a block waits for the disk
@@ -101,7 +101,7 @@ class Writer:
                 sizes = dict(zip(self.plan.user_dims(name), self.shapes[name], strict=True))
                 return tuple(sizes[dim] for dim in dims)
         whole = {dim: self.plan.sizes[dim] for dim in dims}
-        return tuple(tiles.chunk_sizes(whole, self.sizes, keep_asked=False).values())
+        return tuple(tiles.chunk_sizes(whole, self.axis_chunks, keep_asked=False).values())
 
     def stored_chunks(self, name: str) -> tuple[int, ...]:
         """Chunk sizes of an output in the order of its stored dimensions."""
