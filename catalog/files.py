@@ -1,4 +1,4 @@
-"""Files of untrusted kind and size: what is read of them ends, and nothing is waited for."""
+"""Files of untrusted kind and size: reading them is bounded, and does not block."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-# What takes tomllib a time that grows with its square, or makes numbers that cannot be printed
+# Keys on which tomllib takes quadratic time, and numbers that Python refuses to print
 _ENDLESS = re.compile(
     r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){64} | \b0[xob][0-9a-fA-F_]{1000}""", re.VERBOSE
 )
@@ -22,13 +22,14 @@ def read_some(path: str | Path, most: int) -> bytes:
     """
     with open(path, "rb", opener=_at_once) as file:
         os.set_blocking(file.fileno(), True)
-        held = file.read(most + 1)
-        if not held and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        data = file.read(most + 1)
+        if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EPIPE, "nothing writes to this pipe")
-    return held
+    return data
 
 
 def _at_once(path: str, flags: int) -> int:
+    """Open a pipe without waiting for its writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -39,4 +40,4 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ValueError("its tables or lists lie too deep in each other") from None
+        raise ValueError("its tables or lists are nested too deeply") from None

@@ -1,6 +1,6 @@
 """The ledger of published records: kind, label@edition and digest of the values, one a line.
 
-What has a line is published and never changes: cubes name it. Lines are only ever added.
+A record with a line is published and never changes: cubes name it. Lines are only ever added.
 """
 
 import re
@@ -15,7 +15,7 @@ _LINE = re.compile(r"([a-z]+ [a-z0-9-]+@[1-9][0-9]*) ([0-9a-f]{64})")
 
 def published(path: Path = LEDGER) -> dict[str, str]:
     """Digests of the ledger by "kind label@edition". Raises CatalogError for a damaged one."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     except UnicodeDecodeError:
@@ -26,11 +26,11 @@ def published(path: Path = LEDGER) -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
-        if match is None or match.group(1) in found:
+        if match is None or match.group(1) in digests:
             rule = "is published twice" if match else "is not kind label@edition digest"
             raise CatalogError(f"{path.name}, line {number}: {line[:80]!r} {rule}; restore it")
-        found[match.group(1)] = match.group(2)
-    return found
+        digests[match.group(1)] = match.group(2)
+    return digests
 
 
 def existing() -> dict[str, Record]:
@@ -39,19 +39,19 @@ def existing() -> dict[str, Record]:
 
 
 def complaints(lines: Mapping[str, str], records: Mapping[str, Record]) -> list[str]:
-    """What was published and is not the same any more, with what to do about it."""
-    found = []
+    """Published records that changed or are gone, and what to do about each."""
+    problems = []
     for name, digest in lines.items():
         if name not in records:
-            found.append(f"{name} is published and gone; put the record back")
+            problems.append(f"{name} is published and gone; put the record back")
         elif records[name].digest != digest:
             entry = records[name]
-            found.append(
+            problems.append(
                 f"{name} is published and its values changed; keep the old ones as "
                 f'["{entry.name}"] and write the new ones as [{entry.label}] with '
                 f"edition = {entry.edition + 1}"
             )
-    return found
+    return problems
 
 
 def unpublished(lines: Mapping[str, str], records: Mapping[str, Record]) -> list[str]:
@@ -60,7 +60,7 @@ def unpublished(lines: Mapping[str, str], records: Mapping[str, Record]) -> list
 
 
 def publish(path: Path = LEDGER) -> list[str]:
-    """Add a line for every new record and return what was added; nothing else is touched."""
+    """Add a line for every new record, and return these lines; nothing else is touched."""
     new = unpublished(published(path), existing())
     with path.open("a", encoding="utf-8") as ledger:
         ledger.writelines(f"{line}\n" for line in new)

@@ -144,9 +144,9 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-_FROM_FILES = "calibration"  # the kind whose records a user keeps in files too
+_FROM_FILES = "calibration"  # the kind of which users keep records in files, too
 LARGEST_FILE = 1 << 20  # bytes of such a file
-_TABLES = ("standard_errors", "fit")  # what its records tell about their values
+_TABLES = ("standard_errors", "fit")  # tables about the values of its records
 _ABOUT = ("title", "source", "date", "note")
 _LABEL = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)(?:@([1-9][0-9]*))?")
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
@@ -160,7 +160,7 @@ class CatalogError(ValueError):
 
 
 def one_line(message: str) -> str:
-    """A message that a terminal shows as one line, its middle cut where it is long."""
+    """A message that a terminal shows as one line; a long one is cut in the middle."""
     flat = " ".join(message.splitlines())
     cut = f"{flat[:300]} ... {flat[-200:]}" if len(flat) > 600 else flat
     return "".join(
@@ -187,7 +187,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """Label and edition, by which this very record is always found."""
+        """Label and edition, which always name this very record."""
         return f"{self.label}@{self.edition}"
 
     @property
@@ -237,15 +237,15 @@ def record(kind_name: str, label: Any) -> Record:
     some = ", ".join(list(current)[:5]) + (
         f", ... (`fleetcube catalog {kind_name}` lists all)" if len(current) > 5 else ""
     )
-    then = _elsewhere(kind_name, label) or hint(
+    advice = _elsewhere(kind_name, label) or hint(
         near(str(label), known, 0.4), f"choose one of {some}"
     )
-    said = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
-    raise CatalogError(f"{kind_name} = {said} is not in the catalog; {then}")
+    shown = repr(label) if len(repr(label)) <= 60 else f"{repr(label)[:57]}..."
+    raise CatalogError(f"{kind_name} = {shown} is not in the catalog; {advice}")
 
 
 def _elsewhere(kind_name: str, label: Any) -> str:
-    """Of which other kinds a label is, in words; empty where it is none."""
+    """A note of the other kinds that have a label; empty if there are none."""
     word = str(label).lower()
     kinds = [name for name in KINDS if word in _current(name) and name != kind_name]
     return f"it is a {' and a '.join(kinds)} (fleetcube catalog {kinds[0]} {word})" if kinds else ""
@@ -260,17 +260,18 @@ def _file(kind_name: str, path: str) -> Record:
     """The record in a user's file: the table of an entry, without a label of its own."""
     where = f"{kind_name} {path!r}"
     try:
-        held = read_some(path, LARGEST_FILE)
-        text = held.decode("utf-8-sig") if len(held) <= LARGEST_FILE else ""
+        data = read_some(path, LARGEST_FILE)
+        # a larger file may be cut within a letter, and would fail as UTF-8
+        text = data.decode("utf-8-sig") if len(data) <= LARGEST_FILE else ""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise CatalogError(f"{where} cannot be read: {reason}; name another file") from None
-    if len(held) > LARGEST_FILE:
+    if len(data) > LARGEST_FILE:
         raise CatalogError(f"{where} has more than {LARGEST_FILE:,} bytes; name another file")
     try:
         table = parse_toml(text)
     except ValueError as error:
-        raise CatalogError(f"{where} is not TOML: {error}; mend that line") from None
+        raise CatalogError(f"{where} is not TOML: {error}; fix that line") from None
     return _entry(kind_name, where, path, 1, table)
 
 
@@ -278,8 +279,8 @@ def _known(name: str) -> str:
     if name not in KINDS:
         labels = [f"{other} {label}" for other in KINDS for label in _current(other)]
         likely = near(str(name), KINDS) or near(str(name), labels, 0.9)
-        then = _elsewhere(name, name) or hint(likely, f"choose one of {', '.join(KINDS)}")
-        raise CatalogError(f"there is no catalog kind {name!r}; {then}")
+        advice = _elsewhere(name, name) or hint(likely, f"choose one of {', '.join(KINDS)}")
+        raise CatalogError(f"there is no catalog kind {name!r}; {advice}")
     return name
 
 
@@ -304,20 +305,20 @@ def read(kind_name: str, text: str) -> Mapping[str, Record]:
     Raises CatalogError where a record lacks a unit, source or date, has an unknown key, or where
     the editions of a label are not numbered 1, 2, ... with the last one under the plain label.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     current: dict[str, int] = {}
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CatalogError(f"{kind_name}.toml is not TOML: {error}; mend that line") from None
+        raise CatalogError(f"{kind_name}.toml is not TOML: {error}; fix that line") from None
     for key, table in tables.items():
         entry = _record(kind_name, key, table)
-        if entry.name in found:
-            raise CatalogError(f"{kind_name} {key!r}: edition {entry.edition} is there twice")
-        found[entry.name] = entry
+        if entry.name in records:
+            raise CatalogError(f"{kind_name} {key!r}: edition {entry.edition} appears twice")
+        records[entry.name] = entry
         if key == entry.label:
             current[key] = entry.edition
-    for entry in found.values():
+    for entry in records.values():
         if entry.edition > current.get(entry.label, 0):
             raise CatalogError(
                 f"{kind_name} {entry.name!r} supersedes [{entry.label}]; write the latest edition "
@@ -325,12 +326,12 @@ def read(kind_name: str, text: str) -> Mapping[str, Record]:
             )
     for label, edition in current.items():
         for number in range(1, edition):
-            if f"{label}@{number}" not in found:
+            if f"{label}@{number}" not in records:
                 raise CatalogError(
                     f"{kind_name} {label!r} is edition {edition}; "
                     f'keep edition {number} as ["{label}@{number}"]'
                 )
-    return MappingProxyType(found)
+    return MappingProxyType(records)
 
 
 def _record(kind_name: str, key: str, table: Any) -> Record:
@@ -379,24 +380,24 @@ def _standard_errors(
     for name in _TABLES:
         if not isinstance(table.get(name, {}), dict):
             raise CatalogError(f"{where}: {name} is not a table; write [{name}]")
-    found = {}
+    errors = {}
     for name, error in table.get("standard_errors", {}).items():
         if not isinstance(values.get(name), float):
             raise CatalogError(f"{where}: [standard_errors] {name!r} is not one of its numbers")
-        found[name] = _number(f"{where}: [standard_errors]", name, error)
-        if not 0 <= found[name] < math.inf:
+        errors[name] = _number(f"{where}: [standard_errors]", name, error)
+        if not 0 <= errors[name] < math.inf:
             raise CatalogError(f"{where}: [standard_errors] {name} = {error!r} is not 0 or more")
-    return found
+    return errors
 
 
 def _edition(where: str, suffix: str | None, table: Mapping[str, Any]) -> int:
-    """Number of an edition: that of the key of a superseded record, else what the record says."""
-    said = table.get("edition", int(suffix) if suffix else 1)
-    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
-        raise CatalogError(f"{where}: edition = {said!r} is not 1, 2, 3, ...")
-    if suffix and said != int(suffix):
-        raise CatalogError(f"{where}: edition = {said} is not that of its label")
-    return said
+    """Number of an edition: from the key of a superseded record, else from the record."""
+    number = table.get("edition", int(suffix) if suffix else 1)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise CatalogError(f"{where}: edition = {number!r} is not 1, 2, 3, ...")
+    if suffix and number != int(suffix):
+        raise CatalogError(f"{where}: edition = {number} is not that of its label")
+    return number
 
 
 def _is_date(text: str) -> bool:
@@ -435,7 +436,7 @@ def _value(where: str, key: str, value: Any) -> Any:
 
 
 def _number(where: str, key: str, value: Any) -> float:
-    """A number as a record writes it, with its unit, in the base unit."""
+    """A record's number, written with its unit, in the base unit."""
     base = unit(key)
     assert isinstance(base, str)
     if base == "1":

@@ -1,34 +1,34 @@
-"""Names that someone may have meant."""
+"""Names that a user may have meant."""
 
 import difflib
 from collections.abc import Iterable
 
 MOST = 3
-_SLIP, _ALIKE = 0.9, 0.5  # shares of letters in common: of a slip of the pen, and of any hint
+_SLIP, _ALIKE = 0.9, 0.5  # shares of letters in common: for a typo, and for any hint
 
 
 def near(name: str, known: Iterable[str], alike: float = _ALIKE) -> list[str]:
-    """Known names like a word, the best first: at most three, none where none is near.
+    """Known names like a word, the best first: at most three, or none.
 
-    The one that differs by its case only; else those that differ by a slip; else those that hold
-    the word, where one of their own words begins with it first, and short ones before long; else
-    the one spelled most alike.
+    The one that differs in case only; else those that differ by a typo; else those that contain
+    the word, at the start of one of their own words first, and short ones before long; else the
+    one spelled most alike.
     """
     word = name.lower()
-    names = {one.lower(): one for one in known}
+    names = {name.lower(): name for name in known}
     if word in names:
         return [names[word]]
     slips = difflib.get_close_matches(word, names, n=MOST, cutoff=_SLIP)
-    holding = [one for one in names if word in one] if len(word) >= 3 else []
-    holding.sort(
-        key=lambda one: (one.find(word) > 0 and one[one.find(word) - 1].isalnum(), len(one))
+    longer = [low for low in names if word in low] if len(word) >= 3 else []
+    longer.sort(
+        key=lambda low: (low.find(word) > 0 and low[low.find(word) - 1].isalnum(), len(low))
     )
-    found = slips or holding[:MOST] or difflib.get_close_matches(word, names, n=1, cutoff=alike)
-    return [names[one] for one in found]
+    likely = slips or longer[:MOST] or difflib.get_close_matches(word, names, n=1, cutoff=alike)
+    return [names[low] for low in likely]
 
 
 def hint(names: list[str], otherwise: str) -> str:
-    """What to do about a name: one of those near it, where there are any."""
+    """What to do about a name: try one of those near it, if there are any."""
     if not names:
         return otherwise
     *first, last = map(repr, names)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-LONGEST = 1000  # digits of a number: Python refuses a few thousand
+LONGEST = 1000  # digits of a number: Python refuses to convert a few thousand
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _THOUSANDS = r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9,])"  # 50,000: as numbers are printed
 _NUMBER = re.compile(
@@ -19,7 +19,7 @@ _NUMBER = re.compile(
 _SHORT = re.compile(r"\s*([kKMBT])(?![A-Za-z])")  # of plain numbers and money: 15T tokens, 2M USD
 _POWERS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _UNIT = re.compile(r"(?:1\s*/\s*)?[A-Za-zµμ]+(?:\s*[*/]\s*[A-Za-zµμ]+)*(?:\^0\.5)?")
-# How a user writes a value of a unit; of any other: 5 of it
+# How to write a value of a unit, for messages; of any other unit: 5 of it
 _HINTS = {
     "s": "30 s, 5 us, 50_000 h or 30 d",
     "B": "2 B, 80 GB or 64 GiB",
@@ -50,7 +50,7 @@ class UnitError(ValueError):
 
 
 def carried(value: Any) -> tuple[Any, str] | None:
-    """Number and unit of what carries one (pint, astropy, unyt); None of anything else."""
+    """Number and unit of a quantity of pint, astropy or unyt; None of anything else."""
     number = getattr(value, "magnitude", getattr(value, "value", None))
     unit = getattr(value, "units", getattr(value, "unit", None))
     dated = isinstance(value, datetime.timedelta | datetime.date)  # pandas gives its own a unit
@@ -58,17 +58,17 @@ def carried(value: Any) -> tuple[Any, str] | None:
 
 
 def converted(number: float, unit: str, base: str) -> float:
-    """A number of some unit in the base unit, exact in between. Raises UnitError, the rule."""
+    """A number of some unit in the base unit, rounded once. Raises UnitError, the rule."""
     return _times(repr(number), number, _exact(factor(unit, base)))
 
 
 def factor(unit: str, base: str) -> float:
-    """What one of a unit is in the base unit. Raises UnitError, the rule that is broken."""
+    """One of a unit in the base unit. Raises UnitError, the rule that is broken."""
     if base == "1" and unit in _SHARES:
         return _SHARES[unit]
     try:
         return _factor(unit, base)
-    except Exception as error:
+    except Exception as error:  # pint passes on whatever its parser raises
         unknown = type(error).__name__ == "UndefinedUnitError"
         rule = f"has an unknown unit {unit!r}" if unknown else f"is not in {base}"
         raise UnitError(rule) from None
@@ -92,8 +92,8 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
     """Read a number with a unit as a number in the base unit.
 
     `base` is a unit of an input or a quantity; `name`, and an `example` that fits it better
-    than one of its unit, are for the message. Commas may part thousands. Plain numbers may end in
-    %, k, M, B or T; money too, before its unit, and a dollar sign may stand for USD. Raises
+    than one of its unit, are for the message. Commas may separate thousands. Plain numbers may end
+    in %, k, M, B or T; so may money, before its unit, and a dollar sign may replace USD. Raises
     UnitError in one line that names the value, the rule and a right spelling.
     """
     priced = base.startswith("USD")
@@ -113,7 +113,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
         raise refused(f"has more than {LONGEST:,} digits")
     rest = written[match.end() :]
     if rest.startswith(","):
-        raise refused("has a comma that does not part thousands")
+        raise refused("has a comma that does not separate thousands")
     power = 1
     if (priced or base == "1") and (short := _SHORT.match(rest)):
         power, rest = _POWERS[short.group(1)], rest[short.end() :]
@@ -130,6 +130,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
         return number
     if not unit:
         raise refused("has no unit")
+    # before pint, which would evaluate any expression
     if unit != base and (len(unit) > 40 or not _UNIT.fullmatch(unit)):
         raise refused(f"has no known unit ({unit[:40]!r})")
     try:
@@ -149,7 +150,8 @@ def _exact(scale: float, power: int = 1) -> Fraction:
 
 
 def _times(digits: str, number: float, factor: Fraction) -> float:
-    """The product, exact in between: "5 us" is 5e-06, not 4.9999999999999996e-06."""
+    """The product, rounded once: "5 us" is 5e-06, not 4.9999999999999996e-06."""
+    # beyond, fractions grow long, and overflow with an error where a float is inf
     if 1e-30 < abs(number) < 1e30:
         return float(Fraction(digits) * factor)
     return number * float(factor)

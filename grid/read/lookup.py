@@ -1,4 +1,4 @@
-"""Look values up between the points of a cube, and say how far off they may be."""
+"""Look values up between the points of a cube, and estimate how far off they may be."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ from ..spec.axes import Array
 if TYPE_CHECKING:
     import xarray
 
-PIECE = 1 << 14  # values looked up at once
+PIECE = 1 << 14  # values looked up at once, so that those in between take little memory
 POINT = "point"  # dimension of points that are given as lists
 
 
@@ -35,14 +35,14 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
             result takes in the axis's place. Other axes stay as they are.
 
     Between points, the logarithm of a variable is linear in the logarithm of each axis: a power law
-    is exact. An axis or a cell with values that are not above 0 is taken as it is. A point of the
-    grid has the value of the grid. Flags, whole numbers and `infeasible_reason` are those of the
-    nearest point. NaN at any corner that counts gives NaN.
+    is exact. Logarithms are not taken of an axis or a cell with values that are not above 0. A
+    point of the grid has the value of the grid. Flags, whole numbers and `infeasible_reason` are
+    those of the nearest point. NaN at any corner that counts gives NaN.
 
     Returns a Dataset in the units of the cube. `<name>_error` is what the change of slope from each
     cell to its neighbours allows: along one axis a bound where the variable bends one way through
     the cell and both neighbours, and about 4 times the error where it is smooth; over several axes
-    their sum, an estimate. NaN where an axis has two points, which tell nothing of a bend.
+    their sum, an estimate. NaN where an axis has two points, which show no bend.
 
     Raises InputError for a point outside an axis, an axis that holds no numbers or stands for
     several inputs, and more values than there is memory for.
@@ -50,29 +50,29 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     Example:
         >>> import fleetcube
         >>> cube = fleetcube.evaluate(["cluster_mtbf"], n_gpus=[1024, 4096, 16384])
-        >>> found = fleetcube.interp(cube, {"n_gpus": 3000})
-        >>> round(float(found["cluster_mtbf"]) / 3600, 2)
+        >>> between = fleetcube.interp(cube, {"n_gpus": 3000})
+        >>> round(float(between["cluster_mtbf"]) / 3600, 2)
         12.5
     """
     import xarray
 
     if not isinstance(cube, xarray.Dataset):
         raise InputError(
-            f"a {type(cube).__name__} is no cube; give a Dataset, as open_cube returns it"
+            f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"
         )
     if not isinstance(at, Mapping):
-        raise InputError(f"at = {shown(at)} is no table; write {{axis: value}}")
+        raise InputError(f"at = {shown(at)} is not a table; write {{axis: value}}")
     places = {name: _place(cube, name, value) for name, value in at.items()}
     _check_dims(cube, places)
-    found: dict[str, Any] = {}
-    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
-    for key, variable in whole.data_vars.items():
-        found |= _looked_up(str(key), variable, places)
+    variables: dict[str, Any] = {}
+    data = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    for key, variable in data.data_vars.items():
+        variables |= _looked_up(str(key), variable, places)
     kept = {
-        name: row.variable for name, row in whole.coords.items() if not {*row.dims} & places.keys()
+        name: old.variable for name, old in data.coords.items() if not {*old.dims} & places.keys()
     }
-    held = {name: (place.dims, place.given) for name, place in places.items()}
-    result = xarray.Dataset(found, {**kept, **held}, cube.attrs)
+    new = {name: (place.dims, place.points) for name, place in places.items()}
+    result = xarray.Dataset(variables, {**kept, **new}, cube.attrs)
     for name in places:
         result[name].attrs = cube[name].attrs
     return result.set_coords(REASON) if REASON in cube.coords else result
@@ -83,59 +83,59 @@ class _Place:
     """Where points lie along one axis: in which cell, and at which share of it."""
 
     dims: tuple[str, ...]
-    given: Array  # in the base unit
-    picks: Array  # points of the axis that are read, by ascending coordinate
-    coordinates: Array  # theirs, or logarithms
-    cell: Array  # which of them is the lower end
+    points: Array  # in the base unit
+    picks: Array  # labels of the axis that are read, in ascending order
+    coordinates: Array  # these labels, or their logarithms
+    cell: Array  # index in `picks` of the lower end
     share: Array  # 0 at the lower end, 1 at the upper
 
 
 def _place(cube: "xarray.Dataset", name: Any, value: Any) -> _Place:
-    points = _points(cube, name)
-    dims, given = _given(name, value)
-    order = np.argsort(points)
-    ends = points[order]
-    if (np.diff(ends) <= 0).any():
+    labels = _labels(cube, name)
+    dims, points = _requested(name, value)
+    order = np.argsort(labels)
+    nodes = labels[order]
+    if (np.diff(nodes) <= 0).any():
         raise InputError(f"{name} holds a point twice; remove one to look values up along it")
-    slack = 1e-9 * np.abs(given)
-    outside = ~((given >= ends[0] - slack) & (given <= ends[-1] + slack))
+    slack = 1e-9 * np.abs(points)  # an end of the axis may come rounded
+    outside = ~((points >= nodes[0] - slack) & (points <= nodes[-1] + slack))
     if outside.any():
-        wrong = float(given[outside][0])
+        wrong = float(points[outside][0])
         raise InputError(
-            f"{name} = {wrong:.6g} is outside the axis, {ends[0]:.6g} to {ends[-1]:.6g}; "
+            f"{name} = {wrong:.6g} is outside the axis, {nodes[0]:.6g} to {nodes[-1]:.6g}; "
             "give a value in it, or a cube with a longer axis"
         )
-    inside = np.clip(given, ends[0], ends[-1])
-    if ends[0] > 0:
-        ends, inside = np.log(ends), np.log(inside)
-    lower = np.clip(np.searchsorted(ends, inside, side="right") - 1, 0, max(0, ends.size - 2))
-    upper = np.minimum(lower + 1, ends.size - 1)
-    width = np.where(upper > lower, ends[upper] - ends[lower], 1.0)
-    share = (inside - ends[lower]) / width
-    read = np.zeros(ends.size, bool)  # cells and their neighbours
+    inside = np.clip(points, nodes[0], nodes[-1])
+    if nodes[0] > 0:
+        nodes, inside = np.log(nodes), np.log(inside)
+    lower = np.clip(np.searchsorted(nodes, inside, side="right") - 1, 0, max(0, nodes.size - 2))
+    upper = np.minimum(lower + 1, nodes.size - 1)
+    width = np.where(upper > lower, nodes[upper] - nodes[lower], 1.0)  # 1: an axis of one point
+    share = (inside - nodes[lower]) / width
+    picked = np.zeros(nodes.size, bool)  # cells and their neighbours
     for step in (-1, 0, 1, 2):
-        read[np.clip(lower + step, 0, ends.size - 1)] = True
-    cell = (np.cumsum(read) - 1)[lower]
-    return _Place(dims, given, order[read], ends[read], cell, share)
+        picked[np.clip(lower + step, 0, nodes.size - 1)] = True
+    cell = (np.cumsum(picked) - 1)[lower]
+    return _Place(dims, points, order[picked], nodes[picked], cell, share)
 
 
-def _points(cube: "xarray.Dataset", name: Any) -> Array:
+def _labels(cube: "xarray.Dataset", name: Any) -> Array:
     """The coordinate of an axis along which values can be looked up."""
     if name not in cube.dims:
         axes = [str(dim) for dim in cube.dims]
         hint = nearest(name, axes, f"choose from {', '.join(axes)}")
         raise InputError(f"{shown(name)} is not an axis of the cube; {hint}")
-    points: Array = cube[name].values if name in cube.coords else np.array(["?"])
-    if points.dtype.kind not in "iuf" or values.is_option(name):
+    labels: Array = cube[name].values if name in cube.coords else np.array(["?"])
+    if labels.dtype.kind not in "iuf" or values.is_option(name):
         raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
     if name not in INPUTS and name not in load():
         raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
-    if not np.isfinite(points).all():
+    if not np.isfinite(labels).all():
         raise InputError(f"{name} holds a point that is not finite; cut the axis to the others")
-    return points.astype(float)
+    return labels.astype(float)
 
 
-def _given(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
+def _requested(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     """Dimensions and values of the points asked for, in the base unit."""
     value = values.without_unit(name, value)
     many = hasattr(value, "__array__") or isinstance(value, Sequence)
@@ -150,16 +150,16 @@ def _given(name: str, value: Any) -> tuple[tuple[str, ...], Array]:
     if len(set(dims)) < len(dims):
         raise InputError(f"{name} has {len(dims)} dimensions; give a list or a DataArray")
     if array.dtype.kind not in "iuf":
-        flat = [values.number(name, one) for one in array.reshape(-1).tolist()]
+        flat = [values.number(name, item) for item in array.reshape(-1).tolist()]
         array = np.array(flat).reshape(array.shape)
     return dims, array.astype(float)
 
 
 def _check_dims(cube: "xarray.Dataset", places: Mapping[str, _Place]) -> None:
-    """Points that move together are as many on every axis, along no other axis of the cube."""
+    """Refuse points that differ in number from axis to axis, or lie along another axis."""
     lengths: dict[str, int] = {}
     for name, place in places.items():
-        for dim, size in zip(place.dims, place.given.shape, strict=True):
+        for dim, size in zip(place.dims, place.points.shape, strict=True):
             if lengths.setdefault(dim, size) != size:
                 raise InputError(
                     f"{name} has {size} values along {dim!r}, another axis {lengths[dim]}; "
@@ -178,25 +178,25 @@ def _looked_up(
     axes = [str(dim) for dim in variable.dims if dim in places]
     if not axes:
         return {name: variable.variable}
-    mine = [places[axis] for axis in axes]
-    dims = tuple(dict.fromkeys(dim for place in mine for dim in place.dims))
-    sizes = {d: n for place in mine for d, n in zip(place.dims, place.given.shape, strict=True)}
+    own = [places[axis] for axis in axes]
+    dims = tuple(dict.fromkeys(dim for place in own for dim in place.dims))
+    sizes = {d: n for place in own for d, n in zip(place.dims, place.points.shape, strict=True)}
     shape = tuple(sizes.values())
     rest = [str(dim) for dim in variable.dims if dim not in places]
     others = math.prod(variable.sizes[dim] for dim in rest)
-    box = math.prod(place.picks.size for place in mine) * others
+    box = math.prod(place.picks.size for place in own) * others
     memory.check(
         16 * (2 + len(axes)) * box + 16 * math.prod(shape) * others, "look up fewer points at once"
     )
-    cut = variable.isel({axis: place.picks for axis, place in zip(axes, mine, strict=True)})
+    cut = variable.isel({axis: place.picks for axis, place in zip(axes, own, strict=True)})
     cells: Array = cut.transpose(*axes, *rest).values
-    flat = [_spread(place, sizes, dims) for place in mine]
+    flat = [_spread(place, sizes, dims) for place in own]
     final = (*shape, *(variable.sizes[dim] for dim in rest))
     if cells.dtype.kind != "f" or "flag_meanings" in variable.attrs:
         out = cells[tuple(cell + (share > 0.5) for cell, share in flat)]
         return {name: ((*dims, *rest), out.reshape(final), variable.attrs)}
     rows = cells.reshape(-1, others).astype(float)
-    table = _Table(rows, [place.coordinates for place in mine])
+    table = _Table(rows, [place.coordinates for place in own])
     out, error = (np.empty((math.prod(shape), others), cells.dtype) for _ in range(2))
     step = max(1, PIECE // max(1, others))
     for start in range(0, len(out), step):
@@ -210,7 +210,7 @@ def _looked_up(
 
 
 def _spread(place: _Place, sizes: Mapping[str, int], dims: Sequence[str]) -> tuple[Array, Array]:
-    """Cells and shares of a place at every point of all dimensions, flat."""
+    """Cells and shares of a place, flat, at every point of all dimensions."""
     order = sorted(range(len(place.dims)), key=lambda k: dims.index(place.dims[k]))
     shape = [sizes[dim] if dim in place.dims else 1 for dim in dims]
 
@@ -222,14 +222,14 @@ def _spread(place: _Place, sizes: Mapping[str, int], dims: Sequence[str]) -> tup
 
 
 class _Table:
-    """Values on a grid of coordinates, and what they are between."""
+    """Values on a grid of coordinates, and between them."""
 
     def __init__(self, cells: Array, coordinates: Sequence[Array]) -> None:
         self.sizes = [x.size for x in coordinates]
         self.strides = [math.prod(self.sizes[k + 1 :]) for k in range(len(self.sizes))]
         self.cells = cells
         positive = cells > 0
-        self.grids = []  # each with how far values may bend along each axis, and how they are read
+        self.grids = []  # values or logarithms, how far they bend along each axis, and which it is
         with np.errstate(all="ignore"):
             if positive.any():
                 logs = np.log(np.where(positive, cells, np.nan))
@@ -240,7 +240,7 @@ class _Table:
     def _bends(self, grid: Array, coordinates: Sequence[Array]) -> list[Array]:
         """By axis: cell width times |change of slope| to the cells below and above it."""
         box = grid.reshape(*self.sizes, grid.shape[-1])
-        found = []
+        bends = []
         for k, x in enumerate(coordinates):
             rows = np.moveaxis(box, k, 0)
             width = np.diff(x).reshape(-1, *(1 for _ in self.sizes))
@@ -248,10 +248,10 @@ class _Table:
             change = np.full((max(0, x.size - 2) + 2, *rows.shape[1:]), np.nan)
             change[1:-1] = np.abs(np.diff(np.diff(rows, axis=0) / width, axis=0))
             below, above = change[: x.size - 1], change[1 : x.size]
-            one = 2 * np.fmax(below, above)  # at an end, or beside NaN
-            out[:-1] = width * np.where(np.isnan(below + above), one, below + above)
-            found.append(np.moveaxis(out, 0, k).reshape(grid.shape))
-        return found
+            single = 2 * np.fmax(below, above)  # at an end, or beside NaN
+            out[:-1] = width * np.where(np.isnan(below + above), single, below + above)
+            bends.append(np.moveaxis(out, 0, k).reshape(grid.shape))
+        return bends
 
     def at(self, places: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
         """Values and errors at points, given as cells and shares along each axis."""
@@ -268,13 +268,14 @@ class _Table:
                 ):
                     s = (share * (1 - share))[:, None]
                     most = table.take(index + (cell - place) * stride, axis=0)
-                    bend = bend + np.where(s == 0, 0.0, s * most)
+                    bend = bend + np.where(s == 0, 0.0, s * most)  # 0 times NaN is NaN
                 if logarithmic:
                     value = np.exp(value)
                     bend = value * np.expm1(bend)
                 missing = np.isnan(out)
                 out, error = np.where(missing, value, out), np.where(missing, bend, error)
         node = np.all([(share == 0) | (share == 1) for _, share in places], axis=0)[:, None]
+        # exactly: exp(log(x)) may miss x by a digit
         return np.where(node, there, out), np.where(np.isnan(out), np.nan, error)
 
     def _index(self, cells: Sequence[Array]) -> Any:
@@ -282,7 +283,7 @@ class _Table:
         return sum(cell * stride for cell, stride in zip(cells, self.strides, strict=True))
 
     def _linear(self, grid: Array, places: Sequence[tuple[Array, Array]]) -> Array:
-        """Multilinear interpolation; a corner without weight does not count, whatever it holds."""
+        """Multilinear interpolation; a corner of weight 0 does not count, whatever it holds."""
         total: Any = 0.0
         lowest = self._index([cell for cell, _ in places])
         finite = bool(np.isfinite(grid).all())

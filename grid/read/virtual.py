@@ -40,7 +40,7 @@ def _outer(
     key: indexing.ExplicitIndexer, sizes: tuple[int, ...]
 ) -> tuple[list[Array], tuple[int, ...]]:
     """Places of numbers, slices and arrays along one axis each."""
-    rows = [_row(part, size) for part, size in zip(key.tuple, sizes, strict=True)]
+    rows = [_indices(part, size) for part, size in zip(key.tuple, sizes, strict=True)]
     ndim = sum(row.ndim for row in rows)
     places, axis = [], 0
     for row in rows:
@@ -55,9 +55,9 @@ def _outer(
 def _coupled(
     key: indexing.VectorizedIndexer, sizes: tuple[int, ...]
 ) -> tuple[list[Array], tuple[int, ...]]:
-    """Places of arrays that are walked together, each without the axes that it does not need."""
+    """Places of arrays that are walked together, each cut to 1 along axes where it is constant."""
     arrays = indexing._arrayize_vectorized_indexer(key, sizes).tuple
-    places = [_row(part, size) for part, size in zip(arrays, sizes, strict=True)]
+    places = [_indices(part, size) for part, size in zip(arrays, sizes, strict=True)]
     shape = np.broadcast_shapes(*[place.shape for place in places])
     for k, place in enumerate(places):
         for axis in range(place.ndim):
@@ -68,28 +68,29 @@ def _coupled(
     return places, shape
 
 
-def _row(part: Any, size: int) -> Array:
-    """Indices from 0, as an array. Raises IndexError."""
+def _indices(part: Any, size: int) -> Array:
+    """A slice or an index array as indices from 0. Raises IndexError."""
     if isinstance(part, slice):
         return np.arange(*part.indices(size))
-    row = np.asarray(part)
-    if row.dtype.kind == "b":
-        row = np.flatnonzero(row)
-    row = row.astype(np.int64, copy=False)
-    if row.size and (row.min() < -size or row.max() >= size):
+    indices = np.asarray(part)
+    if indices.dtype.kind == "b":
+        indices = np.flatnonzero(indices)
+    indices = indices.astype(np.int64, copy=False)
+    if indices.size and (indices.min() < -size or indices.max() >= size):
         raise IndexError(f"an index is out of bounds for an axis of {size:,} values")
-    return np.where(row < 0, row + size, row)
+    return np.where(indices < 0, indices + size, indices)
 
 
 def virtual(sweep: Evaluation, engine: str, dtype: str, mask_infeasible: bool) -> xarray.Dataset:
     """A Dataset of a sweep's outputs that computes what is sliced."""
+    # NumPy compiles nothing before the first slice, and gives the bits of numba
     plan = sweep.plan("numpy" if engine == "auto" else engine, mask_infeasible)
     number, recipe = check_dtype(dtype), Recipe(sweep.spec, plan)
     variables: dict[str, xarray.Variable] = {}
     for name in plan.outputs:
         values = indexing.LazilyIndexedArray(Output(recipe, name, number, engine))
-        whole = {dim: plan.sizes[dim] for dim in plan.user_dims(name)}
-        encoding = {"preferred_chunks": chunk_sizes(whole, {}, keep_asked=True)}
+        sizes = {dim: plan.sizes[dim] for dim in plan.user_dims(name)}
+        encoding = {"preferred_chunks": chunk_sizes(sizes, {}, keep_asked=True)}
         variables[name] = xarray.Variable(
             plan.user_dims(name), values, attributes(plan, name), encoding
         )

@@ -45,16 +45,16 @@ def crossing(
     dims = plan.out_dims[of]
     kept = [dim for dim in dims if dim != along]
     memory.check(8 * math.prod(plan.shape(kept)))
-    found = np.full(plan.shape(kept), np.nan)
+    crossings = np.full(plan.shape(kept), np.nan)
     whole = plan.whole(kept)
     work = _Crossings(dims, along, points, level, logs, stream.Room([of]))
     parts = tiles.blocks(whole, max(1, tiles.BLOCK // points.size))
-    for tile, row in map_(work.part, parts):
-        found[tiles.inside(whole, tile, kept)] = row
+    for tile, crossed in map_(work.part, parts):
+        crossings[tiles.inside(whole, tile, kept)] = crossed
     attrs = {**coordinates(plan, [along])[along][2]}
     attrs["long_name"] = f"{along} where {of} first crosses {level:g} {values.unit_of(of)}"
     attrs |= root_attributes(plan, spec)
-    order, turned = ordered(plan, kept, found)
+    order, turned = ordered(plan, kept, crossings)
     return xarray.DataArray(turned, coordinates(plan, kept), order, f"{along}_at_{of}", attrs)
 
 
@@ -70,7 +70,7 @@ class _Crossings:
     room: stream.Room
 
     def part(self, plan: Plan, tile: Region) -> Array:
-        """Those of the rows of a tile, which cuts the other axes."""
+        """Those of the rows over a tile of the other axes."""
         region = {**tile, self.along: slice(0, self.points.size)}
         (out,) = self.room.evaluate(plan, self.dims, region).values()
         lines = np.moveaxis(out, self.dims.index(self.along), -1)
@@ -78,6 +78,7 @@ class _Crossings:
         level = float(np.log(self.level)) if self.logs else self.level
         first, place = _first(np.log(lines) if self.logs else lines, line, level)
         between = np.exp(first) if self.logs else first
+        # at a point its own label, which exp(log(x)) may miss by a digit
         return np.where(first == line[place], self.points[place], between)
 
 
@@ -101,7 +102,7 @@ def _level(of: str, at: Any) -> float:
 
 
 def _first(lines: Array, line: Array, level: float) -> tuple[Array, Array]:
-    """Where rows first meet a level, in the coordinate `line`, and the point at or before it."""
+    """Where rows first meet a level, as a coordinate of `line`, and the point at or before it."""
     touch, reach = lines == level, lines.shape[-1]
     a, b = lines[..., :-1], lines[..., 1:]
     cross = ((a < level) & (b > level)) | ((a > level) & (b < level))
@@ -112,6 +113,7 @@ def _first(lines: Array, line: Array, level: float) -> tuple[Array, Array]:
     k = np.minimum(when_cross, reach - 2)
     low, high = (np.take_along_axis(lines, at[..., None], axis=-1)[..., 0] for at in (k, k + 1))
     share = (level - low) / (high - low)
+    # beside an infinite end the share is NaN; the crossing is at the finite one
     share = np.where(np.isinf(low), 1.0, np.where(np.isinf(high), 0.0, share))
     between = line[k] + (line[k + 1] - line[k]) * share
     touched = when_touch < np.minimum(when_cross + 1, reach)

@@ -20,7 +20,7 @@ from .winners import winners
 if TYPE_CHECKING:
     import xarray
 
-Held = dict[str, tuple[Array, ...]]
+Folded = dict[str, tuple[Array, ...]]
 
 HOW = ("min", "max", "mean", "sum", "count", "quantile", "argmin", "argmax")
 
@@ -48,23 +48,23 @@ def reduce(
         variables, labels = winners(plan, how[3:], names, of is not None, axes, map_)
     else:
         for dims, group in plan.groups().items():
-            wanted = [name for name in group if name in names]
-            if not wanted:
+            outputs = [name for name in group if name in names]
+            if not outputs:
                 continue
             kept = [dim for dim in dims if dim not in axes]
             if how == "quantile":
-                found = quantiles(plan, dims, wanted, share, axes, map_)
+                reduced = quantiles(plan, dims, outputs, share, axes, map_)
             else:
-                found = _Fold(dims, how, kept, stream.Room(wanted)).run(plan, map_)
-            for name in wanted:
+                reduced = _Fold(dims, how, kept, stream.Room(outputs)).run(plan, map_)
+            for name in outputs:
                 attrs = attributes(plan, name)
                 if how == "count":
                     attrs = {"units": "1", "long_name": f"points where {name} is finite"}
-                variables[name] = (*ordered(plan, kept, found[name]), attrs)
-    held = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
-    said = f"{how} {share:g}" if how == "quantile" else how
-    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{said} over {', '.join(axes)}"}
-    return xarray.Dataset(variables, coordinates(plan, held) | labels, attrs)
+                variables[name] = (*ordered(plan, kept, reduced[name]), attrs)
+    remaining = {dim for dims, *_ in [*variables.values(), *labels.values()] for dim in dims}
+    kind = f"{how} {share:g}" if how == "quantile" else how
+    attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
+    return xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
 
 
 def _check_share(how: str, q: Any) -> float:
@@ -81,8 +81,9 @@ def _check_share(how: str, q: Any) -> float:
 class _Fold:
     """Reductions of outputs that share dimensions, bundle by bundle.
 
-    A result is held as arrays over the axes that stay: the number, and for a mean how many numbers
-    it sums. Sums are added block by block to that of a bundle, and bundle by bundle.
+    Folded are arrays over the axes that stay: the number, and for a mean how many numbers it sums.
+    Sums are added block by block to that of a bundle, and bundle by bundle: one order, and so the
+    same bits, on any number of threads and workers.
     """
 
     dims: tuple[str, ...]
@@ -97,7 +98,7 @@ class _Fold:
 
     @property
     def extreme(self) -> bool:
-        """Whether a number is chosen; with nothing to reduce, it is kept."""
+        """Whether one number is chosen; with nothing to reduce, the only one."""
         return self.how in ("min", "max") or (self.how != "count" and not self.axes)
 
     def run(self, plan: Plan, map_: stream.Map) -> dict[str, Array]:
@@ -105,23 +106,23 @@ class _Fold:
         whole = plan.whole(self.dims)
         arrays = 2 if self.how == "mean" and not self.extreme else 1
         memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.kept)))
-        held = self.start(plan.shape(self.kept))
-        for bundle, found in map_(self.part, tiles.bundles(whole, self.kept)):
-            self.fold(held, tiles.inside(whole, bundle, self.kept), found)
-        return {name: self.result(*arrays) for name, arrays in held.items()}
+        folded = self.start(plan.shape(self.kept))
+        for bundle, reduced in map_(self.part, tiles.bundles(whole, self.kept)):
+            self.fold(folded, tiles.inside(whole, bundle, self.kept), reduced)
+        return {name: self.result(*arrays) for name, arrays in folded.items()}
 
-    def part(self, plan: Plan, bundle: Region) -> Held:
+    def part(self, plan: Plan, bundle: Region) -> Folded:
         """The reduction of one bundle."""
-        held: Held = {}
+        folded: Folded = {}
         for block, outs in self.room.each(plan, self.dims, bundle):
-            found = {name: self.block(out) for name, out in outs.items()}
+            reduced = {name: self.block(out) for name, out in outs.items()}
             if block == bundle:
-                return found
-            held = held or self.start(extent(bundle, self.kept, self.kept))
-            self.fold(held, tiles.inside(bundle, block, self.kept), found)
-        return held
+                return reduced
+            folded = folded or self.start(extent(bundle, self.kept, self.kept))
+            self.fold(folded, tiles.inside(bundle, block, self.kept), reduced)
+        return folded
 
-    def start(self, shape: tuple[int, ...]) -> Held:
+    def start(self, shape: tuple[int, ...]) -> Folded:
         """The reduction of nothing."""
         if self.how == "count":
             return {name: (np.zeros(shape, np.int64),) for name in self.room.names}
@@ -139,7 +140,7 @@ class _Fold:
             function = np.fmin if self.how == "min" else np.fmax
             return (function.reduce(out, axis=self.axes),)
         missing = np.isnan(out)
-        if missing.any():
+        if missing.any():  # only then: the copies would cost each block
             total = np.where(missing, 0.0, out).sum(axis=self.axes)
             count = (~missing).sum(axis=self.axes)
         else:
@@ -147,18 +148,18 @@ class _Fold:
             count = math.prod(out.shape[k] for k in self.axes)
         return (total,) if self.how == "sum" else (total, count)
 
-    def fold(self, held: Held, target: Any, found: Mapping[str, tuple[Any, ...]]) -> None:
-        """Take a part into what is held."""
+    def fold(self, folded: Folded, target: Any, reduced: Mapping[str, tuple[Any, ...]]) -> None:
+        """Fold in the reduction of a block or a bundle."""
         function: Any = np.add
         if self.extreme:
             function = np.fmin if self.how == "min" else np.fmax
-        for name, parts in found.items():
-            for array, part in zip(held[name], parts, strict=True):
+        for name, parts in reduced.items():
+            for array, part in zip(folded[name], parts, strict=True):
                 array[target] = function(array[target], part)
 
     def result(self, value: Array, count: Array | None = None) -> Array:
         """The reduced values of an output."""
         if count is None:
             return value
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # 0/0: the mean of no points is NaN
             return np.asarray(value / count)

@@ -1,7 +1,7 @@
 """Pareto fronts of two or three outputs, in the stream.
 
 A point is on the front unless another is at least as good in every output and better in one; of
-equal points the first stays. What is dominated is so by a point of the front, so blocks may be
+equal points the first stays. A dominated point is dominated by one of the front, so blocks may be
 thinned in any order.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Points = tuple[Array, Array, Array]  # cells, ranks, and a row of values for each output
 
 SENSES = ("min", "max")
-EMPHASIS = 8.0  # weight of one output beside the others, where a point is sought to thin a block
+EMPHASIS = 8.0  # weight of one output against the others, in a search for points that thin a block
 
 
 def pareto(
@@ -48,25 +48,25 @@ def pareto(
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
     work = _fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
-    found: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
+    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
     whole = plan.whole(work.dims)
-    for _, part in map_(work.part, tiles.bundles(whole, ())):
-        found = _merged([found, part])
-    cell, rank, points = found
+    for _, block_front in map_(work.part, tiles.bundles(whole, ())):
+        front = _merged([front, block_front])
+    cell, rank, points = front
     variables = {
-        name: ("front", sign * row, attributes(plan, name))
-        for name, sign, row in zip(names, work.signs, points, strict=True)
+        name: ("front", sign * column, attributes(plan, name))
+        for name, sign, column in zip(names, work.signs, points, strict=True)
     }
     labels = {}
     for axis in stream.user_sizes(plan, work.dims):
-        row = stream.labels_of(plan, axis)
+        column = stream.labels_of(plan, axis)
         number, step = (rank, work.steps) if axis in work.steps else (cell, work.cells)
         index = number // step[axis] % plan.sizes[axis]
-        labels[axis] = ("front", row[index], coordinates(plan, [axis])[axis][2])
-    said = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
+        labels[axis] = ("front", column[index], coordinates(plan, [axis])[axis][2])
+    goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     attrs = {
         **root_attributes(plan, spec),
-        "fleetcube_reduction": f"pareto ({said}) over {', '.join(axes)}",
+        "fleetcube_reduction": f"pareto ({goals}) over {', '.join(axes)}",
     }
     return xarray.Dataset(variables, labels, attrs)
 
@@ -125,7 +125,7 @@ def _fronts(
 
 
 def _merged(parts: Sequence[Points]) -> Points:
-    """The fronts of the points of some fronts."""
+    """The fronts of the union of some fronts."""
     return unbeaten(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
 
 
@@ -138,12 +138,12 @@ def _thin(rows: list[Array]) -> Array:
     for row in rows:
         low = row.min(where=open_, initial=np.inf)
         width = row.max(where=open_, initial=-np.inf) - low
-        scaled.append((row - low) / (width if 0 < width < np.inf else 1.0))
+        scaled.append((row - low) / (width if 0 < width < np.inf else 1.0))  # no 0/0
     for heavy in (None, *range(len(rows))):
         score = np.where(open_, 0.0, np.inf)
-        for k, part in enumerate(scaled):
-            score += part * (EMPHASIS if k == heavy else 1.0)
-        score[~open_] = np.inf
+        for k, column in enumerate(scaled):
+            score += column * (EMPHASIS if k == heavy else 1.0)
+        score[~open_] = np.inf  # again: NaN was added there
         best = score.argmin(axis=1)[:, None]
         usable = np.take_along_axis(open_, best, 1)
         no_worse, better = usable, np.zeros(1, bool)
@@ -164,7 +164,7 @@ def unbeaten(cell: Array, rank: Array, points: Array) -> Points:
 
 
 def _stairs2(cell: Array, second: Array) -> Array:
-    """Which of points sorted by cell and first value have a lower second value than all before."""
+    """Points, sorted by cell and first value, whose second value is below all those before."""
     level = np.unique(second, return_inverse=True)[1]
     group = np.cumsum(np.diff(cell, prepend=cell[:1]) > 0)
     fall = level - group * (second.size + 1)  # each cell lies below those before it
@@ -176,6 +176,7 @@ def _stairs2(cell: Array, second: Array) -> Array:
 def _stairs3(cell: Array, points: Array) -> Array:
     """The same for three values: against the steps of the second and third of those before."""
     keep = np.zeros(cell.size, bool)
+    # the cell at hand, and its steps: second values rise while third ones fall
     now, across, down = -1, [], []  # type: ignore[var-annotated]
     for k, (own, b, c) in enumerate(
         zip(cell.tolist(), points[1].tolist(), points[2].tolist(), strict=True)

@@ -1,9 +1,9 @@
 """Exact quantiles in the stream.
 
 Cells (points of the axes that stay) of few points are sorted, some cells at a time. A cell of more
-points is evaluated again and again: the order statistics are closed in upon by histograms of the
-bits of the numbers, 16 bits in a pass. Floating-point numbers are ordered as integers of the same
-bits are, so that four passes after the first find the very number.
+points is evaluated once for each pass: histograms of the bits of the numbers, 16 bits in a pass,
+narrow the bounds of the order statistics. Floating-point numbers sort as the integers of the same
+bits do, so four passes after the first find the number exactly.
 """
 
 import functools
@@ -37,14 +37,14 @@ def quantiles(
     rest = plan.whole([dim for dim in dims if dim in over])
     whole = plan.whole(kept)
     memory.check(8 * len(names) * math.prod(plan.shape(kept)))
-    found = {name: np.full(plan.shape(kept), np.nan) for name in names}
+    results = {name: np.full(plan.shape(kept), np.nan) for name in names}
     rows = _Rows(dims, kept, rest, q, stream.Room(names))
     each = math.prod(plan.shape(rest))
     if each <= tiles.SORTED:
-        for tile, part in map_(rows.sorted, tiles.blocks(whole, tiles.SORTED // each)):
-            for name, values in part.items():
-                found[name][tiles.inside(whole, tile, kept)] = values
-        return found
+        for tile, block in map_(rows.sorted, tiles.blocks(whole, tiles.SORTED // each)):
+            for name, values in block.items():
+                results[name][tiles.inside(whole, tile, kept)] = values
+        return results
     for tile in tiles.blocks(whole, tiles.NARROWED):
         shape = extent(tile, kept, kept)
         cells = math.prod(shape)
@@ -59,8 +59,8 @@ def quantiles(
                 bound.narrow()
         for name, bound in bounds.items():
             values = bound.result().reshape(shape)
-            found[name][tiles.inside(whole, tile, kept)] = values
-    return found
+            results[name][tiles.inside(whole, tile, kept)] = values
+    return results
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,15 @@ class _Rows:
 
     def sorted(self, plan: Plan, tile: Region) -> dict[str, Array]:
         """The quantiles of the cells of a tile, whose points are sorted."""
-        found = {}
+        results = {}
         for name, row in self.rows(plan, {**tile, **self.rest}).items():
             ordered = np.sort(row, axis=1)  # NaN last
             count = (~np.isnan(row)).sum(axis=1)
             low, high, share = _ranks(count, self.q)
             first, second = (np.take_along_axis(ordered, k[:, None], 1)[:, 0] for k in (low, high))
             shape = extent(tile, self.kept, self.kept)
-            found[name] = between(first, second, share).reshape(shape)
-        return found
+            results[name] = between(first, second, share).reshape(shape)
+        return results
 
     def taken(
         self,
@@ -100,7 +100,7 @@ class _Rows:
         plan: Plan,
         bundle: Region,
     ) -> dict[str, Any]:
-        """What a pass over a tile needs to know of a bundle of the reduced axes."""
+        """What a bundle of the reduced axes adds to a pass over a tile."""
         parts: dict[str, Any] = {}
         for block in tiles.blocks(bundle, most):
             for name, row in self.rows(plan, {**tile, **block}).items():
@@ -118,12 +118,14 @@ def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
 
 def between(first: Array, second: Array, share: Any) -> Array:
     """A share of the way from numbers to others, which may be infinite."""
+    # inf - inf and 0 times inf are NaN: a number that is met is the result
     return np.where((first == second) | (share == 0), first, first + (second - first) * share)
 
 
 def _keys(values: Array) -> Array:
     """Unsigned integers in the order of the numbers."""
     bits = np.ascontiguousarray(values).view(np.uint64)
+    # bits of negative numbers sort backwards, and above those of positive ones
     return np.where(bits & _TOP, ~bits, bits | _TOP)
 
 
@@ -131,13 +133,13 @@ def _numbers(keys: Array) -> Array:
     return np.where(keys & _TOP, keys ^ _TOP, ~keys).view(np.float64)
 
 
-def _wider(one: Any, other: Any) -> Any:
-    """Counts and ends of the points of two parts."""
-    return one[0] + other[0], np.minimum(one[1], other[1]), np.maximum(one[2], other[2])
+def _wider(first: Any, second: Any) -> Any:
+    """Counts, minima and maxima over two parts."""
+    return first[0] + second[0], np.minimum(first[1], second[1]), np.maximum(first[2], second[2])
 
 
 class _Bounds:
-    """The two order statistics beside the quantile of each cell, between bounds that close."""
+    """The two order statistics around the quantile of each cell, between bounds that narrow."""
 
     def __init__(self, cells: int, q: float) -> None:
         self.cells, self.q = cells, q
@@ -150,11 +152,12 @@ class _Bounds:
         self.open = True
 
     def __getstate__(self) -> dict[str, Any]:
-        counted = None if self.hist is None else np.zeros(0, np.int64)  # the bounds are enough
-        return {**self.__dict__, "hist": counted}
+        # workers need the bounds, and whether it is the first pass; not 1 MiB of counts a cell
+        hist = None if self.hist is None else np.zeros(0, np.int64)
+        return {**self.__dict__, "hist": hist}
 
     def part(self, rows: Array, before: Any) -> Any:
-        """What some points of every cell add: ends in the first pass, a histogram in the others."""
+        """What some points of every cell add: ends in the first pass, then a histogram."""
         valid, keys = ~np.isnan(rows), _keys(rows)
         if self.hist is None:
             least = np.where(valid, keys, np.iinfo(np.uint64).max).min(axis=1)
@@ -171,7 +174,7 @@ class _Bounds:
         return hist
 
     def packed(self, part: Any) -> Any:
-        """A part as it travels: the bins of a histogram that hold a number, and how many."""
+        """A part as it is sent: the bins of a histogram that are not empty, and their counts."""
         if self.hist is None:
             return part
         bins = np.flatnonzero(part)
@@ -188,7 +191,7 @@ class _Bounds:
             self.hist.reshape(-1)[bins] += counts
 
     def narrow(self) -> None:
-        """Close the bounds after a pass."""
+        """Narrow the bounds after a pass."""
         if not self.open:
             return
         if self.hist is None:

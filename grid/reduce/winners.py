@@ -1,4 +1,4 @@
-"""Where an output is best: the extreme, the labels of the point that has it, the others there."""
+"""Where an output is best: its extreme, the labels of that point, the other outputs there."""
 
 import functools
 import math
@@ -16,8 +16,8 @@ from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 
-DEAR = 32  # points of a grid that cost what one winner does alone
-MOST = 1 << 24  # points of a grid that is held for its winners
+DEAR = 32  # points of a grid that cost as much as one winner alone
+MOST = 1 << 24  # points of a grid that is kept for its winners: 128 MiB
 NOWHERE = np.iinfo(np.int64).max  # the rank of no point
 
 Variables = dict[str, Any]
@@ -51,25 +51,25 @@ def winners(
             axes = dict.fromkeys(search.reduced)
             if alone:
                 rest = {n: d for n, d in plan.out_dims.items() if n not in (name, *riders)}
-                for other, found in best[name].others.items():
-                    variables[other] = _row(plan, other, search.kept, found)
+                for other, values in best[name].others.items():
+                    variables[other] = _variable(plan, other, search.kept, values)
                 for other, own in rest.items():
-                    kept, found = _gather(plan, other, own, search, best[name], over, map_)
-                    variables[other] = _row(plan, other, kept, found)
+                    kept, values = _gather(plan, other, own, search, best[name], over, map_)
+                    variables[other] = _variable(plan, other, kept, values)
                 axes |= dict.fromkeys(d for own in rest.values() for d in own if d in over)
-            variables[name] = _row(plan, name, search.kept, best[name].values)
+            variables[name] = _variable(plan, name, search.kept, best[name].values)
             for axis in stream.user_sizes(plan, axes):
-                said = _labels(plan, axis, search.index(best[name], axis), best[name].nowhere)
+                there = _labels(plan, axis, search.index(best[name], axis), best[name].nowhere)
                 attrs = {**coordinates(plan, [axis])[axis][2]}
                 attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
-                labels[f"{axis}_at_{how}_{name}"] = (*ordered(plan, search.kept, said), attrs)
+                labels[f"{axis}_at_{how}_{name}"] = (*ordered(plan, search.kept, there), attrs)
     variables = {name: variables[name] for name in plan.outputs if name in variables}
     if REASON in variables:
         labels[REASON] = variables.pop(REASON)
     return variables, labels
 
 
-def _row(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:
+def _variable(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:
     return (*ordered(plan, kept, values), attributes(plan, name))
 
 
@@ -100,7 +100,7 @@ class _Winners:
     """Where outputs that share dimensions are best, bundle by bundle.
 
     A rank numbers the points over the reduced axes, in the order in which the axes were written;
-    of equal points the one of the lowest rank wins, whatever was found first.
+    of equal points the lowest rank wins, in whatever order blocks are folded in.
     """
 
     dims: tuple[str, ...]
@@ -116,19 +116,19 @@ class _Winners:
         memory.check(16 * len(self.room.names) * math.prod(shape))
         whole = plan.whole(self.dims)
         best = self.start(shape)
-        for bundle, found in map_(self.part, tiles.bundles(whole, self.kept)):
-            self.fold(best, tiles.inside(whole, bundle, self.kept), found)
+        for bundle, new in map_(self.part, tiles.bundles(whole, self.kept)):
+            self.fold(best, tiles.inside(whole, bundle, self.kept), new)
         return best
 
     def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
         """The best of one bundle."""
         best: dict[str, _Best] = {}
         for block, outs in self.room.each(plan, self.dims, bundle):
-            found = {name: self.block(name, outs, block) for name in self.leads}
+            new = {name: self.block(name, outs, block) for name in self.leads}
             if block == bundle:
-                return found
+                return new
             best = best or self.start(extent(bundle, self.kept, self.kept))
-            self.fold(best, tiles.inside(bundle, block, self.kept), found)
+            self.fold(best, tiles.inside(bundle, block, self.kept), new)
         return best
 
     def start(self, shape: tuple[int, ...]) -> dict[str, _Best]:
@@ -143,18 +143,20 @@ class _Winners:
             for name in self.leads
         }
 
-    def fold(self, best: dict[str, _Best], target: Any, found: dict[str, _Best]) -> None:
-        """Keep what is better than what was found."""
-        for name, new in found.items():
+    def fold(self, best: dict[str, _Best], target: Any, new: dict[str, _Best]) -> None:
+        """Keep what is better than the best so far."""
+        for name, block in new.items():
             old = best[name]
-            held, held_rank = old.values[target], old.ranks[target]
-            beats = new.values < held if self.how == "min" else new.values > held
-            first = (new.values == held) & (new.ranks < held_rank)
-            better = beats | first | ((held_rank == NOWHERE) & (new.ranks != NOWHERE))
-            np.copyto(held, new.values, where=better)
-            np.copyto(held_rank, new.ranks, where=better)
-            for other, values in new.others.items():
-                np.copyto(old.others[other][target], values, where=better)
+            # views, so that `copyto` fills the arrays of `old`
+            values, ranks = old.values[target], old.ranks[target]
+            beats = block.values < values if self.how == "min" else block.values > values
+            first = (block.values == values) & (block.ranks < ranks)
+            # the first one beats NaN, which compares as false
+            better = beats | first | ((ranks == NOWHERE) & (block.ranks != NOWHERE))
+            np.copyto(values, block.values, where=better)
+            np.copyto(ranks, block.ranks, where=better)
+            for other, there in block.others.items():
+                np.copyto(old.others[other][target], there, where=better)
 
     def block(self, name: str, outs: Mapping[str, Array], region: Region) -> _Best:
         """The best of each cell of a block."""
@@ -171,7 +173,7 @@ class _Winners:
         for dim, size in zip(self.kept, shape, strict=True):
             cell = cell * size + points[dim]
         ranks = np.full(int(np.prod(shape)), NOWHERE)
-        np.minimum.at(ranks, cell, rank)
+        np.minimum.at(ranks, cell, rank)  # unbuffered: a cell may be hit more than once
         places = np.zeros(ranks.size, np.int64)
         wins = ranks[cell] == rank
         places[cell[wins]] = hits[wins]
@@ -205,11 +207,11 @@ def _gather(
 ) -> tuple[list[str], Array]:
     """An output of other dimensions at the winners: evaluated there alone, or read off its grid."""
     moving = [dim for dim in dims if dim in search.reduced]
-    held = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
-    kept = [dim for dim in plan.sizes if dim in held]
+    dims_kept = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
+    kept = [dim for dim in plan.sizes if dim in dims_kept]
     whole = plan.whole(kept)
     memory.check(8 * math.prod(plan.shape(kept)))
-    found = _nothing(name, plan.shape(kept))
+    gathered = _nothing(name, plan.shape(kept))
     at = {dim: search.index(best, dim) for dim in moving}
     spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
 
@@ -221,8 +223,8 @@ def _gather(
     apart = {dim for dim in dims if dim in over} - set(moving)
     own = {dim: slice(0, 1 if dim in apart else plan.sizes[dim]) for dim in dims}
     shape = extent(own, dims, dims)
-    if math.prod(shape) <= min(MOST, max(tiles.BLOCK, DEAR * found.size)):
-        grid = np.empty(shape, found.dtype)
+    if math.prod(shape) <= min(MOST, max(tiles.BLOCK, DEAR * gathered.size)):
+        grid = np.empty(shape, gathered.dtype)
         work = functools.partial(_grid, name, dims, stream.Room([name]))
         for block, values in map_(work, tiles.blocks(own, tiles.BLOCK)):
             grid[tiles.inside(own, block, dims)] = values
@@ -231,16 +233,16 @@ def _gather(
         pairs = map_(functools.partial(_at, name, dims, kept), tasks())
     for (tile, _), values in pairs:
         target = tiles.inside(whole, tile, kept)
-        found[target] = values
+        gathered[target] = values
         if moving:
             nowhere = best.nowhere[tiles.inside(whole, tile, search.kept)][spread]
-            np.copyto(found[target], _nothing(name, ()), where=nowhere)
-    return kept, found
+            np.copyto(gathered[target], _nothing(name, ()), where=nowhere)
+    return kept, gathered
 
 
 def _grid(name: str, dims: tuple[str, ...], room: stream.Room, plan: Plan, block: Region) -> Array:
     """An output over a block."""
-    return room.evaluate(plan, dims, block)[name].copy()
+    return room.evaluate(plan, dims, block)[name].copy()  # the room's memory is used again
 
 
 def _at(name: str, dims: tuple[str, ...], kept: Sequence[str], plan: Plan, task: Task) -> Array:

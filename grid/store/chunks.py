@@ -10,14 +10,14 @@ import numpy as np
 from ..spec.axes import Array
 
 COMPRESSOR: Literal["lz4"] = "lz4"
-LEVEL = 9
+LEVEL = 9  # over 5: 2 to 3 % fewer bytes at the same speed; zstd is slower for as many
 MOST = 1 << 27  # bytes of values in a chunk or in the labels of an axis
 LARGEST = MOST + 1024  # bytes of a chunk's file: what does not compress is stored as it is
 MOST_TEXT = 1 << 24  # bytes of the labels of an axis that are text
 
 
 def fill_value(dtype: Any) -> float:
-    """What stands where a chunk reaches over the array's end, and where one is missing."""
+    """The value in a chunk beyond the array's end, and of a chunk that is missing."""
     return -1 if np.dtype(dtype) == np.int8 else np.nan
 
 
@@ -38,7 +38,7 @@ def small_codecs() -> list[Any]:
 
 
 def fill(chunk: Array, values: Array) -> Array:
-    """Put values into memory of a whole chunk's shape; the fill value stands beyond them."""
+    """Put values into memory of a whole chunk's shape, and the fill value beyond them."""
     if values.shape != chunk.shape:
         chunk[...] = fill_value(chunk.dtype)
     chunk[tuple(map(slice, values.shape))] = values
@@ -48,7 +48,7 @@ def fill(chunk: Array, values: Array) -> Array:
 def encode(chunk: Array) -> tuple[bytes, int]:
     """The stored bytes of a whole chunk, contiguous in its stored order, and their crc32c.
 
-    The last four bytes hold the crc32c of those before.
+    The last four bytes hold the crc32c of those before them.
     """
     from numcodecs import Blosc
 
@@ -60,37 +60,37 @@ def encode(chunk: Array) -> tuple[bytes, int]:
 def is_sound(data: bytes, size: int, crc: int) -> bool:
     """Whether a chunk's bytes are those that `encode` gave.
 
-    The crc32c is of all but the last four: that of all of them is one constant for every chunk.
+    It is taken of all but the last four: with its own crc32c at the end, every chunk has the same.
     """
-    held = int(google_crc32c.value(data[:-4]))
-    return len(data) == size and held == crc and data[-4:] == crc.to_bytes(4, "little")
+    actual = int(google_crc32c.value(data[:-4]))
+    return len(data) == size and actual == crc and data[-4:] == crc.to_bytes(4, "little")
 
 
-_KEYS = {"name": "default", "configuration": {"separator": "/"}}  # of the files of chunks
+_KEYS = {"name": "default", "configuration": {"separator": "/"}}  # names of chunk files
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What the metadata of an array say of its chunks."""
+    """What an array's metadata state about its chunks."""
 
     counts: tuple[int, ...]  # of chunks along each dimension
-    size: int  # bytes that one holds, expanded; of texts at most
+    size: int  # bytes of one, expanded; of texts the most
     items: int  # values in one
     texts: bool
     compressor: str
-    closed: bool  # by a crc32c
+    closed: bool  # whether it ends in a crc32c
 
     @classmethod
     def of(cls, meta: Any) -> "Stored":
-        """Read metadata. Raises ValueError, KeyError or TypeError where they are none of ours."""
+        """Read metadata. Raises ValueError, KeyError or TypeError for any that are not ours."""
         shape, chunk = meta["shape"], meta["chunk_grid"]["configuration"]["chunk_shape"]
         counts = tuple(-(-s // c) for s, c in zip(shape, chunk, strict=True))
         names = [codec["name"] for codec in meta["codecs"]]
         texts = names[0] == "vlen-utf8"
         known = (("bytes", "vlen-utf8"), ("blosc", "zstd"), ("crc32c",))
-        few = len(names) in (2, 3)  # 0.2 closed less
+        few = len(names) in (2, 3)  # coordinates had no crc32c at first
         if not few or not all(map(tuple.__contains__, known, names)):
-            raise ValueError(f"the codecs {', '.join(names)} are none that fleetcube writes")
+            raise ValueError(f"the codecs {', '.join(names)} are not those that fleetcube writes")
         if meta["chunk_key_encoding"] != _KEYS or meta.get("storage_transformers"):
             raise ValueError("its chunks have names that fleetcube does not give")
         items = math.prod(chunk)
@@ -117,7 +117,7 @@ class Stored:
 
 
 def _zstd(head: bytes) -> int:
-    """Bytes that a Zstandard frame says that it expands to (RFC 8878, 3.1.1.1); -1: unsaid."""
+    """Bytes that a Zstandard frame states it expands to (RFC 8878, 3.1.1.1); -1 if none."""
     flags = head[4] if len(head) > 4 else 0
     single, width = flags >> 5 & 1, (0, 2, 4, 8)[flags >> 6] or flags >> 5 & 1
     start = 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]

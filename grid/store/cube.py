@@ -1,9 +1,9 @@
 """Stored cubes: plain Zarr v3, every output with its own dimensions, complete or not there.
 
 A cube in a folder is built in NAME.partial and gets its name only when every block is on the disk.
-Among objects nothing can be renamed: there a cube is built in its place, and no reader takes it for
-one before its root, which is written last. What is finished survives a failure, a kill and a loss
-of power.
+Objects cannot be renamed: among them a cube is built in its place, and no reader takes it for one
+before its root, which is written last. What is finished survives a failure, a kill and a loss of
+power.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ..plan import memory
 from ..plan.fingerprint import difference
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan
-from .append import check_grows, fitting, held_record
+from .append import check_grows, fitting, stored_record
 from .chunks import Stored
 from .journal import (
     LOCK,
@@ -63,34 +63,34 @@ def store(
 ) -> None:
     """Evaluate a plan into a cube at a place, where it appears when it is complete."""
     modes = {"--overwrite": overwrite, "--resume": resume, "--append": append}
-    said = [mode for mode, on in modes.items() if on]
-    if len(said) > 1 and (append or not resume):
-        raise InputError(f"{' and '.join(said)} exclude each other; say one of them")
-    if not (resume and is_cube(place)):  # which may be sound, and need no writing
+    chosen = [mode for mode, on in modes.items() if on]
+    if len(chosen) > 1 and (append or not resume):
+        raise InputError(f"{' and '.join(chosen)} exclude each other; choose one")
+    if not (resume and is_cube(place)):  # a sound cube needs no writing
         place.check()
     partial = place.unfinished()
-    goes_on = resume or append
-    _check_place(place, partial, overwrite, goes_on)
-    held = None if chunks or not goes_on else _held_chunks(plan, place, partial)
-    writer = Writer(plan, spec, dtype, chunks, held)
+    continues = resume or append
+    _check_place(place, partial, overwrite, continues)
+    shapes = None if chunks or not continues else _stored_shapes(plan, place, partial)
+    writer = Writer(plan, spec, dtype, chunks, shapes)
     if append and is_cube(place):
-        check_grows(place, held_record(place), writer)
+        check_grows(place, stored_record(place), writer)
     elif append and not is_ours(partial):
         raise InputError(f"there is no cube {str(place)!r} to append to; leave --append out")
     if resume and place.exists():
-        # what was begun in the place of another cube goes on, whatever that one is
+        # a replacement that was begun is continued, whatever cube it replaces
         replaces = partial != place and not _differs(partial, writer)
         if not (replaces or overwrite):
             _check_same(place, writer)
         if not _differs(place, writer):
             if not damage(place):
-                if partial != place and partial.exists():  # what an exchange left
+                if partial != place and partial.exists():  # left by a run killed after the exchange
                     with partial.one_writer():
                         partial.discard()
                 return
             place.check()
     _check_room(place, partial, writer, append, resume)
-    again = "--append" if append else "--resume"
+    option = "--append" if append else "--resume"
     elsewhere = None
     if cluster is not None:
         from .remote import reached, written
@@ -103,17 +103,17 @@ def store(
             partial.finish(place)
     except ConnectionError as error:
         raise OSError(
-            f"{error}; what is finished is kept, and `run {again}` continues it"
+            f"{error}; what is finished is kept, and `run {option}` continues it"
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, again)}") from error
+        raise OSError(f"cannot write {str(place)!r}: {reason}; {kept(partial, option)}") from error
     except KeyboardInterrupt as stopped:
-        raise type(stopped)(kept(partial, again)) from None
+        raise type(stopped)(kept(partial, option)) from None
 
 
 def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resume: bool) -> None:
-    """Refuse a cube that does not fit, as compressed: some of its chunks are made to know."""
+    """Refuse a cube that would not fit on the disk, judged by how some of its chunks compress."""
     plan, free = writer.plan, place.room()
     dense = sum(
         math.prod(plan.shape(plan.out_dims[name])) * dtype_of(name, writer.dtype).itemsize
@@ -121,10 +121,10 @@ def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resu
     )
     if dense <= free:
         return
-    there = read_journal(partial)  # what is there is not written again
+    blocks = read_journal(partial)  # finished ones are not written again
     if append or (resume and not _differs(place, writer)):
-        there = read_journal(place) | there
-    free += sum(size for block in there.values() for _, size, _ in block.files)
+        blocks = read_journal(place) | blocks
+    free += sum(size for block in blocks.values() for _, size, _ in block.files)
     likely = writer.likely_size()
     if likely > free:
         raise InputError(
@@ -133,19 +133,19 @@ def _check_room(place: Place, partial: Place, writer: Writer, append: bool, resu
         )
 
 
-def kept(partial: Place, again: str) -> str:
-    """What a run that ended early left, and what to do."""
+def kept(partial: Place, option: str) -> str:
+    """What a run that ended early left, and how to continue it."""
     count = len(read_journal(partial))
     if not count and not partial.names():
         return "nothing was kept"
-    return f"{count} finished blocks are kept in {str(partial)!r}; `run {again}` continues it"
+    return f"{count} finished blocks are kept in {str(partial)!r}; `run {option}` continues it"
 
 
 def parse_chunks(text: str | None) -> dict[str, Any] | None:
     """Read "axis=size,axis=size"."""
     if text is None:
         return None
-    pairs = [part.partition("=") for part in text.split(",")]
+    pairs = [pair.partition("=") for pair in text.split(",")]
     return {
         axis: int(size) if size.isdecimal() and size.isascii() else size for axis, _, size in pairs
     }
@@ -165,7 +165,7 @@ def check_chunks(plan: Plan, chunks: Mapping[str, Any] | None) -> dict[str, int]
 
 def _check_place(place: Place, partial: Place, overwrite: bool, resume: bool) -> None:
     if place.exists() and not (overwrite or resume):
-        raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
+        raise InputError(f"{str(place)!r} exists; choose another name or use --overwrite")
     if place.exists() and not is_ours(place):
         raise InputError(
             f"{str(place)!r} is not a cube and is not overwritten; choose another name"
@@ -186,18 +186,18 @@ def _differs(place: Place, writer: Writer) -> bool:
 
 
 def _check_same(place: Place, writer: Writer) -> None:
-    """Refuse to continue what was begun otherwise."""
+    """Refuse to continue another cube."""
     old = read_record(place, PLAN)
     if old is None:
         raise InputError(
-            f"the record in {str(place)!r} is damaged, so that it cannot be continued; "
-            "say --overwrite to write it anew"
+            f"the record in {str(place)!r} is damaged, so it cannot be continued; "
+            "use --overwrite to write it again"
         )
     changed = difference(old, writer.fingerprint)
     if changed is not None:
         raise InputError(
-            f"{str(place)!r} cannot be continued, for this changed: {changed}; "
-            "restore that, choose another name or say --overwrite"
+            f"{str(place)!r} cannot be continued, because this changed: {changed}; "
+            "restore that, choose another name or use --overwrite"
             + (" (--append adds labels at the end of an axis)" if "axes." in changed else "")
         )
 
@@ -205,65 +205,67 @@ def _check_same(place: Place, writer: Writer) -> None:
 def _prepare(
     place: Place, partial: Place, writer: Writer, overwrite: bool, resume: bool, append: bool
 ) -> None:
-    """Bring an unfinished cube into the state from which `run` goes on; its lock is held."""
-    goes_on = resume or append
-    if place.exists() and not (overwrite or goes_on):
-        raise InputError(f"{str(place)!r} exists; choose another name or say --overwrite")
+    """Prepare an unfinished cube for `Writer.run`; its lock is held."""
+    continues = resume or append
+    # checked again under the lock: another run may have finished meanwhile
+    if place.exists() and not (overwrite or continues):
+        raise InputError(f"{str(place)!r} exists; choose another name or use --overwrite")
     begun = not isinstance(read_file(partial, PLAN), str)
-    if begun and not (overwrite or goes_on):
+    if begun and not (overwrite or continues):
         raise InputError(
             f"{str(partial)!r} exists: a run was stopped there; "
-            "--resume continues it, --overwrite starts anew"
+            "--resume continues it, --overwrite starts over"
         )
-    whole = place.exists()
-    # of another cube nothing is taken; what may be appended to was compared before
-    borrows = whole and goes_on and (append or not _differs(place, writer))
+    complete = place.exists()
+    # nothing is taken from another cube; `check_grows` has compared one to append to
+    borrows = complete and continues and (append or not _differs(place, writer))
     if borrows and place == partial:
         _borrow(place, partial, writer)
         return
     partial.delete(ROOT)  # killed between the root and the rename
     differs = _differs(partial, writer)
-    left = whole and read_seal(partial) is not None  # by an exchange, if it is another
-    if begun and goes_on and not (differs and (left or overwrite)):
+    # the cube that was replaced, if the run was killed after the exchange
+    left = complete and read_seal(partial) is not None
+    if begun and continues and not (differs and (left or overwrite)):
         _check_same(partial, writer)
     else:
-        partial.delete(PLAN)  # by its name, for a list may lag behind
+        partial.delete(PLAN)  # by its name, since a listing may lag
         partial.keep({LOCK})
     if borrows:
         _borrow(place, partial, writer)
 
 
 def _borrow(place: Place, partial: Place, writer: Writer) -> None:
-    """Take the sound blocks of a damaged or a smaller cube into an unfinished one."""
-    held = read_journal(partial) if partial != place else {}
-    sound = {key: block for key, block in fitting(place, writer).items() if key not in held}
+    """Take the sound blocks of a damaged or smaller cube into an unfinished one."""
+    own = read_journal(partial) if partial != place else {}
+    sound = {key: block for key, block in fitting(place, writer).items() if key not in own}
     for key in damaged_chunks(place, sound.values()):
         del sound[key]
     if partial == place:
-        partial.delete(ROOT)
+        partial.delete(ROOT)  # first: without its root, a cube in the making is not read
     else:
         for block in sound.values():
             partial.take(place, [name for name, _, _ in block.files])
-    # killed between the two, the next run finds out which blocks fit
+    # killed between the two, the next run checks again which blocks fit
     write_record(partial, PLAN, writer.fingerprint)
-    write_journal(partial, {**held, **sound}.values())
+    write_journal(partial, {**own, **sound}.values())
 
 
-def _held_chunks(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[int, ...]]:
-    """Chunk shapes of the cube that goes on, where its outputs are those of the plan."""
-    held = read_record(partial, PLAN) or read_record(place, PLAN) or {}
-    found = {name: held.get(f"chunks.{name}") for name in plan.outputs}
+def _stored_shapes(plan: Plan, place: Place, partial: Place) -> dict[str, tuple[int, ...]]:
+    """Chunk shapes of the cube to continue, if it has the outputs of the plan."""
+    record = read_record(partial, PLAN) or read_record(place, PLAN) or {}
+    shapes = {name: record.get(f"chunks.{name}") for name in plan.outputs}
     same = all(
         isinstance(shape, list)
         and len(shape) == len(plan.user_dims(name))
         and all(isinstance(size, int) and size > 0 for size in shape)
-        for name, shape in found.items()
+        for name, shape in shapes.items()
     )
-    return {name: tuple(shape or ()) for name, shape in found.items()} if same else {}
+    return {name: tuple(shape or ()) for name, shape in shapes.items()} if same else {}
 
 
 def is_ours(place: Place) -> bool:
-    """Whether a place holds a cube of ours, whole, damaged or unfinished."""
+    """Whether a place holds a cube of ours: complete, damaged or unfinished."""
     return bool(place.names(f"{RECORD}/")) or is_cube(place)
 
 
@@ -274,12 +276,12 @@ def is_cube(place: Place) -> bool:
         meta = json.loads(data) if isinstance(data, bytes) else None
     except (ValueError, RecursionError):
         return False
-    held = meta.get("attributes") if isinstance(meta, dict) else None
-    return isinstance(held, dict) and "fleetcube_spec" in held
+    attributes = meta.get("attributes") if isinstance(meta, dict) else None
+    return isinstance(attributes, dict) and "fleetcube_spec" in attributes
 
 
 def size_of(place: Place) -> int:
-    """Bytes of a complete cube, as its record has them."""
+    """Bytes of a complete cube, according to its record."""
     sealed = read_seal(place) or {}
     chunks = sum(size for block in read_journal(place).values() for _, size, _ in block.files)
     return chunks + sum(size for size, _ in sealed.values())
@@ -291,47 +293,47 @@ def damage(place: Place, done: Callable[[int], None] = lambda chunks: None) -> l
     if sealed is None:
         return [f"{SEAL} is missing or damaged"]
     files = read_files(place, sealed)
-    found = [f"{name} {wrong}" for name, wrong in damaged_files(files, sealed).items()]
+    problems = [f"{name} {wrong}" for name, wrong in damaged_files(files, sealed).items()]
     blocks = read_journal(place)
     for key, bad in damaged_chunks(place, blocks.values(), done).items():
-        found += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
+        problems += [f"{name} {wrong} (block {blocks[key]})" for name, wrong in bad.items()]
     known = {name for block in blocks.values() for name, _, _ in block.files}
     extra = (place.names() or set()) - known - sealed.keys() - {SEAL, LOCK}
-    return found + [f"{name} does not belong to the cube" for name in sorted(extra)]
+    return problems + [f"{name} does not belong to the cube" for name in sorted(extra)]
 
 
 def sealed_files(place: Place) -> dict[str, bytes]:
-    """The files beside the chunks; a cube is refused that is not as it was sealed."""
+    """The files beside the chunks; a cube that differs from its seal is refused."""
     while True:
         sealed = read_seal(place)
         if sealed is None:
             raise InputError(
-                f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep mends it"
+                f"{str(place)!r} is damaged: it has no seal; `run --resume` of its sweep repairs it"
             )
         try:
             return _as_sealed(place, sealed)
         except InputError:
             if read_seal(place) == sealed:
-                raise  # no other cube came in its place meanwhile
+                raise  # damaged: no other cube took its place meanwhile
 
 
 def _as_sealed(place: Place, sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes]:
     files = read_files(place, sealed)
-    held = {name: data for name, data in files.items() if isinstance(data, bytes)}
-    _check_whole(place, held)
+    contents = {name: data for name, data in files.items() if isinstance(data, bytes)}
+    _check_whole(place, contents)
     for name, wrong in damaged_files(files, sealed).items():
         raise InputError(
-            f"{f'{place}/{name}'!r} is damaged: it {wrong}; `run --resume` of its sweep mends it"
+            f"{f'{place}/{name}'!r} is damaged: it {wrong}; `run --resume` of its sweep repairs it"
         )
-    return held
+    return contents
 
 
 def _check_whole(place: Place, files: Mapping[str, bytes]) -> None:
-    """Refuse a cube that lacks a chunk: Zarr would read it back as fill values, without a word."""
+    """Refuse a cube that lacks a chunk: Zarr would silently read fill values."""
     names = place.names()
     if names is None:
         return
-    found = Counter(tuple(name.split("/", 2)[:2]) for name in names)
+    present = Counter(tuple(name.split("/", 2)[:2]) for name in names)
     for name, data in files.items():
         array, _, last = name.rpartition("/")
         if last != ROOT or not array or array.startswith("."):
@@ -339,11 +341,11 @@ def _check_whole(place: Place, files: Mapping[str, bytes]) -> None:
         try:
             count = math.prod(Stored.of(json.loads(data)).counts)
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
-            continue  # it does not match its checksum, or is refused when it is read
-        if found[array, "c"] != count:
+            continue  # its checksum fails next, or Zarr's store refuses it
+        if present[array, "c"] != count:
             raise InputError(
-                f"{f'{place}/{array}'!r} is damaged: {found[array, 'c']} of its "
-                f"{count} chunks are there; `run --resume` of its sweep mends it"
+                f"{f'{place}/{array}'!r} is damaged: {present[array, 'c']} of its "
+                f"{count} chunks are there; `run --resume` of its sweep repairs it"
             )
 
 
@@ -376,43 +378,43 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
 
 
 def _check_attributes(name: str, attrs: Mapping[Any, Any]) -> None:
-    """Raise ValueError where the attributes of a variable are not as they are written."""
-    said = [attrs.get(key, "") for key in ("units", "long_name", "convention", "flag_meanings")]
+    """Raise ValueError for attributes of a variable that fleetcube never writes."""
+    texts = [attrs.get(key, "") for key in ("units", "long_name", "convention", "flag_meanings")]
     codes = attrs.get("flag_values", [])
     flags = codes if isinstance(codes, list) else [codes]
-    if not all(isinstance(text, str) for text in said) or not all(
+    if not all(isinstance(text, str) for text in texts) or not all(
         isinstance(code, int) for code in flags
     ):
         raise ValueError(f"the attributes of {name} are not text and codes")
-    if len(said[-1].split()) != len(flags) or (name == REASON and not flags):
+    if len(texts[-1].split()) != len(flags) or (name == REASON and not flags):
         raise ValueError(f"{name} has not one meaning for each code")
 
 
 @contextlib.contextmanager
 def reading(place: Place) -> Iterator[None]:
-    """Say in one line that a cube is damaged where what is in it is not as it is written."""
+    """Report as a damaged cube, in one line, whatever its contents raise."""
     try:
         yield
     except (ConnectionError, InputError, MemoryError):
         raise
     except Exception as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"{str(place)!r} is damaged ({said}); run its sweep again") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{str(place)!r} is damaged ({reason}); run its sweep again") from error
 
 
 def spec_of(attrs: Mapping[Any, Any]) -> dict[str, Any]:
     """The spec that a cube's attributes state. Raises ValueError, or RecursionError."""
-    held = attrs.get("fleetcube_spec")
-    spec = json.loads(held) if isinstance(held, str) else None
+    text = attrs.get("fleetcube_spec")
+    spec = json.loads(text) if isinstance(text, str) else None
     if not isinstance(spec, dict) or not {"outputs", "scenario", "axes"} <= spec.keys():
-        raise ValueError("fleetcube_spec is no spec")
+        raise ValueError("fleetcube_spec is not a spec")
     if not isinstance(spec["axes"], dict):
-        raise ValueError("the axes of fleetcube_spec are no table")
+        raise ValueError("the axes of fleetcube_spec are not a table")
     return spec
 
 
 def check_complete(place: Place) -> None:
-    """Refuse what is no complete cube, and say what it is. Raises InputError."""
+    """Refuse all but a complete cube, and name what it is instead. Raises InputError."""
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
     if is_cube(place):
@@ -431,8 +433,8 @@ def in_order(cube: "xarray.Dataset") -> "xarray.Dataset":
 
     spec = spec_of(cube.attrs)
     outputs, axes = (
-        {name: held.variables[name] for name in sorted(held, key=_ranks(named))}
-        for held, named in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))
+        {name: group.variables[name] for name in sorted(group, key=_ranks(order))}
+        for group, order in ((cube.data_vars, spec["outputs"]), (cube.coords, spec["axes"]))
     )
     return xarray.Dataset(outputs, axes, cube.attrs)
 

@@ -1,4 +1,4 @@
-"""The record beside the arrays: what was asked, which blocks are finished, and the seal."""
+"""The record beside the arrays: the plan, the journal of finished blocks, and the seal."""
 
 import contextlib
 import hashlib
@@ -25,7 +25,7 @@ PLAN, JOURNAL, SEAL, LOCK = (f"{RECORD}/{name}" for name in ("plan", "journal", 
 PARTS = f"{RECORD}/parts/"  # of the journal, where nothing can be appended to a file
 ROOT = "zarr.json"
 READERS = 8  # files read at once
-MOST_SEALED = 1 << 30  # bytes of the files that a seal has: they are held in memory
+MOST_SEALED = 1 << 30  # bytes of the files in a seal: they are kept in memory
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Block:
 
     @property
     def key(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """What tells blocks apart."""
+        """What identifies it."""
         return self.dims, self.start
 
     @property
@@ -72,6 +72,7 @@ def _block(line: bytes) -> Block | None:
         dims, start, stop, files = json.loads(body)
         chunks = tuple((name, int(size), int(sum_)) for name, size, sum_ in files)
         block = Block(tuple(dims), tuple(map(int, start)), tuple(map(int, stop)), chunks)
+        # negative or huge ones raise here, not where a reader turns the crc into 4 bytes
         for _, size, sum_ in chunks:
             size.to_bytes(8), sum_.to_bytes(4)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -82,27 +83,27 @@ def _block(line: bytes) -> Block | None:
 
 
 def _is_inside(name: Any) -> bool:
-    """Whether this names a file inside a cube, wherever the record with it comes from."""
+    """Whether this names a file inside a cube: a record may be forged."""
     return isinstance(name, str) and "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
 def read_journal(place: "Place") -> dict[Any, Block]:
     """The finished blocks of a cube or an unfinished one; damaged lines are left out."""
-    found: dict[Any, Block] = {}
+    blocks: dict[Any, Block] = {}
     with contextlib.suppress(FileNotFoundError):
-        found = blocks_of(place.read(JOURNAL))
+        blocks = blocks_of(place.read(JOURNAL))
     for name in sorted(place.names(PARTS) or ()):
         with contextlib.suppress(FileNotFoundError):
             part = place.read(name)
             if part.startswith(_head(place)):
-                found |= blocks_of(part)
-    return found
+                blocks |= blocks_of(part)
+    return blocks
 
 
 def write_part(place: "Place", name: str, lines: Iterable[bytes]) -> None:
-    """Write a part of a journal, which counts for the plan that is there now, and for no other.
+    """Write a part of a journal, which counts for the present plan and no other.
 
-    A list may lag behind, so that a part of what was overwritten outlives it.
+    Where listings lag, parts of an overwritten cube may outlive it.
     """
     place.write(name, _head(place) + b"".join(lines))
 
@@ -113,14 +114,16 @@ def _head(place: "Place") -> bytes:
 
 def blocks_of(journal: bytes) -> dict[Any, Block]:
     """The finished blocks that a journal holds; torn and damaged lines are left out."""
+    # without its newline the last line is torn
     lines = journal.split(b"\n")[:-1]
     return {block.key: block for line in lines if (block := _block(line)) is not None}
 
 
 def write_journal(place: "Place", blocks: Iterable[Block]) -> None:
-    """Write a journal anew, in the order of the blocks' names."""
+    """Write a whole journal, in the order of the blocks' keys."""
     ordered = sorted(blocks, key=lambda block: block.key)
     place.write(JOURNAL, b"".join(map(_line, ordered)))
+    # after the whole: killed in between, a block is listed twice instead of lost
     for name in place.names(PARTS) or ():
         place.delete(name)
 
@@ -141,6 +144,7 @@ class Journal:
         with self._lock:
             self._log.append(line)
             self.blocks[block.key] = block
+            # not after each line: one that is lost costs a block computed again, no more
             if time.monotonic() - self._synced > self._log.seconds:
                 self._log.sync()
                 self._synced = time.monotonic()
@@ -159,44 +163,44 @@ def digest(data: bytes) -> str:
 
 
 def write_record(place: "Place", name: str, value: Mapping[str, Any]) -> None:
-    """Write JSON with its checksum before it."""
+    """Write JSON, preceded by its checksum."""
     body = json.dumps(value, sort_keys=True).encode()
     place.write(name, digest(body).encode() + b" " + body + b"\n")
 
 
 def read_record(place: "Place", name: str) -> dict[str, Any] | None:
-    """JSON that `write_record` wrote; None where it is not there or damaged."""
+    """JSON that `write_record` wrote; None where it is missing or damaged."""
     try:
         data = place.read(name)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    said, _, body = data.partition(b" ")
-    if not body.endswith(b"\n") or said != digest(body[:-1]).encode():
+    checksum, _, body = data.partition(b" ")
+    if not body.endswith(b"\n") or checksum != digest(body[:-1]).encode():
         return None
     try:
-        held = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return held if isinstance(held, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def read_seal(place: "Place") -> dict[str, tuple[int, str]] | None:
     """Size and sha256 of the files beside the chunks; None where there is no sound seal."""
     try:
         files = (read_record(place, SEAL) or {})["files"]
-        found = {name: (int(size), str(said)) for name, (size, said) in files.items()}
+        sealed = {name: (int(size), str(sha256)) for name, (size, sha256) in files.items()}
     except (KeyError, AttributeError, TypeError, ValueError, OverflowError):
         return None
-    sizes = [size for size, _ in found.values()]
-    sound = all(map(_is_inside, found)) and min(sizes, default=0) >= 0
-    return found if sound and sum(sizes) <= MOST_SEALED else None
+    sizes = [size for size, _ in sealed.values()]
+    sound = all(map(_is_inside, sealed)) and min(sizes, default=0) >= 0
+    return sealed if sound and sum(sizes) <= MOST_SEALED else None
 
 
 def seal(place: "Place", blocks: Iterable[Block], files: Mapping[str, bytes]) -> None:
-    """Make a cube whole: the seal, which has checksums of all that no block holds; the root last.
+    """Complete a cube: the seal with checksums of all files but the chunks, and the root last.
 
-    Until the root is there no reader takes the place for a cube. Where a place is in sight while
-    it is written, no array has its metadata before now either: it would read as fill values.
+    Until the root exists no reader takes the place for a cube. Where readers see a place while it
+    is written, arrays get their metadata only now: before, they would read as fill values.
     """
     write_journal(place, blocks)
     sealed = {**files, **{name: place.read(name) for name in (JOURNAL, PLAN)}}
@@ -212,19 +216,19 @@ class OtherSizeError(OSError):
     """A file is larger or smaller than it should be."""
 
 
-def check_size(held: int, size: int | None) -> None:
-    """Raise OtherSizeError for a file of so many bytes that should have others."""
-    if size is not None and held != size:
-        raise OtherSizeError(f"holds {held} bytes, not {size}")
+def check_size(actual: int, size: int | None) -> None:
+    """Raise OtherSizeError for a file that does not have the bytes that it should."""
+    if size is not None and actual != size:
+        raise OtherSizeError(f"holds {actual} bytes, not {size}")
 
 
 def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str:
-    """A file, or what is wrong with it; one of another size is not read."""
+    """A file, or what is wrong with it; a file of another size is not read."""
     try:
         return place.read(name, size)
     except OtherSizeError as error:
         return str(error)
-    except ConnectionError:  # says nothing about the file
+    except ConnectionError:  # does not concern the file
         raise
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
@@ -232,7 +236,7 @@ def read_file(place: "Place", name: str, size: int | None = None) -> bytes | str
 
 
 def read_files(place: "Place", sealed: Mapping[str, tuple[int, str]]) -> dict[str, bytes | str]:
-    """Files by name, as `read_file` gives each; several are read at once."""
+    """Files by name, as `read_file` returns each; several are read at once."""
     sizes = [size for size, _ in sealed.values()]
     with ThreadPoolExecutor(READERS) as readers:
         return dict(zip(sealed, readers.map(partial(read_file, place), sealed, sizes), strict=True))
@@ -241,37 +245,38 @@ def read_files(place: "Place", sealed: Mapping[str, tuple[int, str]]) -> dict[st
 def damaged_files(
     files: Mapping[str, bytes | str], sealed: Mapping[str, tuple[int, str]]
 ) -> dict[str, str]:
-    """Files that were read and are not as sealed, and what is wrong with each."""
-    found = {}
-    for name, (_, said) in sealed.items():
+    """Files that differ from what was sealed, and what is wrong with each."""
+    damage = {}
+    for name, (_, sha256) in sealed.items():
         data = files[name]
         if isinstance(data, str):
-            found[name] = data
-        elif digest(data) != said:
-            found[name] = "does not match its checksum"
-    return found
+            damage[name] = data
+        elif digest(data) != sha256:
+            damage[name] = "does not match its checksum"
+    return damage
 
 
 def damaged_chunks(
     place: "Place", blocks: Iterable[Block], done: Callable[[int], None] = lambda chunks: None
 ) -> dict[Any, dict[str, str]]:
-    """Chunk files that are not as journalled, by block, and what is wrong with each.
+    """Chunk files that differ from the journal, by block, and what is wrong with each.
 
-    `done` is called with the chunks checked since it was called last.
+    `done` is called with the number of chunks checked since its last call.
     """
 
     def check(block: Block) -> dict[str, str]:
-        found = {}
+        damage = {}
         for name, size, crc in block.files:
+            # the bound, since a forged journal may call any file a chunk
             data = read_file(place, name, size) if size <= LARGEST else "is too large for a chunk"
             if isinstance(data, str):
-                found[name] = data
+                damage[name] = data
             elif not is_sound(data, size, crc):
-                found[name] = "does not match its checksum"
+                damage[name] = "does not match its checksum"
         done(len(block.files))
-        return found
+        return damage
 
     blocks = list(blocks)
     with ThreadPoolExecutor(READERS) as readers:
         checked = zip(blocks, readers.map(check, blocks), strict=True)
-        return {block.key: found for block, found in checked if found}
+        return {block.key: damage for block, damage in checked if damage}

@@ -16,7 +16,7 @@ from .writer import Task, Writer
 
 
 def reached(cluster: Cluster, place: Place) -> Place:
-    """A place as the workers reach it; refused where they do not."""
+    """A place as the workers reach it; one that they cannot reach is refused."""
     if isinstance(place, Folder):
         parents = place.path.absolute().parents
         folder = next(folder for folder in parents if folder.exists())
@@ -32,7 +32,9 @@ def reached(cluster: Cluster, place: Place) -> Place:
 
 def written(cluster: Cluster, place: Place, writer: Writer, tasks: list[Task]) -> Iterator[Block]:
     """Blocks as workers finish them; a worker thread holds one block at a time."""
-    work = _Write(place, writer.dtype, tuple(writer.asked.items()), tuple(writer.held.items()))
+    work = _Write(
+        place, writer.dtype, tuple(writer.axis_chunks.items()), tuple(writer.shapes.items())
+    )
     for _, pairs in cluster.runs(work, tasks):
         for _, block in pairs:
             yield block
@@ -45,7 +47,7 @@ class _Write:
     place: Place
     dtype: str
     chunks: tuple[tuple[str, int], ...]
-    held: tuple[tuple[str, tuple[int, ...]], ...]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
     def __call__(self, plan: Plan, task: Task) -> Block:
         writer, place = _opened(plan, self)
@@ -54,7 +56,7 @@ class _Write:
 
 
 class _Joined:
-    """An unfinished cube that another process keeps: nothing is written once it has ended."""
+    """An unfinished cube of another process: once that has ended, nothing is written."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -64,15 +66,15 @@ class _Joined:
         try:
             self.place.read(PLAN)
         except FileNotFoundError:
-            told = f"the run that wrote {str(self.place)!r} has ended"
-            raise FileNotFoundError(told) from None
+            message = f"the run that wrote {str(self.place)!r} has ended"
+            raise FileNotFoundError(message) from None
 
     def write(self, name: str, data: Any) -> None:
-        self.check()
+        self.check()  # again: evaluating takes time, and the run may have ended
         self.place.write(name, data)
 
 
 @functools.lru_cache(maxsize=4)
 def _opened(plan: Plan, work: _Write) -> tuple[Writer, _Joined]:
-    writer = Writer(plan, {}, work.dtype, dict(work.chunks), held=dict(work.held))
+    writer = Writer(plan, {}, work.dtype, dict(work.chunks), shapes=dict(work.shapes))
     return writer, _Joined(work.place)

@@ -1,4 +1,4 @@
-"""What Zarr reads a complete cube from: the cube that was opened, or an error."""
+"""The store from which Zarr reads a complete cube: as it was opened, or not at all."""
 
 import asyncio
 import contextlib
@@ -19,9 +19,9 @@ from .journal import GROUP, JOURNAL, ROOT, blocks_of
 class SealedStore(WrapperStore[Store]):
     """A complete cube as it was when it was opened.
 
-    What lies beside the chunks is in memory. A chunk counts only with the size and the crc32c that
-    the journal had then: one that is lost, or of another cube that was written meanwhile, is an
-    error in one line.
+    All but the chunks is in memory. A chunk counts only with the size and the crc32c that the
+    journal had then: a lost one, or one of a cube that was written meanwhile, is an error in one
+    line.
     """
 
     def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
@@ -42,7 +42,7 @@ class SealedStore(WrapperStore[Store]):
 
     @cached_property
     def arrays(self) -> dict[str, Stored]:
-        """What the metadata say of every array. ValueError: what fleetcube never writes."""
+        """The metadata of every array. Raises ValueError for what fleetcube never writes."""
         metas = {name: name.rpartition("/")[0] for name in self.files if name.endswith(f"/{ROOT}")}
         return {
             array: Stored.of(json.loads(self.files[name]))
@@ -71,25 +71,25 @@ class SealedStore(WrapperStore[Store]):
             value = await asyncio.to_thread(self._on_disk, key, size, prototype)
         else:
             value = None
-            with contextlib.suppress(FileNotFoundError), self.place.telling():
+            with contextlib.suppress(FileNotFoundError), self.place.wrapping_errors():
                 value = await self._store.get(key, prototype)
         if value is None:
             raise self._foreign(key, "is missing")
         # the last bytes hold the checksum, with which Zarr compares the others
         last = value.as_numpy_array()[-4:].tobytes()
         if len(value) != size or last != crc.to_bytes(4, "little"):
-            raise self._foreign(key, "is another than when the cube was opened")
+            raise self._foreign(key, "has changed since the cube was opened")
         self._check(key, value.as_numpy_array())
         return value
 
     def _check(self, key: str, data: Any) -> None:
-        """Refuse a chunk that would expand to other values than the array has in it."""
+        """Refuse a chunk that would expand to more or fewer values than it should."""
         array, _, rest = key.partition("/")
         if rest.partition("/")[0] == "c" and (wrong := self.arrays[array].wrong(data)):
             raise InputError(f"{f'{self.place}/{key}'!r} is damaged: it {wrong}; do not use it")
 
     def _on_disk(self, key: str, size: int, prototype: BufferPrototype) -> Buffer | None:
-        """A file, which may by now be a pipe, a device or a huge one: those are not read."""
+        """A chunk's file; not read if it is now a pipe, a device or of another size."""
         try:
             return prototype.buffer.from_bytes(self.place.read(key, size))
         except FileNotFoundError:
@@ -100,15 +100,15 @@ class SealedStore(WrapperStore[Store]):
     def _foreign(self, key: str, wrong: str) -> ChangedError:
         return ChangedError(
             f"{f'{self.place}/{key}'!r} {wrong}: it was overwritten or damaged; open the cube "
-            "again; `fleetcube verify CUBE` says what is wrong, `run --resume` mends it"
+            "again; `fleetcube verify CUBE` reports the damage, `run --resume` repairs it"
         )
 
     async def exists(self, key: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         return key in self.files or await self._store.exists(key)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The arrays of the cube, or what else lies in a group, but for our record.
+        """The arrays of the cube, or the contents of a group, without our record.
 
         Zarr 3.1 cannot list groups in groups under `python -O`, and no reader needs ours.
         """

@@ -16,8 +16,8 @@ from .journal import PLAN, ROOT, read_journal, read_record
 from .places.place import Place, place_of
 from .writer import Writer
 
-_ASKED = ("scenario", "axes", "outputs")  # what a record says of the spec
-_ANEW = "its bytes are as sealed: write it anew with --overwrite"
+_SPEC = ("scenario", "axes", "outputs")  # entries of a record that repeat the spec
+_REWRITE = "its bytes are as sealed: write it again with --overwrite"
 TOLERANCE = {"float64": 1e-12, "float32": 1.2e-7, "int8": 0.0}  # relative
 
 
@@ -29,7 +29,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     chunks: int = 0
     samples: int = 0
-    advice: str = "`run --resume` of its sweep mends it"
+    advice: str = "`run --resume` of its sweep repairs it"
 
 
 def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Report:
@@ -37,9 +37,9 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
 
     Every chunk is read and compared with its size and crc32c, every other file with its sha256;
     missing and foreign files are found. Its labels must be those of its own spec. Then the spec is
-    evaluated anew, with NumPy, at `samples` points of every variable, and must agree to 1e-12
+    evaluated again, with NumPy, at `samples` points of every variable, and must agree to 1e-12
     (float32: to its last bit), and every file beside the chunks must be what would be written now.
-    Where formulas, catalog or versions have changed since, that is noted and neither is compared.
+    If formulas, catalog or versions have changed since, this is noted and neither is compared.
 
     Raises InputError where there is no cube.
     """
@@ -48,16 +48,16 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
     if not is_ours(place):
         raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
-    found = Report()
-    found.chunks = sum(len(block.files) for block in read_journal(place).values())
-    found.problems = damage(place, expected(found.chunks, "chunks"))
-    if not found.problems:
-        _compare(place, samples, seed, found)
-    return found
+    report = Report()
+    report.chunks = sum(len(block.files) for block in read_journal(place).values())
+    report.problems = damage(place, expected(report.chunks, "chunks"))
+    if not report.problems:
+        _compare(place, samples, seed, report)
+    return report
 
 
-def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
-    """Hold a cube whose bytes are sound against its own spec."""
+def _compare(place: Place, samples: int, seed: int, report: Report) -> None:
+    """Compare a cube whose bytes are sound with its own spec."""
     import zarr
 
     cube = open_cube(str(place))
@@ -65,11 +65,11 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
         files = sealed_files(place)
         group = zarr.open_group(place.source(files), mode="r")
         spec = spec_of(cube.attrs)
-        held = read_record(place, PLAN) or {}
-        engine, mask, dtype = (held[name] for name in ("engine", "mask_infeasible", "dtype"))
+        record = read_record(place, PLAN) or {}
+        engine, mask, dtype = (record[name] for name in ("engine", "mask_infeasible", "dtype"))
         chunks = {
             name.removeprefix("chunks."): tuple(sizes)
-            for name, sizes in held.items()
+            for name, sizes in record.items()
             if name.startswith("chunks.")
         }
     with reading(place):
@@ -77,32 +77,32 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
             sweep = Evaluation(spec["scenario"], spec["axes"], spec["outputs"])
             writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
         except InputError as error:
-            found.notes.append(f"no samples: the cube's spec is now refused ({error})")
+            report.notes.append(f"no samples: the cube's spec is now refused ({error})")
             return
         for name, (_, labels, _) in writer.coordinates().items():
             if name not in cube.coords or not _same(cube[name].values, labels):
-                found.problems.append(f"the labels {name!r} are not those of its spec")
+                report.problems.append(f"the labels {name!r} are not those of its spec")
     own = [
-        {name: value for name, value in said.items() if name.split(".")[0] in _ASKED}
-        for said in (held, writer.fingerprint)
+        {name: value for name, value in entries.items() if name.split(".")[0] in _SPEC}
+        for entries in (record, writer.fingerprint)
     ]
     if (other := difference(*own)) is not None:
-        found.problems.append(f"its spec is not that of its record: {other}")
-        found.advice = _ANEW
+        report.problems.append(f"its spec is not that of its record: {other}")
+        report.advice = _REWRITE
         return
-    changed = difference(held, writer.fingerprint)
+    changed = difference(record, writer.fingerprint)
     if changed is not None:
-        found.notes.append(f"no samples: since the cube was written, this changed: {changed}")
+        report.notes.append(f"no samples: since the cube was written, this changed: {changed}")
         return
     with reading(place):
         written = writer.files()
-    found.problems += [
+    report.problems += [
         f"{name} is not what its spec gives"
         for name in sorted(written.keys() | files.keys())
         if name.endswith(ROOT) and files.get(name) != written.get(name)
     ]
-    if found.problems:
-        found.advice = _ANEW
+    if report.problems:
+        report.advice = _REWRITE
         return
     plan = sweep.plan("numpy", mask)
     random = np.random.default_rng(seed)
@@ -120,16 +120,16 @@ def _compare(place: Place, samples: int, seed: int, found: Report) -> None:
             with reading(place):
                 cell = array[tuple(at[dim] for dim in plan.user_dims(name)) or ...]
                 value = np.asarray(cell, float).item()
-            found.samples += 1
+            report.samples += 1
             if not np.isclose(value, expected, rtol=tolerance, atol=0, equal_nan=True):
                 where = ", ".join(f"{dim} {k}" for dim, k in at.items()) or "the one point"
-                found.problems.append(f"{name} at {where} is {value!r}, computed {expected!r}")
-                found.advice = _ANEW
+                report.problems.append(f"{name} at {where} is {value!r}, computed {expected!r}")
+                report.advice = _REWRITE
 
 
-def _same(held: Any, labels: Any) -> bool:
-    """Whether labels are the same, numbers but for the last digits of another library's."""
-    held, labels = np.asarray(held), np.asarray(labels)
-    if held.shape != labels.shape or held.dtype.kind not in "iufb" or labels.dtype.kind == "O":
-        return bool(held.tolist() == labels.tolist())
-    return bool(np.allclose(held, labels, rtol=1e-12, atol=0, equal_nan=True))
+def _same(stored: Any, labels: Any) -> bool:
+    """Whether labels are equal; numbers may differ in the last digits, as libraries do."""
+    stored, labels = np.asarray(stored), np.asarray(labels)
+    if stored.shape != labels.shape or stored.dtype.kind not in "iufb" or labels.dtype.kind == "O":
+        return bool(stored.tolist() == labels.tolist())
+    return bool(np.allclose(stored, labels, rtol=1e-12, atol=0, equal_nan=True))

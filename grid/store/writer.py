@@ -1,4 +1,4 @@
-"""Write the blocks of a plan into an unfinished cube, and count each once it survives."""
+"""Write the blocks of a plan into an unfinished cube, and journal each once it is safe."""
 
 import math
 import threading
@@ -50,15 +50,15 @@ class Target(Protocol):
 
 
 class _Nowhere:
-    """Where chunks go of which only the size is asked."""
+    """Where chunks go when only their size matters."""
 
     def write(self, name: str, data: Any) -> None:
         pass
 
 
 Task = tuple[tuple[str, ...], Region]  # dimensions of some outputs, and what they cover
-Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # who writes, if not this process
-SAMPLED = 4  # chunks of each shape that tell how the others compress
+Elsewhere = Callable[["Writer", list[Task]], Iterator[Block]]  # writes in other processes
+SAMPLED = 4  # chunks of each group, from which the size of the others is estimated
 
 
 class Writer:
@@ -70,13 +70,13 @@ class Writer:
         spec: Mapping[str, Any],
         dtype: str,
         chunks: Mapping[str, int],
-        held: Mapping[str, tuple[int, ...]] | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        """`chunks` are sizes by axis; `held` are shapes by output, of a cube that goes on."""
-        self.plan, self.spec, self.dtype, self.asked = plan, spec, dtype, chunks
-        self.held = held or {}
+        """`chunks` are sizes by axis; `shapes` are by output, of a cube that is continued."""
+        self.plan, self.spec, self.dtype, self.axis_chunks = plan, spec, dtype, chunks
+        self.shapes = shapes or {}
         self.done: Callable[[int], None]  # called with the values that are written
-        # held while computing, not while writing
+        # held while computing, not while writing: others compute while a block waits for the disk
         self.cores: AbstractContextManager[Any] = nullcontext()
         self._values, self._chunk = Workspace(), Workspace()
         for dims in plan.groups():
@@ -85,9 +85,9 @@ class Writer:
                     f"chunks over {', '.join(dims)} hold {size:,} bytes; at most {MOST:,} are "
                     "read back: give smaller chunks"
                 )
-        for name, (_, row, _) in coordinates(plan).items():
-            if row.dtype.kind == "U" and row.nbytes > MOST_TEXT:
-                size = sum(len(label.encode()) + 4 for label in row.tolist()) + 4
+        for name, (_, labels, _) in coordinates(plan).items():
+            if labels.dtype.kind == "U" and labels.nbytes > MOST_TEXT:
+                size = sum(len(label.encode()) + 4 for label in labels.tolist()) + 4
                 if size > MOST_TEXT:
                     raise InputError(
                         f"the labels of {name} hold {size:,} bytes; at most {MOST_TEXT:,} are read "
@@ -97,11 +97,11 @@ class Writer:
     def chunks(self, dims: tuple[str, ...]) -> tuple[int, ...]:
         """Chunk sizes of the outputs over some dimensions, in the plan's order."""
         for name in self.plan.groups()[dims]:
-            if name in self.held:
-                sizes = dict(zip(self.plan.user_dims(name), self.held[name], strict=True))
+            if name in self.shapes:
+                sizes = dict(zip(self.plan.user_dims(name), self.shapes[name], strict=True))
                 return tuple(sizes[dim] for dim in dims)
         whole = {dim: self.plan.sizes[dim] for dim in dims}
-        return tuple(tiles.chunk_sizes(whole, self.asked, keep_asked=False).values())
+        return tuple(tiles.chunk_sizes(whole, self.axis_chunks, keep_asked=False).values())
 
     def stored_chunks(self, name: str) -> tuple[int, ...]:
         """Chunk sizes of an output in the order of its stored dimensions."""
@@ -115,7 +115,7 @@ class Writer:
         chunks = {name: self.stored_chunks(name) for name in self.plan.outputs}
         return fingerprint(self.plan, self.spec, self.dtype, chunks)
 
-    def regions(self) -> Iterator[tuple[tuple[str, ...], Region]]:
+    def regions(self) -> Iterator[Task]:
         """All blocks: dimensions of the outputs they hold, and what they cover."""
         for dims in self.plan.groups():
             for region in tiles.cells(self.plan.whole(dims), self.chunks(dims)):
@@ -129,8 +129,8 @@ class Writer:
 
     def coordinates(self) -> dict[str, Any]:
         """Coordinates by name: dimension, labels, attributes."""
-        rows = coordinates(self.plan).items()
-        return {name: (dim, _text(row), attrs) for name, (dim, row, attrs) in rows}
+        entries = coordinates(self.plan).items()
+        return {name: (dim, _text(labels), attrs) for name, (dim, labels, attrs) in entries}
 
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; the same bytes every time."""
@@ -147,7 +147,7 @@ class Writer:
             zarr_format=3,
             consolidated=False,
             mode="w-",
-            write_empty_chunks=True,
+            write_empty_chunks=True,  # or labels of 0 leave no file, and count as a lost chunk
             encoding={name: {"compressors": small_codecs()} for name in frame.variables},
         )
         group = zarr.open_group(store, mode="r+")
@@ -178,14 +178,16 @@ class Writer:
         return {name: memory[name].to_bytes() for name in sorted(memory)}
 
     def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
-        """Finish an unfinished cube, whatever of it is there; its lock is held."""
+        """Finish an unfinished cube from the blocks that it has; its lock is held."""
         files = self.files()
         blocks = self._finished(place, files)
+        # Icechunk keeps no chunk without its array; elsewhere an array would read as fill values
         if not place.in_sight:
             for name in sorted(files, key=lambda name: not name.endswith(ROOT)):  # arrays first
                 if name != ROOT and read_file(place, name) != files[name]:
                     place.write(name, files[name])
         journal = Journal(place, blocks.values())
+        # after the journal: an old one that a lagging listing hid must not count for this plan
         if read_record(place, PLAN) is None:
             write_record(place, PLAN, self.fingerprint)
         try:
@@ -198,7 +200,7 @@ class Writer:
             if elsewhere is not None:
                 for block in elsewhere(self, tasks):
                     self.finish(journal, block)
-                self._sweep(place, files, journal.blocks.values())  # what dead workers left
+                self._sweep(place, files, journal.blocks.values())  # files of workers that died
             else:
                 # JAX brings its own threads; the other engines take one block for each of ours,
                 # while others wait for the disk or the network
@@ -212,19 +214,19 @@ class Writer:
         seal(place, journal.blocks.values(), files)
 
     def likely_size(self) -> float:
-        """Bytes of all chunks, as some of each shape compress; nothing is written."""
+        """Bytes of all chunks, estimated by compressing some; nothing is written."""
         total = 0.0
         for dims in self.plan.groups():
             cuts = tiles.cuts_of(self.plan.whole(dims), self.chunks(dims))
-            counts = [len(row) for row in cuts]
+            counts = [len(pieces) for pieces in cuts]
             count = math.prod(counts)
-            made = []
+            sizes = []
             for k in np.linspace(0, count - 1, min(count, SAMPLED)).astype(int):
                 at = np.unravel_index(k, counts) if counts else ()
-                region = {dim: row[i] for dim, row, i in zip(dims, cuts, at, strict=True)}
+                region = {dim: pieces[i] for dim, pieces, i in zip(dims, cuts, at, strict=True)}
                 block = self.write(_Nowhere(), dims, region)
-                made.append(sum(size for _, size, _ in block.files))
-            total += count * float(np.mean(made))
+                sizes.append(sum(size for _, size, _ in block.files))
+            total += count * float(np.mean(sizes))
         return total
 
     def write(self, place: Target, dims: tuple[str, ...], region: Region) -> Block:
@@ -247,7 +249,7 @@ class Writer:
         return _block(dims, region, files)
 
     def finish(self, journal: Journal, block: Block) -> None:
-        """Count a block whose files survive."""
+        """Journal a block whose files are safe."""
         journal.add(block)
         self.done(self._size(block.dims, block.region))
 
@@ -261,22 +263,22 @@ class Writer:
         return "/".join([name, "c", *(str(region[dim].start // size) for dim, size in cuts)])
 
     def _finished(self, place: Place, files: Mapping[str, bytes]) -> dict[Any, Block]:
-        """Blocks of an unfinished cube that are whole, all else being swept away."""
-        good = {}
+        """The intact blocks of an unfinished cube; all else is removed."""
+        intact = {}
         if read_record(place, PLAN) is not None:
             due = {block.key: block for block in self.due()}
-            good = {
+            intact = {
                 key: block
                 for key, block in read_journal(place).items()
                 if key in due and block.fits(due[key])
             }
-            for key in damaged_chunks(place, good.values()):
-                del good[key]
-        self._sweep(place, files, good.values())
-        return good
+            for key in damaged_chunks(place, intact.values()):
+                del intact[key]
+        self._sweep(place, files, intact.values())
+        return intact
 
     def _sweep(self, place: Place, files: Mapping[str, bytes], blocks: Iterable[Block]) -> None:
-        """Remove what is neither of the empty cube nor of finished blocks."""
+        """Remove what belongs neither to the empty cube nor to finished blocks."""
         kept = {name for block in blocks for name, _, _ in block.files}
         kept |= {PLAN, LOCK, JOURNAL, *(place.names(PARTS) or ())}
         if not place.in_sight:
@@ -290,6 +292,6 @@ def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, in
     return Block(dims, starts, stops, tuple(files))
 
 
-def _text(row: Array) -> Array:
+def _text(labels: Array) -> Array:
     """Labels as text of any length: fixed-length text has no Zarr v3 specification."""
-    return row.astype(object) if row.dtype.kind == "U" else row
+    return labels.astype(object) if labels.dtype.kind == "U" else labels

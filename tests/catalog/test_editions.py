@@ -120,7 +120,7 @@ def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
         (link("link", "1 GB/s", "edition = 2"), r'keep edition 1 as \["link@1"\]'),
         (link("link@1", "1 GB/s"), r"write the latest edition as \[link\] with edition = 1"),
         (link("link@2", "1 GB/s") + link("link", "2 GB/s"), "with edition = 2"),
-        (link("link@1", "1 GB/s") + link("link", "2 GB/s"), "edition 1 is there twice"),
+        (link("link@1", "1 GB/s") + link("link", "2 GB/s"), "edition 1 appears twice"),
         (link("link", "1 GB/s", "edition = 0"), "edition = 0 is not 1, 2, 3"),
         (link("link", "1 GB/s", "edition = true"), "edition = True is not 1, 2, 3"),
         (link("link", "1 GB/s", 'edition = "2"'), "edition = '2' is not 1, 2, 3"),

@@ -107,11 +107,11 @@ BAD = [
     ("fast", "B/s", "does not start with a number"),
     ("", "s", "does not start with a number"),
     ("nan s", "s", "does not start with a number"),
-    ("1,00 h", "s", "has a comma that does not part thousands"),
-    ("0,500 h", "s", "has a comma that does not part thousands"),  # a decimal comma
-    ("1,0000", "1", "has a comma that does not part thousands"),
-    ("1,024,5", "1", "has a comma that does not part thousands"),
-    ("1000,000", "1", "has a comma that does not part thousands"),
+    ("1,00 h", "s", "has a comma that does not separate thousands"),
+    ("0,500 h", "s", "has a comma that does not separate thousands"),  # a decimal comma
+    ("1,0000", "1", "has a comma that does not separate thousands"),
+    ("1,024,5", "1", "has a comma that does not separate thousands"),
+    ("1000,000", "1", "has a comma that does not separate thousands"),
     ("15TB", "1", "is a plain number and takes no unit"),
     ("15T%", "1", "is a plain number and takes no unit"),
     ("$5", "1", "does not start with a number"),

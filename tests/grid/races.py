@@ -1,6 +1,6 @@
 """Readers beside a writer: two cubes take turns in one place, and every read is told apart.
 
-The writer overwrites one by the other, appends to one until it is the other, or mends one that is
+The writer overwrites one by the other, appends to one until it is the other, or repairs one that is
 harmed; in a folder and in an Icechunk repository. `python -m tests.grid.races READS`: exit 0 where
 no read is wrong.
 """

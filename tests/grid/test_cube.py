@@ -101,7 +101,7 @@ def test_an_existing_target_is_kept(sweep: Sweep, tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"
     sweep.store(path)
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    with pytest.raises(InputError, match=r"exists; choose another name or say --overwrite"):
+    with pytest.raises(InputError, match=r"exists; choose another name or use --overwrite"):
         sweep.store(path)
     assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     Sweep({}, {"n_gpus": [8]}, ["cluster_mtbf"]).store(path, overwrite=True)
@@ -169,7 +169,7 @@ def test_a_failed_run_leaves_no_cube_and_is_continued(
         with pytest.raises(OSError, match="No space left on device; 0 finished blocks are kept"):
             sweep.store(tmp_path / "a.zarr")
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr.partial"]
-    with pytest.raises(InputError, match="--resume continues it, --overwrite starts anew"):
+    with pytest.raises(InputError, match="--resume continues it, --overwrite starts over"):
         sweep.store(tmp_path / "a.zarr")
     assert_same(sweep.evaluate(), open_cube(sweep.store(tmp_path / "a.zarr", resume=True)))
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.zarr"]

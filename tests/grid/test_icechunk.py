@@ -94,7 +94,7 @@ def test_a_stopped_run_goes_on_from_its_last_commit(
 ) -> None:
     with pytest.raises(InputError, match="--resume continues it"):
         sweep.store(stopped, chunks=CHUNKS)
-    with pytest.raises(InputError, match="cannot be continued, for this changed: dtype"):
+    with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
         sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     if harm:
         partial = Icechunk(stopped, UNFINISHED)

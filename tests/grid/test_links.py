@@ -104,6 +104,6 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path, asked: Sweep) -> 
     (partial / journal.RECORD).mkdir(parents=True)
     (partial / journal.PLAN).write_bytes(b"")
     os.chown(partial, 12345, 12345)
-    with pytest.raises(InputError, match="is of another user"):
+    with pytest.raises(InputError, match="belongs to another user"):
         asked.store(tmp_path / "a.zarr", overwrite=True)
     assert set(contents(partial)) == {journal.PLAN}

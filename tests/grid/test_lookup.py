@@ -194,7 +194,7 @@ def test_a_stored_and_a_virtual_cube_are_read_where_looked_up(tmp_path: Path) ->
 TABLE = cube(lambda n, m: n * m)
 LABELLED = TABLE.expand_dims(fabric=["a", "b"]).expand_dims(layout=[0, 1]).expand_dims(zero_stage=2)
 BAD: list[tuple[Any, Any, str]] = [
-    (TABLE.y, {}, "a DataArray is no cube"),
+    (TABLE.y, {}, "a DataArray is not a cube"),
     (TABLE, ["n_gpus"], "write {axis: value}"),
     (TABLE, {"n_gpu": 8}, "did you mean 'n_gpus'?"),
     (TABLE, {"n_gpus": 63}, "n_gpus = 63 is outside the axis, 64 to 16384"),

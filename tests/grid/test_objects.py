@@ -175,9 +175,9 @@ def test_whatever_is_written_last_is_missing_no_reader_is_misled(
 def test_a_stopped_run_is_continued_to_the_same_bytes(
     sweep: Sweep, stopped: str, tmp_path: Path, harm: str | None
 ) -> None:
-    with pytest.raises(InputError, match="--resume continues it, --overwrite starts anew"):
+    with pytest.raises(InputError, match="--resume continues it, --overwrite starts over"):
         sweep.store(stopped, chunks=CHUNKS)
-    with pytest.raises(InputError, match="cannot be continued, for this changed: dtype"):
+    with pytest.raises(InputError, match="cannot be continued, because this changed: dtype"):
         sweep.store(stopped, chunks=CHUNKS, dtype="float32", resume=True)
     place = Objects(stopped)
     block = list(journal.read_journal(place).values())[2]
@@ -231,7 +231,7 @@ def test_only_cubes_are_overwritten_and_their_root_goes_first(
     assert held(url) == {"notes.txt": b"keep me"}
     Objects(url).delete("notes.txt")
     sweep.store(url)
-    with pytest.raises(InputError, match="exists; choose another name or say --overwrite"):
+    with pytest.raises(InputError, match="exists; choose another name or use --overwrite"):
         sweep.store(url)
     with pytest.raises(InputError, match="lies in the cube"):
         sweep.store(f"{url}/inner/b.zarr")
@@ -484,8 +484,8 @@ def _refusing(method: str, headers: dict[str, str]) -> int | None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_ignoring("if-none-match"), "it does not heed If-None-Match"),
-        (_ignoring("if-match"), "it does not heed If-Match"),
+        (_ignoring("if-none-match"), "it ignores If-None-Match"),
+        (_ignoring("if-match"), "it ignores If-Match"),
         (_refusing, "it has not implemented them"),
     ],
 )

@@ -132,6 +132,6 @@ def test_the_command_says_what_is_bad(sweep: Sweep, tmp_path: Path) -> None:
     done = run()
     assert done.returncode == 1
     assert "job_time/c/0/0/0 holds" in done.stdout
-    assert "`run --resume` of its sweep mends it" in done.stderr
+    assert "`run --resume` of its sweep repairs it" in done.stderr
     with pytest.raises(InputError, match="there is no cube"):
         verify(tmp_path / "none.zarr")

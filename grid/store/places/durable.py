@@ -1,4 +1,4 @@
-"""Writing that survives: files synced before they count, one writer, names exchanged at once."""
+"""Durable writing: files are synced before they count, one writer, names exchanged at once."""
 
 import contextlib
 import ctypes
@@ -32,23 +32,16 @@ def sync_folders(folder: Path) -> None:
         sync_folder(Path(base))
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-
-
 @contextlib.contextmanager
 def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
     """A handle on the folder of a file, by its name in a cube, and the last part of the name.
 
     No link is followed on the way, nor at an unfinished cube itself: nothing outside is touched.
     """
+    # from handle to handle: in a path, a folder could become a link after it was checked
     *folders, last = name.split("/")
-    if make:
-        make_folder(base)
+    if make and not base.is_dir():
+        base.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY
     handle = os.open(base, flags | (os.O_NOFOLLOW if base.suffix == UNFINISHED else 0))
     try:
@@ -66,8 +59,12 @@ def inside(base: Path, name: str, make: bool = False) -> Iterator[tuple[int, str
 
 
 def write_file(base: Path, name: str, data: Any) -> None:
-    """Write a file whole or not at all, synced to the disk; its name is not synced."""
+    """Write a file whole or not at all, synced to the disk.
+
+    Its name is synced when the cube is finished: a lost one is a block to compute again.
+    """
     with inside(base, name, make=True) as (folder, last):
+        # of this thread alone, as others write beside it
         temporary = f"{last}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
         try:
             with contextlib.suppress(FileNotFoundError):
@@ -77,6 +74,7 @@ def write_file(base: Path, name: str, data: Any) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            # after the sync: a loss of power must not leave the name without the bytes
             os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -99,7 +97,7 @@ def one_writer(partial: Path, lock: str) -> Iterator[None]:
                 except BaseException:
                     os.close(handle)
                     raise
-        except FileNotFoundError:  # sealed by another writer meanwhile
+        except FileNotFoundError:  # another writer finished and renamed the folder meanwhile
             continue
         try:
             _lock(handle, other, partial)
@@ -112,6 +110,7 @@ def one_writer(partial: Path, lock: str) -> Iterator[None]:
         except BaseException:
             os.close(handle)
             raise
+        # the file that is locked may have been renamed or removed since it was opened
         try:
             if os.path.samestat(os.fstat(handle), os.stat(partial / lock)):
                 break
@@ -127,9 +126,10 @@ def one_writer(partial: Path, lock: str) -> Iterator[None]:
 
 
 def _lock(handle: int, other: int, partial: Path) -> None:
-    """Lock a file that is open twice; refused where a lock does not keep the second one out."""
-    import fcntl  # not everywhere; readers do without
+    """Lock a file that is open twice; refused where a lock does not keep the second out."""
+    import fcntl  # missing on some systems, where readers do without
 
+    # flock, not lockf: a POSIX lock would admit the second handle, and end when that closes
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(handle), os.fstat(other)):
@@ -142,7 +142,7 @@ def _lock(handle: int, other: int, partial: Path) -> None:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
             raise
         raise InputError(
-            f"the file system of {str(partial)!r} does not lock files ({error.strerror}), so that "
+            f"the file system of {str(partial)!r} does not lock files ({error.strerror}), so "
             "two runs could write one cube; mount it with locks (Lustre: -o flock; NFS: without "
             "nolock), or write to a local disk or an object store, and copy the cube"
         ) from None
@@ -151,16 +151,18 @@ def _lock(handle: int, other: int, partial: Path) -> None:
 
 
 def _check_ours(partial: Path, folder: int) -> None:
-    """Refuse a folder of another user: it may hold what is not to be written into."""
+    """Refuse a folder of another user, who could plant links and files in it."""
     probe = f"{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
     handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
-        us = os.fstat(handle).st_uid  # as the file system names us
+        us = os.fstat(handle).st_uid  # as the file system maps us
     finally:
         os.close(handle)
         os.unlink(probe, dir_fd=folder)
     if us != os.stat(partial).st_uid or us != os.fstat(folder).st_uid:
-        raise InputError(f"{str(partial)!r} is of another user; move it away, or name another")
+        raise InputError(
+            f"{str(partial)!r} belongs to another user; move it away, or choose another name"
+        )
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -173,6 +175,7 @@ def exchange(one: Path, other: Path) -> None:
         code = ctypes.get_errno()
         if code not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
             raise OSError(code, os.strerror(code), str(other))
+    # not atomic: for a moment the name is free
     between = other.with_name(other.name + ".old")
     os.rename(other, between)
     os.rename(one, other)
@@ -180,7 +183,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def link(source: Path, base: Path, name: str) -> None:
-    """A second name in a cube for a file, or a copy where the file system has no hard links."""
+    """Link a file into a cube, or copy it where the file system has no hard links."""
     with inside(base, name, make=True) as (folder, last):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(last, dir_fd=folder)

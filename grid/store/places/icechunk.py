@@ -1,8 +1,8 @@
 """Cubes in Icechunk repositories, of which every complete version stays readable.
 
 A cube is written on the branch `unfinished`, where finished blocks and their journal are committed
-together. The branch `main` and a tag are set to it when it is complete, so that no reader of `main`
-sees less.
+together. The branch `main` and a tag are set to it when it is complete: readers of `main` never see
+less.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from ..sealed import SealedStore
 from .objects import Objects
 from .place import Folder, Place
 
-COMMIT_SECONDS = 20.0
+COMMIT_SECONDS = 20.0  # between commits, for which all writing stops
 MAIN, UNFINISHED = "main", "unfinished"
 _LOCK = "fleetcube.lock"
 # Icechunk keeps nothing but arrays: each part of the record is a chunk of one
@@ -72,8 +72,8 @@ class Icechunk:
         return self.url
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Turn Icechunk's errors into one line, as a ConnectionError."""
+    def wrapping_errors(self) -> Iterator[None]:
+        """Turn Icechunk's errors into a ConnectionError of one line."""
         icechunk = self._icechunk()
         try:
             yield
@@ -84,7 +84,7 @@ class Icechunk:
             if first.startswith("node not found"):
                 raise FileNotFoundError(first) from None
             if "not found" in first and first.startswith("object store error"):
-                if "/chunks/" in first:  # it can be written again
+                if "/chunks/" in first:  # the block is computed again
                     raise FileNotFoundError(first) from None
                 raise ConnectionError(
                     f"{self.url!r} is damaged ({first}); write the cube to another place"
@@ -106,7 +106,7 @@ class Icechunk:
         if self._repository is None:
             icechunk = self._icechunk()
             if isinstance(self.base, Objects):
-                self.base.names(_LOCK)  # says in one line what is wrong with bucket or endpoint
+                self.base.names(_LOCK)  # reports a wrong bucket or endpoint in one line
                 endpoint = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL"))
                 storage = icechunk.s3_storage(
                     bucket=self.base.bucket,
@@ -117,11 +117,11 @@ class Icechunk:
                     force_path_style=endpoint is not None,
                     from_env=True,
                 )
-            elif create or self.base.path.is_dir():  # Icechunk would make one
+            elif create or self.base.path.is_dir():  # Icechunk would create it
                 storage = icechunk.local_filesystem_storage(str(self.base.path))
             else:
                 return None
-            with self.telling():
+            with self.wrapping_errors():
                 if icechunk.Repository.exists(storage):
                     self._repository = icechunk.Repository.open(storage)
                 elif create:
@@ -132,33 +132,33 @@ class Icechunk:
         """The branch's session; None where there is no such branch."""
         repository = self._open()
         if self._session is None and repository is not None:
-            with self.telling():
+            with self.wrapping_errors():
                 if self.branch in repository.list_branches():
                     self._session = repository.readonly_session(self.branch)
         return self._session
 
     def read(self, name: str, size: int | None = None) -> bytes:
         session = self._reading()
-        with self.telling():
-            held = session and sync(session.store.get(_key(name), default_buffer_prototype()))
-        if held is None:
+        with self.wrapping_errors():
+            buffer = session and sync(session.store.get(_key(name), default_buffer_prototype()))
+        if buffer is None:
             raise FileNotFoundError(name)
-        check_size(len(held), size)
-        return bytes(held.to_bytes())
+        check_size(len(buffer), size)
+        return bytes(buffer.to_bytes())
 
     def _holds(self, name: str) -> bool:
         session = self._reading()
-        with self.telling():
+        with self.wrapping_errors():
             return session is not None and bool(sync(session.store.exists(_key(name))))
 
     def write(self, name: str, data: Any) -> None:
         buffer = default_buffer_prototype().buffer.from_bytes(bytes(data))
-        with self._gate.open(), self.telling():
+        with self._gate.open(), self.wrapping_errors():
             sync(self._session.store.set(_key(name), buffer))
 
     def delete(self, name: str) -> None:
         if self._holds(name):
-            with self.telling():
+            with self.wrapping_errors():
                 sync(self._session.store.delete(_key(name)))
 
     def names(self, under: str = "") -> set[str]:
@@ -169,21 +169,21 @@ class Icechunk:
         async def keys() -> list[str]:
             return [key async for key in session.store.list()]
 
-        with self.telling():
-            found = {name for key in sync(keys()) if (name := _name(key)) is not None}
-        return {name for name in found if name.startswith(under)}
+        with self.wrapping_errors():
+            names = {name for key in sync(keys()) if (name := _name(key)) is not None}
+        return {name for name in names if name.startswith(under)}
 
     def keep(self, names: set[str]) -> None:
         if not self.names() & names:
-            self._anew()
+            self._start_over()
             return
         for name in self.names() - names:
-            with self.telling():
+            with self.wrapping_errors():
                 sync(self._session.store.delete(_key(name)))
 
-    def _anew(self) -> None:
-        """Begin with nothing: on the branch `unfinished`, from the repository's first snapshot."""
-        with self.telling():
+    def _start_over(self) -> None:
+        """Reset the branch `unfinished` to the repository's first snapshot, which is empty."""
+        with self.wrapping_errors():
             *_, first = self._repository.ancestry(branch=MAIN)
             if UNFINISHED in self._repository.list_branches():
                 self._repository.reset_branch(UNFINISHED, first.id)
@@ -197,8 +197,9 @@ class Icechunk:
         return _Commits(self)
 
     def commit(self, message: str) -> str:
-        """Make all that was written survive; the snapshot's name."""
-        with self._gate.closed(), self.telling():
+        """Make all that was written survive; the name of the snapshot."""
+        # closed, since what is written to the session that is replaced would be lost
+        with self._gate.closed(), self.wrapping_errors():
             snapshot = str(self._session.commit(message))
             self._session = self._repository.writable_session(UNFINISHED)
         return snapshot
@@ -206,7 +207,7 @@ class Icechunk:
     def exists(self) -> bool:
         if self._open() is None:
             return bool((self.base.names() or set()) - {_LOCK})
-        self._session = None  # another may have been faster
+        self._session = None  # another process may have written meanwhile
         return bool(self.names()) or (self.branch == UNFINISHED and self._reading() is not None)
 
     def above(self) -> Iterable[Place]:
@@ -224,16 +225,16 @@ class Icechunk:
 
     @contextlib.contextmanager
     def one_writer(self) -> Iterator[None]:
-        self._open(create=True)  # which Icechunk does in an empty place only
-        # on a local disk, commits of several processes at a time would be lost
+        self._open(create=True)  # before the lock: Icechunk creates in an empty place only
+        # on a local disk, commits of several processes at once would be lost
         with self.base.one_writer(_LOCK):
             self._session = None
-            with self.telling():
+            with self.wrapping_errors():
                 begun = UNFINISHED in self._repository.list_branches()
                 if begun:
                     self._session = self._repository.writable_session(UNFINISHED)
             if not begun:
-                self._anew()
+                self._start_over()
             try:
                 yield
             finally:
@@ -242,20 +243,20 @@ class Icechunk:
     def take(self, other: Place, names: Iterable[str]) -> None:
         for name in names:
             array = f"{name.partition('/')[0]}/{ROOT}"
-            if not self._holds(array):  # Icechunk has no chunk without its array
+            if not self._holds(array):  # Icechunk keeps no chunk without its array
                 self.write(array, other.read(array))
             self.write(name, other.read(name))
 
     def finish(self, whole: Place) -> None:
         snapshot = self.commit("a complete cube")
-        with self.telling():
+        with self.wrapping_errors():
             self._repository.create_tag(f"cube-{snapshot}", snapshot)
             self._repository.reset_branch(MAIN, snapshot)
         self.discard()
         self.base.delete(_LOCK)
 
     def discard(self) -> None:
-        with self.telling():
+        with self.wrapping_errors():
             self._repository.delete_branch(UNFINISHED)
 
     def source(self, files: dict[str, bytes]) -> SealedStore:
@@ -301,7 +302,7 @@ class _Commits:
 
 
 class _Gate:
-    """Open for many who write, closed while one commits."""
+    """Open to many writers at once, closed while one commits."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -320,6 +321,6 @@ class _Gate:
 
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
-        with self._changed:  # held, so that nobody comes in
+        with self._changed:  # held throughout, so that nobody enters
             self._changed.wait_for(lambda: self._inside == 0)
             yield

@@ -1,8 +1,8 @@
 """Cubes on object stores: s3://, gs://, az://, memory://, and http(s):// to read.
 
-A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order in which
-no reader is misled: chunks and the record while it runs, then the seal, then the arrays' metadata,
-and the root last. Before a cube is mended or overwritten its root goes first, then that metadata.
+A put is atomic, and nothing can be renamed. So a cube is built in its place, in an order that
+misleads no reader: chunks and the record while it runs, then the seal, then the arrays' metadata,
+and the root last. When a cube is repaired or overwritten, its root goes first, then that metadata.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from ..sealed import SealedStore
 
 RENEW_SECONDS = 15.0  # between renewals of a lock
-STALE_SECONDS = 60.0  # after which a lock that was not renewed counts no more
-BATCH_SECONDS = 5.0  # of finished blocks in one object of the journal
+STALE_SECONDS = 60.0  # after which a lock that was not renewed no longer counts
+BATCH_SECONDS = 5.0  # of finished blocks in one object of the journal: each costs a request
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-_memory: dict[str, Any] = {}
+_memory: dict[str, Any] = {}  # stores by URL, shared in a process
 
 
 class Objects:
@@ -84,60 +84,60 @@ class Objects:
             return _memory.setdefault(self.url, MemoryStore())
         retries: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
         options: Any = {"client_options": {"allow_http": True}} if self.scheme == "http" else {}
-        with self.telling():
+        with self.wrapping_errors():
             return from_url(self.url, retry_config=retries, **options)
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Turn the store's errors into one line, as a ConnectionError."""
+    def wrapping_errors(self) -> Iterator[None]:
+        """Turn the store's errors into a ConnectionError of one line."""
         from obstore.exceptions import BaseError
 
         try:
             yield
         except FileNotFoundError as error:
             if any(word in str(error) for word in _NO_BUCKET):
-                raise ConnectionError(self._told(error)) from None
+                raise ConnectionError(self._message(error)) from None
             raise
         except BaseError as error:
-            raise ConnectionError(self._told(error)) from error
+            raise ConnectionError(self._message(error)) from error
 
-    def _told(self, error: Exception) -> str:
+    def _message(self, error: Exception) -> str:
         from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
         text = str(error)
         first = text.partition("\n")[0][:300]
         names = _CREDENTIALS.get(self.scheme, "its credentials")
         if any(word in text for word in _NO_BUCKET):
-            said = f"there is no bucket {self.bucket!r}; create it, or name another"
+            reason = f"there is no bucket {self.bucket!r}; create it, or name another"
         elif isinstance(error, PermissionDeniedError | UnauthenticatedError):
-            said = f"access was refused ({first}); check {names} and what they may do"
+            reason = f"access was refused ({first}); check {names} and what they may do"
         elif "api/token" in text or "Account must be" in text or "credential" in text.lower():
-            said = f"no credentials were found; set {names}"
+            reason = f"no credentials were found; set {names}"
         elif "BadScheme" in text:
-            said = "its endpoint is plain http; set AWS_ALLOW_HTTP=true"
+            reason = "its endpoint is plain http; set AWS_ALLOW_HTTP=true"
         elif "HTTP error" in text:
-            said = f"there is no answer ({first}); check the endpoint and the network"
+            reason = f"there is no answer ({first}); check the endpoint and the network"
         else:
-            said = f"{first}; try again"
-        return f"{self.url!r}: {said}"
+            reason = f"{first}; try again"
+        return f"{self.url!r}: {reason}"
 
     def read(self, name: str, size: int | None = None) -> bytes:
         client = self.client
-        with self.telling():
-            found = client.get(name)
-            check_size(found.meta["size"], size)
-            return bytes(found.bytes())
+        with self.wrapping_errors():
+            response = client.get(name)
+            check_size(response.meta["size"], size)
+            return bytes(response.bytes())
 
     def write(self, name: str, data: Any) -> None:
         client = self.client
         if self._lease is not None:
-            self._lease.check()
-        with self.telling():
+            self._lease.check()  # another writer may have taken over, and a put cannot be undone
+        with self.wrapping_errors():
             client.put(name, data, use_multipart=False)
 
     def delete(self, name: str) -> None:
         client = self.client
-        with self.telling(), contextlib.suppress(FileNotFoundError):
+        with self.wrapping_errors(), contextlib.suppress(FileNotFoundError):
             client.delete(name)
 
     def names(self, under: str = "") -> set[str] | None:
@@ -147,28 +147,28 @@ class Objects:
 
     def _list(self, under: str) -> Iterator[Any]:
         client = self.client
-        with self.telling():
+        with self.wrapping_errors():
             yield from client.list(under.rstrip("/") or None)
 
     def keep(self, names: set[str]) -> None:
         client = self.client
         surplus = (self.names() or set()) - names
-        # an array without some of its chunks would read as fill values; what is stopped amid this
-        # is still ours by its record
+        # metadata before chunks: an array that lacks chunks would read as fill values; the record
+        # last: if this is stopped, it still marks the rest as ours
         metadata = {name for name in surplus if name.rpartition("/")[2] == ROOT} - {ROOT}
         record = {name for name in surplus - metadata if name.startswith(f"{RECORD}/")}
         chunks = surplus - metadata - record - {ROOT}
-        with self.telling():
-            for some in (surplus & {ROOT}, metadata, chunks, record):
-                if some:
-                    client.delete(sorted(some))
+        with self.wrapping_errors():
+            for batch in (surplus & {ROOT}, metadata, chunks, record):
+                if batch:
+                    client.delete(sorted(batch))
 
     def log(self) -> "_Batches":
         return _Batches(self)
 
     def exists(self) -> bool:
         client = self.client
-        with self.telling(), contextlib.suppress(FileNotFoundError):
+        with self.wrapping_errors(), contextlib.suppress(FileNotFoundError):
             client.head(ROOT)
             return True
         if self.names(f"{RECORD}/") != set():
@@ -179,7 +179,7 @@ class Objects:
         parts = self.prefix.split("/")
         for count in range(len(parts) - 1, 0, -1):
             above = Objects(f"{self.scheme}://{self.bucket}/{'/'.join(parts[:count])}")
-            with contextlib.suppress(FileNotFoundError, ConnectionError):  # or not for us to read
+            with contextlib.suppress(FileNotFoundError, ConnectionError):  # or not ours to read
                 above.read(ROOT)
                 yield above
 
@@ -191,7 +191,7 @@ class Objects:
             raise InputError(f"{self.url!r} can only be read; write to a folder or to s3://")
 
     def room(self) -> float:
-        return math.inf  # a store has no end
+        return math.inf  # a store states no limit
 
     @contextlib.contextmanager
     def one_writer(self, lock: str = LOCK) -> Iterator[None]:
@@ -204,7 +204,7 @@ class Objects:
             lease.release()
 
     def take(self, other: Any, names: Iterable[str]) -> None:
-        raise NotImplementedError  # nothing is built beside
+        raise NotImplementedError  # a cube is built in its place
 
     def finish(self, whole: Any) -> None:
         pass  # the root was written last
@@ -221,7 +221,7 @@ class Objects:
 
 
 class _Batches:
-    """A log of which every part is an object of its own."""
+    """A journal in parts: nothing can be appended to an object."""
 
     def __init__(self, place: Objects) -> None:
         self.seconds = BATCH_SECONDS
@@ -243,10 +243,10 @@ class _Batches:
 
 
 class _Lease:
-    """The lock of a cube: an object made only where there is none, and renewed while it is held.
+    """The lock of a cube: an object created only if there is none, and renewed while it is held.
 
-    Every change of it asks the store that it is still as last seen, so that of two writers one
-    fails. A writer that could not renew it in time stops writing.
+    Every write of it is conditional on the version last seen, so that of two writers one fails. A
+    writer that could not renew it in time stops writing.
     """
 
     def __init__(self, place: Objects, name: str) -> None:
@@ -257,7 +257,7 @@ class _Lease:
             "host": socket.gethostname(),
             "run": uuid.uuid4().hex,
         }
-        self._seen: dict[str, str] | None = None  # the lock as the store names its versions
+        self._seen: dict[str, str] | None = None  # the version last written, as the store names it
         self._bare = False  # whether the store wants its tags without quotes
         self._lost = ""
         self._prove()
@@ -267,65 +267,66 @@ class _Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Refuse to go on where the lock is no longer held."""
+        """Refuse to continue once the lock is lost."""
         if not self._lost and time.monotonic() - self._renewed > STALE_SECONDS:
             self._lost = f"it could not be renewed for {STALE_SECONDS:.0f} s"
         if self._lost:
             raise ConnectionError(f"{str(self._place)!r}: the lock was lost ({self._lost})")
 
     def release(self) -> None:
-        """End the renewing, and remove the lock where it is held."""
+        """Stop renewing, and remove the lock if it is still ours."""
         self._ended.set()
         self._thread.join()
         if not self._lost:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # what is left goes stale
                 self._place.delete(self._name)
 
     def _put(self, mode: Any) -> bool:
-        """Write the lock where the store has what is expected; else whether it is ours."""
-        began = time.monotonic()
+        """Write the lock if a condition holds; whether it did."""
+        began = time.monotonic()  # before the request: the store counts from some moment after
         self._count += 1
         body = json.dumps({**self._who, "count": self._count}).encode()
-        made = self._try(self._name, body, mode)
-        if made is None:
+        meta = self._try(self._name, body, mode)
+        if meta is None:
             return False
-        self._seen, self._renewed = self._version(made), began
+        self._seen, self._renewed = self._version(meta), began
         return True
 
     def _try(self, name: str, body: bytes, mode: Any) -> Any:
-        """Write an object where a condition holds; None where the store says it does not."""
+        """Write an object if a condition holds; its metadata, or None."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         client = self._place.client
-        with self._place.telling():
+        with self._place.wrapping_errors():
             try:
                 return client.put(name, body, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 with contextlib.suppress(FileNotFoundError):
-                    found = client.get(name)
-                    if bytes(found.bytes()) == body:  # an answer was lost, the request repeated
-                        return found.meta
+                    response = client.get(name)
+                    # ours after all: the first answer was lost, and the client asked again
+                    if bytes(response.bytes()) == body:
+                        return response.meta
         return None
 
-    def _version(self, made: Any) -> dict[str, str]:
+    def _version(self, meta: Any) -> dict[str, str]:
         """A version of an object, as a condition names it."""
-        seen = {key: made[key] for key in ("e_tag", "version") if made.get(key)}
-        return {**seen, "e_tag": seen["e_tag"].strip('"')} if self._bare else seen
+        version = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
+        return {**version, "e_tag": version["e_tag"].strip('"')} if self._bare else version
 
     def _prove(self) -> None:
-        """Refuse a store that has no conditional writes, or takes them and heeds no condition."""
+        """Refuse a store without conditional writes, or one that accepts and ignores conditions."""
         name, lacks = f"{self._name}-{self._who['run']}", ""
         try:
             first = self._try(name, b"1", "create")
             if first is None or self._try(name, b"2", "create") is not None:
-                lacks = "it does not heed If-None-Match"
+                lacks = "it ignores If-None-Match"
             else:
                 then = self._try(name, b"3", self._version(first))
                 if then is None:
                     self._bare = True  # Ceph 16 wants the tag without its quotes
                     then = self._try(name, b"3", self._version(first))
                 if then is None or self._try(name, b"4", self._version(first)) is not None:
-                    lacks = "it does not heed If-Match"
+                    lacks = "it ignores If-Match"
         except ConnectionError as error:
             if "NotImplemented" not in str(error.__cause__):
                 raise
@@ -334,35 +335,36 @@ class _Lease:
         if lacks:
             raise InputError(
                 f"{str(self._place)!r}: this store has no conditional writes ({lacks}), without "
-                "which two runs may write one cube; write to a folder, and copy that there"
+                "which two runs may write one cube; write to a folder, and copy it there"
             )
 
     def _look(self) -> tuple[dict[str, Any], dict[str, Any], float]:
         """Who holds the lock, its version, and the seconds since it was renewed."""
-        with self._place.telling():
-            found = self._place.client.get(self._name)
-            body, meta = bytes(found.bytes()), found.meta
+        with self._place.wrapping_errors():
+            response = self._place.client.get(self._name)
+            body, meta = bytes(response.bytes()), response.meta
         try:
-            held = dict(json.loads(body))
+            holder = dict(json.loads(body))
         except (ValueError, TypeError):
-            held = {}
-        return held, meta, (datetime.now(UTC) - meta["last_modified"]).total_seconds()
+            holder = {}
+        return holder, meta, (datetime.now(UTC) - meta["last_modified"]).total_seconds()
 
     def _take(self) -> None:
         while not self._put("create"):
-            with contextlib.suppress(FileNotFoundError):  # its holder has ended meanwhile
-                held, meta, age = self._look()
+            with contextlib.suppress(FileNotFoundError):  # released meanwhile
+                holder, meta, age = self._look()
                 if age > STALE_SECONDS and self._put(self._version(meta)):
                     return
                 raise InputError(
                     f"{str(self._place)!r} is being written by process "
-                    f"{held.get('process', 'unknown')} on {held.get('host', 'another host')}, "
+                    f"{holder.get('process', 'unknown')} on {holder.get('host', 'another host')}, "
                     f"which renewed its lock {max(age, 0):.0f} s ago; wait for it, or stop it: "
                     f"a lock counts for {STALE_SECONDS:.0f} s after its last renewal"
                 )
 
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
+            # a request that failed is made again; `check` knows for how long
             with contextlib.suppress(OSError):
                 if not self._put(self._seen):
                     self._lost = "another writer took it"

@@ -1,4 +1,4 @@
-"""Where a cube lies, behind the few operations that writing, reading and checking one need."""
+"""Where a cube lies: the few operations that writing, reading and checking one need."""
 
 import contextlib
 import errno
@@ -27,19 +27,19 @@ from .durable import (
 if TYPE_CHECKING:
     from ..sealed import SealedStore
 
-LARGEST = 1 << 28  # bytes of a file of a cube, but for its journal
+LARGEST = 1 << 28  # bytes of any file of a cube but its journal
 
 
 class Log(Protocol):
     """A journal to which lines are added; what is synced survives."""
 
-    seconds: float  # from one sync to the next
+    seconds: float  # between syncs
 
     def append(self, line: bytes) -> None:
         """Add a line."""
 
     def sync(self) -> None:
-        """Make what was added survive."""
+        """Make the added lines survive."""
 
     def close(self) -> None:
         """End it."""
@@ -48,39 +48,38 @@ class Log(Protocol):
 class Place(Protocol):
     """The files of a cube by their names in it, such as "job_time/c/0/1"; can be pickled.
 
-    What cannot be done raises an OSError, and a ConnectionError where that says nothing about the
-    files.
+    Failures raise an OSError, or a ConnectionError if they do not concern the files.
     """
 
-    in_sight: bool  # whether readers look here while it is written
-    writers: int  # blocks under way for each thread: all but one of them wait
+    in_sight: bool  # whether readers see it while it is written
+    writers: int  # blocks under way for each thread: all but one wait for the disk or the network
 
     def read(self, name: str, size: int | None = None) -> bytes:
-        """A file. Raises FileNotFoundError where there is none.
+        """A file. Raises FileNotFoundError if there is none.
 
-        One that has not the size that is given is not read; OtherSizeError is raised.
+        A file of another size than given is not read: OtherSizeError.
         """
 
     def write(self, name: str, data: Any) -> None:
         """Write a file whole or not at all; it survives from then on."""
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def names(self, under: str = "") -> set[str] | None:
-        """All files whose names begin so, up to a "/"; None where they cannot be listed."""
+        """All files under a prefix that ends at a "/"; None where they cannot be listed."""
 
     def keep(self, names: set[str]) -> None:
         """Remove all other files, the root first: what is left never reads as a cube."""
 
     def log(self) -> Log:
-        """Add to the journal, which is there."""
+        """Open the journal, which exists, to add to it."""
 
     def exists(self) -> bool:
-        """Whether anything but an unfinished cube is here."""
+        """Whether this holds anything but an unfinished cube."""
 
     def above(self) -> "Iterable[Place]":
-        """The places that this one lies in."""
+        """The places that contain this one."""
 
     def unfinished(self) -> "Place":
         """Where the cube of this place is built; the same place where nothing can be renamed."""
@@ -89,22 +88,22 @@ class Place(Protocol):
         """Refuse a place that cannot be written."""
 
     def room(self) -> float:
-        """Bytes that can be written here; infinite where nothing says."""
+        """Bytes that can be written here; infinite where no limit is known."""
 
     def one_writer(self) -> AbstractContextManager[None]:
         """Hold the lock of an unfinished cube; a second writer is refused."""
 
     def take(self, other: "Place", names: Iterable[str]) -> None:
-        """Have these files of the cube that is built anew here."""
+        """Link or copy files of another place into the cube that is built here."""
 
     def finish(self, whole: "Place") -> None:
-        """Give a complete cube its name; what bore it goes. The lock is held."""
+        """Give a complete cube its name, and remove what had it; the lock is held."""
 
     def discard(self) -> None:
-        """Remove what is left of an unfinished cube; the lock is held."""
+        """Remove the rest of an unfinished cube; the lock is held."""
 
-    def telling(self) -> AbstractContextManager[None]:
-        """Turn errors of the store, if it has its own, into one line, as a ConnectionError."""
+    def wrapping_errors(self) -> AbstractContextManager[None]:
+        """Turn the errors of a store, if it has its own, into a ConnectionError of one line."""
 
     def source(self, files: dict[str, bytes]) -> "SealedStore":
         """What Zarr opens: the cube as it is now; `files` are those beside the chunks."""
@@ -129,7 +128,7 @@ class Folder:
     """A folder; a cube is built in NAME.partial, which gets the name at the end."""
 
     path: Path
-    in_sight = True  # plain readers open what is in NAME.partial, too
+    in_sight = True  # plain readers open arrays in NAME.partial, too
     writers = 2
 
     def __str__(self) -> str:
@@ -137,12 +136,12 @@ class Folder:
 
     def read(self, name: str, size: int | None = None) -> bytes:
         path = self.path / name
-        held = path.stat()
-        if not stat.S_ISREG(held.st_mode):
+        status = path.stat()  # before it is opened: a pipe would block, a device never end
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        check_size(held.st_size, size)
+        check_size(status.st_size, size)
         most = MOST_SEALED if name == JOURNAL else LARGEST
-        if held.st_size > most:
+        if status.st_size > most:
             raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
         return path.read_bytes()
 
@@ -154,18 +153,18 @@ class Folder:
             os.unlink(last, dir_fd=folder)
 
     def names(self, under: str = "") -> set[str]:
-        found: set[str] = set()
-        left = [under.rstrip("/")]
-        while left:
-            inner = left.pop()
+        files: set[str] = set()
+        folders = [under.rstrip("/")]
+        while folders:
+            inner = folders.pop()
             with contextlib.suppress(OSError), os.scandir(self.path / inner) as entries:
                 for entry in entries:
                     name = f"{inner}/{entry.name}" if inner else entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        left.append(name)
-                    elif entry.is_file():  # a pipe would be waited for
-                        found.add(name)
-        return found
+                        folders.append(name)
+                    elif entry.is_file():  # reading a pipe would block
+                        files.add(name)
+        return files
 
     def keep(self, names: set[str]) -> None:
         for name in sorted(self.names() - names, key=lambda name: name != ROOT):
@@ -189,7 +188,7 @@ class Folder:
     def check(self) -> None:
         if not self.path.name:
             raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
-        if self.path.is_symlink():  # cubes change places by their names
+        if self.path.is_symlink():  # an exchange of names would replace the link, not the cube
             target = str(self.path.resolve())
             raise InputError(f"{str(self)!r} is a link to {target!r}; write to that")
         parent = next((above for above in self.path.absolute().parents if above.exists()), None)
@@ -214,7 +213,7 @@ class Folder:
 
     def finish(self, whole: Place) -> None:
         assert isinstance(whole, Folder)
-        sync_folders(self.path)
+        sync_folders(self.path)  # before the rename: no complete cube lacks a name of its files
         if whole.exists():
             exchange(self.path, whole.path)
             sync_folder(whole.path.parent)
@@ -222,13 +221,13 @@ class Folder:
         else:
             os.rename(self.path, whole.path)
             sync_folder(whole.path.parent)
-        whole.delete(LOCK)
+        whole.delete(LOCK)  # after the rename: without it a second writer could enter
 
     def discard(self) -> None:
-        self.delete(ROOT)
+        self.delete(ROOT)  # first: a cube that is removed in part must not read as one
         shutil.rmtree(self.path)
 
-    def telling(self) -> AbstractContextManager[None]:
+    def wrapping_errors(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def source(self, files: dict[str, bytes]) -> "SealedStore":
@@ -250,8 +249,8 @@ class _File:
             self._handle = os.open(last, flags, dir_fd=folder)
 
     def append(self, line: bytes) -> None:
-        if os.write(self._handle, line) != len(line):  # the torn line is never read
-            raise OSError(28, "No space left on device")
+        if os.write(self._handle, line) != len(line):  # a torn line fails its checksum when read
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     def sync(self) -> None:
         os.fsync(self._handle)
