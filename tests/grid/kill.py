@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import fleetcube.grid.store.cube  # noqa: F401  which is forked with the rest
 from fleetcube import Sweep
 from fleetcube.__main__ import main as command
-import fleetcube.grid.store.cube  # noqa: F401  it is forked with the rest
 
 SPEC = """
 outputs = ["job_time", "step_time", "cluster_mtbf"]

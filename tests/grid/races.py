@@ -171,6 +171,7 @@ def beside(path: str, how: str) -> Iterator[None]:
     finally:
         writer.kill()
         writer.wait()
+        writer.stdout.close()
 
 
 def main(reads: int) -> None:

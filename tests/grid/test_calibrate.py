@@ -55,9 +55,9 @@ def test_a_log_without_noise_gives_what_was_planted() -> None:
     assert fit.at_bound == ()
 
 
-# Coverage. The truth is in the 90 % intervals in about 90 of 100 logs, and what is at a bound may be
-# covered more often. 100 logs scatter by 3 %, and tell intervals that are a third too short, which hold
-# 73; those of `make fuzz`, 20 times as many, scatter by 0.7 %.
+# Coverage. The truth is in the 90 % intervals in about 90 of 100 logs, and what is at a bound may
+# be covered more often. 100 logs scatter by 3 %, and tell intervals that are a third too short,
+# which hold 73; those of `make fuzz`, 20 times as many, scatter by 0.7 %.
 LOGS = scaled(100)
 CASES = [
     pytest.param(TRUTH, SIZES, 0.05, 0.85, 0.95, id="long"),

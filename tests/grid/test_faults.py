@@ -152,9 +152,7 @@ def test_an_unfinished_cube_that_is_not_writable_any_more(folder: Path, whole: P
     with pytest.MonkeyPatch.context() as patch:
         stop_after(5, disk_full, patch)
         with pytest.raises(OSError, match="5 finished blocks are kept"):
-            Sweep.from_file(folder / "spec.toml").store(
-                folder / "a.zarr", chunks=CHUNKS, threads=1
-            )
+            Sweep.from_file(folder / "spec.toml").store(folder / "a.zarr", chunks=CHUNKS, threads=1)
     before = contents(partial)
     modes = {entry: entry.stat().st_mode for entry in [partial, *partial.rglob("*")]}
     for entry in modes:

@@ -138,7 +138,9 @@ def test_without_its_checksums_nothing_is_loaded(cache: Path, again: Any, harm: 
     assert again()[1]
 
 
-def test_no_bytecode_of_the_cache_is_run(filled: tuple[Path, str, str], cache: Path, again: Any) -> None:
+def test_no_bytecode_of_the_cache_is_run(
+    filled: tuple[Path, str, str], cache: Path, again: Any
+) -> None:
     (source,) = cache.rglob("kernel.py")
     source.write_text("raise SystemExit('source')")
     (source.parent / "__pycache__" / "kernel.cpython-311.pyc").write_bytes(b"\0" * 64)
