@@ -200,8 +200,7 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
 
     with contextlib.ExitStack() as opened:
         local = opened.enter_context(cluster_of(1)) if how == "scheduler" else client.cluster
-        address = local.scheduler_address
-        mine = opened.enter_context(distributed.Client(address, set_as_default=False))
+        mine = opened.enter_context(distributed.Client(local, set_as_default=False))
         stop: dict[str, Callable[[], Any]] = {
             "scheduler": local.close,
             "client": mine.close,

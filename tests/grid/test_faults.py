@@ -18,12 +18,13 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import cube, journal
 from fleetcube.grid.store.places.place import Folder
 
-from . import kill
+from .kill import CHUNKS as CUT
+from .kill import SPEC as LARGE
 from .test_resume import AXES, OUTPUTS, SCENARIO, contents, disk_full, stop_after
 
-SPEC = kill.SPEC.replace("1288", "648")  # 400 blocks
+SPEC = LARGE.replace("1288", "648")  # 400 blocks
 CHUNKS = {"n_gpus": 4, "gpu_mttf": 6}
-WORDS = ["run", "spec.toml", "--chunks", kill.CHUNKS, "-o"]
+WORDS = ["run", "spec.toml", "--chunks", CUT, "-o"]
 RUN = [sys.executable, "-m", "fleetcube", *WORDS]
 # Even root is bound by the permissions of its files then: prctl(2), capabilities(7)
 NO_OVERRIDE = """
