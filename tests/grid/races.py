@@ -46,12 +46,13 @@ CHUNKS = {"gpu_mttf": 8}
 
 # What the other process does, until it is stopped
 BESIDE = """
-import sys
+import sys, time
 sys.path.insert(0, sys.argv[3])
 from tests.grid.races import write
 while True:
     write(sys.argv[1], sys.argv[2])
     print("written", flush=True)
+    time.sleep(0.2)  # in which a read finds the cube whole
 """
 WRITERS = ("overwrite", "append", "repair")
 

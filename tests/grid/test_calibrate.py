@@ -195,21 +195,20 @@ def test_step_times_give_the_planted_efficiencies(tmp_path: Path) -> None:
     assert fit.rows == 32
 
 
-@pytest.mark.fuzz
 def test_intervals_of_step_times_hold_the_truth(tmp_path: Path) -> None:
     truth = {"flops_efficiency": 0.52, "data_parallel_overlap": 0.3}
     exact = table(tmp_path, steps(**truth))
     clean = np.array(exact.measured)
     held = dict.fromkeys(truth, 0)
-    random, tables = generator(9), scaled(12)
-    for _ in range(tables):
+    random = np.random.default_rng(9)
+    for _ in range(25):
         exact.measured = list(clean * random.lognormal(0, 0.03, clean.shape))
         fit = fit_steps(exact, SCENARIO, list(truth))
         for name, value in truth.items():
             low, high = fit.intervals[name]
             held[name] += low <= value <= high
-    for name, count in held.items():  # 10.8 of 12 expected, 1.0 scatter
-        assert count >= 0.76 * tables, (name, count)
+    for name, count in held.items():  # 22.5 expected, 1.5 scatter
+        assert count >= 19, (name, count)
 
 
 def test_an_odd_step_moves_little(tmp_path: Path) -> None:
