@@ -3,13 +3,18 @@
 `python tests/grid/kill.py KILLS [FOLDER]`: exit 0 where not one byte differs.
 """
 
+import multiprocessing
+import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import fleetcube.grid.store.cube  # noqa: F401  which is forked with the rest
+from fleetcube import Sweep
+from fleetcube.__main__ import main as command
 
 SPEC = """
 outputs = ["job_time", "step_time", "cluster_mtbf"]
@@ -27,21 +32,27 @@ ROUNDS = 5  # starts for each kill, at most
 SECONDS = 600  # that a run may take
 
 
-def start(folder: Path, name: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "fleetcube", "run", "spec.toml", "-o", name, "--resume"]
-    return subprocess.Popen(
-        [*command, "--chunks", CHUNKS],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+# Forked, not started: imports would take most of the time of a run
+Run = multiprocessing.get_context("fork").Process
 
 
-def finish(running: "subprocess.Popen[str]") -> None:
-    _, told = running.communicate(timeout=SECONDS)
-    if running.returncode != 0:
-        sys.exit(f"a run failed: {told}")
+def start(folder: Path, name: str) -> Run:
+    running = Run(target=_run, args=(folder, name))
+    running.start()
+    return running
+
+
+def _run(folder: Path, name: str) -> None:
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.argv = ["fleetcube", "run", "spec.toml", "-o", name, "--resume", "--chunks", CHUNKS]
+    command()
+
+
+def finish(running: Run) -> None:
+    running.join(SECONDS)
+    if running.exitcode != 0:
+        sys.exit(f"a run ended with {running.exitcode}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -64,18 +75,19 @@ def harm(partial: Path, generator: random.Random) -> bool:
     return True
 
 
-def wait(running: "subprocess.Popen[str]", seconds: float, folder: Path) -> None:
+def wait(running: Run, seconds: float, folder: Path) -> None:
     """Until some seconds after the cube is begun, or the run's end."""
     end = time.monotonic() + SECONDS
-    while running.poll() is None and not folder.exists() and time.monotonic() < end:
+    while running.is_alive() and not folder.exists() and time.monotonic() < end:
         time.sleep(0.005)
     end = time.monotonic() + seconds
-    while running.poll() is None and time.monotonic() < end:
+    while running.is_alive() and time.monotonic() < end:
         time.sleep(0.005)
 
 
 def main(most: int, folder: Path) -> None:
     (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
+    Sweep.from_file(folder / "spec.toml").plan()  # which imports what runs need
     first = start(folder, "whole.zarr")
     wait(first, 0, folder / "whole.zarr.partial")
     began = time.monotonic()
@@ -91,9 +103,9 @@ def main(most: int, folder: Path) -> None:
             break
         running = start(folder, cube.name)
         wait(running, generator.uniform(0, span), partial)
-        if running.poll() is None:
+        if running.is_alive():
             running.kill()
-            running.communicate(timeout=SECONDS)
+            running.join(SECONDS)
             kills += 1
             if cube.exists() and contents(cube) != whole:
                 sys.exit(f"after {kills} kills the cube is wrong")

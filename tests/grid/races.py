@@ -46,11 +46,13 @@ CHUNKS = {"gpu_mttf": 8}
 
 # What the other process does, until it is stopped
 BESIDE = """
-import sys
+import sys, time
 sys.path.insert(0, sys.argv[3])
 from tests.grid.races import write
 while True:
     write(sys.argv[1], sys.argv[2])
+    print("written", flush=True)
+    time.sleep(0.2)  # in which a read finds the cube whole
 """
 WRITERS = ("overwrite", "append", "repair")
 
@@ -159,14 +161,18 @@ def read(path: str, how: str) -> str:
 
 @contextmanager
 def beside(path: str, how: str) -> Iterator[None]:
-    """While a writer goes on in another process."""
-    writer = subprocess.Popen([sys.executable, "-c", BESIDE, path, how, str(ROOT)])
+    """While a writer goes on in another process, which has written once."""
+    code = [sys.executable, "-c", BESIDE, path, how, str(ROOT)]
+    writer = subprocess.Popen(code, stdout=subprocess.PIPE)
+    assert writer.stdout is not None
     try:
+        writer.stdout.readline()  # the few that follow fit into the pipe
         yield
         assert writer.poll() is None, "the writer failed"
     finally:
         writer.kill()
         writer.wait()
+        writer.stdout.close()
 
 
 def main(reads: int) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -29,10 +28,10 @@ distributed = pytest.importorskip("distributed")
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
 AXES: dict[str, Any] = {
-    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 40},
+    "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 12},
     "n_gpus": [8, 64, 512, 4096],
     "tensor_parallel": [1, 2, 4, 8],
-    "checkpoint_write_bandwidth": {"geomspace": ["10 GB/s", "1 TB/s"], "num": 40},
+    "checkpoint_write_bandwidth": {"geomspace": ["10 GB/s", "1 TB/s"], "num": 12},
     "all_reduce": ["ring", "auto"],
     "pipeline_parallel": [1, 2, 4, 3],
 }
@@ -46,10 +45,11 @@ node = "dgx-h100"
 fabric = "infiniband-ndr"
 tensor_parallel = 8
 [axes]
-n_gpus = { arange = [8, 1288, 8] }
+n_gpus = { arange = [8, 648, 8] }
 gpu_mttf = { linspace = ["10_000 h", "100_000 h"], num = 60 }
 """
-MANY = {"n_gpus": 8, "gpu_mttf": 10}  # 120 blocks of job_time
+MANY = {"n_gpus": 8, "gpu_mttf": 10}  # 60 blocks of job_time
+FEW = {"n_gpus": 20, "gpu_mttf": 20}  # 12
 
 
 def cluster_of(processes: int) -> Any:
@@ -101,11 +101,11 @@ ASKED |= {
 def test_a_reduction_is_that_of_threads(
     client: Any, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiles, "BLOCK", 1 << 9)  # bundles of many blocks
+    monkeypatch.setattr(tiles, "BLOCK", 1 << 8)  # bundles of many blocks
     monkeypatch.setattr(tiles, "BUNDLES", 16)
     monkeypatch.setattr(tiles, "SORTED", 1 << 10)
     sweep = Sweep(SCENARIO, AXES, OUTPUTS)
-    given: dict[str, Any] = {"engine": "numba", "mask_infeasible": True}
+    given: dict[str, Any] = {"engine": "numpy", "mask_infeasible": True}
     wanted = ASKED[asked](sweep, threads=2, **given)
     xarray.testing.assert_identical(ASKED[asked](sweep, dask=client, **given), wanted)
     values = wanted if isinstance(wanted, xarray.DataArray) else wanted["job_time"]
@@ -113,12 +113,12 @@ def test_a_reduction_is_that_of_threads(
     assert bool(values.notnull().any())
 
 
-@pytest.mark.parametrize("engine", ["numpy", "jax"])
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
 def test_every_engine_runs_on_dask(client: Any, engine: str) -> None:
-    axes = {name: AXES[name] for name in ("gpu_mttf", "n_gpus", "tensor_parallel")}
-    sweep = Sweep(SCENARIO, axes, ["job_time"])
-    wanted = sweep.reduce("argmin", "tensor_parallel", engine=engine)
-    found = sweep.reduce("argmin", "tensor_parallel", engine=engine, dask=client)
+    axes = {name: AXES[name] for name in ("gpu_mttf", "n_gpus")}
+    sweep = Sweep(SCENARIO, axes, ["cluster_mtbf"])  # few formulas to compile
+    wanted = sweep.reduce("argmin", "n_gpus", engine=engine)
+    found = sweep.reduce("argmin", "n_gpus", engine=engine, dask=client)
     xarray.testing.assert_identical(found, wanted)
 
 
@@ -135,8 +135,8 @@ def test_a_cube_is_that_of_threads(client: Any, sweep: Sweep, tmp_path: Path) ->
 
 def test_results_come_in_order_whatever_the_runs(client: Any, sweep: Sweep) -> None:
     with cluster.Cluster(client, Recipe(sweep.spec, sweep.plan())) as found:
-        pairs = list(found.map(slow_square, range(300)))
-    assert pairs == [(k, k * k) for k in range(300)]
+        pairs = list(found.map(slow_square, range(100)))
+    assert pairs == [(k, k * k) for k in range(100)]
 
 
 def slow_square(plan: Any, number: int) -> int:
@@ -169,18 +169,21 @@ def pids(client: Any) -> list[int]:
     return list(client.run(os.getpid).values())
 
 
-def test_a_killed_worker_changes_nothing(sweep: Sweep, tmp_path: Path) -> None:
+def test_a_killed_worker_changes_nothing(client: Any, sweep: Sweep, tmp_path: Path) -> None:
     path = tmp_path / "a.zarr"
-    with cluster_of(2) as local, distributed.Client(local, set_as_default=False) as client:
-        victim = pids(client)[0]
+    victim = pids(client)[0]
 
-        def kill() -> None:
-            os.kill(victim, signal.SIGKILL)
-            left = path.with_name("a.zarr.partial") / "job_time" / "c" / "0" / f"9{TEMPORARY}"
-            left.write_bytes(b"half a chunk")
+    def kill() -> None:
+        os.kill(victim, signal.SIGKILL)
+        left = path.with_name("a.zarr.partial") / "job_time" / "c" / "0" / f"9{TEMPORARY}"
+        left.write_bytes(b"half a chunk")
 
-        stopped(sweep, path, client, 9, kill)
+    stopped(sweep, path, client, 9, kill)
     assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
+    end = time.monotonic() + 300  # Dask starts another, which other tests need
+    while (victim in pids(client) or len(pids(client)) < 2) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(pids(client)) == 2
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,9 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as mine:
+    with contextlib.ExitStack() as opened:
+        local = opened.enter_context(cluster_of(1)) if how == "scheduler" else client.cluster
+        mine = opened.enter_context(distributed.Client(local, set_as_default=False))
         stop: dict[str, Callable[[], Any]] = {
             "scheduler": local.close,
             "client": mine.close,
@@ -239,18 +244,19 @@ def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> No
 def test_workers_append_too(client: Any, sweep: Sweep, tmp_path: Path) -> None:
     path = sweep.store(tmp_path / "a.zarr", chunks=MANY)
     told: Any = sweep.spec
-    axes = {**told["axes"], "n_gpus": [*range(8, 1288, 8), 2000, 3000]}
+    axes = {**told["axes"], "n_gpus": [*range(8, 648, 8), 2000, 3000]}
     more = Sweep(told["scenario"], axes, told["outputs"])
     more.store(path, append=True, dask=client)
     assert contents(path) == contents(more.store(tmp_path / "whole.zarr", chunks=MANY))
 
 
-def test_workers_write_into_an_object_store(sweep: Sweep, tmp_path: Path) -> None:
+def test_workers_write_into_an_object_store(client: Any, sweep: Sweep, tmp_path: Path) -> None:
     pytest.importorskip("obstore")
-    whole = contents(sweep.store(tmp_path / "a.zarr", chunks=MANY))
+    whole = contents(sweep.store(tmp_path / "a.zarr", chunks=FEW))
     with object_store() as bucket:
         url = f"{bucket}/a.zarr"
-        sweep.store(url, chunks=MANY, dask=2)
+        client.run(os.environ.update, {**os.environ})  # by which the bucket is reached
+        sweep.store(url, chunks=FEW, dask=client)
         place = place_of(url)
         assert {name: place.read(name) for name in place.names() or ()} == whole
 
@@ -326,7 +332,7 @@ def test_a_worker_that_differs_is_refused_sooner_or_later(
         assert ("fleetcube" if what == WITHOUT else what if line is lines[0] else worker) in line
         assert "\n" not in line
     sweep.store(path, dask=client, chunks=MANY, engine="numpy", resume=True)
-    assert open_cube(path).sizes == {"n_gpus": 160, "gpu_mttf": 60}
+    assert open_cube(path).sizes == {"n_gpus": 80, "gpu_mttf": 60}
 
 
 class Dies:
@@ -419,15 +425,10 @@ def test_a_folder_that_workers_do_not_see_is_refused(
 
 
 @pytest.mark.parametrize("given", ["0", "nonsense", "tcp://127.0.0.1:9"])
-def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> None:
+def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path, inside: Any) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     start = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "fleetcube", "run", "spec.toml", "-o", "a.zarr", "--dask", given],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = inside("run", "spec.toml", "-o", "a.zarr", "--dask", given, folder=tmp_path)
     assert time.monotonic() - start < 300
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
@@ -499,13 +500,10 @@ def test_a_worker_holds_no_more_for_more_blocks(client: Any, tmp_path: Path) -> 
     assert max(peaks(client)) - before < 4 * 9.6e6
 
 
-def test_the_command_line_runs_on_processes_of_its_own(sweep: Sweep, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "fleetcube", "run", "spec.toml", "-o", "a.zarr", "--dask", "1"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+def test_the_command_line_runs_on_processes_of_its_own(
+    sweep: Sweep, tmp_path: Path, inside: Any
+) -> None:
+    done = inside("run", "spec.toml", "-o", "a.zarr", "--dask", "1", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "wrote a.zarr" in done.stdout
     assert contents(tmp_path / "a.zarr") == contents(sweep.store(tmp_path / "b.zarr"))

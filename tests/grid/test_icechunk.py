@@ -220,7 +220,7 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=sizes)))
 
 
-def test_the_commands_take_repositories(tmp_path: Path) -> None:
+def test_the_commands_take_repositories(tmp_path: Path, inside: Any) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     for words in (
         ("run", "spec.toml", "-o", "icechunk://cubes/a"),  # beside, as a path would be
@@ -228,8 +228,7 @@ def test_the_commands_take_repositories(tmp_path: Path) -> None:
         ("verify", "icechunk://cubes/a"),
         ("slice", "icechunk://cubes/a", "n_gpus=512", "gpu_mttf=10000h"),
     ):
-        command = [sys.executable, "-m", "fleetcube", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+        done = inside(*words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "WARN" not in done.stdout
     assert (tmp_path / "cubes" / "a").is_dir()

@@ -1,9 +1,12 @@
 """Compiled kernels outlive the process that compiled them, and are loaded as they were written."""
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,18 +14,20 @@ from typing import Any
 import pytest
 
 from fleetcube import Sweep
+from fleetcube.kernels.engines import kernel_cache
 from fleetcube.kernels.engines import numba as numba_engine
 
 SCRIPT = """
 from fleetcube import Sweep
-axes = {"n_gpus": [8, 16], "gpu_mttf": [1e8, 2e8, 3e8]}
-result = Sweep({}, axes, ["cluster_mtbf"]).evaluate("numba")
-print(result["cluster_mtbf"].values.sum())
+axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
+result = Sweep({}, axes, ["nodes"]).evaluate("numba")
+print(result["nodes"].values.sum())
 """
 
 
-def run(cache: Path, **more: str) -> tuple[str, str, str]:
-    environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), "NUMBA_DEBUG_CACHE": "1", **more}
+def run(cache: Path) -> tuple[str, str, str]:
+    """What another process gives, and what it and numba say."""
+    environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), "NUMBA_DEBUG_CACHE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=600
     )
@@ -33,14 +38,14 @@ def run(cache: Path, **more: str) -> tuple[str, str, str]:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A cache with one kernel, and what it gives."""
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A cache with one kernel, what it gives, and what numba said when it was filled."""
     folder = tmp_path_factory.mktemp("cache")
-    return folder, run(folder)[0]
+    return folder, *run(folder)[:2]
 
 
 @pytest.fixture
-def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
+def cache(filled: tuple[Path, str, str], tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "cache"
     shutil.copytree(filled[0], folder)
     yield folder
@@ -48,19 +53,42 @@ def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
         path.chmod(0o700)
 
 
-def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
-    first, compiled, _ = run(tmp_path)
-    second, loaded, _ = run(tmp_path)
+@pytest.fixture
+def inside(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Path], tuple[str, str, str]]:
+    """The same as `run` in this process, as if it were a new one."""
+    import numba
+
+    monkeypatch.setattr(numba.config, "DEBUG_CACHE", 1)
+
+    def again(cache: Path) -> tuple[str, str, str]:
+        monkeypatch.setenv("FLEETCUBE_CACHE", str(cache))
+        monkeypatch.setattr(numba_engine, "_ready", {})
+        monkeypatch.setattr(kernel_cache, "_said", threading.Event())
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            exec(SCRIPT, {})
+        lines = capsys.readouterr().out.splitlines()
+        said = "\n".join(str(warning.message) for warning in warned)
+        return lines[-1], "\n".join(lines[:-1]), said
+
+    return again
+
+
+def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str, str]) -> None:
+    folder, first, compiled = filled
+    second, loaded, _ = run(folder)
     assert first == second
     assert "data saved" in compiled
     assert "data loaded" in loaded
     assert "saved" not in loaded
 
 
-def test_an_unwritable_cache_is_done_without(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_done_without(inside: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder", encoding="utf-8")
-    result, told, said = run(blocked)
+    result, told, said = inside(blocked)
     assert float(result) > 0
     assert "saved" not in told
     assert said.count("compiled kernels are not kept") == 1
@@ -83,10 +111,10 @@ def again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[st
     def evaluate() -> tuple[str, bool]:
         monkeypatch.setattr(numba_engine, "_ready", {})
         before = {file: file.stat().st_mtime_ns for file in cache.rglob("*.nbc")}
-        axes = {"n_gpus": [8, 16], "gpu_mttf": [1e8, 2e8, 3e8]}
-        found = Sweep({}, axes, ["cluster_mtbf"]).evaluate("numba")
+        axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
+        result = Sweep({}, axes, ["nodes"]).evaluate("numba")
         after = {file: file.stat().st_mtime_ns for file in cache.rglob("*.nbc")}
-        return str(found["cluster_mtbf"].values.sum()), before != after
+        return str(result["nodes"].values.sum()), before != after
 
     return evaluate
 
@@ -94,7 +122,7 @@ def again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[st
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 def test_a_harmed_kernel_is_compiled_anew(
-    filled: tuple[Path, str], cache: Path, again: Any, ending: str, harm: str
+    filled: tuple[Path, str, str], cache: Path, again: Any, ending: str, harm: str
 ) -> None:
     (file,) = cache.rglob(f"*.{ending}")
     file.write_bytes(HARMS[harm](file.read_bytes()))
@@ -110,7 +138,9 @@ def test_without_its_checksums_nothing_is_loaded(cache: Path, again: Any, harm: 
     assert again()[1]
 
 
-def test_no_bytecode_of_the_cache_is_run(filled: tuple[Path, str], cache: Path, again: Any) -> None:
+def test_no_bytecode_of_the_cache_is_run(
+    filled: tuple[Path, str, str], cache: Path, again: Any
+) -> None:
     (source,) = cache.rglob("kernel.py")
     source.write_text("raise SystemExit('source')")
     (source.parent / "__pycache__" / "kernel.cpython-311.pyc").write_bytes(b"\0" * 64)
@@ -120,7 +150,11 @@ def test_no_bytecode_of_the_cache_is_run(filled: tuple[Path, str], cache: Path, 
 
 @pytest.mark.parametrize("who", ["group", "all", "a link"])
 def test_a_folder_that_others_may_write_is_not_used(
-    filled: tuple[Path, str], cache: Path, who: str
+    filled: tuple[Path, str, str],
+    cache: Path,
+    inside: Any,
+    who: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernels = cache / "kernels"
     if who == "a link":
@@ -128,24 +162,24 @@ def test_a_folder_that_others_may_write_is_not_used(
         kernels.symlink_to("elsewhere")
     else:
         kernels.chmod(0o770 if who == "group" else 0o777)
-    result, told, said = run(cache)
+    result, told, said = inside(cache)
     assert result == filled[1]
     assert "loaded" not in told
     assert "saved" not in told
     assert said.count(f"others may write to '{kernels}'") == 1
-    assert "data loaded" in run(cache, FLEETCUBE_SHARED_CACHE="1")[1]
+    monkeypatch.setenv("FLEETCUBE_SHARED_CACHE", "1")
+    assert "data loaded" in inside(cache)[1]
 
 
-def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path) -> None:
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, -1)){SCRIPT}"
-    environment = {**os.environ, "FLEETCUBE_CACHE": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", limited],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [filled[1]]
-    assert done.stderr.count("compiled kernels are not kept") == 1
+def test_a_full_disk_is_done_without(
+    filled: tuple[Path, str, str], tmp_path: Path, inside: Any
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        result, told, said = inside(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert result == filled[1]
+    assert "data saved" not in told
+    assert said.count("compiled kernels are not kept") == 1

@@ -265,7 +265,9 @@ def test_a_reason_that_is_asked_for_is_not_masked() -> None:
 
 def test_float32_holds_the_rounded_values() -> None:
     axes = {"n_gpus": [64, 512], "gpu_mttf": [1e8, 2e8]}
-    sweep = Sweep(TRAINING, axes, ["job_time", "dominant_overhead"])
+    given = {"memory_per_gpu": "60 GB", "step_time": 5.0, "straggler_overhead": 0.01}
+    given |= {"communication_overhead": 0.1, "bubble_overhead": 0.05}  # few formulas to compile
+    sweep = Sweep({**TRAINING, **given}, axes, ["job_time", "dominant_overhead"])
     for engine in ("numpy", "numba", "jax"):
         full, half = sweep.evaluate(engine), sweep.evaluate(engine, dtype="float32")
         assert half["job_time"].dtype == np.float32

@@ -148,8 +148,10 @@ def test_points_hold_what_the_grid_holds_there(
 
 @pytest.mark.parametrize("engine", ["numba", "jax"])
 def test_every_engine_gives_its_own_values(engine: str) -> None:
-    axes = {name: AXES[name] for name in ("n_gpus", "layout")}
-    sweep = Sweep(SCENARIO, {**axes, "all_reduce": ["ring", "tree"]}, ["data_parallel_time"])
+    layout = {name: AXES["layout"][name] for name in ("tensor_parallel", "pipeline_parallel")}
+    axes = {"n_gpus": AXES["n_gpus"], "layout": layout}
+    scenario = {**SCENARIO, "memory_per_gpu": "60 GB"}  # given, for few formulas to compile
+    sweep = Sweep(scenario, {**axes, "all_reduce": ["ring", "tree"]}, ["data_parallel_time"])
     whole = sweep.evaluate(engine, mask_infeasible=True)
     cube = sweep.virtual(engine=engine, mask_infeasible=True)
     index: dict[str, Any] = {"n_gpus": [3, 3, 0], "all_reduce": slice(None, None, -1)}
