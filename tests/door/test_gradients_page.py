@@ -48,7 +48,7 @@ def kinked() -> set[str]:
     formulas = [f for q in graph.load().values() for f in q.formulas.values()]
     used = {g for f in formulas if read(f).unit != "flag" for g in dependencies(f)}
     return {
-        getattr(g, "__law__", g.__name__).lstrip("_")
+        getattr(g, "__law__", g).__name__.lstrip("_")
         for g in used
         if KINKS & set(g.__code__.co_names) and g.__name__ != "where"
     }

@@ -22,6 +22,7 @@ from fleetcube.grid.store import journal
 from fleetcube.grid.store.places.durable import TEMPORARY
 from fleetcube.grid.store.places.place import Folder, place_of
 
+from ..door.command import fleetcube
 from .stores import object_store
 
 distributed = pytest.importorskip("distributed")
@@ -425,10 +426,10 @@ def test_a_folder_that_workers_do_not_see_is_refused(
 
 
 @pytest.mark.parametrize("given", ["0", "nonsense", "tcp://127.0.0.1:9"])
-def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path, inside: Any) -> None:
+def test_the_command_line_refuses_in_one_line(given: str, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     start = time.monotonic()
-    done = inside("run", "spec.toml", "-o", "a.zarr", "--dask", given, folder=tmp_path)
+    done = fleetcube("run", "spec.toml", "-o", "a.zarr", "--dask", given, folder=tmp_path)
     assert time.monotonic() - start < 300
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
@@ -500,10 +501,8 @@ def test_a_worker_holds_no_more_for_more_blocks(client: Any, tmp_path: Path) -> 
     assert max(peaks(client)) - before < 4 * 9.6e6
 
 
-def test_the_command_line_runs_on_processes_of_its_own(
-    sweep: Sweep, tmp_path: Path, inside: Any
-) -> None:
-    done = inside("run", "spec.toml", "-o", "a.zarr", "--dask", "1", folder=tmp_path)
+def test_the_command_line_runs_on_processes_of_its_own(sweep: Sweep, tmp_path: Path) -> None:
+    done = fleetcube("run", "spec.toml", "-o", "a.zarr", "--dask", "1", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "wrote a.zarr" in done.stdout
     assert contents(tmp_path / "a.zarr") == contents(sweep.store(tmp_path / "b.zarr"))

@@ -18,6 +18,7 @@ from fleetcube.grid.errors import InputError
 from fleetcube.grid.store import cube, journal
 from fleetcube.grid.store.places.place import Folder
 
+from ..door.command import fleetcube
 from .kill import CHUNKS as CUT
 from .kill import SPEC as LARGE
 from .test_resume import AXES, OUTPUTS, SCENARIO, contents, disk_full, stop_after
@@ -98,7 +99,7 @@ def test_an_interrupt_says_what_is_kept(folder: Path, whole: Path) -> None:
     finish(folder, whole)
 
 
-def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path, inside: Any) -> None:
+def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path) -> None:
     """No file may be larger than some chunks are: a write fails as on a full disk."""
     sizes = sorted(
         len(data) for name, data in contents(whole / "whole.zarr").items() if "/c" in name
@@ -106,7 +107,7 @@ def test_a_file_that_the_system_refuses_to_write(folder: Path, whole: Path, insi
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] - 1, before[1]))
     try:
-        done = inside(*WORDS, "a.zarr", folder=folder)
+        done = fleetcube(*WORDS, "a.zarr", folder=folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     told = refusal(done)

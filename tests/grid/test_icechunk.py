@@ -22,6 +22,7 @@ from fleetcube.grid.store.places.place import place_of
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
+from ..door.command import fleetcube
 from . import races
 from .stores import object_store
 from .test_cube import assert_same
@@ -220,7 +221,7 @@ def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert held(url) == contents(Path(sweep.store(tmp_path / "whole.zarr", chunks=sizes)))
 
 
-def test_the_commands_take_repositories(tmp_path: Path, inside: Any) -> None:
+def test_the_commands_take_repositories(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     for words in (
         ("run", "spec.toml", "-o", "icechunk://cubes/a"),  # beside, as a path would be
@@ -228,7 +229,7 @@ def test_the_commands_take_repositories(tmp_path: Path, inside: Any) -> None:
         ("verify", "icechunk://cubes/a"),
         ("slice", "icechunk://cubes/a", "n_gpus=512", "gpu_mttf=10000h"),
     ):
-        done = inside(*words, folder=tmp_path)
+        done = fleetcube(*words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "WARN" not in done.stdout
     assert (tmp_path / "cubes" / "a").is_dir()

@@ -30,6 +30,7 @@ from fleetcube.grid.store.places.place import Folder
 from fleetcube.grid.store.verify import verify
 from fleetcube.grid.store.writer import Writer
 
+from ..door.command import fleetcube
 from .proxy import KINDS, Faults, proxy
 from .stores import object_store, reached, served
 from .test_cube import assert_same
@@ -366,22 +367,20 @@ def test_a_killed_run_is_continued_to_the_same_bytes(
     assert held(url) == contents(Path(sweep.store(tmp_path / "a.zarr", chunks=sizes)))
 
 
-def test_the_commands_take_urls(url: str, tmp_path: Path, inside: Any) -> None:
+def test_the_commands_take_urls(url: str, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
-    done = inside("run", "spec.toml", "-o", url, folder=tmp_path)
+    done = fleetcube("run", "spec.toml", "-o", url, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"wrote {url} (" in done.stdout
     cuts = ("n_gpus=512", "gpu_mttf=10000h")
     for words in (("show", url), ("slice", url, *cuts), ("verify", url)):
-        done = inside(*words, folder=tmp_path)
+        done = fleetcube(*words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
     assert f"{url} is sound" in done.stdout
 
 
 @pytest.mark.parametrize("words", [("run", "spec.toml", "-o"), ("show",), ("verify",)])
-def test_what_cannot_be_reached_is_one_line(
-    bucket: str, tmp_path: Path, words: Any, inside: Any
-) -> None:
+def test_what_cannot_be_reached_is_one_line(bucket: str, tmp_path: Path, words: Any) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     for url, environment, told in [
         ("s3://nowhere/a.zarr", {}, "there is no bucket 'nowhere'; create it"),
@@ -396,7 +395,7 @@ def test_what_cannot_be_reached_is_one_line(
         with pytest.MonkeyPatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            done = inside(*words, url, folder=tmp_path)
+            done = fleetcube(*words, url, folder=tmp_path)
         assert done.returncode in (1, 2)
         assert told in done.stderr
         assert done.stderr.startswith("fleetcube: ")

@@ -1,5 +1,0 @@
-"""Shared by the tests of this folder."""
-
-from ..door.conftest import inside
-
-__all__ = ["inside"]
