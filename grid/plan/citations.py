@@ -15,7 +15,7 @@ from ...kernels.graph.formulas import Function
 from ..errors import InputError
 
 ATTRIBUTE = "fleetcube_citations"
-SELF_EVIDENT = ("by definition", "stated by the scenario")  # how a line begins that cites nothing
+SELF_EVIDENT = ("by definition", "stated by the scenario")  # how lines that cite nothing begin
 # Documents that are cited by name, without author and year.
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
@@ -59,38 +59,38 @@ def references() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def cited(source: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Keys of the works that a Source line names, and the names that no entry answers to.
+    """Keys of the works that a Source line names, and the names without an entry.
 
     A work is named by first author and year, by its arXiv number, or as one of the documents
     above. Where works share author and year, its part of the line (up to the semicolon) must
     hold the arXiv number, series or short title of one of them.
     """
-    found: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and what it may mean
+    named: list[tuple[str, tuple[str, ...]]] = []  # a name as written, and what it may mean
     for part in source.split(";"):
         for author, year in _WORK.findall(part):
             works = _works().get(f"{_plain(author)}{year}", ())
             if len(works) > 1:
                 works = tuple(key for key in works if any(mark in part for mark in _marks(key)))
-            found.append((f"{author} {year}", works))
+            named.append((f"{author} {year}", works))
         for number in _ARXIV.findall(part):
             works = tuple(k for k, entry in references().items() if entry.get("eprint") == number)
-            found.append((f"arXiv:{number}", works))
+            named.append((f"arXiv:{number}", works))
         for name, key in _DOCUMENTS.items():
             if re.search(rf"(?<!\()\b{name}\b", part):  # (Megatron-LM) marks a work before it
-                found.append((name, (key,)))
-    known = dict.fromkeys(works[0] for _, works in found if len(works) == 1)
-    unknown = dict.fromkeys(name for name, works in found if len(works) != 1)
+                named.append((name, (key,)))
+    known = dict.fromkeys(works[0] for _, works in named if len(works) == 1)
+    unknown = dict.fromkeys(name for name, works in named if len(works) != 1)
     return tuple(known), tuple(unknown)
 
 
 @functools.cache
 def _works() -> dict[str, tuple[str, ...]]:
-    """Keys by author and year: a key without the word behind its year."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Keys by author and year: a key without the word after its year."""
+    by_stem: dict[str, tuple[str, ...]] = {}
     for key in references():
         stem = re.sub(r"(?<=\d{4})[a-z]\w*$", "", key)
-        found[stem] = (*found.get(stem, ()), key)
-    return found
+        by_stem[stem] = (*by_stem.get(stem, ()), key)
+    return by_stem
 
 
 def _marks(key: str) -> list[str]:
@@ -99,7 +99,7 @@ def _marks(key: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """A family name as it stands in a key: lower case ASCII letters and digits."""
+    """A family name as written in keys: lower-case ASCII letters and digits."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     return re.sub(r"[^a-z0-9]", "", ascii_only.lower())
 
@@ -108,6 +108,7 @@ def _plain(name: str) -> str:
 def _rests_on(formula: Function) -> tuple[str, ...]:
     """Keys of what a formula and the laws that it calls, or is, cite."""
     called = dependencies(formula)
+    # a registered law has the docstring of its quantity: the law's own cites more
     laws = [*called, *(f.__law__ for f in called if hasattr(f, "__law__"))]
     sources = [read(law).source for law in laws if not law.__name__.startswith("_")]
     return tuple(key for source in sources for key in cited(source)[0])
@@ -115,8 +116,8 @@ def _rests_on(formula: Function) -> tuple[str, ...]:
 
 def keys(formulas: Iterable[Function]) -> str:
     """Keys of all that some formulas cite, as the attribute holds them: words in order."""
-    found = {key for formula in set(formulas) for key in _rests_on(formula)}
-    return " ".join(["fleetcube", *sorted(found)])
+    cited_keys = {key for formula in set(formulas) for key in _rests_on(formula)}
+    return " ".join(["fleetcube", *sorted(cited_keys)])
 
 
 def citations(dataset: Any) -> str:
@@ -131,13 +132,13 @@ def citations(dataset: Any) -> str:
     attrs = getattr(dataset, "attrs", None)
     if not isinstance(attrs, Mapping) or ATTRIBUTE not in attrs:
         raise InputError(
-            f"this {type(dataset).__name__} does not say what it was computed from; give a "
+            f"this {type(dataset).__name__} does not record what it was computed from; give a "
             "Dataset that fleetcube made: evaluate([...]), Sweep, open_cube"
         )
     entries = [_own(str(attrs.get("fleetcube_version", "")))]
     for key in dict.fromkeys(str(attrs[ATTRIBUTE]).split()[1:]):
         known = references().get(key)
-        gone = f"% {re.sub(_ODD, '_', key)}: not among the references any more"
+        gone = f"% {re.sub(_ODD, '_', key)}: no longer among the references"
         entries.append(known["bibtex"] if known else gone)
     return "\n\n".join([*entries, *map(_record, records(attrs))])
 
@@ -145,17 +146,17 @@ def citations(dataset: Any) -> str:
 def records(attrs: Mapping[Any, Any]) -> list[dict[str, Any]]:
     """The catalog records that a result names in its attributes. Raises InputError."""
     try:
-        found = json.loads(attrs.get("fleetcube_catalog", "[]"))
-        for said in found:
-            texts = [said[name] for name in ("kind", "label", "source", "date")]
-            texts.append(said.get("title", ""))
+        entries = json.loads(attrs.get("fleetcube_catalog", "[]"))
+        for entry in entries:
+            texts = [entry[name] for name in ("kind", "label", "source", "date")]
+            texts.append(entry.get("title", ""))
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError
-            if not isinstance(said.get("edition", 0), int):
+            if not isinstance(entry.get("edition", 0), int):
                 raise TypeError
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise InputError("the attribute fleetcube_catalog is damaged; evaluate again") from None
-    return list(found)
+    return list(entries)
 
 
 def _own(version: str) -> str:
@@ -168,18 +169,18 @@ def _own(version: str) -> str:
     )
 
 
-def _record(said: Mapping[str, Any]) -> str:
-    edition = f", edition {said['edition']}," if said.get("edition") else ""
-    which = f"{said['kind']} {said['label']}{edition}"
+def _record(entry: Mapping[str, Any]) -> str:
+    edition = f", edition {entry['edition']}," if entry.get("edition") else ""
+    which = f"{entry['kind']} {entry['label']}{edition}"
     of = f"Record {which} of the fleetcube catalog"
-    if said["label"].endswith(".toml"):
-        of = f"{said['kind'].capitalize()} file {said['label'].rpartition('/')[2]}"
+    if entry["label"].endswith(".toml"):
+        of = f"{entry['kind'].capitalize()} file {entry['label'].rpartition('/')[2]}"
     return _entry(
-        re.sub(_ODD, "_", f"{said['kind']}_{said['label']}"),
-        title=_escaped(said.get("title") or said["label"]),
-        howpublished=_escaped(said["source"]),
-        note=_escaped(f"{of}, dated {said['date']}"),
-        year=_escaped(said["date"][:4]),
+        re.sub(_ODD, "_", f"{entry['kind']}_{entry['label']}"),
+        title=_escaped(entry.get("title") or entry["label"]),
+        howpublished=_escaped(entry["source"]),
+        note=_escaped(f"{of}, dated {entry['date']}"),
+        year=_escaped(entry["date"][:4]),
     )
 
 

@@ -278,7 +278,7 @@ def test_another_version_on_a_worker_is_named(
         cluster, "fingerprint", lambda *given: {**fingerprint(*given), "version.numpy": "1.0"}
     )
     other = Sweep({**sweep.spec["scenario"], "restart_time": 7.0}, sweep.spec["axes"], ["job_time"])
-    with pytest.raises(InputError, match=r'Dask worker tcp://\S+ is not .*version.numpy: "1.0" ->'):
+    with pytest.raises(InputError, match=r'Dask worker tcp://\S+ differs .*version.numpy: "1.0" ->'):
         other.store(tmp_path / "a.zarr", dask=client)
     with pytest.raises(InputError, match=r"version\.numpy"):
         other.reduce("min", dask=client)
@@ -444,7 +444,7 @@ def test_a_scheduler_with_tls_needs_certificates(sweep: Sweep) -> None:
 
 @pytest.mark.parametrize("given", [0, True, -2, 1.5, [2], "-1", "1.5", "here"])
 def test_what_is_no_cluster_is_refused(given: Any) -> None:
-    with pytest.raises(InputError, match="give one of them"):
+    with pytest.raises(InputError, match="give one of these"):
         cluster.check_dask(given)
 
 

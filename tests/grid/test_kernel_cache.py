@@ -65,7 +65,7 @@ def inside(
     def again(cache: Path) -> tuple[str, str, str]:
         monkeypatch.setenv("FLEETCUBE_CACHE", str(cache))
         monkeypatch.setattr(numba_engine, "_ready", {})
-        monkeypatch.setattr(kernel_cache, "_said", threading.Event())
+        monkeypatch.setattr(kernel_cache, "_warned", threading.Event())
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             exec(SCRIPT, {})

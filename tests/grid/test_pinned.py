@@ -106,4 +106,4 @@ def test_the_explorer_says_that_its_cube_changed(path: str) -> None:
     view = View.open(path)
     shutil.rmtree(path)
     sweep(9).store(path, chunks=CHUNKS)
-    assert "start it again" in told(lambda: view.slice("variable=goodput&x=n_gpus"))
+    assert "restart `fleetcube explore`" in told(lambda: view.slice("variable=goodput&x=n_gpus"))

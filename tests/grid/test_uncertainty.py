@@ -300,10 +300,10 @@ def test_quantiles_are_shares_or_per_cent(text: str, shares: list[float]) -> Non
         ("", "is not a list of quantiles"),
         ("5,,95", "is not a list of quantiles"),
         ("P", "is not a list of quantiles"),
-        ("0", "is not all above"),
-        ("100", "is not all above"),
-        ("nan", "is not all above"),
-        ("-5%", "is not all above"),
+        ("0", "must all be above"),
+        ("100", "must all be above"),
+        ("nan", "must all be above"),
+        ("-5%", "must all be above"),
     ],
 )
 def test_other_quantiles_are_refused_in_one_line(text: str, said: str) -> None:

@@ -258,7 +258,7 @@ def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
 
 def wait_for_kernels() -> None:
     for _ in range(12_000):
-        if not numba_engine._asked - numba_engine._ready.keys():
+        if not numba_engine._requested - numba_engine._ready.keys():
             return
         time.sleep(0.05)
     raise AssertionError("nothing was compiled in ten minutes")
@@ -270,7 +270,7 @@ def test_compiling_in_the_background_changes_no_bit(
 ) -> None:
     monkeypatch.setattr(auto_engine, "WORTH", 1)
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)
-    monkeypatch.setattr(numba_engine, "_asked", set())
+    monkeypatch.setattr(numba_engine, "_requested", set())
     monkeypatch.setattr(numba_engine, "_ready", {})
     axes = {"n_gpus": [8, 24, 64, 1000], "gpu_mttf": np.linspace(1e7, 1e9, 700)}
     sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": [1, 8]}, ["job_time", "dominant_overhead"])
@@ -291,9 +291,9 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: pytest.Mon
     tried: list[Any] = []
     monkeypatch.setattr(auto_engine, "WORTH", 1)
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)
-    monkeypatch.setattr(numba_engine, "_asked", set())
+    monkeypatch.setattr(numba_engine, "_requested", set())
     monkeypatch.setattr(numba_engine, "_ready", {})
-    monkeypatch.setattr(numba_engine, "_made", broken)
+    monkeypatch.setattr(numba_engine, "_make", broken)
     sweep = Sweep(SCENARIO, {"gpu_mttf": np.linspace(1e7, 1e9, 900)}, ["goodput"])
     for _ in range(200):
         same(sweep.virtual(), sweep.evaluate("numpy"))
@@ -312,8 +312,8 @@ def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
         "import sys, time, xarray\n"
         "from fleetcube.kernels.engines import numba as numba_engine\n"
         "numba_engine.QUIET = 0.01\n"
-        "made = numba_engine._made\n"
-        "numba_engine._made = lambda *key: (started.append(1), made(*key))[1]\n"
+        "made = numba_engine._make\n"
+        "numba_engine._make = lambda *key: (started.append(1), made(*key))[1]\n"
         "started = []\n"
         f"cube = xarray.open_dataset({str(path)!r}, engine='fleetcube')\n"
         "cube['job_time'].isel(restart_time=0)[:600, :600].values\n"
