@@ -80,9 +80,9 @@ def test_docstring_names_the_parameters_of_the_signature(function: Function) -> 
 def test_docstring_is_complete(function: Function) -> None:
     doc = read(function)
     assert doc.summary.endswith(".")
-    assert doc.maths
-    assert doc.returns
-    assert len(doc.source) > 10
+    assert doc.maths, "the formula is missing between the summary and Parameters:"
+    assert doc.returns, "Returns: [unit] lacks what it counts: GPUs, of a step"
+    assert len(doc.source) > 10, "Source: names a work, or says by definition"
 
 
 @each("function", DOCUMENTED)
