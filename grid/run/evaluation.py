@@ -178,4 +178,9 @@ def _reused(
         or not np.shares_memory(array, variable.values)
     ):
         raise InputError(f"out[{name!r}] cannot be reused: shape {array.shape}, not {shape}")
+    if not array.flags.aligned:  # kernels stream whole cache lines, which would end the process
+        raise InputError(
+            f"out[{name!r}] does not begin at a multiple of {dtype.itemsize} bytes; copy it into "
+            "an array of its own"
+        )
     return array

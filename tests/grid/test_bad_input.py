@@ -236,3 +236,13 @@ def test_outputs_that_share_memory_are_refused() -> None:
     held["expected_failures"] = held["cluster_mtbf"]
     with pytest.raises(InputError, match="share memory"):
         two.evaluate(out=held)
+
+
+def test_an_array_at_an_odd_address_is_no_room_for_an_output() -> None:
+    # a kernel that streams cache lines there would end the process
+    sweep = Sweep({}, {"n_gpus": list(range(8, 8008, 8))}, ["cluster_mtbf"])
+    result = sweep.evaluate()
+    odd = np.zeros(8 * 1000 + 4, np.uint8)[4:].view(float)
+    result["cluster_mtbf"] = ("n_gpus", odd)
+    with pytest.raises(InputError, match="multiple of 8 bytes; copy it"):
+        sweep.evaluate("numba", out=result)
