@@ -75,6 +75,7 @@ FLOORS = {
         {"errors", "progress", "text"},
         {"spec"},
         {"plan"},
+        {"function"},
         {"run"},
         {"reduce", "store", "read"},
         {"show"},

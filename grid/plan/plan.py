@@ -37,7 +37,7 @@ class Plan(Grid):
         free: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        _check_outputs(outputs, problem)
+        check_outputs(outputs, problem)
         check_engine(engine)
         self.problem, self.mask, self.outputs = problem, mask_infeasible, list(outputs)
         chosen = choices(problem, free)
@@ -112,7 +112,7 @@ def _formulas_and_dims(
     return formulas, dims
 
 
-def _check_outputs(outputs: Sequence[str], problem: Problem) -> None:
+def check_outputs(outputs: Sequence[str], problem: Problem) -> None:
     if isinstance(outputs, str) or not isinstance(outputs, Sequence) or not outputs:
         raise InputError(
             f"outputs = {outputs!r} is not a list of names; name at least one quantity"

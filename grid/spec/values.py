@@ -1,6 +1,7 @@
 """Check the values of inputs: numbers in SI, strings with a unit, choices of options."""
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,12 @@ def unit_of(name: str) -> str:
     return derivatives.unit_of(name)
 
 
+def is_traced(value: Any) -> bool:
+    """Whether JAX traces a value, which then has none yet."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.core.Tracer)
+
+
 def without_unit(name: Any, entry: Any) -> Any:
     """An entry of a spec; numbers that carry a unit become plain ones in the base unit.
 
@@ -83,6 +90,11 @@ def without_unit(name: Any, entry: Any) -> Any:
         }
     if isinstance(entry, list | tuple):
         return [without_unit(name, part) for part in entry]
+    if is_traced(entry):
+        raise InputError(
+            f"{name or 'a value'} is traced by JAX, and has no value while a sweep is planned; "
+            f"trace fleetcube.function(outputs, scenario, [{name!r}], engine = 'jax') instead"
+        )
     carried_pair = carried(entry)
     if carried_pair is None or name not in known_names():
         return entry

@@ -11,9 +11,13 @@ bit; numba's own go through branches and its machinery for ufuncs, which are slo
 import math
 from typing import Any
 
+import llvmlite
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from ..graph.trace import LOOPS
+from .ufunc_loops import addresses
 
 LINE = 64  # bytes of a cache line
 WORD = ir.IntType(64)
@@ -201,6 +205,50 @@ def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any,
     return signature, generate
 
 
+def _called(name: str, code: int, data: int) -> Any:
+    """A function of one number: NumPy's loop over an array of one.
+
+    The loop is a symbol that is found when machine code is loaded, so that code may be kept.
+    """
+    assert not data, f"NumPy's {name} needs data of its own"
+    symbol = f"fleetcube_numpy_{name}"
+    llvmlite.binding.add_symbol(symbol, code)
+
+    @intrinsic
+    def function(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            byte = ir.IntType(8).as_pointer()
+            room: Any = cgutils.alloca_once
+            numbers = room(builder, ir.ArrayType(ir.DoubleType(), 2))
+            ends = room(builder, ir.ArrayType(byte, 2))
+            steps = room(builder, ir.ArrayType(WORD, 2))
+            count = room(builder, WORD)
+            zero = WORD(0)
+            for k in range(2):
+                number = builder.gep(numbers, [zero, WORD(k)])
+                builder.store(builder.bitcast(number, byte), builder.gep(ends, [zero, WORD(k)]))
+                builder.store(WORD(8), builder.gep(steps, [zero, WORD(k)]))
+            builder.store(arguments[0], builder.gep(numbers, [zero, zero]))
+            builder.store(WORD(1), count)
+            kind = ir.FunctionType(
+                ir.VoidType(), [byte.as_pointer(), WORD.as_pointer(), WORD.as_pointer(), byte]
+            )
+            insert: Any = cgutils.get_or_insert_function
+            loop = insert(builder.module, kind, symbol)
+            first = [zero, zero]
+            none = ir.Constant(byte, None)
+            builder.call(loop, [builder.gep(ends, first), count, builder.gep(steps, first), none])
+            return builder.load(builder.gep(numbers, [zero, WORD(1)]))
+
+        return types.float64(types.float64), generate
+
+    return function
+
+
+CALLED = {  # LOOPS on single numbers
+    name: _called(name, int(code), int(data))
+    for name, (code, data) in zip(LOOPS, addresses(), strict=True)
+}
 _NUMBERS = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
 SIGNATURE = types.void(*[types.int64] * 4, _NUMBERS, _TABLE, _TABLE, _NUMBERS)  # of every kernel

@@ -15,7 +15,7 @@ _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 
 
 @functools.cache
-def _binding() -> Binding:
+def binding() -> Binding:
     import jax.numpy as jnp
 
     return Binding(jnp, jnp.where)
@@ -26,7 +26,7 @@ def _program(formulas: tuple[tuple[str, Function], ...], wanted: tuple[str, ...]
     """One jitted function from operands to outputs."""
     import jax
 
-    bound = {name: _binding().bind(formula) for name, formula in formulas}
+    bound = {name: binding().bind(formula) for name, formula in formulas}
 
     def program(operands: dict[str, Any]) -> list[Any]:
         values = dict(operands)

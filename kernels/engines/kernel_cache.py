@@ -19,6 +19,29 @@ _SHARED = "FLEETCUBE_SHARED_CACHE"
 _warned = threading.Event()
 
 
+def jitted(source: str, scope: dict[str, Any], signature: Any, options: dict[str, Any]) -> Any:
+    """The compiled function `kernel` of a source, even where the cache cannot be used."""
+    import numba
+
+    kernel = None
+    try:
+        folder = folder_of(f"{sorted(options.items())}\n{source}")
+        if folder is not None:
+            kernel = numba.njit(cache=True, **options)(function(folder, source, scope))
+            kernel.compile(signature)
+            seal(folder)
+            return kernel
+    except Exception as error:
+        warn(f"{type(error).__name__}: {error}")
+        if kernel is not None and kernel.signatures:  # compiled, but not written
+            return kernel
+    scope = dict(scope)
+    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
+    kernel = numba.njit(**options)(scope["kernel"])
+    kernel.compile(signature)
+    return kernel
+
+
 def folder_of(source: str) -> Path | None:
     """Folder named by a hash of all that machine code depends on; None where it cannot be made."""
     import llvmlite

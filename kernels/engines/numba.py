@@ -15,7 +15,6 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from .ufunc_loops import addresses
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
-Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_make`
+Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_compiled`
 _ready: dict[Key, Any] = {}  # compiled kernels
 _requested: set[Key] = set()  # kernels to compile in the background, compiled or not
 
@@ -162,26 +161,22 @@ def _kernel(key: Key) -> Any:
     """A compiled kernel; one thread at a time compiles."""
     with _compile_lock:
         if key not in _ready:
-            _ready[key] = _compiled(key)
+            _ready[key] = _compiled(*key)
         return _ready[key]
 
 
-def _compiled(key: Key) -> Any:
-    """A compiled kernel, even where the cache on disk cannot be used."""
-    from .intrinsics import SIGNATURE  # here: it imports numba, which NumPy's sweeps do without
+def _compiled(
+    formulas: tuple[tuple[str, Function], ...],
+    operands: tuple[tuple[str, bool], ...],
+    outs: tuple[tuple[str, np.dtype[Any]], ...],
+    outer: int,
+) -> Any:
+    """The kernel, from the cache on disk if an equal one was compiled before."""
+    from . import intrinsics  # here: it imports numba, which NumPy's sweeps do without
 
-    kernel = None
-    try:
-        kernel, folder = _make(True, *key)
-        kernel.compile(SIGNATURE)
-        if folder is not None:
-            kernel_cache.seal(folder)
-    except Exception as error:
-        kernel_cache.warn(f"{type(error).__name__}: {error}")
-        if kernel is None or not kernel.signatures:  # else it was compiled, but not written
-            kernel, _ = _make(False, *key)
-            kernel.compile(SIGNATURE)
-    return kernel
+    source = kernel_source(dict(formulas), operands, dict(outs), outer)
+    scope = {"np": np, **intrinsics.SCOPE}
+    return kernel_cache.jitted(source, scope, intrinsics.SIGNATURE, _OPTIONS)
 
 
 def compile_behind(job: Job) -> None:
@@ -233,25 +228,3 @@ if hasattr(os, "register_at_fork"):  # a fork in the middle of compiling would l
         after_in_parent=_compile_lock.release,
         after_in_child=_after_fork,
     )
-
-
-def _make(
-    kept: bool,
-    formulas: tuple[tuple[str, Function], ...],
-    operands: tuple[tuple[str, bool], ...],
-    outs: tuple[tuple[str, np.dtype[Any]], ...],
-    outer: int,
-) -> tuple[Any, Path | None]:
-    """The kernel, from the cache on disk if an equal one was compiled before, and its folder."""
-    import numba
-
-    from . import intrinsics
-
-    source = kernel_source(dict(formulas), operands, dict(outs), outer)
-    scope: dict[str, Any] = {"np": np, **intrinsics.SCOPE}
-    folder = kernel_cache.folder_of(f"{sorted(_OPTIONS.items())}\n{source}") if kept else None
-    if folder is not None:
-        kernel = kernel_cache.function(folder, source, scope)
-        return numba.njit(cache=True, **_OPTIONS)(kernel), folder
-    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
-    return numba.njit(**_OPTIONS)(scope["kernel"]), None

@@ -23,7 +23,7 @@ LOOPS = (
     "log1p",
     "log2",
 )  # slow: one loop each
-_LIGHT = ("abs", "floor", "maximum", "minimum", "sqrt")
+LIGHT = ("abs", "floor", "maximum", "minimum", "sqrt")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _Numpy:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(np, name)
-        if name not in (*LOOPS, *_LIGHT):
+        if name not in (*LOOPS, *LIGHT):
             return function
 
         def traced(*values: Any) -> Any:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.errors import InputError as InputError
     from fleetcube.grid.evaluate import evaluate as evaluate
     from fleetcube.grid.explain import explain as explain
+    from fleetcube.grid.function import function as function
     from fleetcube.grid.plan.citations import citations as citations
     from fleetcube.grid.progress import watching as watching
     from fleetcube.grid.read.lookup import interp as interp
@@ -28,6 +29,7 @@ __all__ = [
     "citations",
     "evaluate",
     "explain",
+    "function",
     "interp",
     "kernels",
     "open_cube",
@@ -44,6 +46,7 @@ _HOME = {
     "citations": "fleetcube.grid.plan.citations",
     "evaluate": "fleetcube.grid.evaluate",
     "explain": "fleetcube.grid.explain",
+    "function": "fleetcube.grid.function",
     "interp": "fleetcube.grid.read.lookup",
     "open_cube": "fleetcube.grid.store.cube",
     "simulate": "fleetcube.grid.ask.simulate",

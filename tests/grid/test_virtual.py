@@ -293,7 +293,7 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: pytest.Mon
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)
     monkeypatch.setattr(numba_engine, "_requested", set())
     monkeypatch.setattr(numba_engine, "_ready", {})
-    monkeypatch.setattr(numba_engine, "_make", broken)
+    monkeypatch.setattr(numba_engine, "_compiled", broken)
     sweep = Sweep(SCENARIO, {"gpu_mttf": np.linspace(1e7, 1e9, 900)}, ["goodput"])
     for _ in range(200):
         same(sweep.virtual(), sweep.evaluate("numpy"))
@@ -312,8 +312,8 @@ def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
         "import sys, time, xarray\n"
         "from fleetcube.kernels.engines import numba as numba_engine\n"
         "numba_engine.QUIET = 0.01\n"
-        "made = numba_engine._make\n"
-        "numba_engine._make = lambda *key: (started.append(1), made(*key))[1]\n"
+        "made = numba_engine._compiled\n"
+        "numba_engine._compiled = lambda *key: (started.append(1), made(*key))[1]\n"
         "started = []\n"
         f"cube = xarray.open_dataset({str(path)!r}, engine='fleetcube')\n"
         "cube['job_time'].isel(restart_time=0)[:600, :600].values\n"

@@ -118,7 +118,7 @@ def test_exact_interval_has_the_slope_of_its_equation() -> None:
     with mpmath.workdps(60):
         w = [mpmath.lambertw(-mpmath.exp(-mpmath.mpf(float(x)) - 1)).real for x in points]
         expected = [float(-value / (1 + value)) for value in w]
-    bound = jax_engine._binding().bind(exact_interval)
+    bound = jax_engine.binding().bind(exact_interval)
     with jax.enable_x64(True):
         slope = jax.vmap(jax.grad(lambda x: bound(x, 1.0)))(points)
     np.testing.assert_allclose(slope, expected, rtol=1e-12, atol=1e-16)

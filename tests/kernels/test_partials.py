@@ -100,7 +100,7 @@ def test_partials_are_those_of_jax(name: str) -> None:
     formula, few = SMOOTH[name], slice(0, 64)
     given = [np.broadcast_to(values()[p], POINTS)[few] for p in parameters(formula)]
     with jax.enable_x64(True):
-        bound = jax_engine._binding().bind(formula)
+        bound = jax_engine.binding().bind(formula)
         for k, parameter in enumerate(parameters(formula)):
             directions = [np.full(64, float(j == k)) for j in range(len(given))]
             result, expected = map(np.asarray, jax.jvp(bound, given, directions))

@@ -278,7 +278,7 @@ def test_wall_has_derivatives() -> None:
     # n = sqrt(A / D): dn/dA = n / 2A, dn/dD = -n / 2D, dn/dC = 0.
     import jax
 
-    law = jax_engine._binding().bind(sync_wall)
+    law = jax_engine.binding().bind(sync_wall)
     with jax.enable_x64(True):
         slopes = jax.grad(law, (0, 1, 2))(1e4, 1.0, 1e-4, 0.0, 0.0, math.inf)
         both = jax.grad(law, (0, 1, 2, 3, 4, 5))(*WALLS[0])

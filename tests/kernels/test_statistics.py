@@ -257,7 +257,7 @@ def test_gradients_are_numbers(law: Function, point: tuple[float, ...], slope: A
     import jax
 
     with jax.enable_x64(True):
-        gradients = jax.grad(jax_engine._binding().bind(law), tuple(range(len(point))))(*point)
+        gradients = jax.grad(jax_engine.binding().bind(law), tuple(range(len(point))))(*point)
     assert len(gradients) == len(parameters(law))
     assert not any(math.isnan(g) for g in gradients)
     if slope is not None:

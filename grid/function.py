@@ -1,0 +1,378 @@
+"""Quantities as one pure function of a few inputs, for other programs to call."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..catalog.units import carried
+from ..kernels.calculus.derivatives import derivative, name_of, unit_of
+from ..kernels.engines import scalar
+from ..kernels.engines.job import Job, default_threads
+from ..kernels.engines.numpy import run as run_numpy
+from ..kernels.engines.program import Program, fold
+from ..kernels.graph.docstrings import read
+from ..kernels.graph.formulas import Function as Formula
+from ..kernels.graph.formulas import load, parameters
+from ..kernels.inputs import INPUTS
+from .errors import InputError, nearest, shown
+from .plan.cases import choices, formulas_of, leaves
+from .plan.dims import differentiated
+from .plan.engine import check_engine
+from .plan.plan import check_outputs
+from .spec.axes import Axis
+from .spec.scenario import Problem, resolve
+from .spec.values import check_name, is_option, is_traced, without_unit
+
+ENGINES = ("numpy", "numba", "jax")
+ALONE = 1 << 16  # points up to which threads cost more than they save
+_PLAIN = {float, int, np.float64}  # types that a call passes on without a look
+
+
+def function(
+    outputs: str | Sequence[str],
+    scenario: Mapping[str, Any],
+    inputs: str | Sequence[str],
+    *,
+    engine: str = "numpy",
+) -> "Function":
+    """Quantities of a scenario as a pure function of some of its inputs.
+
+    Args:
+        outputs: a quantity, or a list of them; see `fleetcube explain`. Derivatives are quantities,
+            too: "d_job_time_d_n_gpus", "dln_job_time_dln_n_gpus".
+        scenario: everything else, as for `Sweep`. Options and labels are bound here.
+        inputs: the numeric inputs that a call gives; they override the scenario.
+        engine: "numpy", "numba" (compiled here, and callable from code that numba compiles) or
+            "jax" (for jit, vmap, grad and any other transformation).
+
+    Returns a `Function`. Raises InputError in one line for anything that cannot be used.
+
+    Example:
+        >>> import fleetcube
+        >>> mtbf = fleetcube.function("cluster_mtbf", {"gpu_mttf": "50_000 h"}, ["n_gpus"])
+        >>> round(float(mtbf(n_gpus=1024)) / 3600, 1)
+        48.0
+    """
+    scenario = without_unit("", scenario)
+    names = _check_inputs(inputs)
+    if engine not in ENGINES:
+        raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")
+    check_engine(engine)
+    wanted = [outputs] if isinstance(outputs, str) else outputs
+    given = {name: Axis(name, np.ones(1), {name: np.ones(1)}) for name in names}
+    problem = resolve(scenario, given)
+    check_outputs(wanted, problem)
+    return Function(problem, tuple(wanted), names, engine, isinstance(outputs, str))
+
+
+def _check_inputs(inputs: Any) -> tuple[str, ...]:
+    names = [inputs] if isinstance(inputs, str) else inputs
+    if not isinstance(names, Sequence) or isinstance(names, bytes) or not names:
+        raise InputError(f"inputs = {shown(inputs)} is not a list of names; name at least one")
+    for name in names:
+        check_name(name)
+        if is_option(name) or (name not in INPUTS and name not in load()):
+            raise InputError(
+                f"inputs: {name!r} takes names, not numbers; choose one in the scenario, and make "
+                "a function of each choice"
+            )
+        if list(names).count(name) > 1:
+            raise InputError(f"inputs: {name!r} appears twice; remove one")
+    return tuple(names)
+
+
+class Function:
+    """Quantities as a pure function of numbers; made by `fleetcube.function`.
+
+    Call it with the inputs by name, in their order, or as one mapping: SI numbers, or arrays that
+    broadcast as NumPy's do. It returns an array of the broadcast shape (a number for numbers), or
+    for a list of outputs a dict of them. Codes (unit "flag") are whole numbers, -1 where undefined.
+    Outside the bounds of an input, where `evaluate` would refuse it, every number is NaN.
+
+    `inputs` and `outputs` are names; `units` has those of both, `sources` the source of every
+    formula behind the outputs. Functions that compute the same are equal; they pickle, hash, and
+    may be called from several threads.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        outputs: tuple[str, ...],
+        inputs: tuple[str, ...],
+        engine: str,
+        alone: bool = False,
+    ) -> None:
+        self.inputs, self.outputs, self.engine, self._alone = inputs, outputs, engine, alone
+        self._problem = problem
+        self._formulas, self._program = _program(problem, outputs, inputs)
+        self._point: Any = None
+        self._jitted: Any = None
+        if engine == "numba":
+            self._point = scalar.compiled(self._program)
+        elif engine == "numpy":
+            self._point = scalar.interpreted(self._program)
+        self.units = {name: unit_of(name) for name in (*inputs, *outputs)}
+        self._hash = hash((type(self), self._program, engine, alone))
+        self.__name__ = "_".join(outputs)
+        self.__doc__ = self._docstring()
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in inputs]
+        )
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        """The outputs for the inputs given; see the class."""
+        if named or len(values) != len(self.inputs) or isinstance(values[0], Mapping):
+            values = self._ordered(values, named)
+        if self._point is None:
+            return self._packed(self._traced(values))
+        for value in values:
+            if type(value) not in _PLAIN:
+                return self._packed(self._over(values))
+        return self._packed(self._point(*map(float, values)))
+
+    def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
+        """The function of the exact derivatives with respect to inputs, all of them by default.
+
+        It takes what this function takes, and returns a dict: d output / d input in SI by input,
+        for a list of outputs by output and input. Whole-numbered inputs count as continuous. Raises
+        InputError for other inputs, and where an output is a code or a derivative itself.
+        """
+        names = self.inputs if wrt is None else (wrt,) if isinstance(wrt, str) else tuple(wrt)
+        if not names or len(set(names)) < len(names):
+            raise InputError(f"wrt = {shown(wrt)} is empty or names an input twice; name each once")
+        for name in names:
+            if name not in self.inputs:
+                hint = nearest(str(name), self.inputs, f"choose of {', '.join(self.inputs)}")
+                raise InputError(f"wrt: {shown(name)} is not an input of this function; {hint}")
+        for name in self.outputs:
+            if derivative(name) or self.units[name] == "flag":
+                raise InputError(
+                    f"{name!r} has no gradient here; take a quantity that is a number, and for "
+                    "second derivatives jax.hessian of a function made with engine = 'jax'"
+                )
+        return Gradient(self, names)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Where the formulas come from, by quantity."""
+        names = [name for name in self._formulas if name in load()]
+        return {name: read(self._formulas[name]).source for name in names}
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Inputs that no output depends on here."""
+        used = {p for _, formula in self._program.formulas for p in parameters(formula)}
+        return tuple(name for name in self.inputs if name not in used)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba's compiler takes this object for: numba asks for the attribute."""
+        if self.engine != "numba":
+            raise InputError(
+                f"code compiled by numba cannot call a function of engine = {self.engine!r}; make "
+                "it with engine = 'numba'"
+            )
+        from ..kernels.engines.embedded import type_of
+
+        return type_of(self._program)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Function):
+            return NotImplemented
+        mine, theirs = ((type(f), f.engine, f._alone, f.outputs, f._program) for f in (self, other))
+        return self._hash == other._hash and mine == theirs
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Function, (self._problem, self.outputs, self.inputs, self.engine, self._alone)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(self.outputs)
+        return f"<fleetcube.Function ({', '.join(self.inputs)}) -> {outputs}, {self.engine}>"
+
+    def _docstring(self) -> str:
+        def listed(names: tuple[str, ...]) -> str:
+            return "\n".join(f"    {name} [{self.units[name]}]: {_meaning(name)}" for name in names)
+
+        return (
+            f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}.\n\n"
+            "Inputs are numbers in SI base units, or arrays that broadcast; outputs have the shape "
+            f"they broadcast to.\n\nInputs:\n{listed(self.inputs)}\n\n"
+            f"Outputs:\n{listed(self.outputs)}\n"
+        )
+
+    def _packed(self, result: Any) -> Any:
+        """What a call returns: `result` is a value of one output, or else one of each."""
+        if self._alone:
+            return result
+        return dict(zip(self.outputs, result if len(self.outputs) > 1 else [result], strict=True))
+
+    def _ordered(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The inputs in their order, however they were given."""
+        if not values and len(named) == len(self.inputs):
+            try:
+                return tuple([named[name] for name in self.inputs])
+            except KeyError:
+                pass  # said below
+        if len(values) == 1 and isinstance(values[0], Mapping):
+            values, named = (), {**values[0], **named}
+        known = ", ".join(self.inputs)
+        for name in named:
+            if name not in self.inputs:
+                hint = nearest(str(name), self.inputs, f"give {known}")
+                raise InputError(f"{shown(name)} is not an input of this function; {hint}")
+        if len(values) > len(self.inputs):
+            raise InputError(
+                f"{len(values)} values are given to a function of {len(self.inputs)}; give {known}"
+            )
+        placed = dict(zip(self.inputs, values, strict=False))
+        for name in self.inputs:
+            if name in placed and name in named:
+                raise InputError(f"{name} is given by place and by name; give it once")
+            if name not in placed and name not in named:
+                raise InputError(f"{name} is missing; give {known}")
+        placed.update(named)
+        return tuple(placed[name] for name in self.inputs)
+
+    def _shape(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """The shape that the inputs broadcast to, all of them checked."""
+        for name, value in zip(self.inputs, values, strict=True):
+            _check_value(name, value, self.units[name])
+        shapes = {name: np.shape(value) for name, value in zip(self.inputs, values, strict=True)}
+        try:
+            return np.broadcast_shapes(*shapes.values())
+        except ValueError:
+            said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise InputError(
+                f"the inputs do not broadcast: {said}; give sizes that are equal, or 1"
+            ) from None
+
+    def _over(self, values: Sequence[Any]) -> Any:
+        """The outputs over arrays, evaluated as blocks are."""
+        for name, value in zip(self.inputs, values, strict=True):
+            if is_traced(value):
+                raise InputError(
+                    f"{name} is traced by JAX, which cannot see into a function made with engine "
+                    f"= {self.engine!r}; make it with engine = 'jax'"
+                )
+        shape = self._shape(values)
+        if not shape:
+            return self._point(*map(float, values))
+        program = self._program
+        operands = {
+            name: np.array(value).reshape((1,) * len(shape)) for name, value in program.constants
+        }
+        for name, value in zip(self.inputs, values, strict=True):
+            array = np.asarray(value, np.float64)
+            operands[name] = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        outs = {
+            name: np.empty(shape, np.int8 if of in program.flags else np.float64)
+            for of, (name, _) in zip(self.outputs, program.guarded(), strict=True)
+        }
+        size = next(iter(outs.values())).size
+        if size:
+            job = Job(dict([*program.formulas, *program.guarded()]), operands, outs)
+            threads = default_threads() if size > ALONE else 1
+            if self.engine == "numba":
+                from ..kernels.engines.numba import run as run_numba
+
+                run_numba(job, threads)
+            else:
+                run_numpy(job, threads)
+        arrays = tuple(outs.values())
+        return arrays if len(arrays) > 1 else arrays[0]
+
+    def _traced(self, values: Sequence[Any]) -> Any:
+        """The outputs as JAX computes them, inside another trace or not."""
+        if self._jitted is None:
+            from ..kernels.engines.traceable import jitted
+
+            self._jitted = jitted(self._program)
+        if any(type(value) not in _PLAIN for value in values):
+            self._shape(values)
+        outs = self._jitted(dict(zip(self.inputs, values, strict=True)))
+        listed = tuple(outs[name] for name in self.outputs)
+        return listed if len(listed) > 1 else listed[0]
+
+
+class Gradient(Function):
+    """The function of the exact derivatives of a `Function`; made by its `gradient`."""
+
+    def __init__(self, function: Function, wrt: tuple[str, ...]) -> None:
+        self.of, self.wrt = function, wrt
+        names = tuple(name_of("d", of, name) for of in function.outputs for name in wrt)
+        super().__init__(function._problem, names, function.inputs, function.engine)
+        self._hash = hash((Gradient, function, wrt))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Gradient):
+            return NotImplemented
+        return (self.of, self.wrt) == (other.of, other.wrt)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Gradient, (self.of, self.wrt)
+
+    def _packed(self, result: Any) -> Any:
+        values = iter(result if len(self.outputs) > 1 else [result])
+        by_output = [{name: next(values) for name in self.wrt} for _ in self.of.outputs]
+        if self.of._alone:
+            return by_output[0]
+        return dict(zip(self.of.outputs, by_output, strict=True))
+
+
+def _program(
+    problem: Problem, outputs: Sequence[str], inputs: Sequence[str]
+) -> tuple[Mapping[str, Formula], Program]:
+    """Formulas behind some outputs, and their program."""
+    chosen = choices(problem, inputs)
+    formulas = formulas_of(problem, chosen, outputs)[0]
+    if wanted := [slope for name in outputs if (slope := derivative(name))]:
+        for slope in wanted:
+            if slope.kind.startswith("delta"):
+                raise InputError(
+                    f"outputs: {slope.name!r} compares whole numbers, which takes a sweep; ask for "
+                    f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.gradient"
+                )
+        given = chosen[0].given
+        dims = dict.fromkeys([*formulas, *given], ())
+        formulas = differentiated([formulas], dims, wanted)[0]
+    values = leaves(problem, chosen, problem.axes, inputs)[0]
+    given = {name: row.item() for name, row in values.items() if name not in inputs}
+    flags = [name for name in outputs if unit_of(name) == "flag"]
+    bounds = [INPUTS[name] for name in inputs if name in INPUTS]
+    return formulas, fold(outputs, formulas, given, inputs, bounds, flags)
+
+
+def _meaning(name: str) -> str:
+    if name in INPUTS:
+        return INPUTS[name].description
+    slope = derivative(name)
+    return (slope.doc if slope else load()[name].doc).summary.rstrip(".")
+
+
+def _check_value(name: str, value: Any, unit: str) -> None:
+    """Refuse what is neither a real number nor an array of them, in SI."""
+    hint = "give a plain number" if unit == "1" else f"give numbers in {unit}"
+    if hasattr(value, "dims") and hasattr(value, "coords"):
+        raise InputError(
+            f"{name} is a DataArray, whose dimensions a function does not see; give its values, or "
+            "use fleetcube.evaluate"
+        )
+    if hasattr(value, "__dask_graph__"):
+        raise InputError(
+            f"{name} is a Dask array; map the function over its blocks (dask.array.map_blocks)"
+        )
+    if not isinstance(value, int | float | str) and carried(value) is not None:
+        raise InputError(f"{name} = {shown(value)} has a unit; {hint}")
+    kind = getattr(getattr(value, "dtype", None), "kind", None) or np.asarray(value).dtype.kind
+    if str(getattr(value, "dtype", "")) in ("bfloat16", "float16"):
+        raise InputError(f"{name} is {value.dtype}, too short for these laws; give float32 or more")
+    if kind not in "iuf":
+        raise InputError(f"{name} = {shown(value)} is not a real number; {hint}")

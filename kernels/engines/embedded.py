@@ -1,0 +1,69 @@
+"""Functions of programs inside other functions that numba compiles; imports numba."""
+
+import functools
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.core.registry import cpu_target
+from numba.extending import NativeValue, models, overload, register_model, unbox
+
+from . import scalar
+from .program import Program
+
+
+class Embedded(types.Function):
+    """The numba type of a function of a program, which may also be passed as an argument."""
+
+
+register_model(Embedded)(models.OpaqueModel)
+
+
+@unbox(Embedded)
+def _unboxed(kind: Any, value: Any, context: Any) -> NativeValue:
+    return NativeValue(context.context.get_dummy_value())
+
+
+@functools.lru_cache(maxsize=256)
+def type_of(program: Program) -> Embedded:
+    """What a function of a program is to numba: it takes numbers, or arrays that broadcast."""
+    kernel = scalar.compiled(program)
+    scope: dict[str, Any] = {**kernel.py_func.__globals__, "np": np, "kernel": kernel}
+    exec(compile(_source(program), "<fleetcube function>", "exec"), scope)
+
+    def choose(*arguments: Any) -> Any:
+        arrays = any(isinstance(argument, types.Array) for argument in arguments)
+        return scope["over" if arrays else "point"]
+
+    scope["choose"] = choose
+    names = ", ".join(program.inputs)
+    exec(f"def typed({names}): return choose({names})", scope)  # numba compares the names
+    overload(scope["function"])(scope["typed"])
+    cpu_target.typing_context.refresh()
+    known = cpu_target.typing_context.resolve_value_type(scope["function"])
+    return Embedded(known.templates[0])
+
+
+def _source(program: Program) -> str:
+    """A stub, what it does to numbers, and what it does to arrays."""
+    names = ", ".join(program.inputs)
+    shapes = ", ".join(f"np.shape({name})" for name in program.inputs)
+    point = ", ".join(f"{name}[at]" for name in program.inputs)
+    outs = [f"out{k}" for k in range(len(program.outputs))]
+    several = len(outs) > 1
+    lines = [
+        f"def function({names}): pass",
+        f"def point({names}): return kernel({names})",
+        f"def over({names}):",
+        f"    shape = np.broadcast_shapes({shapes})",
+    ]
+    lines += [f"    {name} = np.broadcast_to({name}, shape)" for name in program.inputs]
+    for out, name in zip(outs, program.outputs, strict=True):
+        kind = "int8" if name in program.flags else "float64"
+        lines.append(f"    {out} = np.empty(shape, np.{kind})")
+    lines += ["    for at in np.ndindex(shape):", f"        result = kernel({point})"]
+    for k, out in enumerate(outs):
+        lines.append(f"        {out}[at] = {f'result[{k}]' if several else 'result'}")
+    listed = ", ".join(outs)
+    lines.append(f"    return {f'Outputs({listed})' if several else listed}")
+    return "\n".join(lines)

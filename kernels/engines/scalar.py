@@ -1,0 +1,98 @@
+"""One point of a program: straight-line source, for Python's interpreter or for numba.
+
+The operations and their order are those of the engines, so values are NumPy's to the last bit.
+"""
+
+import ast
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph.trace import LOOPS, written
+from . import kernel_cache
+from .program import Program
+
+_NUMBA: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def source(program: Program) -> str:
+    """Source of a function `kernel` of the inputs: a number, or a tuple `Outputs` of several.
+
+    Flags are whole numbers, -1 where undefined.
+    """
+    trace, results = program.trace()
+    lines = [f"    {name} = float64({name})" for name in program.inputs]
+    for name, operation in trace.operations.items():
+        text = f"{operation.loop}({operation.reads[0]})" if operation.loop else operation.text
+        lines.append(f"    {name} = {text}")
+    texts = []
+    for name, result in zip(program.outputs, results, strict=True):
+        value = written(result)
+        flag = f"int8(select({value} != {value}, -1.0, {value}))"
+        texts.append(flag if name in program.flags else f"float64({value})")
+    head, answer = [], texts[0]
+    if len(texts) > 1:
+        answer = f"Outputs({', '.join(texts)})"
+        head = [
+            "from collections import namedtuple",
+            f"Outputs = namedtuple('Outputs', {program.outputs})",
+        ]
+    head.append(f"def kernel({', '.join(program.inputs)}):")
+    return "\n".join([*head, *lines, f"    return {answer}", ""])
+
+
+class _Inlined(ast.NodeTransformer):
+    """Python source without calls where an expression does, and with constants of NumPy's type.
+
+    Plain floats would raise where they are divided by 0.
+    """
+
+    def __init__(self) -> None:
+        self.constants: dict[str, np.float64] = {}
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if not isinstance(node.value, float):
+            return node
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.float64(node.value)
+        return ast.Name(name, ast.Load())
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "select":
+            return ast.IfExp(*node.args)
+        return node
+
+
+@functools.lru_cache(maxsize=256)
+def interpreted(program: Program) -> Callable[..., Any]:
+    """One point as Python evaluates it, on NumPy's numbers."""
+    inlined = _Inlined()
+    tree = ast.fix_missing_locations(inlined.visit(ast.parse(source(program))))
+    scope: dict[str, Any] = {
+        **{name: getattr(np, name) for name in (*LOOPS, "floor", "sqrt", "maximum", "minimum")},
+        **{"abs": abs, "float64": np.float64, "int8": np.int8, "np": np},
+        **inlined.constants,
+    }
+    exec(compile(tree, "<fleetcube point>", "exec"), scope)
+    kernel = scope["kernel"]
+
+    def point(*values: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return kernel(*values)
+
+    return point
+
+
+@functools.lru_cache(maxsize=256)
+def compiled(program: Program) -> Any:
+    """One point as numba compiles it; machine code is kept on disk, as that of kernels is."""
+    from numba.core import types
+
+    from . import intrinsics
+
+    scope = {"np": np, **intrinsics.SCOPE, **intrinsics.CALLED}
+    signature = (types.float64,) * len(program.inputs)
+    return kernel_cache.jitted(source(program), scope, signature, _NUMBA)

@@ -1,0 +1,80 @@
+"""Programs as JAX functions, with the project's own derivatives of every order."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..calculus.derivatives import name_of
+from ..graph.trace import LIGHT, LOOPS
+from .program import Program
+from .scalar import source
+
+Values = dict[str, Any]
+
+
+@functools.lru_cache(maxsize=256)
+def traceable(program: Program) -> Callable[[Values], Values]:
+    """A function from inputs to outputs that JAX transforms.
+
+    Both are by name; inputs have one floating-point type and broadcast. JAX's own differentiation
+    would be NaN where a branch that is not taken is undefined; here each derivative is a program
+    again, made from dual numbers, and is differentiated in the same way.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    # From the trace: formulas bound to JAX would repeat what they share, in derivatives many times
+    scope: dict[str, Any] = {name: getattr(jnp, name) for name in (*LOOPS, *LIGHT)}
+    scope |= {"select": jnp.where, "float64": _as_it_is, "int8": _as_it_is, "np": np}
+    exec(compile(source(program), "<fleetcube function>", "exec"), scope)
+    kernel, several = scope["kernel"], len(program.outputs) > 1
+
+    def compute(operands: Values) -> Values:
+        arrays = [operands[name] for name in program.inputs]
+        shape = jnp.broadcast_shapes(*(array.shape for array in arrays))
+        outs = kernel(*arrays) if several else [kernel(*arrays)]
+        return {
+            name: jnp.broadcast_to(jnp.asarray(out, arrays[0].dtype), shape)
+            for name, out in zip(program.outputs, outs, strict=True)
+        }
+
+    function = jax.custom_jvp(compute)
+
+    def rule(primals: tuple[Values], tangents: tuple[Values]) -> tuple[Values, Values]:
+        (operands,), (changes,) = primals, tangents
+        zero = jax.custom_derivatives.SymbolicZero
+        moving = tuple(n for n in program.inputs if not isinstance(changes[n], zero))
+        values = traceable(program.derivatives(moving, program.outputs))(operands)
+        spread: Values = {}
+        for of in program.outputs:
+            total = jnp.zeros_like(values[of])
+            for wrt in moving:
+                slope = values[name_of("d", of, wrt)]
+                total = total + jnp.where(slope == 0, 0, slope) * changes[wrt]
+            spread[of] = total
+        return {of: values[of] for of in program.outputs}, spread
+
+    function.defjvp(rule, symbolic_zeros=True)
+    return function
+
+
+@functools.lru_cache(maxsize=256)
+def jitted(program: Program) -> Callable[[Mapping[str, Any]], Values]:
+    """The function of numbers and arrays that broadcast, inside another trace or alone."""
+    import jax
+    import jax.numpy as jnp
+
+    function = traceable(program)
+
+    def call(given: Mapping[str, Any]) -> Values:
+        kind = jnp.result_type(*given.values(), float)
+        outs = function({name: jnp.asarray(value, kind) for name, value in given.items()})
+        return outs | {name: outs[name].astype(jnp.int8) for name in program.flags}
+
+    return jax.jit(call)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
