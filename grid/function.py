@@ -293,6 +293,7 @@ class Function:
 
             self._jitted = jitted(self._program)
         if any(type(value) not in _PLAIN for value in values):
+            values = [np.asarray(v) if isinstance(v, list | tuple) else v for v in values]
             self._shape(values)
         outs = self._jitted(dict(zip(self.inputs, values, strict=True)))
         listed = tuple(outs[name] for name in self.outputs)
