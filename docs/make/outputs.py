@@ -14,6 +14,7 @@ import io
 import itertools
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,21 +99,27 @@ def run(path: Path, folder: Path) -> Iterator[Printed]:
         (folder / "examples").symlink_to(ROOT / "examples")
     scope: dict[str, object] = {"__name__": "__page__"}
     every = blocks(text)
-    for block, after in itertools.zip_longest(every, every[1:]):
-        if name := _FILE.match(block.text):
-            (folder / name[1]).write_text(block.text[name.end() :], encoding="utf-8")
-        if block.language not in ("python", "{code-cell}", "sh"):
-            continue
-        with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out:
-            if block.language == "sh":
-                for words in commands(block.text):
-                    cli(words, standalone_mode=False)
-            else:
-                exec(compile(block.text, path.name, "exec"), scope)
-        follows = (
-            after and after.language == "text" and not text[block.end + 3 : after.start - 8].strip()
-        )
-        yield Printed(out.getvalue(), after if follows else None)
+    try:
+        for block, after in itertools.zip_longest(every, every[1:]):
+            if name := _FILE.match(block.text):
+                (folder / name[1]).write_text(block.text[name.end() :], encoding="utf-8")
+            if block.language not in ("python", "{code-cell}", "sh"):
+                continue
+            with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out:
+                if block.language == "sh":
+                    for words in commands(block.text):
+                        cli(words, standalone_mode=False)
+                else:
+                    exec(compile(block.text, path.name, "exec"), scope)
+            follows = (
+                after
+                and after.language == "text"
+                and not text[block.end + 3 : after.start - 8].strip()
+            )
+            yield Printed(out.getvalue(), after if follows else None)
+    finally:  # a page may set JAX's precision, which is the whole process's
+        if "jax" in sys.modules:
+            sys.modules["jax"].config.update("jax_enable_x64", False)
 
 
 def rewritten(path: Path, folder: Path) -> str:
