@@ -53,7 +53,7 @@ def function(
         >>> import fleetcube
         >>> mtbf = fleetcube.function("cluster_mtbf", {"gpu_mttf": "50_000 h"}, ["n_gpus"])
         >>> round(float(mtbf(n_gpus=1024)) / 3600, 1)
-        48.0
+        36.6
     """
     scenario = without_unit("", scenario)
     names = _check_inputs(inputs)
