@@ -218,8 +218,9 @@ class Function:
                 return tuple([named[name] for name in self.inputs])
             except KeyError:
                 pass  # said below
-        if len(values) == 1 and isinstance(values[0], Mapping):
-            values, named = (), {**values[0], **named}
+        first = values[0] if len(values) == 1 else None
+        if isinstance(first, Mapping):
+            values, named = (), {**first, **named}
         known = ", ".join(self.inputs)
         for name in named:
             if name not in self.inputs:
@@ -341,8 +342,7 @@ def _program(
                     f"outputs: {slope.name!r} compares whole numbers, which takes a sweep; ask for "
                     f"{name_of('d', slope.of, slope.wrt)}, or see Sweep.gradient"
                 )
-        given = chosen[0].given
-        dims = dict.fromkeys([*formulas, *given], ())
+        dims: dict[str, tuple[str, ...]] = dict.fromkeys([*formulas, *chosen[0].given], ())
         formulas = differentiated([formulas], dims, wanted)[0]
     values = leaves(problem, chosen, problem.axes, inputs)[0]
     given = {name: row.item() for name, row in values.items() if name not in inputs}

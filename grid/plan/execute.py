@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,40 @@ def evaluate_block(
         _mask(plan, dims, region, outs, threads)
 
 
+def on_device(
+    plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
+) -> dict[str, Any] | None:
+    """The outputs of a block as arrays of JAX's that stay on its devices; None where they cannot.
+
+    Their sizes are 1 along dimensions where they are constant. A block of several cases is put
+    together on the host.
+    """
+    cases = plan.cases_of(dims)
+    if plan.engine != "jax" or len(cases) > 1:
+        return None
+    values = _left_there(plan, cases[0], dims, region, names)
+    masked = [name for name in names if plan.mask and name in plan.layout_dependent]
+    if masked:
+        own = plan.out_dims[REASON]
+        if len(plan.cases_of(own)) > 1:
+            return None
+        inside = {dim: region[dim] for dim in own}
+        reason = _left_there(plan, cases[0], own, inside, [REASON])[REASON]
+        sizes = dict(zip(own, reason.shape, strict=True))
+        reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
+        for name in masked:
+            values[name] = jax_engine.masked(values[name], reason)
+    return values
+
+
+def _left_there(
+    plan: Plan, case: Case, dims: tuple[str, ...], region: Region, names: Sequence[str]
+) -> dict[str, Any]:
+    shape = extent(region, dims, dims)
+    outs = {name: np.broadcast_to(0.0, shape) for name in names}  # their shape, in no memory
+    return jax_engine.on_device(Piece(plan, case, 1).job(dims, region, outs))
+
+
 def _mask(
     plan: Plan, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array], threads: int
 ) -> None:
@@ -81,16 +116,21 @@ class Piece:
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
+        job = self.job(dims, region, outs)
+        engine = self.plan.engine
+        if engine == "numba" and self.plan.is_minor(dims, len(job.formulas) or len(outs)):
+            engine = "numpy"  # to the same bits
+        RUN[engine](job, self.threads)
+
+    def job(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> Job:
+        """What an engine is given to do that."""
         formulas, needed = self._fused(dims, list(outs))
         self._keep(dims, region, [name for name in needed if not self._is_given(name)])
         operands = {name: self._operand(name, dims, region) for name in needed}
         outs = {name: out.reshape((1,)) if not dims else out for name, out in outs.items()}
         if not dims:  # kernels walk a last axis: give a point one
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
-        engine = self.plan.engine
-        if engine == "numba" and self.plan.is_minor(dims, len(formulas) or len(outs)):
-            engine = "numpy"  # to the same bits
-        RUN[engine](Job(formulas, operands, outs), self.threads)
+        return Job(formulas, operands, outs)
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)

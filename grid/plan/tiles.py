@@ -22,6 +22,7 @@ Region = Mapping[str, slice]
 # the arrays that they are copied to, 32 MB for each output
 AT_ONCE = {"numpy": 1 << 25, "numba": 1 << 25, "jax": 1 << 22}
 BLOCK = 1 << 20  # points where values are dropped again: 8 MB for each output, times the threads
+ON_DEVICE = 1 << 28  # points at once where an accelerator reduces what it computed: 2 GB an output
 BUNDLES = 256  # of a grid, or more: so that the last ones keep all workers of a cluster busy
 LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is longer by as much,
 # as what it sends back is then not small beside what it computes

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.engines import jax as jax_engine
 from ..errors import InputError
 from ..plan import memory, tiles
+from ..plan.execute import on_device
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
@@ -52,10 +54,11 @@ def reduce(
             if not outputs:
                 continue
             kept = [dim for dim in dims if dim not in axes]
+            room = stream.Room(outputs, _most(plan, len(outputs)))
             if how == "quantile":
                 reduced = quantiles(plan, dims, outputs, share, axes, map_)
             else:
-                reduced = _Fold(dims, how, kept, stream.Room(outputs)).run(plan, map_)
+                reduced = _Fold(dims, how, kept, room).run(plan, map_)
             for name in outputs:
                 attrs = attributes(plan, name)
                 if how == "count":
@@ -65,6 +68,14 @@ def reduce(
     kind = f"{how} {share:g}" if how == "quantile" else how
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
     return xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
+
+
+def _most(plan: Plan, outputs: int) -> int:
+    """Points of a block: more where they stay on an accelerator, which idles over small ones."""
+    here = (
+        jax_engine.most_points(outputs) if plan.engine == "jax" and len(plan.cases) == 1 else None
+    )
+    return max(tiles.BLOCK, min(here or 0, tiles.ON_DEVICE))
 
 
 def _check_share(how: str, q: Any) -> float:
@@ -107,20 +118,30 @@ class _Fold:
         arrays = 2 if self.how == "mean" and not self.extreme else 1
         memory.check(8 * arrays * len(self.room.names) * math.prod(plan.shape(self.kept)))
         folded = self.start(plan.shape(self.kept))
-        for bundle, reduced in map_(self.part, tiles.bundles(whole, self.kept)):
+        for bundle, reduced in map_(self.part, tiles.bundles(whole, self.kept, self.room.most)):
             self.fold(folded, tiles.inside(whole, bundle, self.kept), reduced)
         return {name: self.result(*arrays) for name, arrays in folded.items()}
 
     def part(self, plan: Plan, bundle: Region) -> Folded:
         """The reduction of one bundle."""
         folded: Folded = {}
-        for block, outs in self.room.each(plan, self.dims, bundle):
-            reduced = {name: self.block(out) for name, out in outs.items()}
+        for block in tiles.blocks(bundle, self.room.most):
+            reduced = self.reduced(plan, block)
             if block == bundle:
                 return reduced
             folded = folded or self.start(extent(bundle, self.kept, self.kept))
             self.fold(folded, tiles.inside(bundle, block, self.kept), reduced)
         return folded
+
+    def reduced(self, plan: Plan, block: Region) -> Folded:
+        """The reduction of one block: where JAX computed it, so that only results leave there."""
+        outs = on_device(plan, self.dims, block, self.room.names)
+        if outs is None:
+            outs = self.room.evaluate(plan, self.dims, block)
+            return {name: self.block(out) for name, out in outs.items()}
+        how = "min" if self.extreme and self.how not in ("min", "max") else self.how
+        shape = extent(block, self.dims, self.dims)
+        return {name: jax_engine.reduced(how, o, self.axes, shape) for name, o in outs.items()}
 
     def start(self, shape: tuple[int, ...]) -> Folded:
         """The reduction of nothing."""

@@ -86,9 +86,10 @@ def _on_threads(
 class Room:
     """Arrays of a block, in memory that each thread reuses."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], most: int | None = None) -> None:
         self.names, self._memory = list(names), Workspace()
-        self.most = tiles.BLOCK  # points of a block: workers cut as the sending process does
+        # points of a block: workers cut as the sending process does
+        self.most = tiles.BLOCK if most is None else most
 
     def arrays(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """One array for each name; flags are int8."""

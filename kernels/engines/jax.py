@@ -1,6 +1,10 @@
-"""JAX in float64, jitted per block shape, on whatever device JAX finds."""
+"""JAX in float64, jitted per block shape, on whatever devices JAX finds.
+
+Several devices share a block: each evaluates a part of it along one axis (`jax.shard_map`).
+"""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,18 +16,30 @@ from .job import Job, store
 # XLA's algebraic simplifier turns a division by a broadcast value into a multiplication by its
 # inverse, so that the last bit would depend on which axes a sweep has.
 _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
+SHARED = 1 << 16  # points from which a block is worth the calls to several devices
+SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs room beside them
 
 
 @functools.cache
 def binding() -> Binding:
+    """Formulas over `jax.numpy`."""
     import jax.numpy as jnp
 
     return Binding(jnp, jnp.where)
 
 
 @functools.cache
-def _program(formulas: tuple[tuple[str, Function], ...], wanted: tuple[str, ...]) -> Any:
-    """One jitted function from operands to outputs."""
+def _program(
+    formulas: tuple[tuple[str, Function], ...],
+    wanted: tuple[str, ...],
+    ndim: int,
+    axis: int | None,
+    cut: frozenset[str],
+) -> Any:
+    """One jitted function from operands to outputs.
+
+    Where an axis is shared among devices, the operands in `cut` vary along it.
+    """
     import jax
 
     bound = {name: binding().bind(formula) for name, formula in formulas}
@@ -34,14 +50,113 @@ def _program(formulas: tuple[tuple[str, Function], ...], wanted: tuple[str, ...]
             values[name] = bound[name](*[values[p] for p in parameters(formula)])
         return [values[name] for name in wanted]
 
-    return jax.jit(program, compiler_options=_OPTIONS)
+    if axis is None:
+        return jax.jit(program, compiler_options=_OPTIONS)
+    spec: Any = jax.sharding.PartitionSpec
+    whole, part = spec(), spec(*(None if k != axis else "devices" for k in range(ndim)))
+    moving = set(cut)
+    for name, formula in formulas:
+        if moving.intersection(parameters(formula)):
+            moving.add(name)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("devices",))
+
+    def shared(cut_operands: dict[str, Any], others: dict[str, Any]) -> list[Any]:
+        return program({**cut_operands, **others})
+
+    several = jax.shard_map(
+        shared,
+        mesh=mesh,
+        in_specs=(part, whole),
+        out_specs=[part if name in moving else whole for name in wanted],
+    )
+    return jax.jit(several, compiler_options=_OPTIONS)
 
 
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs; XLA brings its own threads."""
+    for out, value in zip(job.outs.values(), on_device(job).values(), strict=True):
+        store(out, np.asarray(value))
+
+
+def on_device(job: Job) -> dict[str, Any]:
+    """The outputs as JAX's arrays, left where they were computed; size 1 where constant.
+
+    Of the job's own outputs only names and shape count.
+    """
     import jax
 
-    program = _program(tuple(job.formulas.items()), tuple(job.outs))
+    formulas, wanted, operands = tuple(job.formulas.items()), tuple(job.outs), dict(job.operands)
+    ndim = len(job.shape)
     with jax.enable_x64(True):  # here alone: the rest of the process keeps its own setting
-        for out, value in zip(job.outs.values(), program(dict(job.operands)), strict=True):
-            store(out, np.asarray(value))
+        axis = _shared_axis(job.shape, len(jax.devices()))
+        if axis is None:
+            values = _program(formulas, wanted, ndim, None, frozenset())(operands)
+            return dict(zip(wanted, values, strict=True))
+        size = job.shape[axis]
+        missing = -size % len(jax.devices())
+        cut = {
+            name: np.concatenate([array, *[array.take([-1], axis)] * missing], axis)
+            for name, array in operands.items()
+            if array.shape[axis] > 1
+        }
+        others = {name: array for name, array in operands.items() if name not in cut}
+        values = _program(formulas, wanted, ndim, axis, frozenset(cut))(cut, others)
+        if missing:
+            inside = (slice(None),) * axis + (slice(0, size),)
+            values = [value[inside] if value.shape[axis] > 1 else value for value in values]
+        return dict(zip(wanted, values, strict=True))
+
+
+def _shared_axis(shape: tuple[int, ...], devices: int) -> int | None:
+    """The axis to share among devices: where the least is padded, and of these the first."""
+    if devices == 1 or math.prod(shape) < SHARED:
+        return None
+    waste = [-size % devices / size if size > 1 else math.inf for size in shape]
+    axis = int(np.argmin(waste))
+    return axis if waste[axis] < 1 else None
+
+
+def most_points(outputs: int) -> int | None:
+    """Points of so many outputs that the devices' memory holds; None where it is the host's."""
+    import jax
+
+    limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
+    return int(sum(limits) * SHARE / (8 * outputs)) if all(limits) else None
+
+
+def masked(array: Any, reason: Any) -> Any:
+    """An array of `on_device`, NaN where another one is not 0."""
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(True):
+        return jnp.where(reason != 0, jnp.nan, array)
+
+
+@functools.cache
+def _reducer(how: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    def reduced(array: Any) -> tuple[Any, ...]:
+        array = jnp.broadcast_to(array, shape)
+        if how == "count":
+            return (jnp.isfinite(array).sum(axis=axes),)
+        if how in ("min", "max"):
+            function = jnp.nanmin if how == "min" else jnp.nanmax
+            return (function(array, axis=axes) if axes else array,)
+        total = jnp.nansum(array, axis=axes)
+        return (total,) if how == "sum" else (total, (~jnp.isnan(array)).sum(axis=axes))
+
+    return jax.jit(reduced)
+
+
+def reduced(how: str, array: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """An array of `on_device` of this shape, reduced where it is: "min", "max", "count", "sum".
+
+    "mean" gives the sum and how many numbers it sums. NaN are skipped.
+    """
+    import jax
+
+    with jax.enable_x64(True):
+        return tuple(map(np.asarray, _reducer(how, axes, shape)(array)))

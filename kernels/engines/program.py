@@ -115,7 +115,7 @@ def fold(
                 used[name] = formula
             else:
                 still[name] = formula
-    arrays = {name: np.float64(value) for name, value in given.items()}
+    arrays = {name: np.array(value) for name, value in given.items()}
     values = {**given, **{name: float(v) for name, v in evaluate(still, arrays).items()}}
     read = {*outputs, *(p for formula in used.values() for p in parameters(formula))}
     constants = tuple((name, values[name]) for name in values if name in read - moving)

@@ -1,0 +1,81 @@
+"""JAX on several devices: simulated ones of the host, in a process of their own."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fleetcube import Sweep
+from fleetcube.grid.plan import tiles
+from fleetcube.kernels.engines import jax as jax_engine
+
+SCENARIO = {"checkpoint_stall_time": 60.0, "restart_time": 300.0}
+AXES = {
+    "n_gpus": [256.0, 1024.0, 4096.0],
+    "gpu_mttf": np.geomspace(1e7, 1e9, 181),
+    "nic_mttf": np.geomspace(1e8, 1e10, 131),
+}
+OUTPUTS = ["cluster_mtbf", "young_interval"]
+
+SCRIPT = """
+import jax, numpy as np
+from fleetcube import Sweep
+from fleetcube.kernels.engines import jax as engine
+from tests.grid.test_devices import AXES, OUTPUTS, SCENARIO
+assert len(jax.devices()) == 4
+sweep = Sweep(SCENARIO, AXES, OUTPUTS)
+shared = sweep.evaluate("jax")
+folded = {how: sweep.reduce(how, ["gpu_mttf", "nic_mttf"], engine="jax") for how in HOW}
+engine.SHARED = 1 << 40
+alone = sweep.evaluate("jax")
+for name in OUTPUTS:
+    np.testing.assert_array_equal(shared[name], alone[name])
+    np.testing.assert_allclose(shared[name], sweep.evaluate("numpy")[name], rtol=1e-12)
+    for how, found in folded.items():
+        expected = sweep.reduce(how, ["gpu_mttf", "nic_mttf"], engine="jax")
+        np.testing.assert_array_equal(found[name], expected[name])
+print("same", len(shared["cluster_mtbf"].values.reshape(-1)))
+"""
+
+
+def test_devices_share_a_block() -> None:
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"HOW = ('min', 'count')\n{SCRIPT}"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert (done.stdout, done.stderr) == (f"same {3 * 181 * 131}\n", "")
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 7])
+def test_the_axis_that_wastes_least_is_shared(devices: int) -> None:
+    for shape in ((1, 300, 300), (3, 181, 131), (4, 300, 250), (2, 2, 40_000), (65_536,)):
+        axis = jax_engine._shared_axis(shape, devices)
+        assert axis is not None
+        padded = [-(-size // devices) * devices / size for size in shape]
+        padded = [2.0 if size == 1 else more for size, more in zip(shape, padded, strict=True)]
+        assert padded[axis] == min(padded)
+    assert jax_engine._shared_axis((1, 1, 1), devices) is None
+    assert jax_engine._shared_axis((100, 100), devices) is None  # too small
+
+
+def test_blocks_grow_with_the_memory_of_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is reduced in them stays the same; masked points are left out where they are."""
+    scenario = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    axes = {"n_gpus": [8, 12, 64], "gpu_mttf": np.geomspace(1e7, 1e9, 50).tolist()}
+    sweep = Sweep(scenario, axes, ["data_parallel_time", "cluster_mtbf", "infeasible_reason"])
+    expected = {
+        how: sweep.reduce(how, engine="numpy", mask_infeasible=True)
+        for how in ("min", "max", "count", "mean")
+    }
+    monkeypatch.setattr(tiles, "BLOCK", 7)
+    for most in (None, 40):
+        monkeypatch.setattr(jax_engine, "most_points", lambda outputs, most=most: most)
+        for how, known in expected.items():
+            found = sweep.reduce(how, engine="jax", mask_infeasible=True)
+            for name, values in known.items():
+                np.testing.assert_allclose(found[name], values, rtol=1e-12)
