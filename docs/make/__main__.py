@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fleetcube.grid.plots.validation import plot_validation
 
-from . import accuracy, all_reduces, attacks, laws, outputs, readme, training
+from . import accuracy, all_reduces, attacks, float32, laws, outputs, readme, training
 from .claims import page as claims
 
 MAKERS: dict[Path, Callable[[], str]] = {
@@ -23,6 +23,7 @@ MAKERS: dict[Path, Callable[[], str]] = {
     claims.PAGE: claims.page,
     laws.PAGE: laws.page,
     attacks.PAGE: attacks.page,
+    float32.PAGE: float32.page,
     readme.PAGE: readme.page,
 }
 
