@@ -42,7 +42,7 @@ def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
     """Rows for a fill, the formulas on the device, and `Sweep.evaluate` on the host; and gradients.
 
     Gradients are those of the first output with respect to every continuous input, on a smaller
-    grid.
+    grid. `Sweep.reduce` leaves its blocks on the device and brings the results alone.
     """
     rows = _rows(question.full(sizes), device, rounds, "formulas")
     smaller = [max(2, size // 2) for size in sizes]
@@ -59,6 +59,7 @@ def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
         f"fill for {what} on the device": _fill(shapes, device),
         f"{what} on the device": _formulas(sweep, device, names),
         f"Sweep.evaluate of {what}, results on the host": partial(sweep.evaluate, "jax"),
+        f"Sweep.reduce of {what}, minima on the host": partial(sweep.reduce, "min", engine="jax"),
     }
     for contender in contenders.values():
         contender()  # compiles
