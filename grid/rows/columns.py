@@ -41,7 +41,7 @@ def numbers(frame: Frame, name: str) -> Array:
         return values.number(name, number * scale if plain and scale != 1 else number)
 
     codes, cells = _distinct(frame, name, column, read)
-    return np.array([*cells, np.nan])[codes]  # the last for -1
+    return np.array([*cells, np.nan]).take(codes)  # the last for -1
 
 
 def choices(frame: Frame, name: str) -> tuple[Array, list[Any]]:

@@ -1,9 +1,11 @@
 """Frames of several libraries: read column by column, and given back with more columns.
 
-Columns are read as pandas Series, which xarray needs anyway. Whatever else is a frame comes through
-the Arrow stream that all of them offer (decision 24).
+Columns are read as pandas Series, whose library xarray needs anyway. Whatever else is a frame comes
+through the Arrow stream that all of them offer, so that categories and texts arrive as codes; with
+Narwhals, which has no codes, every row of texts would be an object.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +76,8 @@ class _Pandas(Frame):
 
     def place(self, row: int) -> str:
         label = self.frame.index[row]
-        same = isinstance(label, int | np.integer) and label == row
-        return super().place(row) + ("" if same else f" (index {shown(label)})")
+        label = label.item() if isinstance(label, np.generic) else label
+        return super().place(row) + ("" if label == row else f" (index {shown(label)})")
 
     def beside(self, outputs: Mapping[str, Array]) -> Any:
         import pandas
@@ -110,17 +112,21 @@ class _Arrow(Frame):
 
         column = self.table.column(name)
         kind = column.type
-        if types.is_string_view(kind):
-            column = column.cast(pyarrow.large_string())
-        numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-        if not numeric and not types.is_dictionary(kind):
-            try:
-                column = column.dictionary_encode()  # no object for each row
-            except pyarrow.ArrowException:
-                raise InputError(
-                    f"column {name!r} holds {kind}; give numbers, texts or booleans"
-                ) from None
-        return column.to_pandas()
+        plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+        if any(is_(kind) for is_ in plain):
+            return column.to_pandas()
+        try:
+            if types.is_dictionary(kind):
+                with contextlib.suppress(ValueError):  # words that are null, or stand there twice
+                    return column.to_pandas()
+                kind = kind.value_type
+            readable = pyarrow.large_string() if types.is_string_view(kind) else kind
+            column = column if column.type == readable else column.cast(readable)
+            return column.dictionary_encode().to_pandas()  # no object for each row
+        except pyarrow.ArrowException:
+            raise InputError(
+                f"column {name!r} holds {kind}; give numbers, texts or booleans"
+            ) from None
 
     def unit(self, name: str) -> str | None:
         stated = (self.table.schema.field(name).metadata or {}).get(b"units")

@@ -16,18 +16,13 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import WHOLES
 from ..errors import InputError
 from ..plan import tiles
-from ..plan.cases import MOST_CASES
+from ..plan.cases import MOST_CASES, defaults
 from ..spec.axes import Array
 from ..spec.scenario import choose, resolve
 from .frames import Frame
 
 # Whether these are given decides over more than their value: options are implied, totals are void
 _TELLING = frozenset[str]().union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
-_DEFAULTS = {
-    name: float(row.default)
-    for name, row in INPUTS.items()
-    if row.kind != "option" and row.default is not None
-}
 
 
 @dataclass(frozen=True)
@@ -72,11 +67,8 @@ class Class:
 
 def classes(frame: Frame, scenario: Mapping[str, Any], cells: Cells) -> list[Class]:
     """The classes of a frame's rows, which may override a scenario. Raises InputError."""
-    telling = {
-        name: column
-        for name, column in cells.numbers.items()
-        if name in _TELLING or not (name in _DEFAULTS or name in scenario)
-    }
+    fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
+    telling = {name: row for name, row in cells.numbers.items() if name not in fallback}
     parts = [(codes, len(found)) for codes, found in cells.choices.values()]
     gaps = [np.isnan(column) for column in telling.values()]
     parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
@@ -88,14 +80,14 @@ def classes(frame: Frame, scenario: Mapping[str, Any], cells: Cells) -> list[Cla
             if codes[row] >= 0:
                 own[name] = found[codes[row]]
         for name, column in telling.items():
-            if not np.isnan(column[row]):
+            if not np.isnan(column[row]):  # any value would do here
                 own[name] = float(column[row])
         try:
             problem = resolve(own, {})
         except InputError as error:
             raise InputError(f"{frame.place(row)}: {error}") from None
         options = choose(problem.options, problem.constants)
-        given = {**_DEFAULTS, **problem.constants}
+        given = {**defaults(), **problem.constants}
         key = (*((type(choice), choice) for choice in options.values()), frozenset(given))
         kind = kinds.setdefault(key, _Kind(options, sorted(given), [], []))
         kind.members.append(number)

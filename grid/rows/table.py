@@ -7,6 +7,7 @@ import numpy as np
 
 from ...catalog import KINDS, spelling
 from ...kernels.engines.job import default_threads
+from ...kernels.engines.tiles import cuts
 from ...kernels.graph.formulas import parameters
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
@@ -159,7 +160,7 @@ def _fill(
     threads: int,
 ) -> None:
     """Evaluate the rows of a class."""
-    for part in (cut[ROW] for cut in tiles.blocks({ROW: slice(0, own.size)}, tiles.BLOCK)):
+    for part in cuts(0, own.size, tiles.BLOCK):
         free = {name: own.values(name, cells, part) for name in reads}
         for dims, names in plan.groups().items():
             direct = bool(dims) and isinstance(own.rows, slice)
