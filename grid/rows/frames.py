@@ -147,7 +147,7 @@ class _Polars(_Arrow):
     """Polars' own columns stay as they are."""
 
     def __init__(self, frame: Any) -> None:
-        super().__init__(frame)
+        super().__init__(frame.to_arrow())
         self.frame = frame
 
     def beside(self, outputs: Mapping[str, Array]) -> Any:
