@@ -7,7 +7,7 @@ Narwhals, which has no codes, every row of texts would be an object.
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from ...kernels.calculus.derivatives import quantity
 from ..errors import InputError, shown
 from ..spec.axes import Array
 from ..spec.values import without_unit
-
-if TYPE_CHECKING:
-    import pandas
 
 
 class Frame:
@@ -41,8 +38,8 @@ class Frame:
             )
         return len(column)
 
-    def column(self, name: str) -> "pandas.Series[Any]":
-        """A column; missing cells are NaN or None."""
+    def column(self, name: str) -> Any:
+        """A column as a pandas Series; missing cells are NaN or None."""
         import pandas
 
         values = without_unit(name, self.frame[name])
@@ -67,7 +64,7 @@ class _Pandas(Frame):
     def __init__(self, frame: Any) -> None:
         self.frame, self.names, self.rows = frame, list(frame.columns), len(frame)
 
-    def column(self, name: str) -> "pandas.Series[Any]":
+    def column(self, name: str) -> Any:
         return self.frame[name]
 
     def unit(self, name: str) -> str | None:
@@ -83,7 +80,9 @@ class _Pandas(Frame):
         import pandas
 
         columns = {
-            name: pandas.Categorical.from_codes(array, meanings) if meanings else array
+            name: pandas.Categorical.from_codes(array, pandas.Index(meanings))
+            if meanings
+            else array
             for name, array in outputs.items()
             for meanings in [_meanings(name)]
         }
@@ -106,7 +105,7 @@ class _Arrow(Frame):
         self.frame = self.table = pyarrow.table(frame)
         self.names, self.rows = self.table.column_names, self.table.num_rows
 
-    def column(self, name: str) -> "pandas.Series[Any]":
+    def column(self, name: str) -> Any:
         import pyarrow
         from pyarrow import types
 

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.engines.tiles import cuts
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import WHOLES
 from ..errors import InputError
-from ..plan import tiles
 from ..plan.cases import MOST_CASES, defaults
 from ..spec.axes import Array
 from ..spec.scenario import choose, resolve
@@ -60,7 +58,7 @@ class Class:
             otherwise = otherwise.take(self.combination[part])
         if name not in cells.numbers:
             return np.asarray(otherwise)
-        column = cells.numbers[name][self.part(part)]
+        column: Array = cells.numbers[name][self.part(part)]
         missing = np.isnan(column)
         return np.where(missing, otherwise, column) if missing.any() else column
 
@@ -72,9 +70,9 @@ def classes(frame: Frame, scenario: Mapping[str, Any], cells: Cells) -> list[Cla
     parts = [(codes, len(found)) for codes, found in cells.choices.values()]
     gaps = [np.isnan(column) for column in telling.values()]
     parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
-    combination, firsts = _combined(parts, frame.rows)
+    combination, examples = _combined(parts, frame.rows)
     kinds: dict[Any, _Kind] = {}
-    for number, row in enumerate(firsts):
+    for number, row in enumerate(examples):
         own = dict(scenario)
         for name, (codes, found) in cells.choices.items():
             if codes[row] >= 0:
@@ -97,7 +95,7 @@ def classes(frame: Frame, scenario: Mapping[str, Any], cells: Cells) -> list[Cla
                 f"the rows need more than {MOST_CASES:,} sets of formulas; at most so many are "
                 "allowed: give tables with fewer options and missing cells one by one"
             )
-    return list(_members(kinds.values(), combination, len(firsts), frame.rows)) if kinds else []
+    return list(_members(kinds.values(), combination, len(examples), frame.rows)) if kinds else []
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def _members(
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:
-    """Number rows by what their codes, from -1 on, are together; and the first row of each."""
+    """Number rows by what their codes, from -1 on, are together; and a row of each."""
     import pandas
 
     whole: Any = None
@@ -150,8 +148,7 @@ def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | No
         size *= count + 1
     if whole is None:
         return None, [0] if rows else []
-    numbers, found = pandas.factorize(whole)
-    firsts = np.empty(len(found), np.int64)
-    for cut in reversed(cuts(0, rows, tiles.BLOCK)):  # of equal indices the last one counts
-        firsts[numbers[cut][::-1]] = np.arange(cut.start, cut.stop)[::-1]
-    return (None if len(found) == 1 else numbers), firsts.tolist()
+    numbers, found = pandas.factorize(whole)  # in the order in which they appear
+    some = np.empty(len(found), np.int64)
+    some[numbers] = np.arange(rows)
+    return (None if len(found) == 1 else numbers), some.tolist()

@@ -42,6 +42,7 @@ DRAWN: dict[str, tuple[list[Any], float]] = {
     "node": (["dgx-h100", "dgx-b200"], 0.3),
     "gpu": (["h200-sxm", "a100-sxm-80gb"], 0.7),  # takes the place of the node's
     "layers": ([80, 32], 0.8),  # voids the model's count of parameters
+    "vocab_size": ([32000, 51200], 0.7),  # and this, though it has a default
     "spare_nodes": ([0, 4, 8], 0.6),  # implies an option
     "failure_shape": ([0.8, 1.0, 1.2], 0.6),
 }
@@ -58,9 +59,9 @@ def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: pytest.MonkeyPatc
         ]
         for name, (cells, gaps) in DRAWN.items()
     }
-    for row in range(0, rows, 4):  # some rows that share all but numbers
-        for name in drawn:
-            drawn[name][row] = drawn[name][0] if name != "n_gpus" else 512 * (row + 1)
+    for row in range(rows // 2):  # many rows of one set of formulas, of several nodes and models
+        for name in drawn.keys() - {"n_gpus", "gpu_mttf", "model", "node"}:
+            drawn[name][row] = drawn[name][0]
     for mask in (False, True):
         found = fleetcube.table(drawn, OUTPUTS, scenario=SCENARIO, mask_infeasible=mask)
         for row in range(rows):
