@@ -105,11 +105,15 @@ class _Arrow(Frame):
         self.frame = self.table = pyarrow.table(frame)
         self.names, self.rows = self.table.column_names, self.table.num_rows
 
+    def chunks(self, name: str) -> Any:
+        """A column as Arrow holds it."""
+        return self.table.column(name)
+
     def column(self, name: str) -> Any:
         import pyarrow
         from pyarrow import types
 
-        column = self.table.column(name)
+        column = self.chunks(name)
         kind = column.type
         plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
         if any(is_(kind) for is_ in plain):
@@ -143,11 +147,18 @@ class _Arrow(Frame):
 
 
 class _Polars(_Arrow):
-    """Polars' own columns stay as they are."""
+    """What Polars holds stays there, but for the columns that are read."""
 
     def __init__(self, frame: Any) -> None:
-        super().__init__(frame.to_arrow())
-        self.frame = frame
+        import pyarrow  # noqa: F401
+
+        self.frame, self.names, self.rows = frame, frame.columns, frame.height
+
+    def chunks(self, name: str) -> Any:
+        return self.frame.select(name).to_arrow().column(0)
+
+    def unit(self, name: str) -> str | None:
+        return None
 
     def beside(self, outputs: Mapping[str, Array]) -> Any:
         import polars
