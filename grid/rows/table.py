@@ -66,16 +66,15 @@ def table(
     """
     source = frame_of(frame)
     wanted = [outputs] if isinstance(outputs, str) else outputs
-    check_outputs(wanted)
     check_engine(engine)
     if not isinstance(scenario, Mapping | None) or not isinstance(mask_infeasible, bool):
         raise InputError(
             f"scenario = {shown(scenario)} or mask_infeasible = {shown(mask_infeasible)} is not "
             "usable; give a table of inputs, and True or False"
         )
-    inputs = _inputs(source, keep)
     shared = values.without_unit("", scenario or {})
-    resolve(shared, {})  # what is wrong with it is no row's fault
+    check_outputs(wanted, resolve(shared, {}))  # what is wrong there is no row's fault
+    inputs = _inputs(source, keep)
     named = {name for name in inputs if name in KINDS or values.is_option(name)}
     cells = Cells(
         {name: columns.numbers(source, name) for name in inputs if name not in named},
