@@ -25,7 +25,8 @@ def numbers(frame: Frame, name: str) -> Array:
     """A column of an input in its base unit, checked; NaN where a cell is missing."""
     from pandas.api import types
 
-    column, scale = frame.column(name), _scale(frame, name)
+    column = frame.column(name)
+    scale = _scale(name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas has them
     if types.is_any_real_numeric_dtype(column.dtype):
         row: Array = column.to_numpy(np.float64, na_value=np.nan)
         if scale != 1:
@@ -64,13 +65,12 @@ def _option(name: str, cell: Any) -> Any:
     return values.option(name, cell)
 
 
-def _scale(frame: Frame, name: str) -> float:
-    """One of the unit that the frame states for a column, in the base unit."""
-    unit = frame.unit(name)
+def _scale(name: str, unit: Any) -> float:
+    """One of the unit that a frame states for a column, in the base unit."""
     if unit is None:
         return 1.0
     try:
-        return factor(unit, values.unit_of(name))
+        return factor(str(unit), values.unit_of(name))
     except UnitError as error:
         raise InputError(
             f"column {name!r} {error}; state its unit, {values.unit_of(name)}, or none"

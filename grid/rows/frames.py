@@ -48,8 +48,8 @@ class Frame:
         return values if isinstance(values, pandas.Series) else pandas.Series(values)
 
     def unit(self, name: str) -> str | None:
-        """The unit that the frame states for a column of numbers."""
-        return None
+        """The unit that the frame, or a column itself, states for numbers."""
+        return _unit(name, self.frame[name])
 
     def place(self, row: int) -> str:
         """How messages name a row."""
@@ -68,8 +68,7 @@ class _Pandas(Frame):
         return self.frame[name]
 
     def unit(self, name: str) -> str | None:
-        units = self.frame.attrs.get("units")
-        return units.get(name) if isinstance(units, Mapping) else None
+        return _unit(name, self.frame)
 
     def place(self, row: int) -> str:
         label = self.frame.index[row]
@@ -206,3 +205,9 @@ def _arrow(name: str, array: Array) -> Any:
         return pyarrow.array(array)
     codes = pyarrow.array(array, mask=array < 0)
     return pyarrow.DictionaryArray.from_arrays(codes, meanings)
+
+
+def _unit(name: str, holder: Any) -> Any:
+    """The unit in attributes: of a DataArray its own, of pandas by the name of the column."""
+    units = getattr(holder, "attrs", {}).get("units")
+    return units.get(name) if isinstance(units, Mapping) else units

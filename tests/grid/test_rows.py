@@ -8,6 +8,7 @@ import numpy as np
 import pandas
 import pyarrow
 import pytest
+import xarray
 
 import fleetcube
 from fleetcube import InputError
@@ -193,9 +194,21 @@ def test_units_are_named_and_read() -> None:
     found = fleetcube.table(arrow, "cluster_mtbf", scenario=scenario)
     assert found["cluster_mtbf"].to_pylist() == text["cluster_mtbf"].tolist()
     assert found.schema.field("cluster_mtbf").metadata == {b"units": b"s"}
+    for column in (hours["gpu_mttf"], xarray.DataArray([5e4, np.nan], attrs={"units": "h"})):
+        series = fleetcube.table({"gpu_mttf": column}, "cluster_mtbf", scenario=scenario)
+        assert series["cluster_mtbf"].tolist() == text["cluster_mtbf"].tolist()
     hours.attrs = {"units": {"gpu_mttf": "kg"}}
     with pytest.raises(InputError, match="column 'gpu_mttf' is not in s; state its unit, s"):
         fleetcube.table(hours, "cluster_mtbf", scenario=scenario)
+
+
+def test_columns_of_pint_are_read_in_their_unit() -> None:
+    pytest.importorskip("pint_pandas")
+    scenario = {"n_gpus": 1024, "series_psus_per_node": 2}
+    hours = pandas.DataFrame({"gpu_mttf": pandas.array([50_000.0, None], dtype="pint[hour]")})
+    found = fleetcube.table(hours, "cluster_mtbf", scenario=scenario)["cluster_mtbf"]
+    text = fleetcube.table({"gpu_mttf": ["50_000 h", None]}, "cluster_mtbf", scenario=scenario)
+    assert found.tolist() == text["cluster_mtbf"].tolist()
 
 
 def test_dictionaries_may_repeat_words_and_hold_gaps_and_words_of_no_row() -> None:
