@@ -47,7 +47,7 @@ class Frame:
             raise InputError(f"column {name!r} has {values.ndim} dimensions; give one cell a row")
         return values if isinstance(values, pandas.Series) else pandas.Series(values)
 
-    def unit(self, name: str) -> str | None:
+    def unit(self, name: str) -> Any:
         """The unit that the frame, or a column itself, states for numbers."""
         return _unit(name, self.frame[name])
 
@@ -67,7 +67,7 @@ class _Pandas(Frame):
     def column(self, name: str) -> Any:
         return self.frame[name]
 
-    def unit(self, name: str) -> str | None:
+    def unit(self, name: str) -> Any:
         return _unit(name, self.frame)
 
     def place(self, row: int) -> str:
@@ -130,7 +130,7 @@ class _Arrow(Frame):
                 f"column {name!r} holds {kind}; give numbers, texts or booleans"
             ) from None
 
-    def unit(self, name: str) -> str | None:
+    def unit(self, name: str) -> Any:
         stated = (self.table.schema.field(name).metadata or {}).get(b"units")
         return None if stated is None else stated.decode()
 
@@ -156,7 +156,7 @@ class _Polars(_Arrow):
     def chunks(self, name: str) -> Any:
         return self.frame.select(name).to_arrow().column(0)
 
-    def unit(self, name: str) -> str | None:
+    def unit(self, name: str) -> Any:
         return None
 
     def beside(self, outputs: Mapping[str, Array]) -> Any:
