@@ -36,8 +36,8 @@ def evaluate(
         engine: "auto", "numpy", "numba" or "jax".
         mask_infeasible: NaN where `infeasible_reason` is not 0.
         **inputs: numbers in SI base units, text with units ("400 Gbit/s"), catalog labels
-            (gpu="h100-sxm"), or sequences, 1-D arrays or 1-D DataArrays, which become axes.
-            DataArrays that share a dimension move along it together.
+            (gpu="h100-sxm"), or sequences, 1-D arrays or 1-D DataArrays, which become axes of a
+            grid. DataArrays that share a dimension move along it together; `table` takes rows.
 
     Returns a Dataset, or a DataArray for one name. Unset inputs take their documented defaults.
     Raises InputError (a ValueError) in one line for anything that cannot be used.

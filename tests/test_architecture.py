@@ -82,7 +82,7 @@ FLOORS = {
         {"ask", "measured"},
         {"plots"},
         {"sweep"},
-        {"evaluate", "explain", "backend"},
+        {"evaluate", "explain", "backend", "rows"},
         {"explore"},
     ),
     "fleetcube.kernels": (

@@ -114,11 +114,12 @@ def leaves(
 
 def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     """What has a single value; the free inputs have none yet."""
-    return {**_defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
+    return {**defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
 
 
 @functools.cache
-def _defaults() -> dict[str, float]:
+def defaults() -> dict[str, float]:
+    """Values of inputs that need not be given."""
     return {
         name: float(row.default)
         for name, row in INPUTS.items()

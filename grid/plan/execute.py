@@ -55,7 +55,7 @@ def evaluate_block(
                 piece.kept[name] = np.ascontiguousarray(array[cut])
             piece.fill(dims, seen_from(runs, shared), views)
     if plan.mask:
-        _mask(plan, dims, region, outs, threads)
+        _mask(plan, dims, region, outs, threads, free)
 
 
 def on_device(
@@ -93,7 +93,12 @@ def _left_there(
 
 
 def _mask(
-    plan: Plan, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array], threads: int
+    plan: Plan,
+    dims: tuple[str, ...],
+    region: Region,
+    outs: Mapping[str, Array],
+    threads: int,
+    free: Mapping[str, Array] | None,
 ) -> None:
     """Put NaN (-1 in flags) where a layout-dependent output belongs to an infeasible point."""
     masked = [name for name in outs if name in plan.layout_dependent]
@@ -101,7 +106,8 @@ def _mask(
         return
     own = plan.out_dims[REASON]
     reason = np.empty(extent(region, own, own), np.int8)
-    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads)
+    values = free if own == dims else None  # free inputs have all dimensions: it reads none
+    evaluate_block(plan, own, {dim: region[dim] for dim in own}, {REASON: reason}, threads, values)
     where = (reason != 0).reshape(extent(region, own, dims))
     for name in masked:
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)

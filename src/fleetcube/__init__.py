@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fleetcube.grid.plan.citations import citations as citations
     from fleetcube.grid.progress import watching as watching
     from fleetcube.grid.read.lookup import interp as interp
+    from fleetcube.grid.rows.table import table as table
     from fleetcube.grid.store.cube import open_cube as open_cube
     from fleetcube.grid.sweep import Sweep as Sweep
 
@@ -36,6 +37,7 @@ __all__ = [
     "simulate",
     "simulate_schedule",
     "solve",
+    "table",
     "watching",
 ]
 
@@ -52,6 +54,7 @@ _HOME = {
     "simulate": "fleetcube.grid.ask.simulate",
     "simulate_schedule": "fleetcube.grid.ask.schedule",
     "solve": "fleetcube.grid.ask.solve.solve",
+    "table": "fleetcube.grid.rows.table",
     "watching": "fleetcube.grid.progress",
 }
 

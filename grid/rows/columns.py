@@ -1,0 +1,128 @@
+"""Cells: numbers in SI, choices of options, labels of the catalog; NaN and -1 where none is.
+
+Texts are read once for each distinct one, and numbers never one by one.
+"""
+
+import decimal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...catalog import KINDS, CatalogError, record
+from ...catalog.units import UnitError, factor
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..spec import values
+from ..spec.axes import Array
+from .frames import Frame
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def numbers(frame: Frame, name: str) -> Array:
+    """A column of an input in its base unit, checked; NaN where a cell is missing."""
+    from pandas.api import types
+
+    column = frame.column(name)
+    scale = _scale(name, getattr(column.dtype, "units", frame.unit(name)))  # pint-pandas has them
+    if types.is_any_real_numeric_dtype(column.dtype):
+        row: Array = column.to_numpy(np.float64, na_value=np.nan)
+        if scale != 1:
+            row = row * scale
+        there = row if not np.isnan(row).any() else row[~np.isnan(row)]
+        for extreme in (float(there.min()), float(there.max())) if there.size else ():
+            _read(frame, row, extreme, values.number, name, extreme)
+        return row
+
+    def read(_: str, cell: Any) -> float:
+        number = float(cell) if isinstance(cell, decimal.Decimal) else cell
+        plain = isinstance(number, int | float) and not isinstance(number, bool)
+        return values.number(name, number * scale if plain and scale != 1 else number)
+
+    codes, cells = _distinct(frame, name, column, read)
+    return np.array([*cells, np.nan]).take(codes)  # the last for -1
+
+
+def choices(frame: Frame, name: str) -> tuple[Array, list[Any]]:
+    """A column of an option or a catalog kind: numbers of its distinct choices, and these."""
+    return _distinct(frame, name, frame.column(name), _label if name in KINDS else _option)
+
+
+def _label(kind: str, cell: Any) -> Any:
+    try:
+        record(kind, cell)
+    except CatalogError as error:
+        raise InputError(str(error)) from None
+    return cell
+
+
+def _option(name: str, cell: Any) -> Any:
+    numbered = any(type(choice) is int for choice in INPUTS[name].choices)
+    if numbered and isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)  # whole numbers beside missing cells become floats in most frames
+    return values.option(name, cell)
+
+
+def _scale(name: str, unit: Any) -> float:
+    """One of the unit that a frame states for a column, in the base unit."""
+    if unit is None:
+        return 1.0
+    try:
+        return factor(str(unit), values.unit_of(name))
+    except UnitError as error:
+        raise InputError(
+            f"column {name!r} {error}; state its unit, {values.unit_of(name)}, or none"
+        ) from None
+
+
+def _distinct(
+    frame: Frame, name: str, column: "pandas.Series[Any]", read: Callable[[str, Any], Any]
+) -> tuple[Array, list[Any]]:
+    """Which of the distinct cells each row has, -1 where it has none, and these as `read`."""
+    import pandas
+
+    if isinstance(column.dtype, pandas.CategoricalDtype):
+        codes: Array = column.cat.codes.to_numpy()
+        found = column.cat.categories.tolist()
+        used = np.zeros(len(found) + 1, bool)
+        used[codes] = True
+        if not used[:-1].all():  # a category without rows may be anything
+            codes = np.where(codes < 0, -1, (np.cumsum(used) - 1)[codes])
+            found = [cell for cell, there in zip(found, used[:-1], strict=True) if there]
+    elif column.dtype == object and pandas.api.types.infer_dtype(column) not in _ALIKE:
+        codes, found = _told_apart(frame, name, column)
+    else:
+        codes, uniques = pandas.factorize(column)
+        found = list(uniques.tolist())
+    cells = [_read(frame, codes, k, read, name, cell) for k, cell in enumerate(found)]
+    return codes, cells
+
+
+_ALIKE = ("string", "boolean")  # equal cells of a column are then the same
+
+
+def _told_apart(frame: Frame, name: str, column: "pandas.Series[Any]") -> tuple[Array, list[Any]]:
+    """Distinct cells of mixed types: True is not 1."""
+    import pandas
+
+    known: dict[Any, int] = {}
+    codes = np.full(len(column), -1)
+    for row, (cell, missing) in enumerate(zip(column, pandas.isna(column), strict=True)):
+        if not missing:
+            try:
+                codes[row] = known.setdefault((type(cell), cell), len(known))
+            except TypeError:  # a list, say
+                raise InputError(
+                    f"{frame.place(row)}: {name} = {cell!r} is not one value; give one a cell"
+                ) from None
+    return codes, [cell for _, cell in known]
+
+
+def _read(frame: Frame, column: Array, key: Any, read: Any, name: str, cell: Any) -> Any:
+    """A cell; what is wrong with it, with the first row whose column has the key."""
+    try:
+        return read(name, cell)
+    except InputError as error:
+        raise InputError(f"{frame.place(int(np.argmax(column == key)))}: {error}") from None

@@ -1,0 +1,213 @@
+"""Frames of several libraries: read column by column, and given back with more columns.
+
+Columns are read as pandas Series, whose library xarray needs anyway. Whatever else is a frame comes
+through the Arrow stream that all of them offer, so that categories and texts arrive as codes; with
+Narwhals, which has no codes, every row of texts would be an object.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import quantity
+from ..errors import InputError, shown
+from ..spec.axes import Array
+from ..spec.values import without_unit
+
+
+class Frame:
+    """A dict of columns; the other kinds of frame differ in how columns are read and added."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.names: list[Any] = list(frame)
+        sizes = {name: self._length(name) for name in self.names}
+        if len(set(sizes.values())) > 1:
+            lengths = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+            raise InputError(f"columns need equal lengths, but {lengths}; give one cell a row")
+        self.rows = next(iter(sizes.values()), 0)
+
+    def _length(self, name: Any) -> int:
+        column = self.frame[name]
+        if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
+            raise InputError(
+                f"column {name!r} = {shown(column)} is not a column; give a list or an array, and "
+                "what all rows share as scenario="
+            )
+        return len(column)
+
+    def column(self, name: str) -> Any:
+        """A column as a pandas Series; missing cells are NaN or None."""
+        import pandas
+
+        values = without_unit(name, self.frame[name])
+        if getattr(values, "ndim", 1) != 1:
+            raise InputError(f"column {name!r} has {values.ndim} dimensions; give one cell a row")
+        return values if isinstance(values, pandas.Series) else pandas.Series(values)
+
+    def unit(self, name: str) -> Any:
+        """The unit that the frame, or a column itself, states for numbers."""
+        return _unit(name, self.frame[name])
+
+    def place(self, row: int) -> str:
+        """How messages name a row."""
+        return f"row {row}, counted from 0"
+
+    def beside(self, outputs: Mapping[str, Array]) -> Any:
+        """The frame with columns added."""
+        return {**self.frame, **outputs}
+
+
+class _Pandas(Frame):
+    def __init__(self, frame: Any) -> None:
+        self.frame, self.names, self.rows = frame, list(frame.columns), len(frame)
+
+    def column(self, name: str) -> Any:
+        return self.frame[name]
+
+    def unit(self, name: str) -> Any:
+        return _unit(name, self.frame)
+
+    def place(self, row: int) -> str:
+        label = self.frame.index[row]
+        label = label.item() if isinstance(label, np.generic) else label
+        return super().place(row) + ("" if label == row else f" (index {shown(label)})")
+
+    def beside(self, outputs: Mapping[str, Array]) -> Any:
+        import pandas
+
+        columns = {
+            name: pandas.Categorical.from_codes(array, pandas.Index(meanings))
+            if meanings
+            else array
+            for name, array in outputs.items()
+            for meanings in [_meanings(name)]
+        }
+        added = pandas.DataFrame(columns, index=self.frame.index, copy=False)
+        whole = pandas.concat([self.frame, added], axis=1)
+        units = {name: quantity(name).unit for name in outputs if not _meanings(name)}
+        stated = self.frame.attrs.get("units", {})
+        whole.attrs = self.frame.attrs | {
+            "units": {**(stated if isinstance(stated, Mapping) else {}), **units}
+        }
+        return whole
+
+
+class _Arrow(Frame):
+    """Anything with an Arrow stream; a pyarrow Table comes back."""
+
+    def __init__(self, frame: Any) -> None:
+        import pyarrow
+
+        self.frame = self.table = pyarrow.table(frame)
+        self.names, self.rows = self.table.column_names, self.table.num_rows
+
+    def chunks(self, name: str) -> Any:
+        """A column as Arrow holds it."""
+        return self.table.column(name)
+
+    def column(self, name: str) -> Any:
+        import pyarrow
+        from pyarrow import types
+
+        column = self.chunks(name)
+        kind = column.type
+        plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+        if any(is_(kind) for is_ in plain):
+            return column.to_pandas()
+        try:
+            if types.is_dictionary(kind):
+                with contextlib.suppress(ValueError):  # words that are null, or stand there twice
+                    return column.to_pandas()
+                kind = kind.value_type
+            readable = pyarrow.large_string() if types.is_string_view(kind) else kind
+            column = column if column.type == readable else column.cast(readable)
+            return column.dictionary_encode().to_pandas()  # no object for each row
+        except pyarrow.ArrowException:
+            raise InputError(
+                f"column {name!r} holds {kind}; give numbers, texts or booleans"
+            ) from None
+
+    def unit(self, name: str) -> Any:
+        stated = (self.table.schema.field(name).metadata or {}).get(b"units")
+        return None if stated is None else stated.decode()
+
+    def beside(self, outputs: Mapping[str, Array]) -> Any:
+        import pyarrow
+
+        table = self.table
+        for name, array in outputs.items():
+            column = _arrow(name, array)
+            unit = None if _meanings(name) else {"units": quantity(name).unit}
+            table = table.append_column(pyarrow.field(name, column.type, metadata=unit), column)
+        return table
+
+
+class _Polars(_Arrow):
+    """What Polars holds stays there, but for the columns that are read."""
+
+    def __init__(self, frame: Any) -> None:
+        import pyarrow  # noqa: F401
+
+        self.frame, self.names, self.rows = frame, frame.columns, frame.height
+
+    def chunks(self, name: str) -> Any:
+        return self.frame.select(name).to_arrow().column(0)
+
+    def unit(self, name: str) -> Any:
+        return None
+
+    def beside(self, outputs: Mapping[str, Array]) -> Any:
+        import polars
+
+        columns = [polars.Series(name, _arrow(name, array)) for name, array in outputs.items()]
+        return self.frame.with_columns(
+            column.cast(polars.Enum(meanings)) if (meanings := _meanings(column.name)) else column
+            for column in columns
+        )
+
+
+def frame_of(frame: Any) -> Frame:
+    """How to read a frame and add to it. Raises InputError for what is none."""
+    import pandas
+
+    if isinstance(frame, pandas.DataFrame):
+        return _Pandas(frame)
+    if isinstance(frame, Mapping):
+        return Frame(frame)
+    if hasattr(frame, "__arrow_c_stream__"):
+        try:
+            of_polars = type(frame).__module__.partition(".")[0] == "polars"
+            return _Polars(frame) if of_polars else _Arrow(frame)
+        except ImportError:
+            raise InputError(
+                f"a {type(frame).__name__} is read through Arrow, which is not installed; run: "
+                "pip install 'fleetcube[table]'"
+            ) from None
+    raise InputError(
+        f"a {type(frame).__name__} is not a frame of rows; give a pandas or Polars DataFrame, "
+        "an Arrow table or a dict of columns"
+    )
+
+
+def _meanings(name: str) -> list[str]:
+    """What the codes of a flag mean, from 0 on; of a number, nothing."""
+    return list(quantity(name).doc.flags.values())
+
+
+def _arrow(name: str, array: Array) -> Any:
+    """An output as an Arrow array, flags in words."""
+    import pyarrow
+
+    if not (meanings := _meanings(name)):
+        return pyarrow.array(array)
+    codes = pyarrow.array(array, mask=array < 0)
+    return pyarrow.DictionaryArray.from_arrays(codes, meanings)
+
+
+def _unit(name: str, holder: Any) -> Any:
+    """The unit in attributes: of a DataArray its own, of pandas by the name of the column."""
+    units = getattr(holder, "attrs", {}).get("units")
+    return units.get(name) if isinstance(units, Mapping) else units

@@ -1,0 +1,154 @@
+"""Gather rows by what is chosen and given in them, in whatever order they come.
+
+Rows with the same labels, options and inputs given are a *combination*. It is resolved once, as one
+of its rows alone would be. Combinations that leave the same formulas are a *class* and share one
+plan, however their values differ.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...kernels.inputs import INPUTS
+from ...kernels.roles import WHOLES
+from ..errors import InputError
+from ..plan.cases import MOST_CASES, defaults
+from ..spec.axes import Array
+from ..spec.scenario import choose, resolve
+from .frames import Frame
+
+# Whether these are given decides over more than their value: options are implied, totals are void
+_TELLING = frozenset[str]().union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What the columns hold: numbers in SI, and choices, as numbers of the distinct ones."""
+
+    numbers: Mapping[str, Array]  # NaN: not given
+    choices: Mapping[str, tuple[Array, list[Any]]]  # -1: not given
+
+
+@dataclass(frozen=True)
+class Class:
+    """Rows that share their formulas, and what holds in each where no column says otherwise."""
+
+    options: Mapping[str, Any]
+    given: Mapping[str, float | Array]  # an array: one value for each combination
+    combination: Array | None  # of each of the rows; None if there is one
+    rows: Array | slice  # in ascending order
+    size: int
+
+    @property
+    def first(self) -> int:
+        """Its first row."""
+        return 0 if isinstance(self.rows, slice) else int(self.rows[0])
+
+    def part(self, part: slice) -> Any:
+        """Where some of its rows are in the frame."""
+        return part if isinstance(self.rows, slice) else self.rows[part]
+
+    def values(self, name: str, cells: Cells, part: slice) -> Array:
+        """An input in some of the rows."""
+        otherwise: Any = self.given[name]
+        if isinstance(otherwise, np.ndarray):
+            assert self.combination is not None
+            otherwise = otherwise.take(self.combination[part])
+        if name not in cells.numbers:
+            return np.asarray(otherwise)
+        column: Array = cells.numbers[name][self.part(part)]
+        missing = np.isnan(column)
+        return np.where(missing, otherwise, column) if missing.any() else column
+
+
+def classes(frame: Frame, scenario: Mapping[str, Any], cells: Cells) -> list[Class]:
+    """The classes of a frame's rows, which may override a scenario. Raises InputError."""
+    fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
+    telling = {name: row for name, row in cells.numbers.items() if name not in fallback}
+    parts = [(codes, len(found)) for codes, found in cells.choices.values()]
+    gaps = [np.isnan(column) for column in telling.values()]
+    parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
+    combination, examples = _combined(parts, frame.rows)
+    kinds: dict[Any, _Kind] = {}
+    for number, row in enumerate(examples):
+        own = dict(scenario)
+        for name, (codes, found) in cells.choices.items():
+            if codes[row] >= 0:
+                own[name] = found[codes[row]]
+        for name, column in telling.items():
+            if not np.isnan(column[row]):  # any value would do here
+                own[name] = float(column[row])
+        try:
+            problem = resolve(own, {})
+        except InputError as error:
+            raise InputError(f"{frame.place(row)}: {error}") from None
+        options = choose(problem.options, problem.constants)
+        given = {**defaults(), **problem.constants}
+        key = (*((type(choice), choice) for choice in options.values()), frozenset(given))
+        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], []))
+        kind.members.append(number)
+        kind.values.append(np.array([given[name] for name in kind.names]))
+        if len(kinds) > MOST_CASES:
+            raise InputError(
+                f"the rows need more than {MOST_CASES:,} sets of formulas; at most so many are "
+                "allowed: give tables with fewer options and missing cells one by one"
+            )
+    return list(_members(kinds.values(), combination, len(examples), frame.rows)) if kinds else []
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A class while combinations are added to it."""
+
+    options: Mapping[str, Any]
+    names: list[str]
+    members: list[int]  # its combinations
+    values: list[Array]  # of the names, in each of them
+
+
+def _members(
+    kinds: Collection[_Kind], combination: Array | None, count: int, rows: int
+) -> Iterator[Class]:
+    """The rows of every class."""
+    within, of = np.zeros(count, np.int64), np.zeros(count, np.int16)
+    for number, kind in enumerate(kinds):
+        within[kind.members] = np.arange(len(kind.members))
+        of[kind.members] = number
+    parts: list[Array | slice] = [slice(0, rows)]
+    if len(kinds) > 1 and combination is not None:
+        owner = of[combination]
+        order = np.argsort(owner, kind="stable")
+        parts = list(np.split(order, np.cumsum(np.bincount(owner))[:-1]))
+    for kind, cut in zip(kinds, parts, strict=True):
+        table = np.array(kind.values)
+        same = (table == table[0]).all(axis=0)
+        given = {
+            name: float(column[0]) if single else column
+            for name, column, single in zip(kind.names, table.T.copy(), same, strict=True)
+        }
+        local = None if combination is None else within[combination[cut]]
+        yield Class(kind.options, given, local, cut, rows if isinstance(cut, slice) else len(cut))
+
+
+def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:
+    """Number rows by what their codes, from -1 on, are together; and a row of each."""
+    import pandas
+
+    whole: Any = None
+    size = 1
+    for codes, count in parts:
+        if whole is None:
+            whole = np.zeros(rows, np.int64)
+        if size * (count + 1) >= 2**62:
+            whole, found = pandas.factorize(whole)
+            size = len(found)
+        whole = whole * (count + 1) + codes + 1
+        size *= count + 1
+    if whole is None:
+        return None, [0] if rows else []
+    numbers, found = pandas.factorize(whole)  # in the order in which they appear
+    some = np.empty(len(found), np.int64)
+    some[numbers] = np.arange(rows)
+    return (None if len(found) == 1 else numbers), some.tolist()

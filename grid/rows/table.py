@@ -1,0 +1,175 @@
+"""Evaluate quantities in every row of a frame."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS, spelling
+from ...kernels.engines.job import default_threads
+from ...kernels.engines.tiles import cuts
+from ...kernels.graph.formulas import parameters
+from ..errors import InputError, nearest, shown
+from ..plan import memory, tiles
+from ..plan.engine import check_engine
+from ..plan.execute import evaluate_block
+from ..plan.labels import dtype_of
+from ..plan.plan import Plan, check_outputs
+from ..spec import values
+from ..spec.axes import Array, Axis
+from ..spec.scenario import Problem, resolve
+from . import columns
+from .frames import Frame, frame_of
+from .groups import Cells, Class, classes
+
+ROW = "row"  # the one dimension of a plan of rows
+
+
+def table(
+    frame: Any,
+    outputs: str | Sequence[str],
+    *,
+    scenario: Mapping[str, Any] | None = None,
+    keep: str | Sequence[str] = (),
+    engine: str = "auto",
+    mask_infeasible: bool = False,
+) -> Any:
+    """Evaluate quantities in every row of a frame, one scenario a row.
+
+    Args:
+        frame: a pandas or Polars DataFrame, an Arrow table, anything with an Arrow stream (a DuckDB
+            relation), or a dict of columns. Columns are inputs: numbers in SI base units, or in the
+            unit that `attrs["units"][column]` of a pandas frame, or `units` in the metadata of an
+            Arrow field, states; texts with units ("400 Gbit/s"); choices of options; labels of the
+            catalog. A missing cell (NaN, null) is not given in its row.
+        outputs: one name, or a list of names; see `fleetcube explain`.
+        scenario: what the rows share; a cell overrides it.
+        keep: columns that are no inputs, such as an identifier or a note, and pass through unread.
+        engine: "auto", "numpy", "numba" or "jax".
+        mask_infeasible: NaN (missing in flags) where `infeasible_reason` is not 0.
+
+    Returns a frame of the same kind, with the rows in their order and a column for each output:
+    float64 in base units, which pandas' `attrs["units"]` and the metadata of Arrow fields name, or
+    the words of a flag, as categories in the order of its codes. `infeasible_reason` comes along
+    where the layout matters. A DuckDB relation gives an Arrow table; a dict NumPy arrays, flags as
+    int8 codes (-1: missing). Every row has the value that `evaluate` gives for it alone.
+
+    Raises InputError, before anything is computed, for the first cell that cannot be used, with its
+    row, and for columns that are neither inputs nor kept.
+
+    Example:
+        >>> import fleetcube
+        >>> rows = {"n_gpus": [1024, 4096], "gpu_mttf": ["50_000 h", None]}
+        >>> result = fleetcube.table(rows, "cluster_mtbf", scenario={"series_psus_per_node": 2})
+        >>> (result["cluster_mtbf"] / 3600).round(1).tolist()
+        [33.5, 8.4]
+    """
+    source = frame_of(frame)
+    wanted = [outputs] if isinstance(outputs, str) else outputs
+    check_engine(engine)
+    if not isinstance(scenario, Mapping | None) or not isinstance(mask_infeasible, bool):
+        raise InputError(
+            f"scenario = {shown(scenario)} or mask_infeasible = {shown(mask_infeasible)} is not "
+            "usable; give a table of inputs, and True or False"
+        )
+    shared = values.without_unit("", scenario or {})
+    check_outputs(wanted, resolve(shared, {}))  # what is wrong there is no row's fault
+    inputs = _inputs(source, keep)
+    named = {name for name in inputs if name in KINDS or values.is_option(name)}
+    cells = Cells(
+        {name: columns.numbers(source, name) for name in inputs if name not in named},
+        {name: columns.choices(source, name) for name in inputs if name in named},
+    )
+    work = []
+    for own in classes(source, shared, cells):
+        free = [n for n in own.given if n in cells.numbers or isinstance(own.given[n], np.ndarray)]
+        try:
+            plan = _plan(own, free, wanted, engine, mask_infeasible)
+        except InputError as error:
+            raise InputError(f"{source.place(own.first)}: {error}") from None
+        work.append((own, _read(plan, free), plan))
+    added = list(dict.fromkeys([*wanted, *(name for *_, plan in work for name in plan.outputs)]))
+    for name in added:
+        if name in source.names:
+            raise InputError(f"the frame has a column {name!r} already; drop or rename it")
+    dtypes = {name: dtype_of(name, float) for name in added}
+    memory.check(source.rows * sum(d.itemsize for d in dtypes.values()), "give fewer rows at once")
+    threads = default_threads()
+    outs = {n: memory.allocate((source.rows,), d, threads) for n, d in dtypes.items()}
+    for own, reads, plan in work:
+        for name in set(added) - set(plan.outputs):
+            outs[name][own.rows] = -1  # a reason, where the layout is not known
+        _fill(own, reads, plan, cells, outs, threads)
+    return source.beside(outs)
+
+
+def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:
+    """The columns to read. What is neither an input nor kept may be an input misspelt."""
+    if isinstance(keep, Mapping) or not hasattr(keep, "__iter__"):
+        raise InputError(
+            f"keep = {shown(keep)} is not a list of columns; name those to pass through"
+        )
+    kept = [keep] if isinstance(keep, str) else list(keep)
+    repeated = [name for name in source.names if source.names.count(name) > 1]
+    if repeated:
+        raise InputError(f"the frame has two columns {repeated[0]!r}; rename one")
+    for name in kept:
+        if name not in source.names:
+            hint = nearest(name, map(str, source.names), "choose one of its columns")
+            raise InputError(f"keep: the frame has no column {name!r}; {hint}")
+    inputs = [name for name in source.names if name not in kept]
+    known = values.known_names()
+    if unknown := [name for name in inputs if name not in known]:
+        meant = [(name, spelling.near(str(name), known, alike=0.8)) for name in unknown]
+        told = ", ".join(f"{n!r}" + (f" ({spelling.hint(m, '')})" if m else "") for n, m in meant)
+        raise InputError(
+            f"columns that are not inputs: {told}; rename them, or pass them through: "
+            f"keep={[*kept, *unknown]}"
+        )
+    for name in inputs:
+        try:
+            values.check_name(name)
+        except InputError:
+            raise InputError(
+                f"column {name!r} is a result and cannot be given; drop or rename it"
+            ) from None
+    return inputs
+
+
+def _plan(own: Class, free: list[str], outputs: Sequence[str], engine: str, mask: bool) -> Plan:
+    constants = {name: float(value) for name, value in own.given.items() if name not in free}
+    rows = Axis(ROW, np.broadcast_to(np.int8(0), own.size))  # only its length counts
+    return Plan(Problem(constants, own.options, (rows,), ()), outputs, engine, mask, free)
+
+
+def _read(plan: Plan, free: list[str]) -> list[str]:
+    """Those of the free inputs that the plan reads."""
+    used = {*plan.outputs}
+    for case in plan.cases:
+        used |= {name for formula in case.formulas.values() for name in parameters(formula)}
+    return [name for name in free if name in used]
+
+
+def _fill(
+    own: Class,
+    reads: list[str],
+    plan: Plan,
+    cells: Cells,
+    outs: Mapping[str, Array],
+    threads: int,
+) -> None:
+    """Evaluate the rows of a class."""
+    for part in cuts(0, own.size, tiles.BLOCK):
+        free = {name: own.values(name, cells, part) for name in reads}
+        for dims, names in plan.groups().items():
+            direct = bool(dims) and isinstance(own.rows, slice)
+            shape = (part.stop - part.start,) if dims else ()
+            views = {
+                name: outs[name][part] if direct else np.empty(shape, outs[name].dtype)
+                for name in names
+            }
+            region = {ROW: part} if dims else {}
+            evaluate_block(plan, dims, region, views, threads, free if dims else None)
+            if not direct:
+                for name, view in views.items():
+                    outs[name][own.part(part)] = view
