@@ -16,6 +16,7 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from .labels import plain
 from .plan import Plan
+from .written import written
 
 # Modules whose code decides values or bytes, by package
 ENGINE_CODE = {
@@ -34,7 +35,7 @@ _COMMON_CODE = (
 _GRID_CODE = (
     *("spec.axes", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
-    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "store.chunks"),
+    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )
 PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
@@ -44,7 +45,7 @@ def fingerprint(
     plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Names and values of all that decides a cube's bytes, as JSON holds them."""
-    request = json.loads(json.dumps(spec, default=plain))
+    request = json.loads(json.dumps(written(plan, spec), default=plain))
     facts: dict[str, Any] = {"outputs": request["outputs"]}
     for part in ("scenario", "axes"):
         facts[part] = list(request[part])  # the order of axes is that of dimensions

@@ -9,10 +9,12 @@ import numpy as np
 from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import difference
+from ..plan.written import restored
 from ..progress import expected
 from ..run.evaluation import Evaluation
-from .cube import damage, is_ours, open_cube, reading, sealed_files, spec_of
+from .cube import check_known, damage, is_ours, open_cube, reading, sealed_files, spec_of
 from .journal import PLAN, ROOT, read_journal, read_record
+from .layout import repeats
 from .places.place import Place, place_of
 from .writer import Writer
 
@@ -48,6 +50,7 @@ def verify(path: str | os.PathLike[str], samples: int = 16, seed: int = 0) -> Re
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
     if not is_ours(place):
         raise InputError(f"there is no cube {str(place)!r}; name a place that `run` wrote to")
+    check_known(place)
     report = Report()
     report.chunks = sum(len(block.files) for block in read_journal(place).values())
     report.problems = damage(place, expected(report.chunks, "chunks"))
@@ -63,8 +66,12 @@ def _compare(place: Place, samples: int, seed: int, report: Report) -> None:
     cube = open_cube(str(place))
     with reading(place):
         files = sealed_files(place)
-        group = zarr.open_group(place.source(files), mode="r")
+        group = zarr.open_group(place.source(files), mode="r", use_consolidated=False)
         spec = spec_of(cube.attrs)
+        if not repeats(files):
+            report.problems.append(f"{ROOT} does not repeat the metadata of the arrays")
+            report.advice = _REWRITE
+            return
         record = read_record(place, PLAN) or {}
         engine, mask, dtype = (record[name] for name in ("engine", "mask_infeasible", "dtype"))
         chunks = {
@@ -74,7 +81,14 @@ def _compare(place: Place, samples: int, seed: int, report: Report) -> None:
         }
     with reading(place):
         try:
-            sweep = Evaluation(spec["scenario"], spec["axes"], spec["outputs"])
+            axes = restored(spec["axes"], cube)
+        except ValueError as error:
+            report.problems.append(str(error))
+            report.advice = _REWRITE
+            return
+        try:
+            spec = {**spec, "axes": axes}
+            sweep = Evaluation(spec["scenario"], axes, spec["outputs"])
             writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")

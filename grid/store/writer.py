@@ -39,6 +39,7 @@ from .journal import (
     seal,
     write_record,
 )
+from .layout import LAYOUT, OWN_LAYOUT, with_arrays
 from .places.place import Place
 
 
@@ -141,7 +142,8 @@ class Writer:
         memory: dict[str, Any] = {}
         store = MemoryStore(memory)
         coords = self.coordinates()
-        frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, self.spec))
+        attrs = {LAYOUT: OWN_LAYOUT, **root_attributes(self.plan, self.spec, coords)}
+        frame = xarray.Dataset(coords=coords, attrs=attrs)
         frame.to_zarr(
             store,
             zarr_format=3,
@@ -175,7 +177,8 @@ class Writer:
             group.attrs["coordinates"] = " ".join(plain)
         zarr.create_group(store, path=GROUP)
         zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
-        return {name: memory[name].to_bytes() for name in sorted(memory)}
+        files = {name: memory[name].to_bytes() for name in sorted(memory)}
+        return files | {ROOT: with_arrays(files)}
 
     def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
         """Finish an unfinished cube from the blocks that it has; its lock is held."""
