@@ -131,9 +131,9 @@ def test_a_damaged_version_is_mended(
     sweep.store(url, chunks=CHUNKS)
     whole = held(url)
     session = Icechunk(url)._open().writable_session("main")
-    from zarr.core.sync import sync
+    from fleetcube.grid.store.places.wait import wait
 
-    sync(session.store.delete("job_time/c/0/1/2"))
+    wait(session.store.delete("job_time/c/0/1/2"))
     session.commit("harm")
     assert [problem.split()[0] for problem in verify(url).problems] == ["job_time/c/0/1/2"]
     with pytest.raises(InputError, match="7 of its 8 chunks are there"):
@@ -163,9 +163,9 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
         other = slow._repository.writable_session(UNFINISHED)
         slow.delete(journal.JOURNAL)
         slow.write(journal.JOURNAL, b"of the slow one")
-        from zarr.core.sync import sync
+        from fleetcube.grid.store.places.wait import wait
 
-        sync(other.store.delete(icechunk_store._key(journal.JOURNAL)))
+        wait(other.store.delete(icechunk_store._key(journal.JOURNAL)))
         other.commit("faster")
         with pytest.raises(ConnectionError, match="was written by another process"):
             slow.commit("slower")
