@@ -39,7 +39,7 @@ from .journal import (
     write_journal,
     write_record,
 )
-from .layout import check_layout
+from .layout import LAYOUT, known_layout
 from .places.place import Place, place_of
 from .writer import Writer
 
@@ -68,8 +68,13 @@ def store(
     if len(chosen) > 1 and (append or not resume):
         raise InputError(f"{' and '.join(chosen)} exclude each other; choose one")
     continues = resume or append
-    there = check_known(place) if continues else False
-    if not (resume and there):  # a sound cube needs no writing
+    layout = layout_of(place) if continues else None
+    if layout is not None and layout < LAYOUT and not overwrite:
+        raise InputError(
+            f"{str(place)!r} was written by an older fleetcube, in layout {layout}, and is only "
+            "read; choose another name or use --overwrite"
+        )
+    if not resume or layout is None:  # a sound cube needs no writing
         place.check()
     partial = place.unfinished()
     _check_place(place, partial, overwrite, continues)
@@ -288,12 +293,10 @@ def _attributes(place: Place) -> dict[str, Any] | None:
     return attributes if ours else None
 
 
-def check_known(place: Place) -> bool:
-    """Whether a place holds a cube; one whose layout is newer than ours is refused."""
+def layout_of(place: Place) -> int | None:
+    """The layout of a cube, None where there is none; a newer one than ours is refused."""
     attributes = _attributes(place)
-    if attributes is not None:
-        check_layout(place, attributes)
-    return attributes is not None
+    return None if attributes is None else known_layout(place, attributes)
 
 
 def size_of(place: Place) -> int:
@@ -433,7 +436,7 @@ def check_complete(place: Place) -> None:
     """Refuse all but a complete cube, and name what it is instead. Raises InputError."""
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
-    if check_known(place):
+    if layout_of(place) is not None:
         return
     if not place.exists():
         partial = place.unfinished()

@@ -10,25 +10,24 @@ from ..plan.labels import own_version
 from .journal import GROUP, ROOT
 from .places.place import Place
 
-LAYOUT = "fleetcube_layout"  # attribute of the root; cubes of fleetcube 0.2 have none
-OWN_LAYOUT = 1
+KEY = "fleetcube_layout"  # attribute of the root; cubes of fleetcube 0.2 have none
+LAYOUT = 1
 
 
-def check_layout(place: Place, attributes: Mapping[str, Any]) -> None:
-    """Refuse a cube whose layout is newer than the one known here. Raises InputError."""
-    layout = attributes.get(LAYOUT, 0)
+def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
+    """The layout that a root states; a newer one than ours is refused. Raises InputError."""
+    layout = attributes.get(KEY, 0)
     if isinstance(layout, bool) or not isinstance(layout, int) or layout < 0:
-        raise InputError(
-            f"{str(place)!r} is damaged: {LAYOUT} is not a whole number; write it again"
-        )
-    if layout > OWN_LAYOUT:
+        raise InputError(f"{str(place)!r} is damaged: {KEY} is not a whole number; write it again")
+    if layout > LAYOUT:
         said = attributes.get("fleetcube_version")
         known = isinstance(said, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", said)
         newer = f"fleetcube >= {said}" if known else "a newer fleetcube"
         raise InputError(
             f"{str(place)!r} has layout {str(layout)[:20]}, and fleetcube {own_version()} reads up "
-            f"to {OWN_LAYOUT}; install {newer}"
+            f"to {LAYOUT}; install {newer}"
         )
+    return layout
 
 
 def with_arrays(files: Mapping[str, bytes]) -> bytes:
@@ -53,5 +52,5 @@ def consolidated(files: Mapping[str, bytes]) -> dict[str, Any]:
 def repeats(files: Mapping[str, bytes]) -> bool:
     """Whether the root repeats what the arrays state, or, as in layout 0, nothing."""
     root = json.loads(files[ROOT])
-    expected = consolidated(files) if root["attributes"].get(LAYOUT) else None
+    expected = consolidated(files) if root["attributes"].get(KEY) else None
     return bool(root.get("consolidated_metadata") == expected)
