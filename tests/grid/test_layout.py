@@ -1,4 +1,4 @@
-"""The layout of a cube (docs/layout.md): its version, what plain readers see, where values stand."""
+"""The layout of a cube (docs/layout.md): its version, what plain readers see, where values are."""
 
 import contextlib
 import functools
@@ -310,7 +310,7 @@ def test_newer_layouts_are_refused(cube: Path) -> None:
 def test_layouts_that_are_none(made: Path, layout: Any) -> None:
     cube = Path(shutil.copytree(made, made.parent / "layouts", dirs_exist_ok=True))
     attributes(cube, ".", fleetcube_layout=layout, fleetcube_version="1\x1b[2J")
-    with pytest.raises(InputError, match="is damaged|install a newer fleetcube") as found:
+    with pytest.raises(InputError, match=r"is damaged|install a newer fleetcube") as found:
         open_cube(cube)
     assert "\n" not in str(found.value)
     assert "\x1b" not in str(found.value)
