@@ -45,9 +45,7 @@ def schema() -> Schema:
     axes = {
         "type": "object",
         "description": "what varies, each along a dimension of its own",
-        "properties": {
-            name: {**about[name], "allOf": [_ref(f"axis.{of[name]}")]} for name in names
-        },
+        "properties": varied,
         "propertyNames": {"pattern": r"^[^\W0-9]\w*$"},
         "additionalProperties": _ref("together"),
     }
@@ -164,7 +162,7 @@ def _text(unit: str) -> str:
     if unit == "1":
         return rf"^\s*{_NUMBER}\s*(%|[kKMBT])?\s*$"
     if unit.startswith("USD"):
-        return rf"^\s*\$?\s*{_NUMBER}\s*([kKMBT](?![A-Za-z]))?\s*({_UNIT})?\s*$"
+        return rf"^\s*\$?\s*{_NUMBER}\s*([kKMBT](?![A-Za-z]))?\s*(/?\s*{_UNIT})?\s*$"
     return rf"^\s*([+-]?inf(inite)?|{_NUMBER}\s*{_UNIT})\s*$"
 
 
