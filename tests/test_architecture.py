@@ -286,7 +286,8 @@ FENCED = {
         ("CPointer", "intp"),
         "numba, Low-level extension API",
     ),
-    ("tests/draws.py", "._local_constants"): ((), "tests alone draw with Hypothesis"),
+    ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
+    ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
     ("benchmarks/peers/calculon_points.py", "._llm_block"): ((), "a peer of one release"),
     ("benchmarks/peers/mlsysim_points.py", "mlsysim.core.units.ureg"): ((), "likewise"),
 }
@@ -308,7 +309,7 @@ def private(text: str, own: set[str]) -> Iterator[str]:
         top = module.partition(".")[0]
         for name in names.split(", ") if names else [""]:
             parts = f"{module}.{name.partition(' ')[0]}".rstrip(".").split(".")
-            hidden = any(part in ("core", "internals") or part[:1] == "_" for part in parts[1:])
+            hidden = any(part in ("core", "internal") or part[:1] == "_" for part in parts[1:])
             if hidden and top not in {"fleetcube", "docs", "tests", *STANDARD}:
                 yield ".".join(parts)
     yield from {name for name in _USED.findall(text) if name[1:] not in own}

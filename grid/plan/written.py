@@ -71,7 +71,7 @@ def _digest(row: Any) -> str:
     """sha256 of values: of numbers as little-endian float64, of others as a JSON list."""
     row = np.asarray(row)
     if row.dtype.kind in "iuf":
-        return hashlib.sha256(np.ascontiguousarray(row, "<f8")).hexdigest()
+        return hashlib.sha256(np.ascontiguousarray(row, "<f8").data).hexdigest()
     return hashlib.sha256(json.dumps(row.tolist()).encode()).hexdigest()
 
 

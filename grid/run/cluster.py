@@ -159,7 +159,7 @@ class Cluster:
         """
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
-        from distributed.comm import CommClosedError
+        from distributed.comm import CommClosedError  # type: ignore[attr-defined]
         from distributed.protocol import pickle
 
         dumps: Any = pickle.dumps

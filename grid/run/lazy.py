@@ -61,6 +61,7 @@ def _arrays(
     """Dask arrays over one layer of blocks; the layers are symbolic, whatever the number."""
     import dask.array
     from dask.base import tokenize
+    from dask.delayed import delayed
 
     shape, whole = recipe.plan.shape(sizes), tuple(sizes.values())
     parts = tuple(
@@ -70,7 +71,7 @@ def _arrays(
     none = (0,) * len(shape)
     token = tokenize(recipe, names, parts, dtype)
     # a task of its own: in the arguments of each block it would travel with each
-    source = dask.delayed(recipe, name=f"fleetcube-recipe-{token}", traverse=False)
+    source = delayed(recipe, name=f"fleetcube-recipe-{token}", traverse=False)
     # arrays to Dask alone: a block is a dict of them, from which `getitem` takes one
     blocks = dask.array.map_blocks(
         evaluate_task,

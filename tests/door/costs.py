@@ -3,6 +3,7 @@
 `python -m tests.door.costs`: exit 0 where none takes more than SECONDS or MEMORY.
 """
 
+import hashlib
 import json
 import os
 import resource
@@ -23,7 +24,7 @@ from fleetcube import Sweep
 from fleetcube.grid.store.journal import Block, read_journal, write_journal
 from fleetcube.grid.store.places.place import Folder
 
-from ..grid.test_tampered import seal_anew
+from ..grid.test_tampered import attributes, repeat, seal_anew
 
 SECONDS = 5.0  # of a process, start-up included
 MEMORY = 500 << 20  # bytes that it may hold
@@ -177,6 +178,7 @@ def bombs(folder: Path) -> dict[str, Path]:
         meta["shape"] = list(sizes)
         meta["chunk_grid"]["configuration"]["chunk_shape"] = list(sizes)
         (path / array / "zarr.json").write_text(json.dumps(meta), encoding="utf-8")
+        repeat(path, array, meta)
 
     def chunk(path: Path, name: str, data: bytes) -> None:
         crc = google_crc32c.value(data)
@@ -192,6 +194,14 @@ def bombs(folder: Path) -> dict[str, Path]:
     chunk(path, "n_gpus/c/0", zeros)
     shape(path, "n_gpus", 1 << 28)
     shape(path, "job_time", 1 << 28, 2)
+    made["a coordinate of 2^24 values, to which the spec refers"] = path = cube("referred")
+    chunk(path, "n_gpus/c/0", zstd(1 << 27))
+    shape(path, "n_gpus", 1 << 24)
+    shape(path, "job_time", 1 << 24, 2)
+    spec = json.loads(json.loads((path / "zarr.json").read_bytes())["attributes"]["fleetcube_spec"])
+    sha256 = hashlib.sha256(bytes(1 << 27)).hexdigest()
+    spec["axes"]["n_gpus"] = {"values": "coordinate", "size": 1 << 24, "sha256": sha256}
+    attributes(path, ".", fleetcube_spec=json.dumps(spec))
     made["a coordinate of 1e18 values"] = path = cube("longer")
     shape(path, "n_gpus", 10**18)
     made["four billion texts"] = path = cube("texts")

@@ -113,6 +113,10 @@ def test_plain_xarray_opens_without_a_word(made: Path) -> None:
     with served(made.parent) as url:
         store = zarr.storage.ObjectStore(Objects(f"{url}/{made.name}").client, read_only=True)
         xarray.testing.assert_identical(xarray.open_zarr(store).load(), own)
+    url = Sweep(SCENARIO, AXES, OUTPUTS).store("memory://layout", engine="numpy")
+    store = zarr.storage.ObjectStore(Objects(str(url)).client, read_only=True)
+    xarray.testing.assert_identical(xarray.open_zarr(store).load(), own)
+    assert list(zarr.open_group(store, mode="r").group_keys()) == []
 
 
 def test_zarr_sees_arrays_and_no_record(made: Path) -> None:
