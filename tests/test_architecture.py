@@ -286,6 +286,14 @@ FENCED = {
         ("CPointer", "intp"),
         "numba, Low-level extension API",
     ),
+    **{
+        (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int64"), "likewise")
+        for name in ("embedded", "scalar")
+    },
+    ("kernels/engines/embedded.py", "numba.core.registry.cpu_target"): (
+        ("typing_context", "target_context"),
+        "numba, Notes on Target Extensions",
+    ),
     ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
     ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
     ("benchmarks/peers/calculon_points.py", "._llm_block"): ((), "a peer of one release"),
