@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,8 @@ def _listed(entry: Any) -> Any:
     values = entry.get("values") if isinstance(entry, Mapping) else entry
     if isinstance(values, Axis):
         return values.labels
-    return values if isinstance(values, list | tuple | np.ndarray) else None
+    listed = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    return values if listed else None
 
 
 def _reference(row: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ OUTPUTS = ["goodput", "job_time"]
 LONG: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "array": ({"gpu_mttf": MANY}, {"gpu_mttf": MANY[100]}),
     "whole numbers": ({"gpu_mttf": np.arange(1, 201)}, {"gpu_mttf": 101.0}),
-    "list": ({"gpu_mttf": MANY.tolist()}, {"gpu_mttf": MANY[100]}),
+    "range": ({"gpu_mttf": range(1, 201)}, {"gpu_mttf": 101.0}),
     "texts": ({"gpu_mttf": [f"{k} h" for k in range(1, 201)]}, {"gpu_mttf": 101 * 3600.0}),
     "rounded": (
         {"gpu_mttf": {"values": [k / 2 for k in range(2, 400)], "round": True}},
