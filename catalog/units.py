@@ -49,6 +49,11 @@ class UnitError(ValueError):
     """A value whose unit is missing, unknown or of another kind."""
 
 
+def spelling(base: str) -> str:
+    """How values of a base unit are written, for people."""
+    return _HINTS.get(base, f"5 {base}")
+
+
 def carried(value: Any) -> tuple[Any, str] | None:
     """Number and unit of a quantity of pint, astropy or unyt; None of anything else."""
     number = getattr(value, "magnitude", getattr(value, "value", None))
@@ -103,7 +108,7 @@ def parse(text: str, base: str, name: str, example: str = "") -> float:
 
     def refused(rule: str) -> UnitError:
         shown = json.dumps(text if len(text) <= 60 else f"{text[:57]}...", ensure_ascii=False)
-        hint = example or _HINTS.get(base, f"5 {base}")
+        hint = example or spelling(base)
         return UnitError(f'{name} = {shown} {rule}; write for example "{hint}"')
 
     if match is None:

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
 
 project = "fleetcube"
-extensions = ["myst_nb", "_reference"]
+extensions = ["myst_nb", "_reference", "_schema"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "fleetcube"

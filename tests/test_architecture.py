@@ -1,11 +1,14 @@
 """The house rules: who may import whom, what loads when, how formulas are written."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 import tomllib
 import types
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +267,88 @@ def test_describing_a_sweep_loads_no_engine(code: str) -> None:
     # pint loads dask where it is installed, and older releases of dask load xarray
     hidden = f"import sys; sys.modules['dask'] = None; {code}"
     assert loaded(hidden) & {"jax", "matplotlib", "numba", "xarray", "zarr"} == set()
+
+
+# What other libraries keep to themselves, and may change in any release
+
+# Where their manuals send who extends them, though they call it internal; `make oldest` and the
+# suite try each with the oldest release allowed and with the newest
+FENCED = {
+    ("grid/read/virtual.py", "xarray.core.indexing"): (
+        ("LazilyIndexedArray", "ExplicitIndexer", "VectorizedIndexer"),
+        "xarray, How to add a new backend",
+    ),
+    ("kernels/engines/intrinsics.py", "numba.core.cgutils"): (
+        ("create_struct_proxy", "alloca_once"),
+        "numba, Low-level extension API",
+    ),
+    ("kernels/engines/intrinsics.py", "numba.core.types"): (
+        ("CPointer", "intp"),
+        "numba, Low-level extension API",
+    ),
+    **{
+        (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int64"), "likewise")
+        for name in ("embedded", "scalar")
+    },
+    ("kernels/engines/embedded.py", "numba.core.registry.cpu_target"): (
+        ("typing_context", "target_context"),
+        "numba, Notes on Target Extensions",
+    ),
+    ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
+    ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
+    ("benchmarks/peers/calculon_points.py", "._llm_block"): ((), "a peer of one release"),
+    ("benchmarks/peers/mlsysim_points.py", "mlsysim.core.units.ureg"): ((), "likewise"),
+}
+EVERYWHERE = [
+    path
+    for folder in (*FOLDERS.values(), *(ROOT / name for name in ("benchmarks", "docs", "tests")))
+    for path in sorted(folder.rglob("*.py"))
+]
+
+
+_OWN = re.compile(r"(?:def|class) (_\w+)|\b(_\w+)(?=(?:, [\w., ]+|: [^=\n]+)? = )")
+_USED = re.compile(r"(?<=[\w)\]])\._[a-z]\w*")
+_IMPORTED = re.compile(r"^ *(?:from|import) ((?!\.)[\w.]+)(?: import ([\w, ]+))?", re.MULTILINE)
+
+
+def private(text: str, own: set[str]) -> Iterator[str]:
+    """Internal modules of others that a module imports, and their private names that it uses."""
+    for module, names in _IMPORTED.findall(text):
+        top = module.partition(".")[0]
+        for name in names.split(", ") if names else [""]:
+            parts = f"{module}.{name.partition(' ')[0]}".rstrip(".").split(".")
+            hidden = any(part in ("core", "internal") or part[:1] == "_" for part in parts[1:])
+            if hidden and top not in {"fleetcube", "docs", "tests", *STANDARD}:
+                yield ".".join(parts)
+    yield from {name for name in _USED.findall(text) if name[1:] not in own}
+
+
+def test_private_names_of_other_libraries_are_used_where_it_is_said_only() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in EVERYWHERE}
+    own = {
+        "_fields_",
+        *(name for text in texts.values() for row in _OWN.findall(text) for name in row),
+    }
+    used = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path, text in texts.items()
+        if path != Path(__file__)
+        for name in private(text, own)
+    }
+    assert used == FENCED.keys(), "use what is public, or say in FENCED why not"
+
+
+@pytest.mark.parametrize(
+    "module", sorted({module for (_, module), (names, _) in FENCED.items() if names})
+)
+def test_what_is_fenced_is_there(module: str) -> None:
+    """With the oldest release that pyproject.toml allows, too: `make oldest`."""
+    home, _, last = module.rpartition(".")
+    found = getattr(importlib.import_module(home), last, None) or importlib.import_module(module)
+    names = next(names for (_, name), (names, _) in FENCED.items() if name == module)
+    release = version(module.partition(".")[0])
+    missing = [name for name in names if not hasattr(found, name)]
+    assert not missing, f"{module} {release} lacks {missing}; narrow the bounds in pyproject.toml"
 
 
 # How formulas are written

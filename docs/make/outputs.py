@@ -28,6 +28,7 @@ RUN = (
     DOCS / "compare.md",
     DOCS / "developer.md",
     DOCS / "index.md",
+    DOCS / "layout.md",
     DOCS / "plots.md",
     DOCS / "sensitivity.md",
     DOCS / "solve.md",

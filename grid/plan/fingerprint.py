@@ -16,6 +16,7 @@ from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from .labels import plain
 from .plan import Plan
+from .written import written
 
 # Modules whose code decides values or bytes, by package
 ENGINE_CODE = {
@@ -34,7 +35,7 @@ _COMMON_CODE = (
 _GRID_CODE = (
     *("spec.axes", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
-    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "store.chunks"),
+    *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )
 PACKAGES = {"numpy": (), "numba": ("numba", "llvmlite"), "jax": ("jax", "jaxlib")}
 _LONGEST = 200  # characters of a value written out
@@ -44,11 +45,7 @@ def fingerprint(
     plan: Plan, spec: Mapping[str, Any], dtype: str, chunks: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """Names and values of all that decides a cube's bytes, as JSON holds them."""
-    request = json.loads(json.dumps(spec, default=plain))
-    facts: dict[str, Any] = {"outputs": request["outputs"]}
-    for part in ("scenario", "axes"):
-        facts[part] = list(request[part])  # the order of axes is that of dimensions
-        facts |= {f"{part}.{name}": _short(value) for name, value in request[part].items()}
+    facts = asked(json.loads(json.dumps(written(plan, spec), default=plain)))
     facts |= {"engine": plan.engine, "dtype": dtype, "mask_infeasible": plan.mask}
     facts |= {f"chunks.{name}": list(shape) for name, shape in chunks.items()}
     for package in ("fleetcube", "numpy", "zarr", "xarray", *PACKAGES[plan.engine]):
@@ -79,6 +76,15 @@ def fingerprint(
             source = home.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
             facts[f"code.{room.__name__.rpartition('.')[2]}.{name}"] = _hash(source)
     return dict(json.loads(json.dumps(facts)))
+
+
+def asked(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a spec, as JSON holds it, adds to a fingerprint."""
+    facts: dict[str, Any] = {"outputs": spec["outputs"]}
+    for part in ("scenario", "axes"):
+        facts[part] = list(spec[part])  # the order of axes is that of dimensions
+        facts |= {f"{part}.{name}": _short(value) for name, value in spec[part].items()}
+    return facts
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

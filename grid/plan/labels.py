@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from ...kernels.roles import REASON
 from ..spec.axes import Array, Axis
 from .citations import ATTRIBUTE, keys
 from .plan import Plan
+from .written import written
 
 if TYPE_CHECKING:
     import xarray
@@ -104,8 +105,13 @@ def _axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
     return {"long_name": f"{names} together" if axis.name not in axis.records else axis.name}
 
 
-def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What is needed to know where a result came from and to compute it again."""
+def root_attributes(
+    plan: Plan, spec: Mapping[str, Any], kept: Collection[str] | None = None
+) -> dict[str, Any]:
+    """What is needed to know where a result came from and to compute it again.
+
+    `kept` is as in `written`.
+    """
     records = [
         {
             "kind": entry.kind,
@@ -125,7 +131,7 @@ def root_attributes(plan: Plan, spec: Mapping[str, Any]) -> dict[str, Any]:
         "Conventions": "CF-1.11",
         "fleetcube_version": own_version(),
         "fleetcube_engine": plan.engine,
-        "fleetcube_spec": json.dumps(spec, default=plain),
+        "fleetcube_spec": json.dumps(written(plan, spec, kept), default=plain),
         "fleetcube_catalog": json.dumps(records),
         ATTRIBUTE: keys(formula for case in plan.cases for formula in case.formulas.values()),
         **({"fleetcube_unused": " ".join(unused)} if unused else {}),

@@ -56,8 +56,7 @@ def _coupled(
     key: indexing.VectorizedIndexer, sizes: tuple[int, ...]
 ) -> tuple[list[Array], tuple[int, ...]]:
     """Places of arrays that are walked together, each cut to 1 along axes where it is constant."""
-    arrays = indexing._arrayize_vectorized_indexer(key, sizes).tuple
-    places = [_indices(part, size) for part, size in zip(arrays, sizes, strict=True)]
+    places = _of_arrays(key, sizes)
     shape = np.broadcast_shapes(*[place.shape for place in places])
     for k, place in enumerate(places):
         for axis in range(place.ndim):
@@ -66,6 +65,20 @@ def _coupled(
                 place = first
         places[k] = place
     return places, shape
+
+
+def _of_arrays(key: indexing.VectorizedIndexer, sizes: tuple[int, ...]) -> list[Array]:
+    """Places of arrays that broadcast, followed by a dimension for each slice, as xarray has it."""
+    rows = [_indices(part, size) for part, size in zip(key.tuple, sizes, strict=True)]
+    sliced = [isinstance(part, slice) for part in key.tuple]
+    count, axis = sum(sliced), 0
+    for k, row in enumerate(rows):
+        if not sliced[k]:
+            rows[k] = row.reshape(*row.shape, *(1,) * count)
+            continue
+        axis += 1
+        rows[k] = row.reshape(-1, *(1,) * (count - axis))
+    return rows
 
 
 def _indices(part: Any, size: int) -> Array:

@@ -157,11 +157,10 @@ class Cluster:
         no more. The first runs are of one task; their seconds give how many make a run of SECONDS.
         Towards the end runs grow shorter, to a fifth, so that all workers finish together.
         """
-        from distributed import CancelledError
+        from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
-        from distributed.comm.core import CommClosedError
+        from distributed.comm import CommClosedError  # type: ignore[attr-defined]
         from distributed.protocol import pickle
-        from distributed.scheduler import KilledWorker
 
         dumps: Any = pickle.dumps
         client, left, started, length = self.client, list(tasks), 0, 1

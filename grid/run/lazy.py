@@ -17,13 +17,25 @@ if TYPE_CHECKING:
     import xarray
 
 
-def evaluate_task(recipe: Recipe, cut: tuple[slice, ...], names: list[str], dtype: str) -> Any:
-    """One block of the outputs that share dimensions, which are in the order of the axes."""
+def evaluate_task(
+    recipe: Recipe,
+    sizes: tuple[int, ...],
+    names: tuple[str, ...],
+    number: str,
+    block_id: tuple[int, ...],
+) -> Any:
+    """One block of the outputs that share dimensions, which are in the order of the axes.
+
+    Dask says which one, by its number along each dimension; `sizes` are those of a whole block.
+    """
     plan = recipe.plan
     user, dims = plan.user_dims(names[0]), plan.out_dims[names[0]]
-    region = dict(zip(user, cut, strict=True))
+    region = {
+        dim: slice(k * size, min((k + 1) * size, plan.sizes[dim]))
+        for dim, k, size in zip(user, block_id, sizes, strict=True)
+    }
     shape = [region[dim].stop - region[dim].start for dim in dims]
-    outs: dict[str, Array] = {name: np.empty(shape, dtype_of(name, dtype)) for name in names}
+    outs: dict[str, Array] = {name: np.empty(shape, dtype_of(name, number)) for name in names}
     evaluate_block(plan, dims, region, outs, 1)
     order = [dims.index(dim) for dim in user]
     return {name: out.transpose(order) for name, out in outs.items()}
@@ -38,51 +50,49 @@ def lazy(
     for names in plan.groups().values():
         whole = {dim: plan.sizes[dim] for dim in plan.user_dims(names[0])}
         sides = chunk_sizes(whole, chunks, keep_asked=True)
-        for name, array in _arrays(recipe, names, sides, dtype):
+        for name, array in _arrays(recipe, tuple(names), sides, dtype):
             variables[name] = (plan.user_dims(name), array, attributes(plan, name))
     return assemble(plan, {name: variables[name] for name in plan.outputs}, spec)
 
 
 def _arrays(
-    recipe: Recipe, names: list[str], sizes: Mapping[str, int], dtype: str
+    recipe: Recipe, names: tuple[str, ...], sizes: Mapping[str, int], dtype: str
 ) -> list[tuple[str, Any]]:
     """Dask arrays over one layer of blocks; the layers are symbolic, whatever the number."""
     import dask.array
-    from dask._task_spec import DataNode, TaskRef
     from dask.base import tokenize
-    from dask.blockwise import blockwise
-    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-    from dask.layers import ArraySliceDep
+    from dask.delayed import delayed
 
-    shape = recipe.plan.shape(sizes)
-    parts = dask.array.core.normalize_chunks(tuple(sizes.values()), shape)
-    numblocks = tuple(map(len, parts))
-    index = tuple(range(len(shape)))
+    shape, whole = recipe.plan.shape(sizes), tuple(sizes.values())
+    parts = tuple(
+        (size,) * (length // size) + ((length % size,) if length % size else ())
+        for length, size in zip(shape, whole, strict=True)
+    )
+    none = (0,) * len(shape)
     token = tokenize(recipe, names, parts, dtype)
-    source, block = f"fleetcube-recipe-{token}", f"fleetcube-block-{token}"
-    layers: dict[str, Any] = {
-        source: MaterializedLayer({source: DataNode(source, recipe)}),
-        block: blockwise(
-            evaluate_task,
-            block,
-            index,
-            TaskRef(source),
-            None,
-            ArraySliceDep(parts),
-            index,
-            numblocks={},
-            names=names,
-            dtype=dtype,
-        ),
-    }
-    arrays = []
-    for name in names:
-        key = f"{name}-{token}"
-        pick = blockwise(
-            operator.getitem, key, index, block, index, name, None, numblocks={block: numblocks}
+    # a task of its own: in the arguments of each block it would travel with each
+    source = delayed(recipe, name=f"fleetcube-recipe-{token}", traverse=False)
+    # arrays to Dask alone: a block is a dict of them, from which `getitem` takes one
+    blocks = dask.array.map_blocks(
+        evaluate_task,
+        chunks=parts,
+        name=f"fleetcube-block-{token}",
+        meta=np.zeros(none, object),
+        recipe=source,
+        sizes=whole,
+        names=names,
+        number=dtype,
+    )
+    return [
+        (
+            name,
+            dask.array.map_blocks(
+                operator.getitem,
+                blocks,
+                name,
+                name=f"{name}-{token}",
+                meta=np.zeros(none, dtype_of(name, dtype)),
+            ),
         )
-        graph = HighLevelGraph(
-            {**layers, key: pick}, {source: set(), block: {source}, key: {block}}
-        )
-        arrays.append((name, dask.array.Array(graph, key, parts, dtype=dtype_of(name, dtype))))
-    return arrays
+        for name in names
+    ]

@@ -72,10 +72,15 @@ def make_axis(name: str, spec: Any) -> Axis:
         from .designs import design_axis
 
         return design_axis(name, spec)
-    if isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round"}:
+    if is_coupled(spec):
         return _coupled(name, spec)
     values.check_name(name)
     return _single(name, name, _points(name, spec))
+
+
+def is_coupled(spec: Any) -> bool:
+    """Whether an entry of `axes` is a table of inputs that move together."""
+    return isinstance(spec, Mapping) and not set(spec) & {*_GENERATORS, "num", "round", "design"}
 
 
 def make_axes(specs: Mapping[str, Any]) -> dict[str, Axis]:

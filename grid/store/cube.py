@@ -39,6 +39,7 @@ from .journal import (
     write_journal,
     write_record,
 )
+from .layout import LAYOUT, known_layout
 from .places.place import Place, place_of
 from .writer import Writer
 
@@ -66,10 +67,16 @@ def store(
     chosen = [mode for mode, on in modes.items() if on]
     if len(chosen) > 1 and (append or not resume):
         raise InputError(f"{' and '.join(chosen)} exclude each other; choose one")
-    if not (resume and is_cube(place)):  # a sound cube needs no writing
+    continues = resume or append
+    layout = layout_of(place) if continues else None
+    if layout is not None and layout < LAYOUT and not overwrite:
+        raise InputError(
+            f"{str(place)!r} was written by an older fleetcube, in layout {layout}, and is only "
+            "read; choose another name or use --overwrite"
+        )
+    if not resume or layout is None:  # a sound cube needs no writing
         place.check()
     partial = place.unfinished()
-    continues = resume or append
     _check_place(place, partial, overwrite, continues)
     shapes = None if chunks or not continues else _stored_shapes(plan, place, partial)
     writer = Writer(plan, spec, dtype, chunks, shapes)
@@ -271,13 +278,25 @@ def is_ours(place: Place) -> bool:
 
 def is_cube(place: Place) -> bool:
     """Whether a place holds a cube that fleetcube wrote."""
+    return _attributes(place) is not None
+
+
+def _attributes(place: Place) -> dict[str, Any] | None:
+    """The attributes of a cube's root; None where there is no cube."""
     data = read_file(place, ROOT)
     try:
         meta = json.loads(data) if isinstance(data, bytes) else None
     except (ValueError, RecursionError):
-        return False
+        return None
     attributes = meta.get("attributes") if isinstance(meta, dict) else None
-    return isinstance(attributes, dict) and "fleetcube_spec" in attributes
+    ours = isinstance(attributes, dict) and "fleetcube_spec" in attributes
+    return attributes if ours else None
+
+
+def layout_of(place: Place) -> int | None:
+    """The layout of a cube, None where there is none; a newer one than ours is refused."""
+    attributes = _attributes(place)
+    return None if attributes is None else known_layout(place, attributes)
 
 
 def size_of(place: Place) -> int:
@@ -417,7 +436,7 @@ def check_complete(place: Place) -> None:
     """Refuse all but a complete cube, and name what it is instead. Raises InputError."""
     if str(place).endswith(".partial"):
         raise InputError(f"{str(place)!r} is not complete; `run --resume` finishes it")
-    if is_cube(place):
+    if layout_of(place) is not None:
         return
     if not place.exists():
         partial = place.unfinished()

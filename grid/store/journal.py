@@ -164,7 +164,7 @@ def digest(data: bytes) -> str:
 
 def write_record(place: "Place", name: str, value: Mapping[str, Any]) -> None:
     """Write JSON, preceded by its checksum."""
-    body = json.dumps(value, sort_keys=True).encode()
+    body = json.dumps(value).encode()  # in its order: that of a table's inputs is their labels'
     place.write(name, digest(body).encode() + b" " + body + b"\n")
 
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import Any
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
 from ..errors import ChangedError, InputError
@@ -26,13 +26,14 @@ class SealedStore(WrapperStore[Store]):
 
     def __init__(self, store: Store, place: Any, files: dict[str, bytes]) -> None:
         super().__init__(store)
-        self.place, self.files = place, files
+        self.inner, self.place, self.files = store, place, files
 
-    def _with_store(self, store: Store) -> "SealedStore":
-        return SealedStore(store, self.place, self.files)
+    def with_read_only(self, read_only: bool = False) -> "SealedStore":
+        """The same cube; it is never written through this."""
+        return SealedStore(self.inner.with_read_only(read_only), self.place, self.files)
 
     def __reduce__(self) -> Any:
-        return SealedStore, (self._store, self.place, self.files)
+        return SealedStore, (self.inner, self.place, self.files)
 
     @cached_property
     def sums(self) -> dict[str, tuple[int, int]]:
@@ -67,12 +68,12 @@ class SealedStore(WrapperStore[Store]):
             raise NotImplementedError("chunks are read whole, or they cannot be checked")
         size, crc = self.sums[key]
         value: Buffer | None
-        if isinstance(self._store, LocalStore):
+        if isinstance(self.inner, LocalStore):
             value = await asyncio.to_thread(self._on_disk, key, size, prototype)
         else:
             value = None
             with contextlib.suppress(FileNotFoundError), self.place.wrapping_errors():
-                value = await self._store.get(key, prototype)
+                value = await self.inner.get(key, prototype)
         if value is None:
             raise self._foreign(key, "is missing")
         # the last bytes hold the checksum, with which Zarr compares the others
@@ -105,7 +106,7 @@ class SealedStore(WrapperStore[Store]):
 
     async def exists(self, key: str) -> bool:
         """Whether a file exists."""
-        return key in self.files or await self._store.exists(key)
+        return key in self.files or await self.inner.exists(key)
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The arrays of the cube, or the contents of a group, without our record.

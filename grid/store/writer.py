@@ -1,5 +1,6 @@
 """Write the blocks of a plan into an unfinished cube, and journal each once it is safe."""
 
+import json
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from ..plan.labels import attributes, coordinates, dtype_of, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..plan.workspace import Workspace
+from ..plan.written import FEW
 from ..progress import expected
 from ..spec.axes import Array
 from .chunks import MOST, MOST_TEXT, codecs, encode, fill, fill_value, small_codecs
@@ -39,6 +41,7 @@ from .journal import (
     seal,
     write_record,
 )
+from .layout import KEY, LAYOUT, with_arrays
 from .places.place import Place
 
 
@@ -130,7 +133,10 @@ class Writer:
     def coordinates(self) -> dict[str, Any]:
         """Coordinates by name: dimension, labels, attributes."""
         entries = coordinates(self.plan).items()
-        return {name: (dim, _text(labels), attrs) for name, (dim, labels, attrs) in entries}
+        return {
+            name: (dim, _text(labels), {**attrs, **_spelled(labels)})
+            for name, (dim, labels, attrs) in entries
+        }
 
     def files(self) -> dict[str, bytes]:
         """The empty cube by file: coordinates, attributes, arrays; the same bytes every time."""
@@ -141,7 +147,8 @@ class Writer:
         memory: dict[str, Any] = {}
         store = MemoryStore(memory)
         coords = self.coordinates()
-        frame = xarray.Dataset(coords=coords, attrs=root_attributes(self.plan, self.spec))
+        attrs = {KEY: LAYOUT, **root_attributes(self.plan, self.spec, coords)}
+        frame = xarray.Dataset(coords=coords, attrs=attrs)
         frame.to_zarr(
             store,
             zarr_format=3,
@@ -175,7 +182,8 @@ class Writer:
             group.attrs["coordinates"] = " ".join(plain)
         zarr.create_group(store, path=GROUP)
         zarr.create_array(store, name=RECORD, shape=(0,), dtype="uint8", dimension_names=("byte",))
-        return {name: memory[name].to_bytes() for name in sorted(memory)}
+        files = {name: memory[name].to_bytes() for name in sorted(memory)}
+        return files | {ROOT: with_arrays(files)}
 
     def run(self, place: Place, threads: int, elsewhere: Elsewhere | None = None) -> None:
         """Finish an unfinished cube from the blocks that it has; its lock is held."""
@@ -295,3 +303,9 @@ def _block(dims: tuple[str, ...], region: Region, files: list[tuple[str, int, in
 def _text(labels: Array) -> Array:
     """Labels as text of any length: fixed-length text has no Zarr v3 specification."""
     return labels.astype(object) if labels.dtype.kind == "U" else labels
+
+
+def _spelled(labels: Array) -> dict[str, str]:
+    """A few labels as an attribute, too: some readers make arrays of numbers only."""
+    few = labels.dtype.kind == "U" and labels.size <= FEW
+    return {"labels": json.dumps(labels.tolist())} if few else {}

@@ -3,6 +3,7 @@
 `python -m tests.door.costs`: exit 0 where none takes more than SECONDS or MEMORY.
 """
 
+import hashlib
 import json
 import os
 import resource
@@ -23,7 +24,7 @@ from fleetcube import Sweep
 from fleetcube.grid.store.journal import Block, read_journal, write_journal
 from fleetcube.grid.store.places.place import Folder
 
-from ..grid.test_tampered import seal_anew
+from ..grid.test_tampered import attributes, repeat, seal_anew
 
 SECONDS = 5.0  # of a process, start-up included
 MEMORY = 500 << 20  # bytes that it may hold
@@ -159,7 +160,7 @@ OTHERS: dict[str, tuple[str, Callable[[], str], list[str]]] = {
 }
 
 
-def bombs(folder: Path) -> dict[str, Path]:
+def bombs(folder: Path, long: bool = False) -> dict[str, Path]:
     """Cubes sealed anew around files that ask for much when they are read."""
     sweep = Sweep(
         {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "roce-100g"},
@@ -177,6 +178,7 @@ def bombs(folder: Path) -> dict[str, Path]:
         meta["shape"] = list(sizes)
         meta["chunk_grid"]["configuration"]["chunk_shape"] = list(sizes)
         (path / array / "zarr.json").write_text(json.dumps(meta), encoding="utf-8")
+        repeat(path, array, meta)
 
     def chunk(path: Path, name: str, data: bytes) -> None:
         crc = google_crc32c.value(data)
@@ -215,6 +217,18 @@ def bombs(folder: Path) -> dict[str, Path]:
     more = Block(("n_gpus",), (0,), (2,), tuple(files))
     write_journal(Folder(path), [*read_journal(Folder(path)).values(), more])
     seal_anew(path)
+    if long:  # it is not refused
+        made["a coordinate of 2^24 values, to which the spec refers"] = path = cube("referred")
+        chunk(path, "n_gpus/c/0", zstd(1 << 27))
+        shape(path, "n_gpus", 1 << 24)
+        for array in ("job_time", "infeasible_reason"):
+            shape(path, array, 1 << 24, 2)
+        spec = json.loads(
+            json.loads((path / "zarr.json").read_bytes())["attributes"]["fleetcube_spec"]
+        )
+        sha256 = hashlib.sha256(bytes(1 << 27)).hexdigest()
+        spec["axes"]["n_gpus"] = {"values": "coordinate", "size": 1 << 24, "sha256": sha256}
+        attributes(path, ".", fleetcube_spec=json.dumps(spec))
     return made
 
 
@@ -254,7 +268,7 @@ def main() -> None:
         asked = {
             name: ("spec.toml", text, ["run", "spec.toml"]) for name, text in SPECS.items()
         } | OTHERS
-        for name, path in bombs(Path(folder)).items():
+        for name, path in bombs(Path(folder), long=True).items():
             for words in (["slice", "layout=1"], ["verify"], ["show"]):
                 asked[f"{words[0]}: {name}"] = ("none", str, [words[0], str(path), *words[1:]])
         for name, (file, text, command) in asked.items():

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import xarray
 from click.testing import CliRunner
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.buffer import default_buffer_prototype
 
 from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
@@ -28,6 +27,7 @@ from fleetcube.grid.explore.view import View
 from fleetcube.grid.store.cube import open_cube
 from fleetcube.grid.store.places.icechunk import Icechunk
 from fleetcube.grid.store.places.place import place_of
+from fleetcube.grid.store.places.wait import wait
 
 ROOT = Path(__file__).parents[2]
 SCENARIO: dict[str, Any] = {
@@ -87,8 +87,8 @@ def harm(path: str) -> None:
     data = place.read(one)
     if isinstance(place, Icechunk):
         session = place._open().writable_session("main")
-        sync(session.store.set(other, default_buffer_prototype().buffer.from_bytes(data)))
-        sync(session.store.delete(third))
+        wait(session.store.set(other, default_buffer_prototype().buffer.from_bytes(data)))
+        wait(session.store.delete(third))
         session.commit("harm")
         return
     place.write(other, data)

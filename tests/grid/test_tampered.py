@@ -56,7 +56,16 @@ def attributes(cube: Path, of: str, **changed: Any) -> None:
     held = json.loads(path.read_text(encoding="utf-8"))
     held["attributes"] |= changed
     path.write_text(json.dumps(held), encoding="utf-8")
+    if of != ".":
+        repeat(cube, of, held)
     seal_anew(cube)
+
+
+def repeat(cube: Path, array: str, held: Any) -> None:
+    """Have the root repeat the metadata of an array, as it does in cubes of ours."""
+    root = json.loads((cube / "zarr.json").read_text(encoding="utf-8"))
+    root["consolidated_metadata"]["metadata"][array] = held
+    (cube / "zarr.json").write_text(json.dumps(root), encoding="utf-8")
 
 
 def refused(of: Callable[[], Any], match: str = "damaged") -> None:
@@ -176,7 +185,9 @@ def test_labels_that_are_not_those_of_the_spec(cube: Path) -> None:
 
 def test_metadata_that_are_not_those_of_the_spec(cube: Path) -> None:
     attributes(cube, "job_time", units="h")
-    assert verify(cube).problems == ["job_time/zarr.json is not what its spec gives"]
+    assert verify(cube).problems == [
+        f"{name} is not what its spec gives" for name in ("job_time/zarr.json", "zarr.json")
+    ]
 
 
 def test_a_spec_that_is_not_that_of_the_record(cube: Path) -> None:
@@ -265,6 +276,7 @@ def test_arrays_that_are_none(cube: Path, key: str, value: Any) -> None:
     if key == "shape":
         held["chunk_grid"]["configuration"]["chunk_shape"] = value
     path.write_text(json.dumps(held | {key: value}), encoding="utf-8")
+    repeat(cube, "job_time", held | {key: value})
     seal_anew(cube)
     refused(lambda: verify(cube))
     refused(lambda: open_cube(cube))

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.buffer import default_buffer_prototype
 
 from ...errors import InputError
 from ..journal import GROUP, JOURNAL, PARTS, PLAN, ROOT, SEAL, check_size, write_part
 from ..sealed import SealedStore
 from .objects import Objects
 from .place import Folder, Place
+from .wait import wait
 
 COMMIT_SECONDS = 20.0  # between commits, for which all writing stops
 MAIN, UNFINISHED = "main", "unfinished"
@@ -140,7 +140,7 @@ class Icechunk:
     def read(self, name: str, size: int | None = None) -> bytes:
         session = self._reading()
         with self.wrapping_errors():
-            buffer = session and sync(session.store.get(_key(name), default_buffer_prototype()))
+            buffer = session and wait(session.store.get(_key(name), default_buffer_prototype()))
         if buffer is None:
             raise FileNotFoundError(name)
         check_size(len(buffer), size)
@@ -149,17 +149,17 @@ class Icechunk:
     def _holds(self, name: str) -> bool:
         session = self._reading()
         with self.wrapping_errors():
-            return session is not None and bool(sync(session.store.exists(_key(name))))
+            return session is not None and bool(wait(session.store.exists(_key(name))))
 
     def write(self, name: str, data: Any) -> None:
         buffer = default_buffer_prototype().buffer.from_bytes(bytes(data))
         with self._gate.open(), self.wrapping_errors():
-            sync(self._session.store.set(_key(name), buffer))
+            wait(self._session.store.set(_key(name), buffer))
 
     def delete(self, name: str) -> None:
         if self._holds(name):
             with self.wrapping_errors():
-                sync(self._session.store.delete(_key(name)))
+                wait(self._session.store.delete(_key(name)))
 
     def names(self, under: str = "") -> set[str]:
         session = self._reading()
@@ -170,7 +170,7 @@ class Icechunk:
             return [key async for key in session.store.list()]
 
         with self.wrapping_errors():
-            names = {name for key in sync(keys()) if (name := _name(key)) is not None}
+            names = {name for key in wait(keys()) if (name := _name(key)) is not None}
         return {name for name in names if name.startswith(under)}
 
     def keep(self, names: set[str]) -> None:
@@ -179,7 +179,7 @@ class Icechunk:
             return
         for name in self.names() - names:
             with self.wrapping_errors():
-                sync(self._session.store.delete(_key(name)))
+                wait(self._session.store.delete(_key(name)))
 
     def _start_over(self) -> None:
         """Reset the branch `unfinished` to the repository's first snapshot, which is empty."""

@@ -7,6 +7,7 @@ from fleetcube.commands.compare import compare
 from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
 from fleetcube.commands.plot import plot
+from fleetcube.commands.schema import schema
 from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
 from fleetcube.commands.uncertainty import uncertainty
@@ -18,6 +19,7 @@ COMMANDS: tuple[click.Command, ...] = (
     explore,
     optimize,
     plot,
+    schema,
     sensitivity,
     solve,
     uncertainty,

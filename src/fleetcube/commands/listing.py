@@ -14,6 +14,7 @@ LISTING = {
         "optimize": "Find the best values of several inputs, under conditions.",
         "sensitivity": "Rank the inputs that matter, at a point or over a cube.",
         "explain": "Explain a name: formula, unit, default, source.",
+        "schema": "Print the JSON Schema of specs, for editors.",
         "catalog": "List GPUs, nodes, fabrics, models and more, with sources.",
     },
     "Look": {

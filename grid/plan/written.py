@@ -1,0 +1,101 @@
+"""A spec as results carry it: long axes refer to coordinates, whose values they do not repeat."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..spec.axes import Axis, is_coupled, make_axis
+from .plan import Plan
+
+if TYPE_CHECKING:
+    import xarray
+
+FEW = 100  # values that are written out
+COORDINATE = "coordinate"  # in place of values that a coordinate holds
+_LABELS = "labels"
+
+
+def written(
+    plan: Plan, spec: Mapping[str, Any], kept: Collection[str] | None = None
+) -> dict[str, Any]:
+    """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists.
+
+    The coordinate is that of the axis; inputs that move together have one each, and their labels
+    are the axis'. With `kept`, the coordinates at hand, lists that are in none of them stay.
+    """
+    known = {axis.name: axis for axis in plan.problem.axes}
+    axes = spec["axes"].items()
+    return {**spec, "axes": {name: _entry(name, of, known.get(name), kept) for name, of in axes}}
+
+
+def _entry(name: str, entry: Any, axis: Axis | None, kept: Collection[str] | None) -> Any:
+    """The entry of an axis."""
+    if isinstance(entry, Mapping) and "design" in entry:
+        return entry
+    coupled = is_coupled(entry)
+    lists = {key: _listed(each) for key, each in (entry if coupled else {name: entry}).items()}
+    long = {key: row for key, row in lists.items() if row is not None and len(row) > FEW}
+    if not long or not (kept is None or {name, *long} - {_LABELS} <= {*kept}):
+        return entry
+    if not (isinstance(entry, np.ndarray) and entry.dtype.kind in "iuf"):
+        size = len(next(iter(long.values())))
+        if axis is None or axis.size != size:  # the plan is of some points of the sweep
+            axis = make_axis(name, entry)
+        rows = {**axis.numbers, **axis.options, **axis.records, name: axis.labels}
+        long = {key: rows[key] for key in long if key != _LABELS}
+        if coupled:
+            # always: names made of values as they were written cannot be made of the values again
+            long[_LABELS] = axis.labels
+            if not all(map(str.isprintable, axis.labels.tolist())):
+                return entry
+    references = {key: _reference(row) for key, row in long.items()}
+    return {**entry, **references} if coupled else references[name]
+
+
+def _listed(entry: Any) -> Any:
+    """The values in an entry that lists them, else None."""
+    values = entry.get("values") if isinstance(entry, Mapping) else entry
+    if isinstance(values, Axis):
+        return values.labels
+    listed = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    return values if listed else None
+
+
+def _reference(row: Any) -> dict[str, Any]:
+    return {"values": COORDINATE, "size": len(row), "sha256": _digest(row)}
+
+
+def _digest(row: Any) -> str:
+    """sha256 of values: of numbers as little-endian float64, of others as a JSON list."""
+    row = np.asarray(row)
+    if row.dtype.kind in "iuf":
+        return hashlib.sha256(np.ascontiguousarray(row, "<f8").data).hexdigest()
+    return hashlib.sha256(json.dumps(row.tolist()).encode()).hexdigest()
+
+
+def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:
+    """The axes of a spec with the values of the coordinates to which they refer.
+
+    Raises ValueError where a coordinate does not hold what the spec was written with.
+    """
+    return {
+        name: {key: _values(cube, name, key, part) for key, part in entry.items()}
+        if is_coupled(entry)
+        else _values(cube, name, name, entry)
+        for name, entry in axes.items()
+    }
+
+
+def _values(cube: "xarray.Dataset", axis: str, name: str, entry: Any) -> Any:
+    if not isinstance(entry, Mapping) or entry.get("values") != COORDINATE:
+        return entry
+    name = axis if name == _LABELS else name
+    if name not in cube.coords or cube[name].dims != (axis,):
+        raise ValueError(f"its spec refers to a coordinate {name!r}, which it does not have")
+    values = cube[name].values
+    if (values.size, _digest(values)) != (entry.get("size"), entry.get("sha256")):
+        raise ValueError(f"the labels {name!r} are not those of its spec")
+    return values if values.dtype.kind == "f" else values.tolist()

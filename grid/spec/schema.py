@@ -1,0 +1,207 @@
+"""A JSON Schema of specs, made of the table of inputs, the quantities and the catalog.
+
+Editors complete names and choices with it, and mark what a spec may not hold. It says less than the
+program: units and labels are judged by their shape, and nothing that depends on two values is.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ...catalog import KINDS, kind
+from ...catalog.units import spelling
+from ...kernels.calculus import derivatives
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS, Input
+from .designs import DESIGNS
+from .distributions import KINDS as DISTRIBUTIONS
+from .values import is_option, known_names, unit_of
+
+Schema = dict[str, Any]
+# Draft 7: what editors of TOML know
+DRAFT = "http://json-schema.org/draft-07/schema#"
+_NUMBER = r"[+-]?(inf(inite)?|([0-9][0-9_,]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][+-]?[0-9]+)?)"
+_DERIVED = rf"^({'|'.join(derivatives.KINDS)})_\w+_({'|'.join(derivatives.KINDS)})_\w+$"
+_UNIT = r"(1\s*/\s*)?[A-Za-z\u00b5\u03bc]+(\s*[*/]\s*[A-Za-z\u00b5\u03bc]+)*(\^0\.5)?"
+
+
+@functools.cache
+def schema() -> Schema:
+    """The schema of a spec in TOML."""
+    names = _given()
+    values = {name: _value(name) for name in names}
+    # many inputs take the same values: each kind of value is spelled out once
+    kinds: dict[str, str] = {}
+    of = {
+        name: kinds.setdefault(json.dumps(value), f"value{len(kinds) + 1}")
+        for name, value in values.items()
+    }
+    about = {name: {"description": _about(name), **_default(name)} for name in names}
+    varied = {name: {**about[name], "allOf": [_ref(f"axis.{of[name]}")]} for name in names}
+    derived = {"type": "string", "pattern": _DERIVED}
+    outputs = {"type": "array", "minItems": 1, "uniqueItems": True, "items": _ref("output")}
+    axes = {
+        "type": "object",
+        "description": "what varies, each along a dimension of its own",
+        "properties": varied,
+        "propertyNames": {"pattern": r"^[^\W0-9]\w*$"},
+        "additionalProperties": _ref("together"),
+    }
+    parts = {
+        "outputs": {"description": "quantities to compute", **outputs},
+        "scenario": _table({name: {**about[name], **_scenario(name, of[name])} for name in names}),
+        "axes": axes,
+    }
+    return {
+        "$schema": DRAFT,
+        "title": "fleetcube spec",
+        "description": "Outputs, a scenario and the axes along which it varies",
+        **_table(parts),
+        "definitions": {
+            "output": {"anyOf": [{"enum": list(load())}, derived]},
+            **_SHARED,
+            "together": _together(of),
+            **{of[name]: value for name, value in values.items()},
+            **{f"list.{of[name]}": {**_LIST, "items": _ref(of[name])} for name in names},
+            **{f"axis.{of[name]}": _axis(name, of[name]) for name in names},
+            **{f"range.{of[name]}": _range(name, of[name]) for name in names},
+        },
+    }
+
+
+def _given() -> list[str]:
+    """What a scenario may set: all but results that are codes."""
+    return [name for name in known_names() if name not in load() or load()[name].unit != "flag"]
+
+
+def _is_named(name: str) -> bool:
+    return name in KINDS or is_option(name)
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _table(properties: Mapping[str, Any], *required: str) -> Schema:
+    known = {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+    return {**known, "required": list(required)} if required else known
+
+
+_LIST: Schema = {"type": "array", "minItems": 1}
+_PAIR: Schema = {"type": "array", "minItems": 2, "maxItems": 2}
+_COUNT: Schema = {"type": "integer", "minimum": 1}
+_ROUND: Schema = {"type": "boolean", "description": "round to whole numbers"}
+_ENDS = [{"required": [space], "properties": {space: _PAIR}} for space in ("linspace", "geomspace")]
+_SHARED: Schema = {
+    "distribution": {
+        "anyOf": [
+            _table({law: _LIST if law == "empirical" else _PAIR}, law) for law in DISTRIBUTIONS
+        ]
+    },
+    "sample": _table({"empirical": _LIST}, "empirical"),
+    # which keys of a table that generates values go together
+    "generator": {
+        "oneOf": [
+            {"required": ["values"]},
+            *({**form, "required": [*form["required"], "num"]} for form in _ENDS),
+            {
+                "required": ["arange"],
+                "properties": {"arange": {**_PAIR, "maxItems": 3}, "num": False},
+            },
+        ]
+    },
+    "ends": {"oneOf": _ENDS},
+}
+
+
+def _row(name: str) -> Input:
+    """An input, or a quantity that is given."""
+    return INPUTS.get(name) or Input(name, unit_of(name), None, "", positive=False)
+
+
+def _about(name: str) -> str:
+    if name in KINDS:
+        return f"a {name} of the catalog"
+    row = _row(name)
+    about = row.description or load()[name].doc.summary.rstrip(".")
+    if is_option(name) or row.unit == "1":
+        return about
+    return f"{about} (a number in {row.unit}, or {spelling(row.unit)})"
+
+
+def _default(name: str) -> Schema:
+    default = None if name in KINDS else _row(name).default
+    return {} if default in (None, math.inf) else {"default": default}
+
+
+def _value(name: str) -> Schema:
+    """One value."""
+    if name in KINDS:
+        labels: list[Schema] = [{"enum": list(kind(name))}]
+        labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # of an earlier edition
+        if name == "calibration":
+            labels.append({"type": "string", "pattern": r"\.toml$"})
+        return {"anyOf": labels}
+    row = _row(name)
+    if is_option(name):
+        return {"anyOf": [{"const": choice} for choice in row.choices]}
+    return {"anyOf": [_bounds(row), {"type": "string", "pattern": _text(row.unit)}]}
+
+
+def _bounds(row: Input) -> Schema:
+    low: Schema = {"minimum": row.low}
+    if row.positive and row.low <= 0:
+        low = {"exclusiveMinimum": 0}
+    return {"type": "number", **low, **({"maximum": row.high} if math.isfinite(row.high) else {})}
+
+
+def _text(unit: str) -> str:
+    """Text that may be a number of a unit."""
+    if unit == "1":
+        return rf"^\s*{_NUMBER}\s*(%|[kKMBT])?\s*$"
+    if unit.startswith("USD"):
+        return rf"^\s*\$?\s*{_NUMBER}\s*([kKMBT](?![A-Za-z]))?\s*(/?\s*{_UNIT})?\s*$"
+    return rf"^\s*([+-]?inf(inite)?|{_NUMBER}\s*{_UNIT})\s*$"
+
+
+def _scenario(name: str, value: str) -> Schema:
+    """A value, or a distribution of one."""
+    if _is_named(name):
+        return {"allOf": [_ref(value)]}
+    whole = name in INPUTS and INPUTS[name].kind == "count"
+    return {"anyOf": [_ref(value), _ref("sample" if whole else "distribution")]}
+
+
+def _axis(name: str, value: str) -> Schema:
+    """A list of values, or a table that generates them."""
+    values = _ref(f"list.{value}")
+    if _is_named(name):
+        return {"anyOf": [values, _table({"values": values, "round": _ROUND}, "values")]}
+    keys = dict.fromkeys(("values", "linspace", "geomspace", "arange"), values)
+    made = _table({**keys, "num": _COUNT, "round": _ROUND})
+    return {"anyOf": [values, {"allOf": [_ref("generator"), made]}]}
+
+
+def _range(name: str, value: str) -> Schema:
+    """What values are drawn from."""
+    values = _ref(f"list.{value}")
+    if _is_named(name):
+        return values
+    made = _table({"linspace": values, "geomspace": values, "round": _ROUND})
+    return {"anyOf": [values, {"allOf": [_ref("ends"), made]}]}
+
+
+def _together(of: Mapping[str, str]) -> Schema:
+    """Inputs that move together along an axis with a name of its own, or are drawn together."""
+    texts = {**_LIST, "items": {"type": "string", "minLength": 1}}
+    moved = {"labels": texts, **{name: _ref(f"axis.{value}") for name, value in of.items()}}
+    drawn: Schema = {"design": {"enum": list(DESIGNS)}, "num": _COUNT}
+    drawn["seed"] = {"type": "integer", "minimum": 0}
+    drawn |= {name: _ref(f"range.{value}") for name, value in of.items()}
+    return {
+        "if": {"type": "object", "required": ["design"]},
+        "then": _table(drawn, "design", "num"),
+        "else": {**_table(moved), "minProperties": 1},
+    }

@@ -1,0 +1,56 @@
+"""The version of a cube's layout, which docs/layout.md specifies, and the root that states it."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import InputError
+from ..plan.labels import own_version
+from .journal import GROUP, ROOT
+from .places.place import Place
+
+KEY = "fleetcube_layout"  # attribute of the root; cubes of fleetcube 0.2 have none
+LAYOUT = 1
+
+
+def known_layout(place: Place, attributes: Mapping[str, Any]) -> int:
+    """The layout that a root states; a newer one than ours is refused. Raises InputError."""
+    layout = attributes.get(KEY, 0)
+    if isinstance(layout, bool) or not isinstance(layout, int) or layout < 0:
+        raise InputError(f"{str(place)!r} is damaged: {KEY} is not a whole number; write it again")
+    if layout > LAYOUT:
+        said = attributes.get("fleetcube_version")
+        known = isinstance(said, str) and re.fullmatch(r"[0-9]+(\.[0-9]+){1,3}", said)
+        newer = f"fleetcube >= {said}" if known else "a newer fleetcube"
+        raise InputError(
+            f"{str(place)!r} has layout {str(layout)[:20]}, and fleetcube {own_version()} reads up "
+            f"to {LAYOUT}; install {newer}"
+        )
+    return layout
+
+
+def with_arrays(files: Mapping[str, bytes]) -> bytes:
+    """The root's metadata with those of all arrays.
+
+    Readers then list no folder: they would find our record there, and on an http server nothing.
+    """
+    root = json.loads(files[ROOT])
+    return json.dumps({**root, "consolidated_metadata": consolidated(files)}, indent=2).encode()
+
+
+def consolidated(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The metadata of all arrays but those of our record, as zarr-python keeps them in a root."""
+    arrays = {
+        array: json.loads(data)
+        for name, data in sorted(files.items())
+        if (array := name.removesuffix(f"/{ROOT}")) != name and not array.startswith(GROUP)
+    }
+    return {"kind": "inline", "must_understand": False, "metadata": arrays}
+
+
+def repeats(files: Mapping[str, bytes]) -> bool:
+    """Whether the root repeats what the arrays state, or, as in layout 0, nothing."""
+    root = json.loads(files[ROOT])
+    expected = consolidated(files) if root["attributes"].get(KEY) else None
+    return bool(root.get("consolidated_metadata") == expected)

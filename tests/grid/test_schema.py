@@ -1,0 +1,127 @@
+"""The JSON Schema of specs: it takes what the program takes, and refuses what has another shape."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from fleetcube import InputError, Sweep
+from fleetcube.catalog import KINDS, kind
+from fleetcube.cli import cli
+from fleetcube.grid.spec.schema import schema
+from fleetcube.grid.spec.values import unit_of
+from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.inputs import INPUTS
+
+from ..catalog.test_units import GOOD as TEXTS
+from ..table import each
+from .test_bad_input import CASES, GOOD
+
+ROOT = Path(__file__).parents[2]
+VALIDATOR = jsonschema.Draft7Validator(schema())
+BLOCK = re.compile(r"^```toml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SPECS = {
+    **{path.name: path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.toml")},
+    **{
+        f"{path.name} {number}": block
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+        if "reference" not in path.parts
+        for number, block in enumerate(BLOCK.findall(path.read_text(encoding="utf-8")))
+        if "outputs" in tomllib.loads(block)
+    },
+}
+# Messages about what no schema sees: two values together, a label's contents, the meaning of a unit
+UNSEEN = (
+    *("twice", "set by the axes", "is missing", "unknown unit", "is not in ", "equal"),
+    *("at most 5,000,000", "at most 300,000", "hold 6,000,000 values", "is an axis", "is empty"),
+    *("'h100-sxm@2'", '"1e-8 s/B^0.5"', "is not finite"),
+)
+
+
+def wrong(spec: Any) -> str:
+    """The first thing that the schema refuses."""
+    return next((error.message[:200] for error in VALIDATOR.iter_errors(spec)), "")
+
+
+def test_it_is_a_schema_that_a_command_prints() -> None:
+    jsonschema.Draft7Validator.check_schema(schema())
+    done = CliRunner().invoke(cli, ["schema"])
+    assert json.loads(done.output) == schema()
+    assert len(done.output) < 1 << 19  # editors read it again and again
+    known = schema()["properties"]["scenario"]["properties"].keys()
+    results = {name for name, quantity in load().items() if quantity.unit == "flag"}
+    assert known == {*INPUTS, *load(), *KINDS} - results
+
+
+@each("text", SPECS.values(), SPECS)
+def test_specs_that_are_evaluated_are_valid(text: str) -> None:
+    spec = tomllib.loads(text)
+    assert wrong(spec) == ""
+    Sweep(spec.get("scenario", {}), spec.get("axes", {}), spec["outputs"])
+
+
+def test_defaults_choices_and_labels_are_valid() -> None:
+    given: dict[str, list[Any]] = {
+        name: list(kind(name)) for name in KINDS if name != "calibration"
+    }
+    given |= {name: list(row.choices or [row.default]) for name, row in INPUTS.items()}
+    for name, values in given.items():
+        for value in values:
+            if value is not None:
+                assert wrong({"scenario": {name: value}}) == "", (name, value)
+                assert wrong({"axes": {name: [value]}}) == "", (name, value)
+                assert wrong({"axes": {"of": {name: [value]}}}) == "", (name, value)
+
+
+@each(("text", "unit", "value"), TEXTS)
+def test_texts_that_are_numbers_are_valid(text: str, unit: str, value: float) -> None:
+    del value
+    names = [name for name in [*INPUTS, *load()] if unit_of(name) == unit]
+    numbers = [name for name in names if name not in INPUTS or INPUTS[name].kind != "option"]
+    for name in numbers[:1]:
+        assert wrong({"scenario": {name: text}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("axes", "valid"),
+    [
+        ({"gpu_mttf": {"lognormal": ["5 h", 2]}}, False),
+        ({"gpu_mttf": {"linspace": ["5 h", "9 h"], "num": 3}}, True),
+        ({"gpu_mttf": {"arange": [1, 9], "num": 3}}, False),
+        ({"s": {"design": "sobol", "num": 4, "gpu_mttf": {"linspace": [1, 2]}}}, True),
+        ({"s": {"design": "sobol", "num": 4, "gpu_mttf": {"linspace": [1, 2], "num": 2}}}, False),
+        ({"s": {"design": "grid", "num": 4, "gpu_mttf": [1, 2]}}, False),
+        ({"s": {"labels": ["a", "b"], "gpu_mttf": [1, 2], "all_reduce": ["ring", "auto"]}}, True),
+        ({"s": {"labels": ["a", ""], "gpu_mttf": [1, 2]}}, False),
+    ],
+)
+def test_axes_are_judged_as_the_program_judges_them(axes: dict[str, Any], valid: bool) -> None:
+    assert (wrong({"axes": axes}) == "") == valid
+    try:
+        Sweep(GOOD, axes, ["goodput"])
+    except InputError:
+        assert not valid
+    else:
+        assert valid
+
+
+def test_bad_specs_are_refused_but_for_what_no_schema_sees() -> None:
+    """The table of bad specs, of those that TOML can hold."""
+    unseen, refused = set(), 0
+    for scenario, axes, outputs, words in CASES:
+        spec = {"scenario": {**GOOD, **scenario}, "axes": axes, "outputs": outputs}
+        try:
+            spec = json.loads(json.dumps(spec))
+        except (TypeError, ValueError):  # NumPy's, or more digits than JSON takes
+            continue
+        if wrong(spec):
+            refused += 1
+        else:
+            unseen.add(next((part for part in UNSEEN if part in words), words))
+    assert unseen == set(UNSEEN)
+    assert refused > 35
