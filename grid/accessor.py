@@ -1,7 +1,8 @@
 """`cube.fleetcube`: what fleetcube adds to the Datasets and DataArrays of xarray.
 
-Registered where fleetcube makes one (`plan.labels`), where xarray opens one (`backend`), and where
-fleetcube is imported after xarray. So it imports nothing else of fleetcube before it is used.
+Registered where fleetcube makes one (`plan.labels`), where xarray opens one with its engine
+(`backend`), by `import fleetcube.xarray`, and by `import fleetcube` after xarray. So it imports
+nothing else of fleetcube before it is used.
 """
 
 from collections.abc import Mapping, Sequence

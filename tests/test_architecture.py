@@ -102,8 +102,13 @@ FLOORS = {
     ),
 }
 # Why: a played schedule draws itself, and matplotlib's room is asked only then; every Dataset that
-# is made has its accessor, which may ask any room
-UPWARD = {("grid/ask/schedule.py", "plots"), ("grid/plan/labels.py", "accessor")}
+# is made or opened gets the accessor, which asks the rooms above only when it is used
+UPWARD = {
+    ("grid/ask/schedule.py", "plots"),
+    ("grid/plan/labels.py", "accessor"),
+    ("grid/read/lookup.py", "accessor"),
+    ("grid/store/cube.py", "accessor"),
+}
 
 MODULES = [
     pytest.param(package, path, id=str(path.relative_to(ROOT))) for package, path in modules()

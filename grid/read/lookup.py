@@ -56,6 +56,8 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     """
     import xarray
 
+    from .. import accessor  # noqa: F401  the result has `.fleetcube`
+
     if not isinstance(cube, xarray.Dataset):
         raise InputError(
             f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"

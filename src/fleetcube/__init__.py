@@ -59,7 +59,7 @@ _HOME = {
     "watching": "fleetcube.grid.progress",
 }
 
-if "xarray" in sys.modules:  # else what makes or opens a Dataset registers its accessor
+if "xarray" in sys.modules:  # else what makes or opens a Dataset, or `import fleetcube.xarray`
     importlib.import_module("fleetcube.grid.accessor")
 
 
