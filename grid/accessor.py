@@ -75,9 +75,8 @@ class Accessor(Generic[_Cube]):
         found = {name: located(self._cube, name, value) for name, value in asked.items()}
         if method is None:
             missing(self._cube, asked, found)
-        if isinstance(tolerance, str) and len(asked) == 1:
-            tolerance = distance(self._cube, next(iter(asked)), tolerance)
-        return self._given.sel(found, method=method, tolerance=tolerance, drop=drop)
+        within = distance(self._cube, found, tolerance)
+        return self._given.sel(found, method=method, tolerance=within, drop=drop)
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:
         """Times as `timedelta64[ns]`: by default all variables, not coordinates, that are times.
@@ -242,9 +241,13 @@ class Pictures:
 
     def roofline(self, by: str | None = None, *, path: str | PathLike[str] | None = None) -> Any:
         """Draw what GPUs could reach and what they do reach, for each point of an axis."""
-        from .plots.kinds import roofline
+        from .plots.kinds import NETWORK, ROOFLINE, roofline
+        from .show.arrays import in_units
+        from .spec.values import unit_of
 
-        return roofline(self._cube, _path(path), by)
+        names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
+        in_base_units = in_units(self._cube, {name: unit_of(name) for name in names})
+        return roofline(in_base_units, _path(path), by)
 
     def pareto(
         self,

@@ -61,12 +61,14 @@ class Elementwise(BackendArray):
         places: dict[str, Any] = dict(zip(self.dims, key.tuple, strict=True))
         walked: tuple[str, ...] = ()  # dimensions of arrays that are walked together
         if isinstance(key, indexing.VectorizedIndexer):
-            arrays = {dim: place for dim, place in places.items() if not isinstance(place, slice)}
-            walked = tuple(f"walked {k}" for k in range(max(map(np.ndim, arrays.values()))))
-            places |= {dim: xarray.Variable(walked, place) for dim, place in arrays.items()}
-            kept = [dim for dim in self.dims if dim not in arrays]
+            along = [dim for dim, place in places.items() if not isinstance(place, slice)]
+            arrays = np.broadcast_arrays(*(places[dim] for dim in along))
+            walked = tuple(f"walked {k}" for k in range(arrays[0].ndim))
+            for dim, array in zip(along, arrays, strict=True):
+                places[dim] = xarray.Variable(walked, array)
+            kept = [dim for dim in self.dims if dim not in along]
         else:
-            kept = [dim for dim, place in places.items() if np.ndim(place) or _is_slice(place)]
+            kept = [d for d, place in places.items() if isinstance(place, slice) or np.ndim(place)]
         parts = [
             variable.isel({dim: places[dim] for dim in variable.dims})
             for variable in self.variables
@@ -74,7 +76,3 @@ class Elementwise(BackendArray):
         sizes = {dim: size for part in parts for dim, size in part.sizes.items()}
         order = [dim for dim in (*walked, *kept) if dim in sizes]
         return _called(self.function, parts, self.dtype).transpose(*order).values
-
-
-def _is_slice(place: Any) -> bool:
-    return isinstance(place, slice)

@@ -147,7 +147,8 @@ def as_timedelta(cube: "xarray.Dataset", names: Iterable[str] | None) -> "xarray
 
 
 def _durations(share: Fraction, numbers: Any) -> Any:
-    nanoseconds = np.rint(_over(share, np.asarray(numbers, float)) * _PER_SECOND)
+    with np.errstate(over="ignore"):
+        nanoseconds = np.rint(_over(share, np.asarray(numbers, float)) * _PER_SECOND)
     known = np.abs(nanoseconds) < 2.0**63  # False for NaN
     whole = np.where(known, nanoseconds, 0).astype(np.int64)
     return np.where(known, whole.view("timedelta64[ns]"), np.timedelta64("NaT", "ns"))
@@ -193,8 +194,10 @@ def counted(cube: "xarray.Dataset") -> dict[str, int]:
     import xarray
 
     reason = reasons(cube)
-    meanings = str(reason.attrs["flag_meanings"]).split()
-    codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
+    meanings = str(reason.attrs.get("flag_meanings", "")).split()
+    codes = np.atleast_1d(reason.attrs.get("flag_values", [])).tolist()
+    if not codes or len(codes) != len(meanings):
+        raise InputError(f"{REASON} does not say what its codes mean; keep its attributes")
     found = _blockwise(reason)
     sums = xarray.Dataset({m: (found == c).sum() for m, c in zip(meanings, codes, strict=True)})
     sums = sums.compute()
@@ -248,9 +251,14 @@ def located(cube: "xarray.Dataset", name: str, value: Any) -> Any:
     return read(value)
 
 
-def distance(cube: "xarray.Dataset", name: str, value: Any) -> Any:
-    """A tolerance along an axis, in the axis's own unit."""
-    return _number(name, cube.variables[name], value)
+def distance(cube: "xarray.Dataset", asked: Iterable[str], tolerance: Any) -> Any:
+    """A tolerance along an axis, in the axis's own unit; None, and plain numbers, as they are."""
+    if not isinstance(tolerance, str):
+        return tolerance
+    names = list(asked)
+    if len(names) != 1:
+        raise InputError(f"tolerance = {tolerance!r} is for one axis; select along one at a time")
+    return _number(names[0], cube.variables[names[0]], tolerance)
 
 
 def missing(cube: "xarray.Dataset", asked: Mapping[str, Any], found: Mapping[str, Any]) -> None:
