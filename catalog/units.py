@@ -109,11 +109,11 @@ def unit_registry() -> Any:
     """
     import pint
 
-    @pint.register_unit_format("fleetcube")
     def written(unit: Any, registry: Any, **_: Any) -> str:
         plain = "dimensionless" in unit
         return "1" if plain else format(registry.Unit(unit), "~C").replace("**", "^")
 
+    pint.register_unit_format("fleetcube")(written)
     registry = _made(force_ndarray_like=True)  # so that points stay arrays, as xarray needs them
     registry.formatter.default_format = "fleetcube"
     return registry

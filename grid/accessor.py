@@ -24,7 +24,7 @@ class Accessor(Generic[_Cube]):
     """
 
     def __init__(self, cube: _Cube) -> None:
-        self._given = cube
+        self._given: _Cube = cube
 
     @property
     def _cube(self) -> xarray.Dataset:
@@ -76,7 +76,9 @@ class Accessor(Generic[_Cube]):
         if method is None:
             missing(self._cube, asked, found)
         within = distance(self._cube, found, tolerance)
-        return self._given.sel(found, method=method, tolerance=within, drop=drop)
+        given: Any = self._given  # what mypy knows of neither
+        part: _Cube = given.sel(found, method=method, tolerance=within, drop=drop)
+        return part
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:
         """Times as `timedelta64[ns]`: by default all variables, not coordinates, that are times.
@@ -173,7 +175,8 @@ class DataArrayAccessor(Accessor[xarray.DataArray]):
         Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an
         axis with such points is refused.
         """
-        return super().to_timedelta([self._given.name] if names is None else names)
+        own: Any = self._given.name
+        return super().to_timedelta([own] if names is None else names)
 
     @property
     def plot(self) -> "Pictures":

@@ -30,7 +30,8 @@ def elementwise(
     if not chunked and len(variables) > 1:
         sizes = {dim: size for variable in variables for dim, size in variable.sizes.items()}
         memory.check(math.prod(sizes.values()) * np.dtype(dtype).itemsize, "cut the cube first")
-    return _called(function, variables, dtype).transpose(*dims)
+    found: xarray.Variable = _called(function, variables, dtype).transpose(*dims)
+    return found
 
 
 def _is_read_when_sliced(variable: xarray.Variable) -> bool:
@@ -70,7 +71,7 @@ class Elementwise(BackendArray):
         else:
             kept = [d for d, place in places.items() if isinstance(place, slice) or np.ndim(place)]
         parts = [
-            variable.isel({dim: places[dim] for dim in variable.dims})
+            variable.isel({dim: places[str(dim)] for dim in variable.dims})
             for variable in self.variables
         ]
         sizes = {dim: size for part in parts for dim, size in part.sizes.items()}

@@ -46,4 +46,4 @@ def _bits(array: Array) -> Hashable:
     """Text as it is, whatever room it has; a digest of numbers, which may be millions."""
     if array.dtype.kind == "U":
         return tuple(array.tolist())
-    return array.dtype.str, hashlib.sha256(np.ascontiguousarray(array).view(np.uint8)).digest()
+    return array.dtype.str, hashlib.sha256(np.ascontiguousarray(array).data).digest()
