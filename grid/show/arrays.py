@@ -82,8 +82,9 @@ def unit_of(name: str, variable: "xarray.Variable") -> str:
     """The unit that a variable states. Raises InputError where there is none."""
     unit = variable.attrs.get("units")
     if "flag_meanings" in variable.attrs or not isinstance(unit, str):
-        kind = "is a flag and has no unit" if "flag_meanings" in variable.attrs else "has no unit"
-        raise InputError(f"{name} {kind}; name another variable")
+        flag = "flag_meanings" in variable.attrs
+        rule = "is a flag; name another" if flag else "states no unit; set its attribute units"
+        raise InputError(f"{name} {rule}")
     return unit
 
 

@@ -126,7 +126,8 @@ def test_an_array_alone_and_its_coordinates() -> None:
     np.testing.assert_array_equal(nameless, array)
     axis = PLAIN["gpu_mttf"].fleetcube.to_units("h")
     assert axis.values.tolist() == axis["gpu_mttf"].values.tolist() == HOURS
-    twice = (2 * PLAIN["gpu_mttf"]).fleetcube.to_units("h")  # no longer its own coordinate
+    double = (2 * PLAIN["gpu_mttf"]).assign_attrs(units="s")  # no longer its own coordinate
+    twice = double.fleetcube.to_units("h")
     assert (twice / 2).values.tolist() == HOURS
     assert twice["gpu_mttf"].values.tolist() == PLAIN["gpu_mttf"].values.tolist()
 
@@ -412,7 +413,7 @@ def test_what_xarray_opened_has_the_accessor(last: str, stored: Path) -> None:
     first = "xarray" if last == "fleetcube" else "fleetcube, xarray"
     code = (
         f"import {first}; cube = xarray.open_zarr({str(stored)!r}, consolidated=False); "
-        f"assert not hasattr(cube, 'fleetcube'); import {last}; "
+        f"import {last}; "
         "print(cube.fleetcube.to_units({'gpu_mttf': 'h'})['gpu_mttf'].values.tolist())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -442,7 +443,10 @@ def test_the_accessor_keeps_no_array_alive_and_is_not_pickled() -> None:
         (lambda c: c.to_units({"job_time": "GB"}), "job_time is in s and not in 'GB'; write for"),
         (lambda c: c.to_units({"job_time": "9**9**9"}), "not in '9\\*\\*9\\*\\*9'"),
         (lambda c: c.to_units({"job_time": 3}), "job_time is in s and not in 3"),
-        (lambda c: c.to_units({"dominant_overhead": "h"}), "is a flag and has no unit"),
+        (
+            lambda c: c.to_units({"dominant_overhead": "h"}),
+            "dominant_overhead is a flag; name another",
+        ),
         (lambda c: c.to_units("GB/s"), "no variable can be given in 'GB/s'; it has job_time"),
         (lambda c: c.to_units("%"), "fits every plain number; name the variables"),
         (lambda c: c.to_timedelta("goodput"), "goodput is in 1 and not in 's'"),
@@ -462,6 +466,11 @@ def test_what_cannot_be_used_is_refused_in_one_line(call: Any, rule: str) -> Non
     with pytest.raises(InputError, match=rule) as caught:
         call(PLAIN.fleetcube)
     assert "\n" not in str(caught.value)
+
+
+def test_arrays_that_lost_their_unit_are_refused() -> None:
+    with pytest.raises(InputError, match="states no unit; set its attribute units"):
+        PLAIN["job_time"].drop_attrs().fleetcube.to_units("h")
 
 
 def test_cubes_without_reasons_and_units_from_files_are_refused() -> None:
