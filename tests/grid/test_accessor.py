@@ -6,6 +6,7 @@ import subprocess
 import sys
 import weakref
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,13 @@ def test_units_of_planners(name: str, unit: str, value: float, expected: float) 
     found = xarray.DataArray(value, name=name, attrs={"units": base}).fleetcube.to_units(unit)
     assert float(found) == pytest.approx(expected, rel=1e-15, abs=0)
     assert found.fleetcube.to_units(base) == pytest.approx(value, rel=3e-16, abs=0)
+
+
+@pytest.mark.parametrize(("unit", "each"), [("ms", Fraction(1, 1000)), ("h", Fraction(3600))])
+def test_units_of_whole_numbers_of_others_round_once(unit: str, each: Fraction) -> None:
+    seconds = np.random.default_rng(1).lognormal(size=200)
+    found = xarray.DataArray(seconds, attrs={"units": "s"}).fleetcube.to_units(unit)
+    assert found.values.tolist() == [float(Fraction(second) / each) for second in seconds]
 
 
 def test_cubes_in_other_units_are_drawn_and_looked_up_in_them_or_refused() -> None:
