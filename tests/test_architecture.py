@@ -282,6 +282,11 @@ def test_describing_a_sweep_loads_no_engine(code: str) -> None:
 # Where their manuals send who extends them, though they call it internal; `make oldest` and the
 # suite try each with the oldest release allowed and with the newest
 FENCED = {
+    ("grid/read/elementwise.py", "xarray.core.indexing"): (
+        ("LazilyIndexedArray", "ExplicitIndexer", "VectorizedIndexer"),
+        "xarray, How to add a new backend",
+    ),
+    ("grid/read/elementwise.py", "._in_memory"): ((), "no public name; test_accessor.py tries it"),
     ("grid/read/virtual.py", "xarray.core.indexing"): (
         ("LazilyIndexedArray", "ExplicitIndexer", "VectorizedIndexer"),
         "xarray, How to add a new backend",

@@ -24,7 +24,7 @@ def elementwise(
     sliced where one of them is read (or evaluated) where it is sliced.
     """
     chunked = any(variable.chunks is not None for variable in variables)
-    if not chunked and any(_is_read_when_sliced(variable) for variable in variables):
+    if not chunked and any(is_read_when_sliced(variable) for variable in variables):
         backed = Elementwise(function, variables, dims, dtype)
         return xarray.Variable(dims, indexing.LazilyIndexedArray(backed))
     if not chunked and len(variables) > 1:
@@ -34,9 +34,9 @@ def elementwise(
     return found
 
 
-def _is_read_when_sliced(variable: xarray.Variable) -> bool:
-    # Why: no public name says it, and `data` would read it; in memory if the private one goes
-    return not getattr(variable, "_in_memory", True)
+def is_read_when_sliced(variable: xarray.Variable) -> bool:
+    """Whether values are yet to be read or computed, by Dask too."""
+    return not variable._in_memory  # no public name says so, and `data` would read them
 
 
 def _called(function: Callable[..., Any], variables: Sequence[Any], dtype: Any) -> Any:

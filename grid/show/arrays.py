@@ -207,7 +207,10 @@ def counted(cube: "xarray.Dataset") -> dict[str, int]:
 
 def _blockwise(array: "xarray.DataArray") -> "xarray.DataArray":
     """The array, by blocks where it is not in memory and may be larger than that."""
-    return array if array.chunks or getattr(array, "_in_memory", True) else array.chunk("auto")
+    from ..read.elementwise import is_read_when_sliced
+
+    whole = array.chunks is None and is_read_when_sliced(array.variable)
+    return array.chunk("auto") if whole else array
 
 
 def _blank(variable: "xarray.Variable") -> tuple[Any, Any]:
