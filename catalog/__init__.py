@@ -2,8 +2,10 @@
 
 from .records import KINDS as KINDS
 from .records import CatalogError as CatalogError
+from .records import FileLabel as FileLabel
 from .records import Record as Record
 from .records import editions as editions
 from .records import is_path as is_path
 from .records import kind as kind
 from .records import record as record
+from .units import unit_registry as unit_registry

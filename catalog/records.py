@@ -201,6 +201,15 @@ class Record:
         text = json.dumps(dict(self.values), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def __getstate__(self) -> dict[str, Any]:
+        plain = {"values": dict(self.values), "standard_errors": dict(self.standard_errors)}
+        return {**self.__dict__, **plain}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name in ("values", "standard_errors"):  # read-only, which no pickle can hold
+            state = {**state, name: MappingProxyType(state[name])}
+        self.__dict__.update(state)
+
     def unit(self, name: str) -> str:
         """Unit of one of the values; empty for text."""
         known = unit(name)
@@ -220,6 +229,19 @@ def unit(name: str) -> str | type:
     return _FACTS[name]
 
 
+class FileLabel(str):
+    """The path of a record's file that brings the record along, as it was when it was read."""
+
+    record: Record
+
+    @classmethod
+    def of(cls, path: str, entry: Record) -> "FileLabel":
+        """The path of an entry's file, with the entry."""
+        label = cls(path)
+        label.record = entry
+        return label
+
+
 def kind(name: str) -> Mapping[str, Record]:
     """Current records of a kind, by label. Raises CatalogError for an unknown kind."""
     return _current(_known(name))
@@ -236,7 +258,7 @@ def record(kind_name: str, label: Any) -> Record:
     Raises CatalogError, with the nearest label, for an unknown one.
     """
     if kind_name == _FROM_FILES and is_path(label):
-        return _file(kind_name, label)
+        return label.record if isinstance(label, FileLabel) else _file(kind_name, label)
     current = kind(kind_name)
     if isinstance(label, str) and label in current:
         return current[label]

@@ -43,6 +43,8 @@ _HINTS = {
 
 
 _SHARES = {"%": 0.01, "percent": 0.01}
+# What an attribute `units` may hold: before pint, which would evaluate any expression
+_STATED = re.compile(r"(?:[A-Za-zµμ1/* ()]|\^0\.5)+")
 
 
 class UnitError(ValueError):
@@ -79,13 +81,54 @@ def factor(unit: str, base: str) -> float:
         raise UnitError(rule) from None
 
 
+def ratio(unit: str, base: str) -> Fraction:
+    """One of a unit in another, where both are texts of others. Raises UnitError, the rule.
+
+    Of two units of which one is a whole number of the other, the ratio is that number or one over
+    it, without the digits that floating-point factors add.
+    """
+    shares = {"1": 1.0, **_SHARES}
+    if unit in shares and base in shares:
+        found = shares[unit] / shares[base]
+    else:
+        for text in (unit, base):
+            if len(text) > 40 or not _STATED.fullmatch(text):
+                raise UnitError(f"has no known unit ({text[:40]!r})")
+        found = factor(unit, base)
+    larger = max(found, 1 / found)
+    if not math.isclose(larger, round(larger), rel_tol=1e-14):
+        return Fraction(found)
+    return Fraction(round(larger)) if found >= 1 else Fraction(1, round(larger))
+
+
+@functools.cache
+def unit_registry() -> Any:
+    """A `pint.UnitRegistry` of the units that attributes state, which it writes as they do.
+
+    For pint-xarray: `dataset.pint.quantify(unit_registry=...)`, and `.pint.dequantify()` back.
+    """
+    import pint
+
+    def written(unit: Any, registry: Any, **_: Any) -> str:
+        plain = "dimensionless" in unit
+        return "1" if plain else format(registry.Unit(unit), "~C").replace("**", "^")
+
+    pint.register_unit_format("fleetcube")(written)
+    registry = _made(force_ndarray_like=True)  # so that points stay arrays, as xarray needs them
+    registry.formatter.default_format = "fleetcube"
+    return registry
+
+
 @functools.cache
 def _registry() -> Any:
+    return _made()
+
+
+def _made(**how: Any) -> Any:
     import pint  # heavy: only when a string with a unit is met
 
-    return pint.UnitRegistry(
-        str(Path(__file__).with_name("units.txt")), autoconvert_to_preferred=False
-    )
+    path = str(Path(__file__).with_name("units.txt"))
+    return pint.UnitRegistry(path, autoconvert_to_preferred=False, **how)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import xarray
 from xarray.backends import BackendEntrypoint
 
 from ..catalog.files import parse_toml, read_some
+from . import accessor as accessor  # `.fleetcube` of what xarray opens with this
 from .errors import InputError
 from .read.virtual import virtual
 from .spec.file import LARGEST

@@ -4,7 +4,8 @@ Its values in memory are `Evaluation`'s. Every other verb is a few lines that ha
 room that knows how. The room is imported only then: a script loads what it uses.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from ..kernels.roles import NEAR
 from .run.evaluation import Evaluation
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
+from .spec.content import content
+from .spec.scenario import carrying
 from .spec.values import check_dtype, check_threads
 
 if TYPE_CHECKING:
@@ -31,7 +34,31 @@ class Sweep(Evaluation):
         outputs: names of quantities; see `fleetcube explain`.
 
     Raises InputError (a ValueError) in one line for anything that cannot be used.
+
+    Sweeps are equal where they ask for the same outputs of the same inputs, in the same order of
+    outputs and of axes, however their values are written: an array, a list and texts with units
+    are the same axis if they give the same numbers, bit by bit. Equal sweeps have equal hashes. A
+    pickle holds what was written, and what calibration files held, not what was computed.
     """
+
+    def __eq__(self, other: object) -> bool:
+        return self._content == other._content if isinstance(other, Sweep) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @functools.cached_property
+    def _content(self) -> Hashable:
+        return tuple(self._outputs), content(self._problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        spec = carrying(self.spec, self._problem.records)
+        return type(self), (spec["scenario"], spec["axes"], spec["outputs"])
+
+    def _repr_html_(self) -> str:
+        from .show.html import sweep_html
+
+        return sweep_html(self.plan(), self.spec)
 
     def store(
         self,

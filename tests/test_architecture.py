@@ -85,7 +85,9 @@ FLOORS = {
         {"ask", "measured"},
         {"plots"},
         {"sweep"},
-        {"evaluate", "explain", "backend", "rows"},
+        {"evaluate", "explain", "rows"},
+        {"accessor"},
+        {"backend"},
         {"explore"},
     ),
     "fleetcube.kernels": (
@@ -99,8 +101,14 @@ FLOORS = {
         {"monte_carlo"},
     ),
 }
-# Why: a played schedule draws itself, and matplotlib's room is asked only then
-UPWARD = {("grid/ask/schedule.py", "plots")}
+# Why: a played schedule draws itself, and matplotlib's room is asked only then; every Dataset that
+# is made or opened gets the accessor, which asks the rooms above only when it is used
+UPWARD = {
+    ("grid/ask/schedule.py", "plots"),
+    ("grid/plan/labels.py", "accessor"),
+    ("grid/read/lookup.py", "accessor"),
+    ("grid/store/cube.py", "accessor"),
+}
 
 MODULES = [
     pytest.param(package, path, id=str(path.relative_to(ROOT))) for package, path in modules()
@@ -274,6 +282,11 @@ def test_describing_a_sweep_loads_no_engine(code: str) -> None:
 # Where their manuals send who extends them, though they call it internal; `make oldest` and the
 # suite try each with the oldest release allowed and with the newest
 FENCED = {
+    ("grid/read/elementwise.py", "xarray.core.indexing"): (
+        ("LazilyIndexedArray", "ExplicitIndexer", "VectorizedIndexer"),
+        "xarray, How to add a new backend",
+    ),
+    ("grid/read/elementwise.py", "._in_memory"): ((), "no public name; test_accessor.py tries it"),
     ("grid/read/virtual.py", "xarray.core.indexing"): (
         ("LazilyIndexedArray", "ExplicitIndexer", "VectorizedIndexer"),
         "xarray, How to add a new backend",

@@ -112,6 +112,8 @@ def root_attributes(
 
     `kept` is as in `written`.
     """
+    from .. import accessor  # noqa: F401  the result has `.fleetcube`
+
     records = [
         {
             "kind": entry.kind,

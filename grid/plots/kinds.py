@@ -62,7 +62,7 @@ _USEFUL, _REST = "#f2f2f2", "#999999"
 
 
 @styled
-def losses(cube: "xarray.Dataset", x: str, path: Path) -> Any:
+def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     """Draw the shares of the wall time that each loss takes, stacked along an axis of a cut cube.
 
     What the losses leave is the model's operations at peak: MFU x goodput. If the cube holds
@@ -166,7 +166,9 @@ def _along(variable: "xarray.DataArray", x: str, bad: Any) -> Any:
 # Where does it flip?
 
 
-def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] = WAITS) -> Any:
+def flips(
+    cube: "xarray.Dataset", x: str, y: str, path: Path | None, of: Sequence[str] = WAITS
+) -> Any:
     """Draw which loss takes the largest share of the wall time, over two axes of a cut cube.
 
     Args:
@@ -200,7 +202,7 @@ def flips(cube: "xarray.Dataset", x: str, y: str, path: Path, of: Sequence[str] 
 
 
 @styled
-def roofline(cube: "xarray.Dataset", path: Path, by: str | None = None) -> Any:
+def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -> Any:
     """Draw the roofline of a cut cube's GPUs and what they reach, a dot for each point of an axis.
 
     Dots lie at the arithmetic intensity of the micro-batch and at MFU x peak. If the cube holds
@@ -269,7 +271,7 @@ def pareto(
     cube: "xarray.Dataset",
     x: str,
     y: str,
-    path: Path,
+    path: Path | None,
     best: Sequence[str] = ("min", "min"),
     by: str | None = None,
 ) -> Any:

@@ -55,8 +55,11 @@ _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 # The file
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path | None) -> None:
     """Refuse a file that a picture cannot be written to, and a missing matplotlib."""
+    if path is None:
+        _matplotlib()
+        return
     if path.suffix not in ENDINGS:
         raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
     if not path.absolute().parent.is_dir():
@@ -97,8 +100,9 @@ def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[A
     return figure, figure.subplots(rows, columns, **how)
 
 
-def saved(figure: Any, path: Path) -> Any:
-    """Write the figure to a file and return it; tick labels that would overlap are rotated."""
+def saved(figure: Any, path: Path | None) -> Any:
+    """Write the figure to a file, if there is one, and return it; tick labels that would overlap
+    are rotated."""
     figure.draw_without_rendering()  # the labels have no extents before
     for axes in figure.axes:
         low, high = sorted(axes.get_xlim())
@@ -107,7 +111,8 @@ def saved(figure: Any, path: Path) -> Any:
         if any(left.x1 + _GAP > right.x0 for left, right in itertools.pairwise(boxes)):
             for text in axes.get_xticklabels():
                 text.set(rotation=25, ha="right", rotation_mode="anchor")
-    figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix])
+    if path is not None:
+        figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix])
     return figure
 
 

@@ -44,7 +44,7 @@ _RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg
 
 
 @styled
-def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path) -> Any:
+def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path | None) -> Any:
     """Draw one variable over one or two axes of a cut cube.
 
     Axes other than x and y must have been cut to a point, except one more for curves. A map of

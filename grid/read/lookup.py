@@ -56,6 +56,8 @@ def interp(cube: "xarray.Dataset", at: Mapping[str, Any]) -> "xarray.Dataset":
     """
     import xarray
 
+    from .. import accessor  # noqa: F401  the result has `.fleetcube`
+
     if not isinstance(cube, xarray.Dataset):
         raise InputError(
             f"a {type(cube).__name__} is not a cube; give a Dataset, as open_cube returns it"
@@ -130,6 +132,9 @@ def _labels(cube: "xarray.Dataset", name: Any) -> Array:
         raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
     if name not in INPUTS and name not in load():
         raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
+    if (unit := cube[name].attrs.get("units", base := values.unit_of(name))) != base:
+        hint = f"cube.fleetcube.to_units({{{name!r}: {base!r}}})"
+        raise InputError(f"{name} is in {unit}; give the cube with it in {base}: {hint}")
     if not np.isfinite(labels).all():
         raise InputError(f"{name} holds a point that is not finite; cut the axis to the others")
     return labels.astype(float)

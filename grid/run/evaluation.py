@@ -18,7 +18,7 @@ from ..plan.plan import Plan
 from ..spec.axes import Array
 from ..spec.file import read_spec
 from ..spec.scenario import resolve
-from ..spec.values import check_dtype, check_threads, without_unit
+from ..spec.values import check_dtype, check_threads, owned, without_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -30,12 +30,13 @@ class Evaluation:
     def __init__(
         self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
     ) -> None:
-        scenario, axes = without_unit("", scenario), without_unit("", axes)
+        scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
         self.spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
         self.plan()  # so that bad input is refused here, before anything is computed
+        self._outputs = self.spec["outputs"] = list(outputs)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Self:

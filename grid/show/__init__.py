@@ -1,4 +1,4 @@
-"""Words for people: tables, files of tables, and selectors of points as they are typed.
+"""For people: tables, files of tables, selectors of points as they are typed, cubes in other units.
 
 May be imported by `ask`, `measured`, `plots` and everything above.
 """

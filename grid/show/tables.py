@@ -53,7 +53,7 @@ def check_variables(names: Sequence[str], known: Sequence[str]) -> None:
 
 def scale(unit: str, numbers: Any, name: str = "") -> tuple[float, str]:
     """A factor and unit in which numbers read well: 86400 s is 1 d, but lifetimes are in hours."""
-    if name.endswith(IN_HOURS):
+    if unit == "s" and name.endswith(IN_HOURS):
         return 3600.0, "h"
     sizes = np.abs(np.asarray(numbers, dtype=float))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]

@@ -1,13 +1,13 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, Record, is_path, record
+from ...catalog import KINDS, CatalogError, FileLabel, Record, is_path, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import WHOLES
@@ -75,14 +75,31 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     )
 
 
-def located(spec: Any, folder: Path, key: str = "") -> Any:
+def located(spec: Any, folder: Path) -> Any:
     """A spec, or a part of one, whose calibration files are found from a folder."""
+    return _with_paths(spec, lambda path: str(folder.absolute() / path))
+
+
+def carrying(spec: Any, records: Iterable[Record]) -> Any:
+    """A spec that holds what its calibration files held, and so means the same anywhere."""
+    entries = {entry.label: entry for entry in records if entry.kind == "calibration"}
+
+    def with_entry(path: str) -> str:
+        return FileLabel.of(path, entries[path] if path in entries else record("calibration", path))
+
+    return _with_paths(spec, with_entry)
+
+
+def _with_paths(spec: Any, change: Callable[[str], str], key: str = "") -> Any:
+    """A spec, or a part of one, whose paths of calibration files are changed."""
     if isinstance(spec, Mapping):
         inside = key == "calibration"  # calibration = {values = [...]}
-        return {n: located(part, folder, key if inside else n) for n, part in spec.items()}
-    if isinstance(spec, list):
-        return [located(part, folder, key) for part in spec]
-    return str(folder.absolute() / spec) if key == "calibration" and is_path(spec) else spec
+        return {n: _with_paths(part, change, key if inside else n) for n, part in spec.items()}
+    if isinstance(spec, list | tuple):
+        return type(spec)(_with_paths(part, change, key) for part in spec)
+    if isinstance(spec, Axis):
+        return replace(spec, records=_with_paths(spec.records, change))
+    return change(spec) if key == "calibration" and is_path(spec) else spec
 
 
 def _constants(

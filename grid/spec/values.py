@@ -113,6 +113,13 @@ def without_unit(name: Any, entry: Any) -> Any:
         raise InputError(f"{name} = {shown(entry)} {error}; {remedy}") from None
 
 
+def owned(entry: Any) -> Any:
+    """An entry of a spec with arrays of its own, whatever the caller does to theirs later."""
+    if isinstance(entry, Mapping):
+        return {key: owned(part) for key, part in entry.items()}
+    return entry.copy() if isinstance(entry, np.ndarray) else entry
+
+
 def number(name: str, value: Any) -> float:
     """The value in the base unit, checked against the bounds of the input."""
     value = without_unit(name, value)

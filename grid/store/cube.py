@@ -380,6 +380,8 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
     """
     import xarray
 
+    from .. import accessor  # noqa: F401  it has `.fleetcube`
+
     place = place_of(path)
     check_complete(place)
     files = sealed_files(place)

@@ -1,6 +1,7 @@
 """fleetcube: a sweep engine for the physics of large-scale AI training."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ _HOME = {
     "table": "fleetcube.grid.rows.table",
     "watching": "fleetcube.grid.progress",
 }
+
+if "xarray" in sys.modules:  # else what makes or opens a Dataset, or `import fleetcube.xarray`
+    importlib.import_module("fleetcube.grid.accessor")
 
 
 def __getattr__(name: str) -> Any:

@@ -139,6 +139,12 @@ def test_amounts_are_told_in_units_of_a_planner(unit: str, value: float, shown: 
     assert f"{slicing.numbers([value / factor])[0]} {said}" == shown
 
 
+def test_only_times_are_told_in_hours() -> None:
+    assert slicing.scale("s", [86400.0], "gpu_mttf") == (3600.0, "h")
+    assert slicing.scale("1/s", [1e-9], "d_goodput_d_gpu_mttf") == (1.0, "1/s")
+    assert slicing.scale("h", [50_000.0], "gpu_mttf") == (1.0, "h")
+
+
 @pytest.mark.parametrize(
     ("base", "factor", "unit"),
     [(base, *row) for base, held in slicing.SCALES.items() for row in held],

@@ -1,0 +1,287 @@
+"""`cube.fleetcube`: what fleetcube adds to the Datasets and DataArrays of xarray.
+
+Registered where fleetcube makes one (`plan.labels`), where xarray opens one with its engine
+(`backend`), by `import fleetcube.xarray`, and by `import fleetcube` after xarray. So it imports
+nothing else of fleetcube before it is used.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import xarray
+
+_Cube = TypeVar("_Cube", xarray.Dataset, xarray.DataArray)
+_VALUES = "values of the array"  # their name in a Dataset: the array's may be none, or its axis's
+
+
+class Accessor(Generic[_Cube]):
+    """Units, durations, feasible points, meanings and pictures of a cube, or of one of its arrays.
+
+    What is not in memory stays so: arrays of Dask stay arrays of Dask, and what is read or
+    evaluated where it is sliced still is. Raises InputError in one line.
+    """
+
+    def __init__(self, cube: _Cube) -> None:
+        self._given: _Cube = cube
+
+    @property
+    def _cube(self) -> xarray.Dataset:
+        """The cube, or the array in a Dataset."""
+        raise NotImplementedError
+
+    def _like_given(self, cube: xarray.Dataset) -> _Cube:
+        """A changed cube as what was given."""
+        raise NotImplementedError
+
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        """Names as they are in the Dataset."""
+        return list(names)
+
+    def feasible(self, drop: bool = False) -> _Cube:
+        """The cube with no value (NaN, -1 in flags) where `infeasible_reason` is not 0.
+
+        Every variable gets the axes of `infeasible_reason`. With `drop`, points of an axis along
+        which nothing is feasible are left out. `reasons` counts the points.
+        """
+        from .show.arrays import feasible
+
+        return self._like_given(feasible(self._cube, drop))
+
+    def reasons(self) -> dict[str, int]:
+        """How many points are feasible, and how many are not for each reason that occurs."""
+        from .show.arrays import counted
+
+        return counted(self._cube)
+
+    def sel(
+        self,
+        indexers: Mapping[Any, Any] | None = None,
+        method: str | None = None,
+        tolerance: Any = None,
+        drop: bool = False,
+        **axes: Any,
+    ) -> _Cube:
+        """The `sel` of xarray, which also takes values with units: `sel(gpu_mttf="50_000 h")`.
+
+        Texts with a unit, and quantities of pint, may stand alone, in lists, and as ends of slices
+        and `tolerance`. A point that differs by rounding alone (1e-9 of it) is found without a
+        `method`. Plain numbers are in the unit of the axis.
+        """
+        from .show.arrays import distance, located, missing
+
+        asked = {**(indexers or {}), **axes}
+        found = {name: located(self._cube, name, value) for name, value in asked.items()}
+        if method is None:
+            missing(self._cube, asked, found)
+        within = distance(self._cube, found, tolerance)
+        given: Any = self._given  # what mypy knows of neither
+        part: _Cube = given.sel(found, method=method, tolerance=within, drop=drop)
+        return part
+
+    def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:
+        """Times as `timedelta64[ns]`: by default all variables, not coordinates, that are times.
+
+        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an
+        axis with such points is refused.
+        """
+        from .show.arrays import as_timedelta
+
+        listed = [names] if isinstance(names, str) else names
+        return self._like_given(as_timedelta(self._cube, listed and self._keys(listed)))
+
+
+class DatasetAccessor(Accessor[xarray.Dataset]):
+    """`Dataset.fleetcube`."""
+
+    @property
+    def _cube(self) -> xarray.Dataset:
+        return self._given
+
+    def _like_given(self, cube: xarray.Dataset) -> xarray.Dataset:
+        return cube
+
+    def explain(self, name: str) -> str:
+        """What a name means: what `fleetcube.explain` says.
+
+        Of a variable that only this cube has (`goodput_error`), what it states of itself.
+        """
+        return _explained(name, self._given)
+
+    def to_units(self, units: str | Mapping[str, str]) -> xarray.Dataset:
+        """The cube in other units, which its attributes `units` then state.
+
+        `units` are units by name, of variables and coordinates ({"job_time": "d", "gpu_mttf":
+        "h"}), or one unit for all variables, not coordinates, of its kind. Flags have none.
+        """
+        from .show.arrays import everything_in, in_units
+
+        if isinstance(units, Mapping):
+            return in_units(self._given, units)
+        return everything_in(self._given, units)
+
+    @property
+    def plot(self) -> "Pictures":
+        """Pictures: `plot("n_gpus", of="goodput")`, `plot.losses("n_gpus")` and others."""
+        return Pictures(self._given, None)
+
+
+class DataArrayAccessor(Accessor[xarray.DataArray]):
+    """`DataArray.fleetcube`."""
+
+    @property
+    def _key(self) -> str:
+        name = self._given.name
+        return _VALUES if name is None or name in self._given.coords else str(name)
+
+    @property
+    def _cube(self) -> xarray.Dataset:
+        return self._given.to_dataset(name=self._key)
+
+    def _like_given(self, cube: xarray.Dataset) -> xarray.DataArray:
+        return cube[self._key].rename(self._given.name)
+
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        """Names as they are in the Dataset; an axis as an array is its own coordinate, too."""
+        given = self._given
+        keys = [self._key if name == given.name else name for name in names]
+        own = given.name in given.coords and given.identical(given.coords[given.name])
+        return [*keys, str(given.name)] if own and self._key in keys else keys
+
+    def explain(self, name: str | None = None) -> str:
+        """What a name means, the array's by default: what `fleetcube.explain` says.
+
+        Of a variable that only this cube has (`goodput_error`), what it states of itself.
+        """
+        return _explained(self._given.name if name is None else name, self._cube)
+
+    def to_units(self, units: str | Mapping[str, str]) -> xarray.DataArray:
+        """The array in another unit, which its attribute `units` then states.
+
+        `units` is the unit, or units by name, of the array and of coordinates ({"job_time": "d",
+        "gpu_mttf": "h"}).
+        """
+        from .show.arrays import in_units
+
+        given: Mapping[Any, str]
+        given = units if isinstance(units, Mapping) else {self._given.name: units}
+        wanted = {key: unit for name, unit in given.items() for key in self._keys([name])}
+        return self._like_given(in_units(self._cube, wanted))
+
+    def to_timedelta(self, names: str | Sequence[str] | None = None) -> xarray.DataArray:
+        """The array, or the coordinates and arrays named, as `timedelta64[ns]`.
+
+        Rounded to a nanosecond. NaT where a time is infinite, NaN or longer than 292 years; an
+        axis with such points is refused.
+        """
+        own: Any = self._given.name
+        return super().to_timedelta([own] if names is None else names)
+
+    @property
+    def plot(self) -> "Pictures":
+        """Pictures of the array: `plot("n_gpus")`, `plot("n_gpus", "gpu_mttf")`."""
+        return Pictures(self._cube, self._key)
+
+
+def _explained(name: Any, cube: xarray.Dataset) -> str:
+    from ..kernels.calculus.derivatives import is_quantity
+    from .explain import explain
+    from .spec.values import known_names
+
+    if name not in cube.variables or name in known_names() or is_quantity(name):
+        return explain(name)
+    about = cube.variables[name].attrs
+    meaning = about.get("long_name", "It states no meaning.")
+    return f"{name} [{about.get('units', '1')}]\n\n{meaning}"
+
+
+class Pictures:
+    """The pictures of `fleetcube plot`, of a cube whose other axes were cut.
+
+    Each returns a figure of matplotlib, and writes it where there is a `path` (.png, .pdf, .svg).
+    """
+
+    def __init__(self, cube: xarray.Dataset, own: str | None) -> None:
+        self._cube, self._own = cube, own
+
+    def __call__(
+        self,
+        x: str,
+        y: str | None = None,
+        *,
+        of: str | None = None,
+        path: str | PathLike[str] | None = None,
+    ) -> Any:
+        """Draw one variable: curves over one axis, or a map over two."""
+        from .errors import InputError
+        from .plots.plot import plot
+
+        name = of or self._own
+        if name is None:
+            some = ", ".join(map(str, self._cube.data_vars))
+            raise InputError(f"nothing is named to be drawn; give of, one of {some}")
+        return plot(self._cube, name, x, y, _path(path))
+
+    def losses(self, x: str, *, path: str | PathLike[str] | None = None) -> Any:
+        """Draw where the wall time goes along an axis."""
+        from .plots.kinds import losses
+
+        return losses(self._cube, x, _path(path))
+
+    def flips(
+        self,
+        x: str,
+        y: str,
+        *,
+        of: Sequence[str] | None = None,
+        path: str | PathLike[str] | None = None,
+    ) -> Any:
+        """Draw which loss is the largest over two axes; `of` names the losses compared."""
+        from .plots.kinds import WAITS, flips
+
+        return flips(self._cube, x, y, _path(path), of or WAITS)
+
+    def roofline(self, by: str | None = None, *, path: str | PathLike[str] | None = None) -> Any:
+        """Draw what GPUs could reach and what they do reach, for each point of an axis."""
+        from .plots.kinds import NETWORK, ROOFLINE, roofline
+        from .show.arrays import in_units
+        from .spec.values import unit_of
+
+        names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
+        in_base_units = in_units(self._cube, {name: unit_of(name) for name in names})
+        return roofline(in_base_units, _path(path), by)
+
+    def pareto(
+        self,
+        x: str,
+        y: str,
+        best: Sequence[str] = ("min", "min"),
+        *,
+        by: str | None = None,
+        path: str | PathLike[str] | None = None,
+    ) -> Any:
+        """Draw two outputs of all points against each other, and the best of them."""
+        from .plots.kinds import pareto
+
+        return pareto(self._cube, x, y, _path(path), best, by)
+
+
+def _path(path: str | PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+class _Attribute:
+    """`.fleetcube` of a class of xarray, made anew each time."""
+
+    def __init__(self, accessor: type[Any]) -> None:
+        self._accessor = accessor
+
+    def __get__(self, cube: Any, owner: type[Any]) -> Any:
+        return self._accessor if cube is None else self._accessor(cube)
+
+
+# Why not register_dataset_accessor: it keeps the accessor in the cube, and the cube in the
+# accessor, so that arrays outlive their last name, and pickles of a cube need fleetcube
+setattr(xarray.Dataset, "fleetcube", _Attribute(DatasetAccessor))  # noqa: B010
+setattr(xarray.DataArray, "fleetcube", _Attribute(DataArrayAccessor))  # noqa: B010

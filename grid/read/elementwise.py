@@ -1,0 +1,79 @@
+"""Functions of variables, point by point, that are computed as the variables are."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from ..plan import memory
+
+
+def elementwise(
+    function: Callable[..., Any],
+    variables: Sequence[xarray.Variable],
+    dims: Sequence[str],
+    dtype: Any,
+) -> xarray.Variable:
+    """A function of variables, each spread over `dims`, which are all of theirs in some order.
+
+    At once where the variables are in memory, by Dask where one of them is Dask's, and where it is
+    sliced where one of them is read (or evaluated) where it is sliced.
+    """
+    chunked = any(variable.chunks is not None for variable in variables)
+    if not chunked and any(is_read_when_sliced(variable) for variable in variables):
+        backed = Elementwise(function, variables, dims, dtype)
+        return xarray.Variable(dims, indexing.LazilyIndexedArray(backed))
+    if not chunked and len(variables) > 1:
+        sizes = {dim: size for variable in variables for dim, size in variable.sizes.items()}
+        memory.check(math.prod(sizes.values()) * np.dtype(dtype).itemsize, "cut the cube first")
+    found: xarray.Variable = _called(function, variables, dtype).transpose(*dims)
+    return found
+
+
+def is_read_when_sliced(variable: xarray.Variable) -> bool:
+    """Whether values are yet to be read or computed, by Dask too."""
+    return not variable._in_memory  # no public name says so, and `data` would read them
+
+
+def _called(function: Callable[..., Any], variables: Sequence[Any], dtype: Any) -> Any:
+    return xarray.apply_ufunc(function, *variables, dask="parallelized", output_dtypes=[dtype])
+
+
+class Elementwise(BackendArray):
+    """The values of a function, computed for what is indexed alone."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        variables: Sequence[xarray.Variable],
+        dims: Sequence[str],
+        dtype: Any,
+    ) -> None:
+        self.function, self.variables, self.dims = function, tuple(variables), tuple(dims)
+        sizes = {dim: size for variable in variables for dim, size in variable.sizes.items()}
+        self.shape = tuple(sizes[dim] for dim in dims)
+        self.dtype = np.dtype(dtype)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        places: dict[str, Any] = dict(zip(self.dims, key.tuple, strict=True))
+        walked: tuple[str, ...] = ()  # dimensions of arrays that are walked together
+        if isinstance(key, indexing.VectorizedIndexer):
+            along = [dim for dim, place in places.items() if not isinstance(place, slice)]
+            arrays = np.broadcast_arrays(*(places[dim] for dim in along))
+            walked = tuple(f"walked {k}" for k in range(arrays[0].ndim))
+            for dim, array in zip(along, arrays, strict=True):
+                places[dim] = xarray.Variable(walked, array)
+            kept = [dim for dim in self.dims if dim not in along]
+        else:
+            kept = [d for d, place in places.items() if isinstance(place, slice) or np.ndim(place)]
+        parts = [
+            variable.isel({dim: places[str(dim)] for dim in variable.dims})
+            for variable in self.variables
+        ]
+        sizes = {dim: size for part in parts for dim, size in part.sizes.items()}
+        order = [dim for dim in (*walked, *kept) if dim in sizes]
+        return _called(self.function, parts, self.dtype).transpose(*order).values

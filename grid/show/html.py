@@ -1,0 +1,125 @@
+"""A sweep as a notebook shows it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ...kernels.inputs import INPUTS
+from ..plan.labels import attributes, dtype_of
+from ..plan.plan import Plan
+from ..spec import values
+from ..spec.axes import Axis
+from .tables import label, numbers, scale
+
+MOST_SHOWN = 200  # characters of a value of the scenario
+# No colours of its own: text and lines are the notebook's, in the light and in the dark
+_STYLE = """<style>
+.fleetcube-sweep { line-height: 1.5; }
+.fleetcube-sweep .obj-type { opacity: 0.65; }
+.fleetcube-sweep summary { cursor: pointer; font-weight: bold; }
+.fleetcube-sweep table {
+  border-collapse: collapse; margin: 0.2em 0 0.6em 1em; color: inherit; font: inherit; }
+.fleetcube-sweep th, .fleetcube-sweep td {
+  text-align: left; vertical-align: top; padding: 0.1em 1.2em 0.1em 0;
+  background: transparent; border: none; }
+.fleetcube-sweep th { font-weight: normal; opacity: 0.65; border-bottom: 1px solid; }
+.fleetcube-sweep .number { text-align: right; white-space: nowrap; }
+</style>"""
+
+
+def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
+    """Axes, outputs, scenario and plan of a sweep as HTML, all of its text escaped."""
+    points = math.prod(axis.size for axis in plan.problem.axes)
+    size = sum(plan.size(name) * dtype_of(name, float).itemsize for name in plan.outputs)
+    head = f"{points:,} point{'s' * (points != 1)}, {_bytes(size)} as float64"
+    parts = [
+        f"<div><span class='obj-type'>fleetcube.Sweep</span> {head}</div>",
+        _section("Axes", _AXES, map(_axis, plan.problem.axes), opened=True),
+        _section("Outputs", _OUTPUTS, (_output(plan, name) for name in plan.outputs), opened=True),
+        _section("Scenario", _SCENARIO, map(_set, spec["scenario"], spec["scenario"].values())),
+        _section("Plan", _PLAN, _planned(plan)),
+    ]
+    return f"{_STYLE}<div class='fleetcube-sweep'>{''.join(parts)}</div>"
+
+
+_AXES = ("axis", "#values", "from", "to", "unit", "meaning")
+_OUTPUTS = ("output", "dimensions", "#points", "#bytes", "unit", "meaning")
+_SCENARIO = ("input", "value", "base unit")
+_PLAN = ("", "")
+
+
+def _section(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], opened: bool = False
+) -> str:
+    """A table under a title that opens and closes it; columns of numbers begin with #."""
+    body = [list(row) for row in rows]
+    kinds = [" class='number'" if column.startswith("#") else "" for column in columns]
+    heads = "".join(
+        f"<th{kind}>{escape(column.lstrip('#'))}</th>"
+        for kind, column in zip(kinds, columns, strict=True)
+    )
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True))
+        + "</tr>"
+        for row in body
+    )
+    counted = f" ({len(body)})" if any(columns) else ""
+    top = f"<thead><tr>{heads}</tr></thead>" if any(columns) else ""
+    table = f"<table>{top}<tbody>{lines}</tbody></table>" if body else ""
+    state = " open" if opened else ""
+    return f"<details{state}><summary>{title}{counted}</summary>{table}</details>"
+
+
+def _axis(axis: Axis) -> list[str]:
+    first, last = axis.labels[0], axis.labels[-1]
+    number = axis.name in axis.numbers
+    ends, unit = [label(first), label(last)], ""
+    meaning = ", ".join(name for name in axis.inputs if name != axis.name)
+    if number:
+        factor, unit = scale(values.unit_of(axis.name), axis.labels, axis.name)
+        ends = [numbers(np.array([end / factor]))[0] for end in (first, last)]
+    if axis.name in INPUTS:
+        meaning = INPUTS[axis.name].description
+    return [axis.name, f"{axis.size:,}", *(_cut(end) for end in ends), unit, meaning]
+
+
+def _output(plan: Plan, name: str) -> list[str]:
+    about = attributes(plan, name)
+    unit = "flag" if "flag_meanings" in about else str(about["units"])
+    points, dims = plan.size(name), ", ".join(plan.user_dims(name))
+    size = points * dtype_of(name, float).itemsize
+    long_name = str(about["long_name"])
+    return [name, f"({dims})", f"{points:,}", _bytes(size), "" if unit == "1" else unit, long_name]
+
+
+def _set(name: str, value: Any) -> list[str]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    unit = values.unit_of(name) if number and not values.is_option(name) else ""
+    return [name, _cut(f"{value:,.10g}" if number else label(value)), "" if unit == "1" else unit]
+
+
+def _planned(plan: Plan) -> list[list[str]]:
+    tables = [name for name in plan.outputs if plan.is_table(name)]
+    formulas = len({formula for case in plan.cases for formula in case.formulas.values()})
+    cases = len(plan.cases)
+    rows = [
+        ["engine", plan.engine],
+        ["formulas", f"{formulas:,} in {cases:,} case{'s' * (cases != 1)}"],
+        ["order of memory", ", ".join(axis.name for axis in plan.axes) or "one point"],
+        ["outputs computed once, as tables", ", ".join(tables) or "none"],
+    ]
+    unused = ", ".join(plan.unused())
+    return [*rows, *([["set but not used", unused]] if unused else [])]
+
+
+def _bytes(size: int) -> str:
+    factor, unit = scale("B", [size])
+    return f"{size / factor:.3g} {unit}" if unit != "B" else f"{size:,} B"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."

@@ -1,0 +1,49 @@
+"""What a problem holds, as a key: equal keys give equal results, bit by bit."""
+
+import hashlib
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from .axes import Array, Axis
+from .scenario import Problem
+
+
+def content(problem: Problem) -> Hashable:
+    """A key of all that a problem says, whatever way its values were written.
+
+    Numbers count by their bits, so that 0.0 is not -0.0, and NaN is itself.
+    """
+    return (
+        _numbers(problem.constants),
+        tuple(sorted(problem.options.items())),
+        tuple(map(_axis, problem.axes)),
+        tuple(
+            (record.kind, record.name, record.digest, record.title, record.source, record.date)
+            for record in problem.records
+        ),
+        problem.stated,
+        tuple(sorted((name, repr(law)) for name, law in problem.distributions.items())),
+    )
+
+
+def _axis(axis: Axis) -> Hashable:
+    return (
+        axis.name,
+        _bits(axis.labels),
+        tuple((name, _bits(row)) for name, row in sorted(axis.numbers.items())),
+        tuple(sorted(axis.options.items())),
+        tuple(sorted(axis.records.items())),
+    )
+
+
+def _numbers(table: Any) -> Hashable:
+    return tuple(sorted((name, repr(float(value))) for name, value in table.items()))
+
+
+def _bits(array: Array) -> Hashable:
+    """Text as it is, whatever room it has; a digest of numbers, which may be millions."""
+    if array.dtype.kind == "U":
+        return tuple(array.tolist())
+    return array.dtype.str, hashlib.sha256(np.ascontiguousarray(array).data).digest()
