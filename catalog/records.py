@@ -185,11 +185,6 @@ class Record:
     values: Mapping[str, Any]
     standard_errors: Mapping[str, float] = field(default_factory=dict)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        plain = {**vars(self)}  # a read-only mapping does not pickle
-        plain |= {key: dict(plain[key]) for key in ("values", "standard_errors")}
-        return _unpickled, (plain,)
-
     @property
     def name(self) -> str:
         """Label and edition, which always name this very record."""
@@ -214,11 +209,6 @@ class Record:
         """Unit of one of the values; empty for text."""
         known = unit(name)
         return known if isinstance(known, str) else ""
-
-
-def _unpickled(fields: dict[str, Any]) -> Record:
-    mappings = {key: MappingProxyType(fields[key]) for key in ("values", "standard_errors")}
-    return Record(**{**fields, **mappings})
 
 
 def unit(name: str) -> str | type:
