@@ -1,7 +1,7 @@
 """Laws in functions that others compile by numba.
 
-numba calls `init` before it compiles anything in a process, whatever that is; so nothing is made
-here until a function to be compiled names a law.
+numba calls `init` before it compiles anything in a process, whatever that is: so nothing is made,
+and little is imported, until a function to be compiled names a law.
 """
 
 import inspect
@@ -9,18 +9,14 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import numba
-import numpy as np
 from numba.core import types as kinds
 from numba.core.registry import cpu_target
 from numba.extending import overload, typeof_impl
 
 from ... import kernels
-from ..graph.bind import Binding
 
 _HOMES = frozenset(f"{kernels.__name__}.{name}" for name in kernels.LAWS)
-_OPTIONS = {"error_model": "numpy"}  # x / 0 is infinite, as in arrays, and not an error
-_known: set[Callable[..., Any]] = set()
+_known: set[types.FunctionType] = set()
 
 
 def init() -> None:
@@ -33,41 +29,48 @@ def _declare(function: types.FunctionType, context: Any) -> None:
     public = function.__module__ in _HOMES and not function.__name__.startswith("_")
     if public and function not in _known:
         _known.add(function)
-        overload(function, jit_options=_OPTIONS)(_chooser(function))
+        # x / 0 is infinite, as in arrays, and not an error
+        overload(function, jit_options={"error_model": "numpy"})(_chooser(function))
         cpu_target.typing_context.refresh()
 
 
 def _chooser(law: types.FunctionType) -> Callable[..., Any]:
     """What numba asks for the code of a law, given the types of its operands."""
-    scalar = _BINDING.bind(law).py_func
-    signature = inspect.signature(scalar)
+    of_numbers, of_arrays = _made(law)
+    signature = inspect.signature(of_numbers)
 
     def implementation(*given: Any, **named: Any) -> Any:
         operands = list(signature.bind(*given, **named).arguments.values())
         numbers = [kind.dtype if isinstance(kind, kinds.Array) else kind for kind in operands]
         if not all(isinstance(kind, kinds.Number | kinds.Boolean) for kind in numbers):
             return None
-        if numbers == operands:
-            return scalar
-        # one loop over all operands; another for each set of types, lest its first fit the others
-        scope = {"loop": numba.vectorize(scalar)}
-        listed = ", ".join(signature.parameters)
-        return eval(f"lambda {listed}: loop({listed})", scope)
+        return of_numbers if numbers == operands else of_arrays
 
     implementation.__signature__ = signature  # type: ignore[attr-defined]
     return implementation
 
 
-class _Compiled(Binding):
-    """Formulas as functions that numba compiles when they are called."""
+def _made(law: types.FunctionType) -> tuple[types.FunctionType, types.FunctionType]:
+    """A law as lines without calls and branches, which compile fast, of float64 or of arrays."""
+    import numba
+    import numpy as np
 
-    def _copy(self, function: types.FunctionType) -> Any:
-        return numba.njit(**_OPTIONS)(super()._copy(function))
+    from ..graph.formulas import parameters
+    from ..graph.trace import LOOPS, Trace, Value, written
+    from .intrinsics import SCOPE
 
-
-@numba.njit
-def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
-    return if_true if condition else if_false
-
-
-_BINDING = _Compiled(np, _choose)
+    trace, names = Trace(), parameters(law)
+    result = trace.run(law, [Value(trace, name) for name in names])
+    listed = ", ".join(names)
+    lines = [
+        f"def of_numbers({listed}):",
+        *(f"    {name} = float64({name})" for name in names),
+        *(f"    {name} = {operation.text}" for name, operation in trace.operations.items()),
+        f"    return {written(result)}",
+        f"def of_arrays({listed}):",
+        f"    return loop({listed})",
+    ]
+    scope: dict[str, Any] = {**SCOPE, "np": np, **{name: getattr(np, name) for name in LOOPS}}
+    exec("\n".join(lines), scope)
+    scope["loop"] = numba.vectorize(scope["of_numbers"])
+    return scope["of_numbers"], scope["of_arrays"]
