@@ -26,12 +26,12 @@ from .test_docstrings import LAWS
 Law = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 SHAPE, CHUNKS = (6, 8), (6, 5)
-LONG = {  # hundreds of operations: tried with numba, and as whole graphs, in `make fuzz` alone
+LONG = {  # hundreds of operations: they take long to compile
     "scaling.sync_wall",
     *(f"statistics.poisson_{name}" for name in ("at_most", "below", "excess")),
     "statistics.erlang_carried",
 }
-SLOW = LONG if TIMES == 1 else set()
+SOME = set(sorted(LAWS.keys() - LONG)[::3]) if TIMES == 1 else LAWS.keys()  # all in `make fuzz`
 SHARES = ("corruption_probability", "correlated_fraction", "contention", "serial_fraction")
 MODULES = sorted({name.partition(".")[0] for name in LAWS})
 
@@ -76,7 +76,7 @@ def whole(module: str) -> dict[str, Law]:
 
 @each("module", MODULES)
 def test_laws_are_traced(module: str) -> None:
-    laws = whole(module)
+    laws = {name: law for name, law in whole(module).items() if name not in LONG}
     program = jax.jit(lambda operands: {n: law(*operands[n]) for n, law in laws.items()})
     with jax.enable_x64(True):
         found = program({name: points(name, True) for name in laws})
@@ -120,11 +120,6 @@ DERIVATIVES: dict[str, tuple[tuple[float, ...], int, Callable[..., float]]] = {
         1,
         lambda s, n: (1 - s) / (n * s + 1 - s) ** 2,
     ),
-    "statistics.poisson_at_most": (
-        (5.0, 10.5),
-        1,
-        lambda count, mean: -math.exp(-mean) * mean**count / math.factorial(int(count)),
-    ),
 }
 
 
@@ -167,7 +162,7 @@ def test_lazy_arrays_stay_lazy_and_in_their_chunks(name: str) -> None:
         mixed = LAWS[name](lazy, *[np.float64(3.0)] * (len(operands) - 1))
     assert isinstance(mixed, dask.array.Array)
     assert mixed.chunks == lazy.chunks
-    if name in SLOW:
+    if name not in SOME:
         return
     found = LAWS[name](*[dask.array.from_array(array, CHUNKS) for array in operands])
     assert found.chunks == lazy.chunks
@@ -199,7 +194,7 @@ def test_labelled_arrays_keep_their_names(name: str) -> None:
 
 @each("module", MODULES)
 def test_compiled_functions_call_laws(module: str) -> None:
-    laws = {name: law for name, law in whole(module).items() if name not in SLOW}
+    laws = {name: law for name, law in whole(module).items() if name in SOME}
     scope: dict[str, Any] = {}
     lines = ["def program(i, operands, found):"]
     operands = []
