@@ -51,26 +51,25 @@ def _chooser(law: types.FunctionType) -> Callable[..., Any]:
 
 
 def _made(law: types.FunctionType) -> tuple[types.FunctionType, types.FunctionType]:
-    """A law as lines without calls and branches, which compile fast, of float64 or of arrays."""
+    """A law of numbers, as lines without calls and branches, and the same of arrays.
+
+    Both are self-contained, unlike kernels of the engine: whoever compiles with `cache=True` keeps
+    them on disk, and loads them where fleetcube has made nothing yet.
+    """
     import numba
     import numpy as np
 
     from ..graph.formulas import parameters
-    from ..graph.trace import LOOPS, Trace, Value, written
+    from ..graph.trace import LOOPS
     from .intrinsics import SCOPE
+    from .program import Program
+    from .scalar import source
 
-    trace, names = Trace(), parameters(law)
-    result = trace.run(law, [Value(trace, name) for name in names])
+    names = parameters(law)
     listed = ", ".join(names)
-    lines = [
-        f"def of_numbers({listed}):",
-        *(f"    {name} = float64({name})" for name in names),
-        *(f"    {name} = {operation.text}" for name, operation in trace.operations.items()),
-        f"    return {written(result)}",
-        f"def of_arrays({listed}):",
-        f"    return loop({listed})",
-    ]
+    code = source(Program(names, (law.__name__,), ((law.__name__, law),), ()))
     scope: dict[str, Any] = {**SCOPE, "np": np, **{name: getattr(np, name) for name in LOOPS}}
-    exec("\n".join(lines), scope)
-    scope["loop"] = numba.vectorize(scope["of_numbers"])
-    return scope["of_numbers"], scope["of_arrays"]
+    exec(f"{code}\ndef over({listed}): return loop({listed})", scope)
+    vectorize: Any = numba.vectorize
+    scope["loop"] = vectorize(scope["kernel"])
+    return scope["kernel"], scope["over"]

@@ -2,8 +2,11 @@
 
 import functools
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -85,7 +88,7 @@ def test_laws_are_traced(module: str) -> None:
         np.testing.assert_allclose(array, of_numpy(name), rtol=1e-10, err_msg=name)
 
 
-@each("name", LAWS)
+@each("name", sorted(SOME | LONG))
 def test_an_array_of_jax_gives_one_of_its_type(name: str) -> None:
     operands = [operand.astype(np.float32) for operand in points(name, False)]
     with jax.enable_x64(False):
@@ -242,6 +245,23 @@ def test_what_is_no_law_is_none_in_compiled_functions() -> None:
     for program in (lambda x: plain(x), lambda x: segment(x, x, x)):
         with pytest.raises(numba.TypingError, match="Cannot determine Numba type"):
             numba.njit(program)(1.0)
+
+
+def test_functions_that_numba_keeps_on_disk_keep_laws(tmp_path: Path) -> None:
+    (tmp_path / "kept.py").write_text(
+        "import numba\n"
+        "from fleetcube.kernels.checkpoint import exact_interval\n"
+        "@numba.njit(cache=True)\n"
+        "def program(stall): return exact_interval(stall, 86400.0)\n"
+        "print(program(30.0), sum(program.stats.cache_hits.values()))\n"
+    )
+    for hits in (0, 1):
+        run = subprocess.run(
+            [sys.executable, tmp_path / "kept.py"], capture_output=True, text=True, check=True
+        )
+        value, found = run.stdout.split()
+        np.testing.assert_allclose(float(value), checkpoint.exact_interval(30.0, 86400.0), 1e-14)
+        assert int(found) == hits
 
 
 def test_numba_finds_laws_by_itself() -> None:
