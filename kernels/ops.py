@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-# Told apart first, in one step: to ask each operand takes longer than a small law
+# Told apart first, and by plain steps: all else takes longer than a small law on a number
 _NUMPYS = frozenset({bool, float, int, numpy.bool_, numpy.float64, numpy.int64, numpy.ndarray})
 
 
@@ -26,9 +26,9 @@ class _Numpy:
 
     def where(self, condition: Any, if_true: Any, if_false: Any) -> Any:
         """`numpy.where`, in the library of any of the three."""
-        operands = (condition, if_true, if_false)
-        if _NUMPYS.issuperset(map(type, operands)):
+        if type(condition) in _NUMPYS and type(if_true) in _NUMPYS and type(if_false) in _NUMPYS:
             return numpy.where(condition, if_true, if_false)
+        operands = (condition, if_true, if_false)
         library = _library(operands)
         if library is numpy and numpy.isscalar(condition):
             condition = numpy.asarray(condition)  # of a plain bool, Dask makes one chunk
@@ -41,14 +41,17 @@ class _Numpy:
 
 
 def _on_any(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy, in the library of any operand."""
+    """A function of NumPy, of one operand or of two, in the library of any operand."""
 
-    def on_any(*operands: Any) -> Any:
-        if _NUMPYS.issuperset(map(type, operands)):
-            return function(*operands)
-        return getattr(_library(operands), name)(*operands)
+    def of_one(x: Any) -> Any:
+        return function(x) if type(x) in _NUMPYS else getattr(_library((x,)), name)(x)
 
-    return on_any
+    def of_two(x: Any, y: Any) -> Any:
+        if type(x) in _NUMPYS and type(y) in _NUMPYS:
+            return function(x, y)
+        return getattr(_library((x, y)), name)(x, y)
+
+    return of_one if getattr(function, "nin", 1) == 1 else of_two
 
 
 def _library(operands: tuple[Any, ...]) -> Any:
