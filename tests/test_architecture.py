@@ -304,10 +304,13 @@ FENCED = {
         (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int64"), "likewise")
         for name in ("embedded", "scalar")
     },
-    ("kernels/engines/embedded.py", "numba.core.registry.cpu_target"): (
-        ("typing_context", "target_context"),
-        "numba, Notes on Target Extensions",
-    ),
+    **{
+        (f"kernels/engines/{name}.py", "numba.core.registry.cpu_target"): (
+            ("typing_context", "target_context"),
+            "numba, Notes on Target Extensions",
+        )
+        for name in ("embedded", "overloads")
+    },
     ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
     ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
     ("benchmarks/peers/calculon_points.py", "._llm_block"): ((), "a peer of one release"),

@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from numba.core import types as kinds
+from numba import types as kinds
 from numba.core.registry import cpu_target
 from numba.extending import overload, typeof_impl
 
