@@ -5,9 +5,33 @@ Quantities (`quantities/`) are the functions the graph reads: name = quantity, p
 it needs. Nothing here knows xarray, Zarr, Dask, the catalog or the grid.
 """
 
-from . import checkpoint as checkpoint
-from . import collectives as collectives
-from . import pipeline as pipeline
-from . import reliability as reliability
-from . import roofline as roofline
-from . import topology as topology
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import checkpoint as checkpoint
+    from . import collectives as collectives
+    from . import layer as layer
+    from . import pipeline as pipeline
+    from . import reduce_scatter as reduce_scatter
+    from . import reliability as reliability
+    from . import roofline as roofline
+    from . import scaling as scaling
+    from . import statistics as statistics
+    from . import topology as topology
+
+# Modules of laws, imported when first used: numba loads this package wherever it compiles
+LAWS = (
+    *("checkpoint", "collectives", "layer", "pipeline", "reduce_scatter", "reliability"),
+    *("roofline", "scaling", "statistics", "topology"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAWS:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *LAWS]

@@ -6,9 +6,7 @@ hop. One rank costs nothing. Every function works on scalars and arrays.
 
 from typing import Any
 
-import numpy as np
-
-from .ops import where
+from .ops import np, where
 
 
 def point_to_point_time(message_bytes: Any, latency: Any, bandwidth: Any) -> Any:

@@ -362,6 +362,11 @@ def run(
     sums over the trials, so that goodput is work over expected wall time; errors are standard.
     `done` is called with the number of trials simulated since the last call.
     """
+    if not isinstance(points, np.ndarray | list | tuple):
+        raise TypeError(
+            f"points is a {type(points).__name__}, and jobs are played from NumPy arrays alone, "
+            "outside jit, vmap and grad: pass numpy.asarray(points)"
+        )
     # keys of random streams are made of bits: -0.0 becomes 0.0
     points = np.ascontiguousarray(points, dtype=np.float64) + 0.0
     statistics = np.empty((len(points), len(STATISTICS)))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import numpy as np
+from .ops import np
 
 
 def bubble_ratio(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: Any) -> Any:

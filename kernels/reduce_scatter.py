@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
 from .collectives import reduce_scatter_time
-from .ops import where
+from .ops import np, where
 
 
 def logarithmic_reduce_scatter_time(

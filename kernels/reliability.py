@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from .ops import where
+from .ops import np, where
 from .statistics import log_gamma
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import numpy as np
+from .ops import np
 
 
 def roofline_flops(arithmetic_intensity: Any, peak_flops: Any, memory_bandwidth: Any) -> Any:

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
 from .checkpoint import exact_interval
-from .ops import where
+from .ops import np, where
 
 
 def amdahl_speedup(serial_fraction: Any, workers: Any) -> Any:

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from .ops import where
+from .ops import np, where
 
 
 def normal_quantile(probability: Any) -> Any:

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from .ops import where
+from .ops import np, where
 
 
 def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:

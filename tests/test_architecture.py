@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetcube import kernels
+from fleetcube.kernels import ops
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.inputs import INPUTS
@@ -41,11 +43,10 @@ SIBLINGS = {
     "fleetcube.grid": ("fleetcube.grid", "fleetcube.catalog", "fleetcube.kernels"),
     "fleetcube": ("fleetcube",),
 }
-LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
 FORMULAS = [
     ROOT / "kernels" / "calculus" / "slopes.py",
     ROOT / "kernels" / "roles.py",
-    *(ROOT / "kernels" / f"{name}.py" for name in LAWS),
+    *(ROOT / "kernels" / f"{name}.py" for name in kernels.LAWS),
     *sorted((ROOT / "kernels" / "quantities").glob("*.py")),
 ]
 
@@ -303,10 +304,13 @@ FENCED = {
         (f"kernels/engines/{name}.py", "numba.core.types"): (("float64", "int64"), "likewise")
         for name in ("embedded", "scalar")
     },
-    ("kernels/engines/embedded.py", "numba.core.registry.cpu_target"): (
-        ("typing_context", "target_context"),
-        "numba, Notes on Target Extensions",
-    ),
+    **{
+        (f"kernels/engines/{name}.py", "numba.core.registry.cpu_target"): (
+            ("typing_context", "target_context"),
+            "numba, Notes on Target Extensions",
+        )
+        for name in ("embedded", "overloads")
+    },
     ("tests/draws.py", "hypothesis.internal.conjecture.providers"): ((), "tests alone draw"),
     ("tests/draws.py", "._local_constants"): ((), "likewise, of releases that have it"),
     ("benchmarks/peers/calculon_points.py", "._llm_block"): ((), "a peer of one release"),
@@ -377,12 +381,20 @@ def test_formulas_use_no_powers(path: Path) -> None:
             assert node.attr not in ("power", "float_power"), f"line {node.lineno}"
 
 
+def test_laws_take_numpy_from_ops() -> None:
+    # NumPy's own functions refuse JAX's tracers, and make NumPy arrays of its arrays.
+    for name in kernels.LAWS:
+        path = ROOT / "kernels" / f"{name}.py"
+        assert "numpy" not in {name for name, _ in imports("fleetcube.kernels", path)}, name
+
+
 def test_formulas_read_numpy_and_functions_and_nothing_else() -> None:
     # Other globals would be missing from the hash that names a compiled kernel.
     formulas = {f for quantity in graph.load().values() for f in quantity.formulas.values()}
     for function in {used for formula in formulas for used in dependencies(formula)}:
         names = set(function.__code__.co_names) & set(function.__globals__)
         for value in (function.__globals__[name] for name in names):
-            assert value is np or isinstance(value, types.FunctionType), function.__name__
+            shared = value is np or value is ops.np
+            assert shared or isinstance(value, types.FunctionType), function.__name__
         assert function.__closure__ is None
         assert function.__defaults__ is None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import ops
 from ..ops import where
 
 PACKAGE = __package__.rpartition(".")[0]  # of all formulas: of laws and of quantities
@@ -22,7 +23,7 @@ class Binding:
 
     def __init__(self, numpy: Any, choose: Callable[..., Any]) -> None:
         self.numpy, self.choose = numpy, choose
-        self._replacements = {id(np): numpy, id(where): choose}
+        self._replacements = dict.fromkeys((id(np), id(ops.np)), numpy) | {id(where): choose}
         self._bound: dict[Callable[..., Any], Any] = {}
 
     def bind(self, function: Callable[..., Any]) -> Any:

@@ -12,17 +12,6 @@ import pytest
 
 from fleetcube import kernels
 from fleetcube.catalog.units import UnitError, factor
-from fleetcube.kernels import (
-    checkpoint,
-    collectives,
-    layer,
-    pipeline,
-    reliability,
-    roofline,
-    scaling,
-    statistics,
-    topology,
-)
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.inputs import INPUTS
@@ -32,20 +21,10 @@ from ..table import each
 Function = Callable[..., Any]
 
 LAWS = {
-    f"{module.__name__.rpartition('.')[2]}.{name}": function
-    for module in (
-        checkpoint,
-        collectives,
-        layer,
-        pipeline,
-        reliability,
-        roofline,
-        scaling,
-        statistics,
-        topology,
-    )
-    for name, function in inspect.getmembers(module, inspect.isfunction)
-    if function.__module__ == module.__name__ and not name.startswith("_")
+    f"{module}.{name}": function
+    for module in kernels.LAWS
+    for name, function in inspect.getmembers(getattr(kernels, module), inspect.isfunction)
+    if function.__module__ == f"{kernels.__name__}.{module}" and not name.startswith("_")
 }
 GRAPH = graph.load()
 FORMULAS = {

@@ -1,0 +1,75 @@
+"""Laws in functions that others compile by numba.
+
+numba calls `init` before it compiles anything in a process, whatever that is: so nothing is made,
+and little is imported, until a function to be compiled names a law.
+"""
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+from numba import types as kinds
+from numba.core.registry import cpu_target
+from numba.extending import overload, typeof_impl
+
+from ... import kernels
+
+_HOMES = frozenset(f"{kernels.__name__}.{name}" for name in kernels.LAWS)
+_known: set[types.FunctionType] = set()
+
+
+def init() -> None:
+    """Let numba ask what a plain function is."""
+    typeof_impl.register(types.FunctionType)(_declare)
+
+
+def _declare(function: types.FunctionType, context: Any) -> None:
+    """Declare a law when it is first named; numba then looks it up by itself."""
+    public = function.__module__ in _HOMES and not function.__name__.startswith("_")
+    if public and function not in _known:
+        _known.add(function)
+        # x / 0 is infinite, as in arrays, and not an error
+        overload(function, jit_options={"error_model": "numpy"})(_chooser(function))
+        cpu_target.typing_context.refresh()
+
+
+def _chooser(law: types.FunctionType) -> Callable[..., Any]:
+    """What numba asks for the code of a law, given the types of its operands."""
+    of_numbers, of_arrays = _made(law)
+    signature = inspect.signature(of_numbers)
+
+    def implementation(*given: Any, **named: Any) -> Any:
+        operands = list(signature.bind(*given, **named).arguments.values())
+        numbers = [kind.dtype if isinstance(kind, kinds.Array) else kind for kind in operands]
+        if not all(isinstance(kind, kinds.Number | kinds.Boolean) for kind in numbers):
+            return None
+        return of_numbers if numbers == operands else of_arrays
+
+    implementation.__signature__ = signature  # type: ignore[attr-defined]
+    return implementation
+
+
+def _made(law: types.FunctionType) -> tuple[types.FunctionType, types.FunctionType]:
+    """A law of numbers, as lines without calls and branches, and the same of arrays.
+
+    Both are self-contained, unlike kernels of the engine: whoever compiles with `cache=True` keeps
+    them on disk, and loads them where fleetcube has made nothing yet.
+    """
+    import numba
+    import numpy as np
+
+    from ..graph.formulas import parameters
+    from ..graph.trace import LOOPS
+    from .intrinsics import SCOPE
+    from .program import Program
+    from .scalar import source
+
+    names = parameters(law)
+    listed = ", ".join(names)
+    code = source(Program(names, (law.__name__,), ((law.__name__, law),), ()))
+    scope: dict[str, Any] = {**SCOPE, "np": np, **{name: getattr(np, name) for name in LOOPS}}
+    exec(f"{code}\ndef over({listed}): return loop({listed})", scope)
+    vectorize: Any = numba.vectorize
+    scope["loop"] = vectorize(scope["kernel"])
+    return scope["kernel"], scope["over"]
