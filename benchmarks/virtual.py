@@ -153,7 +153,12 @@ def bare_loop() -> Any:
     from fleetcube.kernels.quantities.checkpointing import exact_interval
 
     jit = numba.njit(nogil=True, error_model="numpy")
-    binding = Binding(np, jit(lambda condition, yes, no: yes if condition else no), jit)
+
+    class Jitted(Binding):
+        def _copy(self, function: Any) -> Any:
+            return jit(super()._copy(function))
+
+    binding = Jitted(np, jit(lambda condition, yes, no: yes if condition else no))
     interval, useful = binding.bind(exact_interval), binding.bind(goodput.exact_goodput)
     names = ["cluster_mtbf", "checkpoint_stall_time", "restart_time"]
     sweep = Sweep({**SCENARIO, "n_gpus": 262144 // 64}, dict(list(AXES.items())[1:3]), names)
