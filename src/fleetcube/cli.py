@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from fleetcube import __version__
-from fleetcube.commands import COMMANDS
+from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
@@ -56,13 +56,24 @@ def cli(debug: bool) -> None:
 
 @cli.command("run")
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("-v", "--variable", multiple=True, help="Output, instead of the spec's.")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "-v",
+    "--variable",
+    multiple=True,
+    shell_complete=complete.quantities,
+    help="Output, instead of the spec's.",
+)
 @click.option(
     "-o", "--output", type=click.Path(), help="Cube to write (Zarr v3); - prints CSV.  [a table]"
 )
-@click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
-@click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
+@complete.engine
+@click.option(
+    "--dtype",
+    type=complete.OneOf(("float64", "float32")),
+    default="float64",
+    help="Of numbers in the cube.  [float64]",
+)
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
@@ -174,7 +185,7 @@ def _evaluated(
 
 @cli.command()
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
 @click.option("--seed", default=0, help="Seed of the random numbers.  [0]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
@@ -278,8 +289,14 @@ def verify(cube: str, samples: int) -> None:
 
 @cli.command("slice")
 @click.argument("cube", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "-v",
+    "--variable",
+    multiple=True,
+    shell_complete=complete.quantities,
+    help="Variable to show; may be repeated.  [all]",
+)
 @to_file
 def slice_cube(
     cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None
@@ -311,7 +328,7 @@ def slice_cube(
 
 
 @cli.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete.any_name)
 def explain(name: str | None) -> None:
     """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
 
@@ -329,8 +346,8 @@ def explain(name: str | None) -> None:
 
 
 @cli.command()
-@click.argument("kind", required=False)
-@click.argument("label", required=False)
+@click.argument("kind", required=False, shell_complete=complete.kinds)
+@click.argument("label", required=False, shell_complete=complete.labels_of_kind)
 def catalog(kind: str | None, label: str | None) -> None:
     """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
 
