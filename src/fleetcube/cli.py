@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ _SIMULATED = {  # columns shown if the spec gives the input
 )
 @click.version_option(__version__, prog_name="fleetcube")
 @click.option("--debug", is_flag=True, help="Show an error's traceback (or FLEETCUBE_DEBUG=1).")
-def cli(debug: bool) -> None:
+@click.option("-v", "--verbose", count=True, help="Log steps of a run; -vv also each block.")
+@click.pass_context
+def cli(context: click.Context, debug: bool, verbose: int) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
     \b
@@ -52,6 +55,25 @@ def cli(debug: bool) -> None:
     """
     if debug:
         os.environ["FLEETCUBE_DEBUG"] = "1"
+    if verbose:
+        context.call_on_close(_logging(verbose))
+
+
+def _logging(verbose: int) -> Callable[[], None]:
+    """Log to standard error; returns what ends it."""
+    import logging
+
+    logger, handler = logging.getLogger("fleetcube"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = logger.level
+    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+    logger.addHandler(handler)
+
+    def end() -> None:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+    return end
 
 
 @cli.command("run")
