@@ -65,11 +65,9 @@ class Cluster:
     @functools.cached_property
     def client(self) -> Any:
         """The connection, once the workers are known to match this process."""
-        resource_tracker.ensure_running()  # started by the thread below, it would block Ctrl-C
-        block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
         # processes started in this thread leave Ctrl-C to this one, which ends them; it waits for
         # the start to end, because what is half open cannot be closed
-        with ThreadPoolExecutor(1, "start", *block) as starting:
+        with _starter() as starting:
             client = starting.submit(self._connect).result()
         ours = facts(self.recipe)
         for worker, theirs in _ask_workers(client, facts, self.recipe).items():
@@ -213,6 +211,15 @@ class Cluster:
             if running:
                 with contextlib.suppress(Exception):  # if the cluster is lost, so is the work
                     client.cancel(list(running))
+
+
+def _starter() -> ThreadPoolExecutor:
+    """A thread whose child processes Ctrl-C does not interrupt, where the system can do that."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        return ThreadPoolExecutor(1, "start")
+    resource_tracker.ensure_running()  # started by that thread, it would block Ctrl-C
+    block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
+    return ThreadPoolExecutor(1, "start", *block)
 
 
 @dataclass(frozen=True)
