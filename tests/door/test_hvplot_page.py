@@ -41,5 +41,9 @@ def test_the_dashboard_follows_its_widgets_and_is_a_page(
     assert "GPU time to failure" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_the_virtual_grid_has_the_size_that_the_page_says(scope: dict[str, Any]) -> None:
-    assert scope["virtual"].goodput.size == 3_628_800_000
+def test_a_cut_of_the_virtual_grid_is_drawn_and_no_more_is_computed(scope: dict[str, Any]) -> None:
+    virtual = scope["virtual"].goodput
+    assert virtual.size == 3_628_800_000
+    drawn = scope["cut"](1500, 300).dimension_values(1)
+    expected = virtual.isel(gpu_mttf=1500, checkpoint_write_bandwidth=300).values
+    np.testing.assert_array_equal(drawn, expected)
