@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
 
 project = "fleetcube"
 extensions = [
-    "docs._docstrings",
-    "docs._reference",
-    "docs._schema",
+    "_docstrings",
+    "_reference",
+    "_schema",
     "myst_nb",
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
