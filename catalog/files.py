@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Windows has no pipes among its files
 # Keys on which tomllib takes quadratic time, and numbers that Python refuses to print
 _ENDLESS = re.compile(
     r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){64} | \b0[xob][0-9a-fA-F_]{1000}""", re.VERBOSE
@@ -21,7 +22,8 @@ def read_some(path: str | Path, most: int) -> bytes:
     what cannot be the name of a file.
     """
     with open(path, "rb", opener=_at_once) as file:
-        os.set_blocking(file.fileno(), True)
+        if _WITHOUT_WAITING:
+            os.set_blocking(file.fileno(), True)
         data = file.read(most + 1)
         if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EPIPE, "nothing writes to this pipe")
@@ -30,7 +32,7 @@ def read_some(path: str | Path, most: int) -> bytes:
 
 def _at_once(path: str, flags: int) -> int:
     """Open a pipe without waiting for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | _WITHOUT_WAITING)
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -8,16 +8,19 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 import fleetcube
+from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.explain import bounds, default_of, feeds, modules
+from fleetcube.grid.plan.citations import cited, references
 from fleetcube.kernels import inputs
 from fleetcube.kernels.alternatives import source_of
 from fleetcube.kernels.graph.docstrings import read
@@ -53,10 +56,13 @@ def _found(app: Any, _: Any) -> None:
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write every page that is not there as it should be."""
+    """Write every page that is not there as it should be, and remove all others."""
     folder.mkdir(exist_ok=True)
-    for name, page in PAGES.items():
-        path, text = folder / f"{name}.md", "\n".join(page()) + "\n"
+    pages = {f"{name}.{'rst' if name in IN_RST else 'md'}": page for name, page in PAGES.items()}
+    for left in {*folder.glob("*.md"), *folder.glob("*.rst")} - {folder / name for name in pages}:
+        left.unlink()
+    for name, page in pages.items():
+        path, text = folder / name, "\n".join(page()) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 
@@ -91,13 +97,17 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
             yield from ("", f"Where {_link(quantity.option)} is {', '.join(chosen)}:")
         yield from ("", "```text", *doc.maths.splitlines(), "```")
         yield from ("```python", *_body(formula), "```", "")
+        if doc.parameters:
+            yield from ("| needs | unit | default | what it is |", "| --- | --- | --- | --- |")
+        for name, unit in doc.parameters.items():
+            yield f"| {_link(name)} | {_unit(unit)} | {_default(name)} | {_plain(_meaning(name))} |"
+        yield ""
         if doc.flags:
             yield f"- flags: {', '.join(f'{code} `{name}`' for code, name in doc.flags.items())}"
-        needs = (f"{_link(name)} {_known(name, unit)}" for name, unit in doc.parameters.items())
-        yield f"- needs: {', '.join(needs) or 'nothing'}"
         if doc.range:
             yield f"- holds: {_plain(doc.range)}"
-        yield f"- source: {_plain(doc.source)}"
+        works = ", ".join(f"[{key}](#ref-{key})" for key in cited(doc.source)[0])
+        yield f"- source: {_plain(doc.source)}{f' ({works})' if works else ''}"
     yield from ("", f"Feeds: {_links(feeds(quantity.name)) or 'nothing, it is a result'}.")
 
 
@@ -162,50 +172,119 @@ def _help(command: click.Command, name: str) -> Iterable[str]:
 
 
 def python() -> Iterable[str]:
-    """The public names, with their docstrings."""
-    yield from ("# Python", "")
-    yield "Everything public is in `fleetcube` itself. Bad input raises `InputError` (a"
-    yield "`ValueError`) of one line: the value, the rule and what to do."
-    for name in fleetcube.__all__:
-        made = getattr(fleetcube, name)
-        if inspect.ismodule(made):
+    """The public names, in reStructuredText: autodoc fills them in."""
+    yield from (*_title("Python", "="), "")
+    yield "Everything public is in ``fleetcube`` itself. Bad input raises"
+    yield ":py:obj:`fleetcube.InputError` (a ``ValueError``) of one line: the value, the rule and"
+    yield "what to do. Times, rates and sizes are numbers in SI base units, or text with a unit"
+    yield '(``"400 Gbit/s"``).'
+    public = {name: getattr(fleetcube, name) for name in fleetcube.__all__}
+    yield from ("", *_title("Functions", "-"), "", ".. currentmodule:: fleetcube", "")
+    for name, made in public.items():
+        if inspect.isfunction(made):
+            yield from (f".. autofunction:: fleetcube.{name}", "")
+    for name, made in public.items():
+        if inspect.isclass(made):
+            yield from (*_title(name, "-"), "", f".. autoclass:: fleetcube.{name}", "")
+            for member in _members(made) if not issubclass(made, Exception) else ():
+                kind = "method" if callable(getattr(made, member)) else "property"
+                yield f"   .. auto{kind}:: fleetcube.{name}.{member}"
+            yield ""
+    yield from (*_title("The catalog", "-"), "", ".. currentmodule:: fleetcube.catalog", "")
+    for name in ("kind", "record", "editions"):
+        yield from (f".. autofunction:: fleetcube.catalog.{name}", "")
+    for name, way in (("Record", "class"), ("CatalogError", "exception")):
+        yield from (f".. auto{way}:: fleetcube.catalog.{name}", "")
+
+
+def laws() -> Iterable[str]:
+    """The laws that can be called, by module."""
+    yield from (*_title("Laws as functions", "="), "")
+    yield "The formulas behind the :doc:`quantities <quantities>`, to be called alone: plain"
+    yield "functions of numbers and NumPy arrays, in SI units. So"
+    yield "``fleetcube.kernels.checkpoint.young_interval(30.0, 86_400.0)`` is the time between"
+    yield "checkpoints of 30 seconds where failures are a day apart. :doc:`Laws <../laws>` has the"
+    yield "independent check of each."
+    for name in kernels.__dict__:
+        module = getattr(kernels, name)
+        if not inspect.ismodule(module) or name not in LAWS:
             continue
-        yield from _name(f"fleetcube.{name}", made, "##")
-        if inspect.isclass(made) and not issubclass(made, Exception):
-            for method, member in sorted(inspect.getmembers(made)):
-                if not method.startswith("_"):
-                    yield from _name(f"{name}.{method}", member, "###")
+        yield from (
+            "",
+            *_title(name.capitalize(), "-"),
+            "",
+            f".. automodule:: {module.__name__}",
+            "",
+        )
+        for law, made in vars(module).items():
+            own = inspect.isfunction(made) and made.__module__ == module.__name__
+            if own and not law.startswith("_"):
+                yield from (f".. autofunction:: {module.__name__}.{law}", "")
 
 
-def _name(name: str, made: Any, level: str) -> Iterable[str]:
-    yield from ("", f"{level} {name}", "")
-    target = made.fget if isinstance(made, property) else made
-    if callable(target) and not isinstance(made, property):
-        yield from ("```python", f"{name.rpartition('.')[2]}{_signature(target)}", "```", "")
-    yield from ("```text", *(inspect.getdoc(target) or "").splitlines(), "```")
+def bibliography() -> Iterable[str]:
+    """Every work that a formula cites, and what cites it."""
+    yield from ("# Bibliography", "")
+    yield f"{len(references())} works on which formulas rest. `fleetcube.citations(result)` gives"
+    yield "those behind a result as BibTeX, with the catalog records."
+    by: dict[str, dict[str, None]] = {}
+    for quantity in load().values():
+        for formula in quantity.formulas.values():
+            for key in cited(read(formula).source)[0]:
+                by.setdefault(key, {})[quantity.name] = None
+    for key, entry in references().items():
+        yield from (
+            "",
+            f"(ref-{key})=",
+            f"## {key}",
+            "",
+            f"{_plain(_work(entry))} {_where(entry)}",
+        )
+        if key in by:
+            yield from ("", f"Cited by: {_links(by[key])}.")
 
 
-def _signature(function: Callable[..., Any]) -> str:
-    """A signature, one parameter on a line where it is long."""
-    signature = inspect.signature(function)
-    kept = [p for p in signature.parameters.values() if p.name != "self"]
-    text = _annotated(signature.replace(parameters=kept))
-    if len(text) <= 80:
-        return text
-    lines, keywords = [], False
-    for parameter in kept:
-        if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
-            keywords = True
-            lines.append("*")
-        lines.append(_annotated(parameter))
-    end = text.rpartition(")")[2]
-    return "\n".join(["(", *(f"    {line}," for line in lines), f"){end}"])
+def _work(entry: Mapping[str, str]) -> str:
+    """A work in one line: who, when, what, where."""
+    names = entry.get("author", "").split(" and ")
+    who = ", ".join(" ".join(reversed(name.split(", "))) for name in names if name)
+    venue = next((entry[f] for f in _VENUES if f in entry), "")
+    volume = entry.get("volume", "") + (f"({entry['number']})" if "number" in entry else "")
+    pages = entry.get("pages", "")
+    parts = [who, entry.get("year", ""), entry["title"], f"{venue} {volume}".strip(), pages]
+    return _from_tex(f"{'. '.join(part.rstrip('.') for part in parts if part)}.")
 
 
-def _annotated(made: Any) -> str:
-    """A signature or parameter with the types as they are written in the code."""
-    text = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(made))
-    return text.replace("collections.abc.", "").replace("typing.", "")
+def _where(entry: Mapping[str, str]) -> str:
+    """Links to a work."""
+    links = []
+    if "doi" in entry:
+        links.append(f"[doi:{entry['doi']}](<https://doi.org/{entry['doi']}>)")
+    if "eprint" in entry:
+        links.append(f"[arXiv:{entry['eprint']}](https://arxiv.org/abs/{entry['eprint']})")
+    if "url" in entry:
+        links.append(f"<{entry['url']}>")
+    return " ".join(links)
+
+
+def _from_tex(text: str) -> str:
+    """What BibTeX writes, as plain text."""
+    text = re.sub(r"\{\\(['\"])(\w)\}", lambda m: m[2] + _ACCENTS[m[1]], text)
+    text = (
+        text.replace("$\\lambda$", "\u03bb").replace("\\lambda", "\u03bb").replace("--", "\u2013")
+    )
+    return unicodedata.normalize("NFC", re.sub(r"\\(?=[&%$#_])|[{}]", "", text))
+
+
+def _members(made: type) -> list[str]:
+    """Public members of a class, those of its bases first, in the order of the code."""
+    bases = [base for base in reversed(made.__mro__) if base.__module__.startswith("fleetcube")]
+    found = dict.fromkeys(name for base in bases for name in vars(base))
+    return [name for name in found if not name.startswith("_")]
+
+
+def _title(text: str, under: str) -> tuple[str, str]:
+    return (text, under * len(text))
 
 
 # Words
@@ -224,11 +303,15 @@ def _unit(unit: str) -> str:
     return "-" if unit == "1" else unit
 
 
-def _known(name: str, unit: str) -> str:
-    """The unit of what a formula needs, and its default if it has one."""
+def _default(name: str) -> str:
+    """The default of what a formula needs; what is computed says so."""
     row = inputs.INPUTS.get(name)
-    default = default_of(row) if row else ""
-    return f"[{_unit(unit)}]{f' (default {default})' * bool(default)}"
+    return _plain(default_of(row) or "required") if row else "computed"
+
+
+def _meaning(name: str) -> str:
+    row = inputs.INPUTS.get(name)
+    return row.description if row else load()[name].doc.summary.rstrip(".")
 
 
 def _target(name: str) -> str:
@@ -262,4 +345,10 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "catalog": catalog,
     "commands": commands,
     "python": python,
+    "laws": laws,
+    "bibliography": bibliography,
 }
+IN_RST = ("python", "laws")  # for autodoc
+LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
+_VENUES = ("journal", "booktitle", "publisher", "institution", "howpublished")
+_ACCENTS = {"'": "\u0301", '"': "\u0308"}

@@ -4,11 +4,19 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
 
 project = "fleetcube"
-extensions = ["myst_nb", "_reference", "_schema"]
+extensions = [
+    "_docstrings",
+    "_reference",
+    "_schema",
+    "myst_nb",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "fleetcube"
@@ -16,6 +24,26 @@ html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_use_index = False
+
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+autodoc_default_options = {"member-order": "bysource"}
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_preprocess_types = False
+python_maximum_signature_line_length = 80
+python_display_short_literal_types = True
+toc_object_entries_show_parents = "hide"
+# The names that our pages link to, as the text that Sphinx reads: nothing is fetched
+intersphinx_mapping = {
+    name: (address, str(HERE / "inventories" / f"{name}.txt"))
+    for name, address in {
+        "python": "https://docs.python.org/3",
+        "numpy": "https://numpy.org/doc/stable",
+        "xarray": "https://docs.xarray.dev/en/stable",
+    }.items()
+}
 
 myst_heading_anchors = 3
 nb_execution_mode = "force"

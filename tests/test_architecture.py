@@ -92,7 +92,7 @@ FLOORS = {
         {"explore"},
     ),
     "fleetcube.kernels": (
-        {"ops", "inputs", "alternatives", "roles"},
+        {"ops", "inputs", "alternatives", "roles", "log"},
         {"checkpoint", "collectives", "layer", "pipeline", "roofline", "statistics", "topology"},
         {"reduce_scatter", "reliability", "scaling"},
         {"quantities"},

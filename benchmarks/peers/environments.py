@@ -15,7 +15,7 @@ def ready(name: str, requirements: Sequence[str]) -> Path:
     interpreter = folder / "bin" / "python"
     done = folder / "installed"
     wanted = " ".join(requirements)
-    if done.exists() and done.read_text() == wanted:
+    if done.exists() and done.read_text(encoding="utf-8") == wanted:
         return interpreter
     command([sys.executable, "-m", "venv", "--clear", str(folder)])
     command([str(interpreter), "-m", "pip", "install", "--quiet", *requirements])

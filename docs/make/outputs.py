@@ -45,6 +45,7 @@ ELSEWHERE = {
     "dask": "the addresses are invented; test_cluster.py runs clusters",
     "explore": "it serves until it is stopped; test_explore.py",
     "gradients": "test_gradients_page.py",
+    "hvplot": "test_hvplot_page.py, where its extra is installed",
     "lookup": "test_lookup_page.py",
     "peers": "it needs a checkout of another program; test_benchmarks.py runs it without one",
     "object-stores": "the buckets are invented; test_objects.py and test_icechunk.py have stores",

@@ -3,6 +3,7 @@
 Both are fixed for the whole sweep: a choice by block would let the shape of a block change a value.
 """
 
+import importlib.util
 import os
 from collections.abc import Collection, Iterable
 
@@ -19,11 +20,13 @@ COMPILE_EACH = 10e-3  # seconds of NumPy for each formula that would be compiled
 
 
 def check_engine(engine: str) -> None:
-    """Refuse an unknown engine, and numba where nothing may be compiled."""
+    """Refuse an unknown engine, numba where nothing may be compiled, and JAX where it is not."""
     if engine not in ENGINES:
         raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
     if engine == "numba" and not _compiles():
         raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
+    if engine == "jax" and importlib.util.find_spec("jax") is None:
+        raise InputError("engine = 'jax' needs an extra; run: pip install 'fleetcube[jax]'")
 
 
 def pick_engine(engine: str, points: Collection[int], full: int) -> str:

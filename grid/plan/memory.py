@@ -18,8 +18,8 @@ WORTH = 1 << 24  # bytes from which pages are mapped before they are written
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 
-def available() -> int:
-    """Bytes of memory that can be used without swapping."""
+def available() -> float:
+    """Bytes of memory that can be used without swapping; infinite where the system does not say."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -27,6 +27,8 @@ def available() -> int:
                     return int(line.split()[1]) * 1024
     except OSError:
         pass
+    if not hasattr(os, "sysconf"):  # Windows
+        return math.inf
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -71,7 +73,7 @@ def _populate() -> Any:
     """A function that maps the pages between two addresses; None where the system has none."""
     try:
         madvise = ctypes.CDLL(None, use_errno=True).madvise
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # TypeError: Windows
         return None
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 

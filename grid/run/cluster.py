@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels import log
 from ..errors import InputError, shown
 from ..plan.fingerprint import difference, fingerprint
 from .recipe import MOST_PLANS, Recipe
@@ -64,11 +65,9 @@ class Cluster:
     @functools.cached_property
     def client(self) -> Any:
         """The connection, once the workers are known to match this process."""
-        resource_tracker.ensure_running()  # started by the thread below, it would block Ctrl-C
-        block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
         # processes started in this thread leave Ctrl-C to this one, which ends them; it waits for
         # the start to end, because what is half open cannot be closed
-        with ThreadPoolExecutor(1, "start", *block) as starting:
+        with _starter() as starting:
             client = starting.submit(self._connect).result()
         ours = facts(self.recipe)
         for worker, theirs in _ask_workers(client, facts, self.recipe).items():
@@ -170,6 +169,7 @@ class Cluster:
         try:
             finished: SimpleQueue[Any] = SimpleQueue()
             threads, counted_at = _threads(client), time.monotonic()
+            log.info("%d tasks for %d threads of Dask workers", len(left), threads)
             while left or running:
                 oldest = min((number for number, _ in running.values()), default=started)
                 if left and started - oldest < AHEAD * threads:
@@ -185,7 +185,11 @@ class Cluster:
                 number, run = running.pop(future)
                 seconds, results = future.result()
                 if time.monotonic() - counted_at > 1.0:  # workers come and go
-                    threads, counted_at = _threads(client), time.monotonic()
+                    before, threads = threads, _threads(client)
+                    counted_at = time.monotonic()
+                    if threads != before:
+                        tell = log.warning if threads < before else log.info
+                        tell("Dask workers came or went: %d threads, before %d", threads, before)
                 most = max(SECONDS, BUSY * threads) * len(run) / seconds
                 length = max(1, int(min(most, max(most / 5, len(left) / (AHEAD * threads)))))
                 yield number, list(zip(run, results, strict=True))
@@ -207,6 +211,15 @@ class Cluster:
             if running:
                 with contextlib.suppress(Exception):  # if the cluster is lost, so is the work
                     client.cancel(list(running))
+
+
+def _starter() -> ThreadPoolExecutor:
+    """A thread whose child processes Ctrl-C does not interrupt, where the system can do that."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        return ThreadPoolExecutor(1, "start")
+    resource_tracker.ensure_running()  # started by that thread, it would block Ctrl-C
+    block: Any = signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT})
+    return ThreadPoolExecutor(1, "start", *block)
 
 
 @dataclass(frozen=True)
@@ -285,6 +298,7 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
         if answers and not lost:
             return answers
         patience = RESTART
+        log.warning("a Dask worker was lost while it was asked; asking again: %s", lost or "none")
         time.sleep(0.2)
     raise InputError(
         f"the Dask cluster at {address} lost workers {LOSSES} times while they were asked "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ...kernels import log
 from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
@@ -68,7 +69,14 @@ class Evaluation:
             )
         key = (engine, mask_infeasible)
         if key not in self._plans:
-            self._plans[key] = Plan(self._problem, self._outputs, engine, mask_infeasible)
+            made = Plan(self._problem, self._outputs, engine, mask_infeasible)
+            self._plans[key] = made
+            log.debug(
+                "plan: engine %s, %d points, %d outputs",
+                made.engine,
+                self.points,
+                len(made.outputs),
+            )
         return self._plans[key]
 
     def evaluate(

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...kernels import log
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import memory
@@ -91,6 +92,7 @@ def store(
             _check_same(place, writer)
         if not _differs(place, writer):
             if not damage(place):
+                log.info("%s: complete and sound, nothing to write", place)
                 if partial != place and partial.exists():  # left by a run killed after the exchange
                     with partial.one_writer():
                         partial.discard()

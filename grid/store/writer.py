@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...kernels import log
 from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
 from ..errors import InputError
@@ -204,6 +205,11 @@ class Writer:
                 for dims, region in self.regions()
                 if (dims, tuple(cut.start for cut in region.values())) not in blocks
             ]
+            log.info(
+                "%s: engine %s, %d points, %d blocks to write, %d kept of an earlier run",
+                *(place, self.plan.engine, math.prod(self.plan.sizes.values())),
+                *(len(tasks), len(blocks)),
+            )
             self.done = expected(sum(self._size(*task) for task in tasks), "values")
             if elsewhere is not None:
                 for block in elsewhere(self, tasks):
@@ -220,6 +226,7 @@ class Writer:
         finally:
             journal.close()
         seal(place, journal.blocks.values(), files)
+        log.info("%s: sealed, %d blocks", place, len(journal.blocks))
 
     def likely_size(self) -> float:
         """Bytes of all chunks, estimated by compressing some; nothing is written."""
@@ -259,6 +266,8 @@ class Writer:
     def finish(self, journal: Journal, block: Block) -> None:
         """Journal a block whose files are safe."""
         journal.add(block)
+        size = sum(size for _, size, _ in block.files)
+        log.debug("block %s: %d files, %d bytes", block, len(block.files), size)
         self.done(self._size(block.dims, block.region))
 
     def _size(self, dims: tuple[str, ...], region: Region) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import log
 from ..graph.formulas import Function, parameters
 from ..graph.trace import is_heavy as is_heavy
 from . import kernel_cache
@@ -176,7 +177,12 @@ def _compiled(
 
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
     scope = {"np": np, **intrinsics.SCOPE}
-    return kernel_cache.jitted(source, scope, intrinsics.SIGNATURE, _OPTIONS)
+    begun = time.perf_counter()
+    kernel = kernel_cache.jitted(source, scope, intrinsics.SIGNATURE, _OPTIONS)
+    how = "read from the cache" if kernel.stats.cache_hits else "compiled"
+    names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
+    log.info("kernel of %s %s in %.2f s", names, how, seconds)
+    return kernel
 
 
 def compile_behind(job: Job) -> None:

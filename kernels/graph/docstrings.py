@@ -3,12 +3,13 @@
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..alternatives import docstring
 
 _SECTIONS = ("Parameters", "Returns", "Flags", "Range", "Source", "Example")
+_PARAMETER = re.compile(r"(\w+) \[([^\]]+)\]")
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Doc:
     """The content of a docstring: summary, maths, units, flags, range, source.
 
     `range` is where the law holds and what a user gets elsewhere; empty: wherever inputs are valid.
+    `parameters` are units by name; `meanings` are what the docstring says of some of them.
     """
 
     summary: str
@@ -27,6 +29,7 @@ class Doc:
     range: str
     source: str
     example: str
+    meanings: dict[str, str] = field(default_factory=dict)
 
 
 @functools.cache
@@ -51,18 +54,24 @@ def read(function: Callable[..., Any]) -> Doc:
     returns = re.match(r"\[([^\]]+)\]\s*(.*)", _one_line(sections["Returns"]))
     if returns is None:
         raise ValueError(f"the docstring of {function.__name__} states no unit of its result")
+    _, *named = _PARAMETER.split(sections["Parameters"])  # name, unit, meaning, name, ...
     flags = sections.get("Flags", "").strip()
     flags = function.__globals__.get(flags, flags)  # several formulas may share a table
     return Doc(
         summary=summary.strip(),
         maths=maths.strip(),
-        parameters=dict(re.findall(r"(\w+) \[([^\]]+)\]", sections["Parameters"])),
+        parameters=dict(zip(named[::3], named[1::3], strict=True)),
         unit=returns.group(1),
         returns=returns.group(2),
         flags={int(code): name for code, name in re.findall(r"(\d+) (\w+)", flags)},
         range=_one_line(sections.get("Range", "")),
         source=_one_line(sections["Source"]),
         example=sections.get("Example", ""),
+        meanings={
+            name: _one_line(text.removeprefix(":"))
+            for name, text in zip(named[::3], named[2::3], strict=True)
+            if text.startswith(":")
+        },
     )
 
 

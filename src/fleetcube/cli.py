@@ -9,13 +9,14 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fleetcube import __version__
-from fleetcube.commands import COMMANDS
+from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
@@ -41,7 +42,9 @@ _SIMULATED = {  # columns shown if the spec gives the input
 )
 @click.version_option(__version__, prog_name="fleetcube")
 @click.option("--debug", is_flag=True, help="Show an error's traceback (or FLEETCUBE_DEBUG=1).")
-def cli(debug: bool) -> None:
+@click.option("-v", "--verbose", count=True, help="Log steps of a run; -vv also each block.")
+@click.pass_context
+def cli(context: click.Context, debug: bool, verbose: int) -> None:
     """Sweep the physics of large-scale AI training over millions of points.
 
     \b
@@ -52,17 +55,47 @@ def cli(debug: bool) -> None:
     """
     if debug:
         os.environ["FLEETCUBE_DEBUG"] = "1"
+    if verbose:
+        context.call_on_close(_logging(verbose))
+
+
+def _logging(verbose: int) -> Callable[[], None]:
+    """Log to standard error; returns what ends it."""
+    import logging
+
+    logger, handler = logging.getLogger("fleetcube"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = logger.level
+    logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
+    logger.addHandler(handler)
+
+    def end() -> None:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+    return end
 
 
 @cli.command("run")
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("-v", "--variable", multiple=True, help="Output, instead of the spec's.")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "-v",
+    "--variable",
+    multiple=True,
+    shell_complete=complete.quantities,
+    help="Output, instead of the spec's.",
+)
 @click.option(
     "-o", "--output", type=click.Path(), help="Cube to write (Zarr v3); - prints CSV.  [a table]"
 )
-@click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
-@click.option("--dtype", default="float64", help="float64 or float32.  [float64]")
+@complete.engine
+@click.option(
+    "--dtype",
+    type=complete.OneOf(("float64", "float32")),
+    default="float64",
+    help="Of numbers in the cube.  [float64]",
+)
 @click.option("--chunks", help="Chunk sizes: axis=size,axis=size.  [8 MB, near cubes]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing cube.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
@@ -174,7 +207,7 @@ def _evaluated(
 
 @cli.command()
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--trials", default=1000, help="Jobs simulated at every point.  [1000]")
 @click.option("--seed", default=0, help="Seed of the random numbers.  [0]")
 @click.option("--threads", type=int, help="Cores to use.  [all]")
@@ -278,8 +311,14 @@ def verify(cube: str, samples: int) -> None:
 
 @cli.command("slice")
 @click.argument("cube", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("-v", "--variable", multiple=True, help="Variable to show; may be repeated.  [all]")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "-v",
+    "--variable",
+    multiple=True,
+    shell_complete=complete.quantities,
+    help="Variable to show; may be repeated.  [all]",
+)
 @to_file
 def slice_cube(
     cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None
@@ -311,7 +350,7 @@ def slice_cube(
 
 
 @cli.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete.any_name)
 def explain(name: str | None) -> None:
     """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
 
@@ -329,8 +368,8 @@ def explain(name: str | None) -> None:
 
 
 @cli.command()
-@click.argument("kind", required=False)
-@click.argument("label", required=False)
+@click.argument("kind", required=False, shell_complete=complete.kinds)
+@click.argument("label", required=False, shell_complete=complete.labels_of_kind)
 def catalog(kind: str | None, label: str | None) -> None:
     """List the catalog: its kinds, the labels of a KIND, or the values of a LABEL.
 

@@ -12,12 +12,16 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
-from fleetcube.catalog import CatalogError
+from fleetcube.catalog import KINDS, CatalogError, kind
 from fleetcube.cli import cli, run
+from fleetcube.commands import complete
 from fleetcube.commands import progress as bars
 from fleetcube.commands.listing import LISTING
+from fleetcube.grid.ask.uncertainty import METHODS
 from fleetcube.grid.errors import InputError
+from fleetcube.grid.plan.engine import ENGINES
 from fleetcube.grid.progress import expected
 
 from .command import fleetcube
@@ -160,6 +164,79 @@ def test_commands_and_options_complete() -> None:
     assert done.stdout.split() == [f"plain,{name}" for name in COMMANDS if name.startswith("s")]
     at["COMP_CWORD"] = "2"
     assert "plain,--append" in fleetcube(**at, COMP_WORDS="fleetcube run --a").stdout
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell offers for the last word."""
+    shell = ShellComplete(cli, {}, "fleetcube", "_FLEETCUBE_COMPLETE")
+    *before, begun = words
+    return [item.value for item in shell.get_completions(before, begun)]
+
+
+def test_choices_complete_and_are_those_that_are_accepted() -> None:
+    for command in ("run", "solve"):
+        assert completed(command, "a.toml", "--engine", "") == list(ENGINES)
+    assert completed("run", "a.toml", "--dtype", "float3") == ["float32"]
+    assert completed("uncertainty", "a.toml", "--method", "") == list(METHODS)
+    assert completed("plot", "a.zarr", "--kind", "par") == ["pareto"]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["run", "a.toml", "-v", "young_int"], ["young_interval"]),
+        (["run", "a.toml", "gpu_mt"], ["gpu_mttf="]),
+        (["run", "a.toml", "gpu=h100-s"], ["gpu=h100-sxm"]),
+        (["run", "a.toml", "n_gpus=8", "checkpoint_policy=d"], ["checkpoint_policy=daly"]),
+        (["run", "a.toml", "gated_ffn=t"], ["gated_ffn=true"]),
+        (["run", "a.toml", "gpu", "=", "h100-s"], ["h100-sxm"]),  # as bash splits it
+        (["run", "a.toml", "checkpoint_policy", ""], ["exact", "daly", "young", "fixed"]),
+        (["run", "a.toml", "xyzzy=1"], []),
+        (["catalog", "mod"], ["model"]),
+        (["catalog", "gpu", "h100-s"], ["h100-sxm"]),
+        (["catalog", "xyzzy", ""], []),
+        (["explain", "cluster_m"], ["cluster_mtbf"]),
+        (["optimize", "a.toml", "--over", "n_gp"], ["n_gpus="]),
+        (["calibrate", "a.log", "--collective", "all_r"], ["all_reduce"]),
+    ],
+)
+def test_names_and_labels_complete(words: list[str], offered: list[str]) -> None:
+    assert completed(*words) == offered
+
+
+def test_labels_that_complete_are_those_of_the_catalog() -> None:
+    for name in KINDS:
+        assert complete.labels(name) == list(kind(name))
+
+
+def test_completing_loads_little() -> None:
+    script = (
+        "import sys; from fleetcube.commands import complete as c; import fleetcube.cli;"
+        "c.inputs(0, 0, ''), c.labels('gpu');"
+        "assert not {'pint', 'xarray', 'numba', 'zarr'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["run", "a.toml", "--engine", "nunba"],
+            "--engine 'nunba' is not one of auto, numpy, numba",
+        ),
+        (
+            ["plot", "a.zarr", "--kind", "x\ny", "-o", "a.png"],
+            "--kind 'x\\ny' is not one of curves",
+        ),
+    ],
+)
+def test_a_bad_choice_is_one_line(words: list[str], told: str) -> None:
+    done = fleetcube(*words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"fleetcube: {told}")
+    assert done.stderr.count("\n") == 1
 
 
 class Terminal(io.StringIO):

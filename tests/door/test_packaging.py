@@ -5,17 +5,29 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
+import fleetcube
+from fleetcube.grid.plan import citations
+
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FOLDERS = {"src/fleetcube": "", "kernels": "kernels/", "grid": "grid/", "catalog": "catalog/"}
 NO_BUILDER = re.compile(
     "No matching distribution|Could not find a version|ConnectionError|No module"
 )
+
+
+def new_setuptools() -> bool:
+    """Whether what builds the package is installed, and need not be fetched."""
+    held = next(iter(distributions(name="setuptools")), None)
+    return held is not None and int(held.version.partition(".")[0]) >= 77
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         shutil.copytree(ROOT / folder, source / folder, ignore=leave)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    held = next(iter(distributions(name="setuptools")), None)
-    new = held is not None and int(held.version.partition(".")[0]) >= 77
-    here = ["--no-build-isolation"] if new else []
+    here = ["--no-build-isolation"] if new_setuptools() else []
     pip = [sys.executable, "-m", "pip", "wheel", "--retries=0", "--timeout=10", "--no-deps", *here]
     done = subprocess.run(
         [*pip, "-w", built, source], capture_output=True, text=True, cwd=built, timeout=600
@@ -57,7 +67,16 @@ def test_it_says_what_it_needs_and_offers(wheel: zipfile.ZipFile) -> None:
     (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     about = wheel.read(name).decode()
     needed = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", about, re.MULTILINE)
-    for extra in ("distributed", "icechunk", "matplotlib", "obstore", "pyarrow", "pytest", "SALib"):
+    for extra in (
+        "distributed",
+        "icechunk",
+        "jax",
+        "matplotlib",
+        "obstore",
+        "pyarrow",
+        "pytest",
+        "SALib",
+    ):
         assert extra not in needed
         assert re.search(rf"^Requires-Dist: {extra}\b.*; extra ==", about, re.MULTILINE)
     (name,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
@@ -86,3 +105,56 @@ def test_what_is_in_it_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_source_archive_has_what_tests_and_pages_read(tmp_path: Path) -> None:
+    pytest.importorskip("build")
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is an unpacked archive: what belongs into one is not known here")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    files = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(ROOT / name)
+    here = ["--no-isolation"] if new_setuptools() else []
+    build = [sys.executable, "-m", "build", "--sdist", *here, "-o", tmp_path / "dist"]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    if done.returncode != 0 and NO_BUILDER.search(done.stdout + done.stderr):
+        pytest.skip("setuptools >= 77 is neither installed nor to be had")
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(next((tmp_path / "dist").glob("*.tar.gz"))) as archive:
+        found = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert files - found == {".gitignore"}
+    made = {"PKG-INFO", "setup.cfg"}
+    assert {name for name in found - files if ".egg-info/" not in name} == made
+
+
+def test_the_citation_file_is_of_this_version_and_title() -> None:
+    yaml = pytest.importorskip("yaml")
+    stated = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert stated["version"] == PROJECT["version"] == fleetcube.__version__
+    assert stated["license"] == PROJECT["license"]
+    own = citations._own(PROJECT["version"])
+    assert stated["title"] == re.sub("[{}]", "", re.search("title = {(.*)},", own)[1])  # type: ignore[index]
+
+
+def test_the_conda_recipe_asks_for_the_same() -> None:
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["package"] == {"name": "fleetcube", "version": PROJECT["version"]}
+    assert recipe["about"]["summary"] == PROJECT["description"]
+    named = {"dask": "dask-core", "matplotlib": "matplotlib-base"}  # as conda-forge calls them
+
+    def asked(requirements: list[str]) -> set[str]:
+        parts = [re.fullmatch(r"([\w-]+)(>=[\d.]+)", each) for each in requirements]
+        return {f"{named.get(part[1], part[1])} {part[2]}" for part in parts if part}
+
+    python = f"python {PROJECT['requires-python']}"
+    assert set(recipe["requirements"]["run"]) == {python, *asked(PROJECT["dependencies"])}
+    extras = PROJECT["optional-dependencies"].values()
+    offered = asked([requirement for extra in extras for requirement in extra])
+    assert set(recipe["requirements"]["run_constraints"]) <= offered
+    (script,) = recipe["build"]["python"]["entry_points"]
+    assert script == f"fleetcube = {PROJECT['scripts']['fleetcube']}"

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import logging
 import re
 import tomllib
 from pathlib import Path
@@ -25,6 +26,7 @@ def test_a_page_runs_and_prints_what_it_says(
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     ran = [printed.as_expected or printed.text for printed in run(page, tmp_path)]
+    logging.getLogger("fleetcube").setLevel(logging.NOTSET)  # which a page sets
     assert ran or not blocks(page.read_text(encoding="utf-8"))
     assert [text for text in ran if text is not True] == []
 

@@ -1,36 +1,32 @@
 """The generated reference names everything, and its links lead somewhere. Sphinx is not needed."""
 
-import importlib.util
+import inspect
 import re
 from pathlib import Path
-from types import ModuleType
 from unittest.mock import Mock
 
 import pytest
 
 import fleetcube
+from docs import _docstrings, _reference
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
+from fleetcube.grid.plan.citations import references
+from fleetcube.kernels import checkpoint
+from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "_reference.py"
+INVENTORIES = Path(__file__).parents[2] / "docs" / "inventories"
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
-
-
-@pytest.fixture(scope="module")
-def pages(script: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("site") / "reference"
-    script.write(folder)
+    folder.mkdir()
+    (folder / "python.md").touch()  # as an older build left it
+    _reference.write(folder)
+    assert not (folder / "python.md").exists()
     return {path.stem: path.read_text(encoding="utf-8") for path in folder.iterdir()}
 
 
@@ -43,8 +39,12 @@ def test_every_name_has_one_entry(pages: dict[str, str]) -> None:
     assert set(re.findall(r"^## fleetcube (\w+)$", pages["commands"], re.MULTILINE)) == set(
         cli.commands
     )
-    made = re.findall(r"^## fleetcube\.(\w+)$", pages["python"], re.MULTILINE)
-    assert set(made) == set(fleetcube.__all__) - {"catalog", "kernels"}
+    made = re.findall(r"^\.\. auto\w+:: fleetcube\.(\w+)$", pages["python"], re.MULTILINE)
+    assert sorted(made) == sorted(set(fleetcube.__all__) - {"catalog", "kernels"})
+    methods = re.findall(r"auto\w+:: fleetcube\.Sweep\.(\w+)$", pages["python"], re.MULTILINE)
+    assert sorted(methods) == sorted(name for name in dir(fleetcube.Sweep) if name[0] != "_")
+    works = re.findall(r"^## (\w+)$", pages["bibliography"], re.MULTILINE)
+    assert works == list(references())
 
 
 def test_every_link_leads_to_an_entry(pages: dict[str, str]) -> None:
@@ -54,12 +54,12 @@ def test_every_link_leads_to_an_entry(pages: dict[str, str]) -> None:
     assert linked <= targets
 
 
-def test_the_search_knows_names_and_choices(script: ModuleType, pages: dict[str, str]) -> None:
+def test_the_search_knows_names_and_choices(pages: dict[str, str]) -> None:
     found = {}
     for page in ("quantities", "inputs", "catalog"):
         app = Mock()
         app.env.docname = f"reference/{page}"
-        script._found(app, None)
+        _reference._found(app, None)
         for call in app.env.get_domain("std").note_object.call_args_list:
             _, name, target = call.args
             assert f"({target})=" in pages[page]
@@ -73,17 +73,65 @@ def test_an_entry_says_what_the_formula_and_the_table_say(pages: dict[str, str])
     _, _, entry = pages["quantities"].partition("### young_interval [s]")
     entry = entry.partition("### ")[0]
     assert "Young 1974" in entry
-    assert "[`cluster_mtbf`](#name-cluster-mtbf) [s]" in entry
+    assert "([young1974](#ref-young1974))" in entry
+    assert "| [`cluster_mtbf`](#name-cluster-mtbf) | s | computed |" in entry
     _, _, entry = pages["quantities"].partition("### job_time [s]")
     entry = entry.partition("### ")[0]
     assert "```python\nreturn attempted_steps * step_time\n```" in entry
     _, _, entry = pages["quantities"].partition("### node_mttf [s]")
     entry = entry.partition("### ")[0]
-    assert "[`gpu_mttf`](#name-gpu-mttf) [s] (default 50,000 h)" in entry
-    assert "[`gpus_per_node`](#name-gpus-per-node) [-] (default 8)" in entry
+    assert "| [`gpu_mttf`](#name-gpu-mttf) | s | 50,000 h |" in entry
+    assert "| [`gpus_per_node`](#name-gpus-per-node) | - | 8 |" in entry
     _, _, entry = pages["inputs"].partition("### gpu_mttf [s]")
     entry = entry.partition("### ")[0]
     assert "- default: 50,000 h" in entry
     assert "may be infinite" in entry
     _, _, entry = pages["inputs"].partition("### checkpoint_policy [option]")
     assert "- choices: `exact`, `daly`, `young`, `fixed`" in entry.partition("### ")[0]
+
+
+def test_a_law_becomes_a_table_with_units_and_links() -> None:
+    text = "\n".join(_docstrings.law(checkpoint.young_interval))
+    row = "   * - ``write_time``\n     - s\n     - time d for which one checkpoint stops training"
+    assert row in text
+    assert ":Source: Young 1974, CACM 17(9) [:ref:`young1974 <ref-young1974>`]" in text
+    assert ">>> round(float(young_interval(30.0, 86400.0)))\n2277" in text
+    share = "\n".join(_docstrings.law(checkpoint.useful_share))
+    assert "   * - returns\n     - \\-\n" in share  # a bare dash would begin a list
+    for name in ("write_time", "mtbf"):
+        assert read(checkpoint.young_interval).meanings[name]
+
+
+def test_prose_comes_first_and_promises_become_fields() -> None:
+    docstring = """Do it; see `goodput`, `Sweep.evaluate` and `d_<of>`.
+
+    Args:
+        of: the output, by
+            its name.
+
+    More. Returns a Dataset
+    of it. Raises OSError for what fails.
+    """
+    lines = _docstrings.public(docstring.replace("\n    ", "\n").splitlines())
+    assert [line for line in lines if line] == [
+        "Do it; see :name:`goodput`, :py:obj:`Sweep.evaluate` and ``d_<of>``.",
+        "More.",
+        "Args:",
+        "    of: the output, by",
+        "        its name.",
+        ":returns: A Dataset of it.",
+        ":raises OSError: for what fails.",
+    ]
+
+
+def test_types_in_the_reference_lead_to_the_pages_of_others() -> None:
+    listed = {
+        line.split()[0]
+        for path in INVENTORIES.iterdir()
+        for line in path.read_text(encoding="utf-8").splitlines()[3:]
+    }
+    public = {getattr(fleetcube, name) for name in fleetcube.__all__} - {fleetcube.catalog}
+    made = [f for f in (*public, *vars(fleetcube.Sweep).values()) if inspect.isfunction(f)]
+    types = " ".join(str(hint) for f in made for hint in f.__annotations__.values())
+    for name in set(re.findall(r"\b(?:collections\.abc|os|pathlib|xarray)\.\w+", types)):
+        assert name in listed

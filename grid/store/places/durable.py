@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import importlib.util
 import os
 import socket
 import threading
@@ -15,6 +16,15 @@ from ...errors import InputError
 UNFINISHED = ".partial"  # ends the name of the folder in which a cube is built
 TEMPORARY = ".fleetcube-tmp"  # ends the names of files that are being written
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def check_system() -> None:
+    """Refuse to write where folders have no handles: neither links nor other runs are kept out."""
+    if os.open not in os.supports_dir_fd or importlib.util.find_spec("fcntl") is None:
+        raise InputError(
+            "this system cannot lock a folder that is written (Windows); write the cube to an "
+            "object store (s3://...), or under Linux (WSL); reading cubes works"
+        )
 
 
 def sync_folder(folder: Path) -> None:

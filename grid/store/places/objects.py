@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ....kernels import log
 from ...errors import InputError
 from ..journal import LOCK, PARTS, RECORD, ROOT, check_size, write_part
 
@@ -365,7 +366,9 @@ class _Lease:
     def _renew(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
             # a request that failed is made again; `check` knows for how long
-            with contextlib.suppress(OSError):
+            try:
                 if not self._put(self._seen):
                     self._lost = "another writer took it"
                     return
+            except OSError as error:
+                log.warning("%s: its lock was not renewed, trying again: %s", self._place, error)

@@ -15,6 +15,7 @@ from ...errors import InputError
 from ..journal import JOURNAL, LOCK, MOST_SEALED, ROOT, check_size
 from .durable import (
     UNFINISHED,
+    check_system,
     exchange,
     inside,
     link,
@@ -186,6 +187,7 @@ class Folder:
         return Folder(self.path.with_name(self.path.name + UNFINISHED))
 
     def check(self) -> None:
+        check_system()
         if not self.path.name:
             raise InputError(f"{str(self)!r} names no cube; write for example cubes/sweep.zarr")
         if self.path.is_symlink():  # an exchange of names would replace the link, not the cube

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
@@ -17,12 +18,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("log", type=click.Path())
 @click.option("--ranks", type=int, help="Ranks of the test.  [as the log says]")
-@click.option("--collective", help="Which collective.  [as the log says, or all_reduce]")
+@click.option(
+    "--collective",
+    shell_complete=complete.collectives,
+    help="Which collective.  [as the log says, or all_reduce]",
+)
 @click.option("--in-place/--out-of-place", default=None, help="Rows of one kind only.  [both]")
 @click.option("--gpus-per-node", type=int, help="Ranks on one node.  [as the log says, or 8]")
-@click.option("--scope", type=click.Choice(["inter", "intra"]), help="Which network.  [by ranks]")
+@click.option("--scope", type=complete.OneOf(["inter", "intra"]), help="Which network.  [by ranks]")
 @click.option("--spec", type=click.Path(), help="CSV: spec whose scenario gives the other inputs.")
-@click.option("--fit", multiple=True, help="CSV: input to fit; repeat.  [flops_efficiency]")
+@click.option(
+    "--fit",
+    multiple=True,
+    shell_complete=complete.inputs,
+    help="CSV: input to fit; repeat.  [flops_efficiency]",
+)
 @click.option("--of", help="CSV: the measured column.  [step_time]")
 @click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
 @click.option("--overwrite", is_flag=True, help="Replace an existing calibration file.")

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, with_unit
@@ -13,9 +14,19 @@ from fleetcube.commands.table import print_table, with_unit
 @click.command()
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("--of", "of", help="Quantity to attribute to inputs.  [job_time, if both have it]")
-@click.option("--over", multiple=True, help="Axis of both specs to keep; may be repeated.")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "--of",
+    "of",
+    shell_complete=complete.quantities,
+    help="Quantity to attribute to inputs.  [job_time, if both have it]",
+)
+@click.option(
+    "--over",
+    multiple=True,
+    shell_complete=complete.inputs,
+    help="Axis of both specs to keep; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def compare(
     a: str, b: str, selectors: tuple[str, ...], of: str | None, over: tuple[str, ...], as_json: bool

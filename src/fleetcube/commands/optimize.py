@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.table import print_table, to_file, write_table
@@ -11,10 +12,16 @@ from fleetcube.commands.table import print_table, to_file, write_table
 
 @click.command()
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("--minimize", help="Output to minimize.")
-@click.option("--maximize", help="Output to maximize.")
-@click.option("--over", multiple=True, required=True, help="Input and range: name=first:last.")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option("--minimize", shell_complete=complete.quantities, help="Output to minimize.")
+@click.option("--maximize", shell_complete=complete.quantities, help="Output to maximize.")
+@click.option(
+    "--over",
+    multiple=True,
+    required=True,
+    shell_complete=complete.ranges,
+    help="Input and range: name=first:last.",
+)
 @click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
 @click.option("--infeasible", is_flag=True, help="Allow layouts that do not divide or fit.")
 @to_file

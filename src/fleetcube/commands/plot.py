@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.say import say
 
 # The options that each kind of picture needs, and others that it allows
@@ -26,20 +27,27 @@ _ALLOWED = {
 
 @click.command()
 @click.argument("cube", type=click.Path())
-@click.argument("selectors", nargs=-1)
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option(
-    "--kind", type=click.Choice(tuple(_NEEDED)), help="What to draw.  [curves; map with -y]"
+    "--kind", type=complete.OneOf(tuple(_NEEDED)), help="What to draw.  [curves; map with -y]"
 )
 @click.option(
     "-v",
     "--variable",
     "named",
     multiple=True,
+    shell_complete=complete.quantities,
     help="Variable to draw in curves and map; in flips, losses to compare.",
 )
-@click.option("-x", help="Horizontal axis; for pareto an output.")
-@click.option("-y", help="Vertical axis, for a map; for pareto an output.")
-@click.option("--by", help="Axis whose points get colours, in roofline and pareto.")
+@click.option("-x", shell_complete=complete.both, help="Horizontal axis; for pareto an output.")
+@click.option(
+    "-y", shell_complete=complete.both, help="Vertical axis, for a map; for pareto an output."
+)
+@click.option(
+    "--by",
+    shell_complete=complete.inputs,
+    help="Axis whose points get colours, in roofline and pareto.",
+)
 @click.option("--best", default="min,min", help="min or max of -x and -y, for pareto.  [min,min]")
 @click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
 def plot(

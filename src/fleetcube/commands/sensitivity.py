@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
@@ -14,20 +15,36 @@ from fleetcube.commands.table import print_table, to_file, with_unit, write_tabl
 
 @click.command()
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("--of", "of", required=True, help="Quantity that the inputs act on.")
-@click.option("--wrt", multiple=True, help="Input to rank; may be repeated.  [all]")
-@click.option("--without", multiple=True, help="Input to leave out; may be repeated.")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "--of",
+    "of",
+    required=True,
+    shell_complete=complete.quantities,
+    help="Quantity that the inputs act on.",
+)
+@click.option(
+    "--wrt",
+    multiple=True,
+    shell_complete=complete.inputs,
+    help="Input to rank; may be repeated.  [all]",
+)
+@click.option(
+    "--without",
+    multiple=True,
+    shell_complete=complete.inputs,
+    help="Input to leave out; may be repeated.",
+)
 @click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
 @click.option("--cube", is_flag=True, help="Rank over all points of the spec, not at one.")
 @click.option("--map", "picture", type=click.Path(), help="Draw which input matters most, where.")
-@click.option("-x", help="Horizontal axis, for --map.")
-@click.option("-y", help="Vertical axis, for --map.")
+@click.option("-x", shell_complete=complete.inputs, help="Horizontal axis, for --map.")
+@click.option("-y", shell_complete=complete.inputs, help="Vertical axis, for --map.")
 @click.option(
     "--global",
     "method",
-    type=click.Choice(["sobol", "morris"]),
+    type=complete.OneOf(["sobol", "morris"]),
     help="Vary all inputs at once: Sobol indices or Morris effects.",
 )
 @click.option("--samples", type=int, help="Evaluations, for --global.  [100000]")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("--for", "for_", required=True, help="Input to find.")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option("--for", "for_", required=True, shell_complete=complete.both, help="Input to find.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
-@click.option("--engine", default="auto", help="auto, numpy, numba or jax.  [auto: by size]")
+@complete.engine
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @to_file
 def solve(

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
@@ -13,15 +14,23 @@ from fleetcube.commands.table import print_table, to_file, write_table
 
 @click.command()
 @click.argument("spec", type=click.Path())
-@click.argument("selectors", nargs=-1)
-@click.option("-v", "--variable", multiple=True, help="Output to show; may be repeated.  [all]")
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option(
+    "-v",
+    "--variable",
+    multiple=True,
+    shell_complete=complete.quantities,
+    help="Output to show; may be repeated.  [all]",
+)
 @click.option(
     "-q",
     "--quantiles",
     default="0.05,0.5,0.95",
     help="Shares below 1, or per cent from 1: 5,50,95; P5,P50; 5%,50%.  [0.05,0.5,0.95]",
 )
-@click.option("--method", default="sampled", help="sampled or first_order.  [sampled]")
+@click.option(
+    "--method", type=complete.OneOf(("sampled", "first_order")), default="sampled", help="[sampled]"
+)
 @click.option("--samples", default=4096, help="Draws, a power of 2.  [4096]")
 @click.option("--seed", default=0, help="Seed of the draws.  [0]")
 @to_file

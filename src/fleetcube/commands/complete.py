@@ -1,0 +1,103 @@
+"""What a shell completes: choices of options, and names and labels, found only when asked for."""
+
+import tomllib
+from collections.abc import Callable, Iterable
+from importlib import resources
+from typing import Any
+
+import click
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+class OneOf(click.Choice[str]):
+    """One of a few words; a wrong one is refused in one line, as all bad input is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in self.choices:
+            return str(value)
+        from fleetcube.grid.errors import InputError, nearest, shown
+
+        option = param.opts[-1] if param else "it"
+        some = ", ".join(self.choices)
+        hint = nearest(str(value), self.choices, "choose one")
+        raise InputError(f"{option} {shown(value)} is not one of {some}; {hint}")
+
+
+def engine(command: Any) -> Any:
+    """The option --engine."""
+    choice = OneOf(("auto", "numpy", "numba", "jax"))
+    return click.option("--engine", type=choice, default="auto", help="[auto: by size]")(command)
+
+
+def _beginning(found: Callable[[], Iterable[str]]) -> Complete:
+    return lambda ctx, param, begun: [name for name in found() if name.startswith(begun)]
+
+
+def _quantities() -> Iterable[str]:
+    from fleetcube.kernels.graph.formulas import load
+
+    return load()
+
+
+def _inputs() -> Iterable[str]:
+    from fleetcube.kernels.inputs import INPUTS
+
+    return INPUTS
+
+
+def _kinds() -> Iterable[str]:
+    from fleetcube.catalog import KINDS
+
+    return KINDS
+
+
+def labels(kind: str) -> list[str]:
+    """Current labels of a kind of the catalog: of its file alone, in a tenth of a second."""
+    # not by fleetcube.catalog.kind, which reads all units and takes a second
+    if kind not in _kinds():
+        return []
+    text = resources.files("fleetcube.catalog").joinpath("data", f"{kind}.toml").read_text("utf-8")
+    return [label for label in tomllib.loads(text) if "@" not in label]
+
+
+def _collectives() -> Iterable[str]:
+    from fleetcube.grid.measured.nccl import FACTORS
+
+    return FACTORS
+
+
+quantities = _beginning(_quantities)
+collectives = _beginning(_collectives)
+inputs = _beginning(_inputs)
+kinds = _beginning(_kinds)
+both = _beginning(lambda: dict.fromkeys([*_inputs(), *_quantities()]))
+any_name = _beginning(lambda: dict.fromkeys([*_inputs(), *_quantities(), *_kinds()]))
+
+
+def labels_of_kind(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Labels of the kind that stands before."""
+    return [label for label in labels(ctx.params.get("kind") or "") if label.startswith(begun)]
+
+
+def ranges(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Inputs as name=, whose range follows."""
+    return [f"{name}=" for name in _inputs() if name.startswith(begun)]
+
+
+def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Inputs and kinds as name=; behind it the choices of an option, the labels of a kind."""
+    name, equals, value = begun.partition("=")
+    words = [*(ctx.params.get("selectors") or ())]
+    # bash takes = for the end of a word: gpu=h1 arrives as gpu, = and h1, and h1 is completed alone
+    split = not equals and words and (words[-1] == "=" or words[-1] in {*_inputs(), *_kinds()})
+    if split:
+        name, value = next(word for word in reversed(words) if word != "="), begun
+    elif not equals:
+        return [f"{name}=" for name in [*_kinds(), *_inputs()] if name.startswith(begun)]
+    from fleetcube.kernels.inputs import INPUTS
+
+    row = INPUTS.get(name)
+    known = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
+    before = "" if split else f"{name}="
+    return [f"{before}{each}" for each in known if each.startswith(value)]
