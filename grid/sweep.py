@@ -129,8 +129,9 @@ class Sweep(Evaluation):
         from .reduce.fold import reduce
 
         sweep = self.judged if how in ("argmin", "argmax") and of is not None else self
-        with mapping(sweep, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
-            reduced = reduce(plan, self.spec, how, over, map_, of, q)
+        settings = Settings(engine, mask_infeasible, threads, dask)
+        with mapping(sweep, settings) as (plan, map_):
+            reduced = reduce(plan, self.spec, how, over, map_, settings.cores, of, q)
         return reduced if sweep is self else reduced.set_coords(NEAR)
 
     def crossing(

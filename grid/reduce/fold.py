@@ -15,6 +15,7 @@ from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 from .quantile import quantiles
+from .search import search
 from .winners import winners
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def reduce(
     how: str,
     over: Sequence[str] | None,
     map_: stream.Map,
+    threads: int,
     of: str | None = None,
     q: float | None = None,
 ) -> "xarray.Dataset":
@@ -45,7 +47,7 @@ def reduce(
     variables: dict[str, Any] = {}
     labels: dict[str, Any] = {}
     if how in ("argmin", "argmax"):
-        variables, labels = winners(plan, how[3:], names, of is not None, axes, map_)
+        variables, labels = winners(plan, how[3:], names, of is not None, axes, map_, threads)
     else:
         for dims, group in plan.groups().items():
             outputs = [name for name in group if name in names]
@@ -55,7 +57,11 @@ def reduce(
             if how == "quantile":
                 reduced = quantiles(plan, dims, outputs, share, axes, map_)
             else:
-                reduced = _Fold(dims, how, kept, stream.Room(outputs)).run(plan, map_)
+                reduced = _extremes(plan, dims, how, outputs, kept, threads)
+                scanned = [name for name in outputs if name not in reduced]
+                if scanned:
+                    fold = _Fold(dims, how, kept, stream.Room(scanned))
+                    reduced |= fold.run(plan, map_)
             for name in outputs:
                 attrs = attributes(plan, name)
                 if how == "count":
@@ -65,6 +71,22 @@ def reduce(
     kind = f"{how} {share:g}" if how == "quantile" else how
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
     return xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
+
+
+def _extremes(
+    plan: Plan,
+    dims: tuple[str, ...],
+    how: str,
+    names: Sequence[str],
+    kept: Sequence[str],
+    threads: int,
+) -> dict[str, Array]:
+    """Least or greatest values of outputs that need no scan."""
+    if how not in ("min", "max"):
+        return {}
+    away = stream.user_sizes(plan, [dim for dim in dims if dim not in kept])
+    found = {name: search(plan, name, how, kept, away, threads) for name in names}
+    return {name: best[0] for name, best in found.items() if best is not None}
 
 
 def _check_share(how: str, q: Any) -> float:
