@@ -61,7 +61,8 @@ class Layout:
     """A region of an output's grid inside one case: which quantities are tables there.
 
     `cut` is the number of digits after which boxes have tables of their own, as those of the whole
-    region do not fit into memory; None where they do. `held` are axes that are not reduced.
+    region do not fit into memory; None where they do. `held` are axes that are not reduced. Over
+    the region, `tables` are the points of all tables, and `work` those of each quantity in them.
     """
 
     def __init__(
@@ -81,9 +82,10 @@ class Layout:
         wanted = [name, REASON] if self.masked else [name]
         above, self.read = self._frontier(wanted, KEPT, loose=False)
         self.digits = self._order()
+        self.tables = self.points(self.read)
         self.work = [self.points([n]) for n in needed(case.formulas, self.read)]
         self.cut: int | None = None
-        if self.points(self.read) > KEPT:
+        if self.tables > KEPT:
             self.cut = self._depth()
             above, self.read = self._frontier(wanted, COARSE, loose=True)
         self.formulas = {n: formula for n, formula in case.formulas.items() if n in above}
@@ -241,7 +243,8 @@ class _Table:
         if feasible is not None and own:
             away = tuple(k for k, size in enumerate(array.shape) if size == 1)
             here = feasible.any(axis=away, keepdims=True)
-            low, high = np.where(here, array, np.inf), np.where(here, array, -np.inf)
+            if not here.all():
+                low, high = np.where(here, array, np.inf), np.where(here, array, -np.inf)
         self._low = _pyramid(_by_digits(low, own, np.inf), np.fmin)
         self._high = _pyramid(_by_digits(high, own, -np.inf), np.fmax)
         self._nan = None

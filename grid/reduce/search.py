@@ -38,7 +38,7 @@ def search(
     """
     dims = plan.out_dims[name]
     points = math.prod(plan.shape(dims))
-    if points < WORTH or plan.engine == "jax" or derivative(name) is not None:
+    if points < WORTH or not reduced or plan.engine == "jax" or derivative(name):
         return None
     layouts = [
         Layout(
@@ -51,14 +51,17 @@ def search(
         for case in plan.cases_of(dims)
     ]
     work = [count for layout in layouts for count in layout.work]
-    engine = plan.engine if plan.engine == "numpy" else pick_engine("auto", work, max(work))
+    engine = plan.engine
+    if engine != "numpy":
+        engine = pick_engine("auto", work, max(work, default=1))
     found = _Search(plan, name, how, kept, reduced, engine, threads)
     found.left = MOST_SHARE * points
     try:
-        found.charge(TABLE * max(work) + (FORMULA * sum(work) if engine == "numpy" else 0))
-        found.charge(BOX * found.values.size * sum(
-            digit.radix for layout in layouts for digit in layout.digits
-        ))
+        for layout in layouts:
+            found.charge(TABLE * layout.tables)
+            found.charge(BOX * found.values.size * sum(digit.radix for digit in layout.digits))
+        if engine == "numpy":
+            found.charge(FORMULA * sum(work))
         for layout in layouts:
             found.enter(layout)
     except _Dear:

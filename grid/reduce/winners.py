@@ -182,7 +182,9 @@ class _Winners:
         extreme = (np.fmin if self.how == "min" else np.fmax).reduce(out, axis=axes, keepdims=True)
         shape = tuple(out.shape[self.dims.index(dim)] for dim in self.kept)
         hits = np.flatnonzero(out == extreme)
-        points = dict(zip(self.dims, np.unravel_index(hits, out.shape), strict=True))
+        # NumPy has no places in an array without axes
+        places_of = np.unravel_index(hits, out.shape) if out.ndim else ()
+        points = dict(zip(self.dims, places_of, strict=True))
         rank = np.zeros(hits.size, np.int64)
         for dim, step in tiles.strides(self.reduced).items():
             rank += (points[dim] + region[dim].start) * step

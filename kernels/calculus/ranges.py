@@ -228,42 +228,42 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
         holds = (test.holds & a.holds) | (test.fails & b.holds)
         return Test(holds, (test.holds & a.fails) | (test.fails & b.fails))
     a, b = as_range(if_true), as_range(if_false)
+    chosen, other = a, b
     for x, sign, y in test.parts:
-        if x is a or y is a:
-            a = _held(a, x, sign, y)
-        if len(test.parts) == 1 and (x is b or y is b):
-            b = _failed(b, x, sign, y)
+        if x is chosen or y is chosen:
+            a = _held(a, x is chosen, sign, y if x is chosen else x)
+        if len(test.parts) == 1 and (x is other or y is other):
+            b = _failed(b, x is other, sign, y if x is other else x)
     low = np.minimum(np.where(test.holds, a.low, np.inf), np.where(test.fails, b.low, np.inf))
     high = np.maximum(np.where(test.holds, a.high, -np.inf), np.where(test.fails, b.high, -np.inf))
     return Range(low, high, (test.holds & a.nan) | (test.fails & b.nan))
 
 
-def _held(a: Range, x: Range, sign: str, y: Range) -> Range:
-    """One side of a comparison, where that holds."""
+def _held(a: Range, first: bool, sign: str, other: Range) -> Range:
+    """One side of a comparison, its first or second, where that holds."""
     low, high = a.low, a.high
     if sign == "==":
-        other = y if x is a else x
         low, high = np.maximum(low, other.low), np.minimum(high, other.high)
-    elif x is a:
-        high = np.minimum(high, y.high if sign == "<=" else np.nextafter(y.high, -np.inf))
+    elif first:
+        high = np.minimum(high, other.high if sign == "<=" else np.nextafter(other.high, -np.inf))
     else:
-        low = np.maximum(low, x.low if sign == "<=" else np.nextafter(x.low, np.inf))
+        low = np.maximum(low, other.low if sign == "<=" else np.nextafter(other.low, np.inf))
     return _refined(low, high, False)
 
 
-def _failed(b: Range, x: Range, sign: str, y: Range) -> Range:
-    """One side of a comparison, where that fails."""
+def _failed(b: Range, first: bool, sign: str, other: Range) -> Range:
+    """One side of a comparison, its first or second, where that fails."""
     low, high = b.low, b.high
     if sign == "==":
-        other = y if x is b else x
         one = other.low == other.high
         low = np.where(one & (low == other.low), np.nextafter(low, np.inf), low)
         high = np.where(one & (high == other.low), np.nextafter(high, -np.inf), high)
-    elif not np.any(x.nan | y.nan):
-        if x is b:
-            low = np.maximum(low, y.low if sign == "<" else np.nextafter(y.low, np.inf))
+    elif not np.any(b.nan | other.nan):  # beside NaN a comparison fails, whatever the numbers
+        if first:
+            low = np.maximum(low, other.low if sign == "<" else np.nextafter(other.low, np.inf))
         else:
-            high = np.minimum(high, x.high if sign == "<" else np.nextafter(x.high, -np.inf))
+            end = other.high if sign == "<" else np.nextafter(other.high, -np.inf)
+            high = np.minimum(high, end)
     return _refined(low, high, b.nan)
 
 
