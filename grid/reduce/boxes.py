@@ -22,7 +22,6 @@ from ...kernels.engines.numpy import evaluate
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.graph.trace import Trace, Value
 from ...kernels.roles import REASON
-from ..plan.engine import pick_engine
 from ..plan.execute import Piece
 from ..plan.grid import Case, Grid, by_dims
 from ..plan.plan import Plan

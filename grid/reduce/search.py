@@ -40,31 +40,30 @@ def search(
     points = math.prod(plan.shape(dims))
     if points < WORTH or not reduced or plan.engine == "jax" or derivative(name):
         return None
+    cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
+    most = MOST_SHARE * points
+    if SPACE * len(cases) + BOX * cells > most:
+        return None
+    whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
+    held = [dim for dim in dims if dim in kept]
     layouts = [
-        Layout(
-            plan,
-            case,
-            name,
-            {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims},
-            [dim for dim in dims if dim in kept],
-        )
-        for case in plan.cases_of(dims)
+        Layout(plan, case, name, region, held) for case, region in zip(cases, whole, strict=True)
     ]
     work = [count for layout in layouts for count in layout.work]
     engine = plan.engine
     if engine != "numpy":
         engine = pick_engine("auto", work, max(work, default=1))
     found = _Search(plan, name, how, kept, reduced, engine, threads)
-    found.left = MOST_SHARE * points
+    found.left = most
     try:
         for layout in layouts:
             found.charge(TABLE * layout.tables)
-            found.charge(BOX * found.values.size * sum(digit.radix for digit in layout.digits))
+            found.charge(BOX * cells * sum(digit.radix for digit in layout.digits))
         if engine == "numpy":
             found.charge(FORMULA * sum(work))
         for layout in layouts:
             found.enter(layout)
-    except _Dear:
+    except _TooDearError:
         return None
     shape = plan.shape(dim for dim in dims if dim in kept)
     nowhere = found.ranks == NOWHERE
@@ -72,7 +71,7 @@ def search(
     return values.reshape(shape), found.ranks.reshape(shape)
 
 
-class _Dear(Exception):
+class _TooDearError(Exception):
     """The search costs too much beside a scan."""
 
 
@@ -105,7 +104,7 @@ class _Search:
         """Count what is spent."""
         self.left -= cost
         if self.left < 0:
-            raise _Dear
+            raise _TooDearError
 
     def enter(self, layout: Layout) -> None:
         """Search a region."""

@@ -192,7 +192,9 @@ def _ratio(a: Range, b: Range) -> Range:
     ends = (a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high)
     low, high = _hull(*(np.where(end == end, end, 0.0) for end in ends))
     both = _has_infinity(a) & _has_infinity(b)  # infinity over infinity is NaN, less is any number
-    low = np.where(zero | (both & (a.low < 0) | both & (b.low < 0)), -np.inf, np.where(both, 0.0, low))
+    low = np.where(
+        zero | (both & (a.low < 0) | both & (b.low < 0)), -np.inf, np.where(both, 0.0, low)
+    )
     high = np.where(zero | both, np.inf, high)
     return Range(low, high, nan | both | (zero & _has_zero(a)))
 
@@ -303,7 +305,7 @@ def _rising(name: str) -> Callable[..., Range]:
 
 
 _DOMAIN = {
-    **{name: (0.0, -np.inf) for name in ("log", "log2", "log10", "sqrt")},
+    **dict.fromkeys(("log", "log2", "log10", "sqrt"), (0.0, -np.inf)),
     "log1p": (-1.0, -np.inf),
     "exp": (-np.inf, 0.0),
     "expm1": (-np.inf, -1.0),
