@@ -17,6 +17,7 @@ from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 from .quantile import quantiles
+from .search import search
 from .winners import winners
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def reduce(
     how: str,
     over: Sequence[str] | None,
     map_: stream.Map,
+    threads: int,
     of: str | None = None,
     q: float | None = None,
 ) -> "xarray.Dataset":
@@ -47,18 +49,21 @@ def reduce(
     variables: dict[str, Any] = {}
     labels: dict[str, Any] = {}
     if how in ("argmin", "argmax"):
-        variables, labels = winners(plan, how[3:], names, of is not None, axes, map_)
+        variables, labels = winners(plan, how[3:], names, of is not None, axes, map_, threads)
     else:
         for dims, group in plan.groups().items():
             outputs = [name for name in group if name in names]
             if not outputs:
                 continue
             kept = [dim for dim in dims if dim not in axes]
-            room = stream.Room(outputs, _most(plan, len(outputs)))
             if how == "quantile":
                 reduced = quantiles(plan, dims, outputs, share, axes, map_)
             else:
-                reduced = _Fold(dims, how, kept, room).run(plan, map_)
+                reduced = _extremes(plan, dims, how, outputs, kept, threads)
+                scanned = [name for name in outputs if name not in reduced]
+                if scanned:
+                    room = stream.Room(scanned, _most(plan, len(scanned)))
+                    reduced |= _Fold(dims, how, kept, room).run(plan, map_)
             for name in outputs:
                 attrs = attributes(plan, name)
                 if how == "count":
@@ -72,10 +77,25 @@ def reduce(
 
 def _most(plan: Plan, outputs: int) -> int:
     """Points of a block: more where they stay on an accelerator, which idles over small ones."""
-    here = (
-        jax_engine.most_points(outputs) if plan.engine == "jax" and len(plan.cases) == 1 else None
-    )
-    return max(tiles.BLOCK, min(here or 0, tiles.ON_DEVICE))
+    if plan.engine != "jax" or len(plan.cases) > 1:
+        return tiles.BLOCK
+    return max(tiles.BLOCK, min(jax_engine.most_points(outputs) or 0, tiles.ON_DEVICE))
+
+
+def _extremes(
+    plan: Plan,
+    dims: tuple[str, ...],
+    how: str,
+    names: Sequence[str],
+    kept: Sequence[str],
+    threads: int,
+) -> dict[str, Array]:
+    """Least or greatest values of outputs that need no scan."""
+    if how not in ("min", "max"):
+        return {}
+    away = stream.user_sizes(plan, [dim for dim in dims if dim not in kept])
+    found = {name: search(plan, name, how, kept, away, threads) for name in names}
+    return {name: best[0] for name, best in found.items() if best is not None}
 
 
 def _check_share(how: str, q: Any) -> float:

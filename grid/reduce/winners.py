@@ -15,17 +15,23 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
+from .search import NOWHERE, search
 
 DEAR = 32  # points of a grid that cost as much as one winner alone
 MOST = 1 << 24  # points of a grid that is kept for its winners: 128 MiB
-NOWHERE = np.iinfo(np.int64).max  # the rank of no point
 
 Variables = dict[str, Any]
 Task = tuple[Region, Mapping[str, Array]]  # of the axes that stay, and indices along the others
 
 
 def winners(
-    plan: Plan, how: str, names: Sequence[str], alone: bool, over: tuple[str, ...], map_: stream.Map
+    plan: Plan,
+    how: str,
+    names: Sequence[str],
+    alone: bool,
+    over: tuple[str, ...],
+    map_: stream.Map,
+    threads: int,
 ) -> tuple[Variables, Variables]:
     """Variables and coordinates of `Sweep.reduce("argmin")` and of "argmax".
 
@@ -37,36 +43,47 @@ def winners(
         leads = [name for name in group if name in names]
         if not leads:
             continue
-        riders = [name for name in group if name not in leads] if alone else []
-        search = _Winners(
-            dims,
-            how,
-            leads,
-            [dim for dim in dims if dim not in over],
-            stream.user_sizes(plan, [dim for dim in dims if dim in over]),
-            stream.Room([*leads, *riders]),
-        )
-        best = search.run(plan, map_)
+        kept = [dim for dim in dims if dim not in over]
+        reduced = stream.user_sizes(plan, [dim for dim in dims if dim in over])
+        best = _searched(plan, how, leads, kept, reduced, threads)
+        scanned = [name for name in leads if name not in best]
+        riders = [name for name in group if name not in leads] if alone and scanned else []
+        scan = _Winners(dims, how, scanned, kept, reduced, stream.Room([*scanned, *riders]))
+        if scanned:
+            best |= scan.run(plan, map_)
         for name in leads:
-            axes = dict.fromkeys(search.reduced)
+            axes = dict.fromkeys(scan.reduced)
             if alone:
                 rest = {n: d for n, d in plan.out_dims.items() if n not in (name, *riders)}
                 for other, values in best[name].others.items():
-                    variables[other] = _variable(plan, other, search.kept, values)
+                    variables[other] = _variable(plan, other, scan.kept, values)
                 for other, own in rest.items():
-                    kept, values = _gather(plan, other, own, search, best[name], over, map_)
+                    kept, values = _gather(plan, other, own, scan, best[name], over, map_)
                     variables[other] = _variable(plan, other, kept, values)
                 axes |= dict.fromkeys(d for own in rest.values() for d in own if d in over)
-            variables[name] = _variable(plan, name, search.kept, best[name].values)
+            variables[name] = _variable(plan, name, scan.kept, best[name].values)
             for axis in stream.user_sizes(plan, axes):
-                there = _labels(plan, axis, search.index(best[name], axis), best[name].nowhere)
+                there = _labels(plan, axis, scan.index(best[name], axis), best[name].nowhere)
                 attrs = {**coordinates(plan, [axis])[axis][2]}
                 attrs["long_name"] = f"{axis} where {name} is at its {how}imum"
-                labels[f"{axis}_at_{how}_{name}"] = (*ordered(plan, search.kept, there), attrs)
+                labels[f"{axis}_at_{how}_{name}"] = (*ordered(plan, scan.kept, there), attrs)
     variables = {name: variables[name] for name in plan.outputs if name in variables}
     if REASON in variables:
         labels[REASON] = variables.pop(REASON)
     return variables, labels
+
+
+def _searched(
+    plan: Plan,
+    how: str,
+    names: Sequence[str],
+    kept: Sequence[str],
+    reduced: Mapping[str, int],
+    threads: int,
+) -> "dict[str, _Best]":
+    """The best of outputs that need no scan."""
+    found = {name: search(plan, name, how, kept, reduced, threads) for name in names}
+    return {name: _Best(*best, {}) for name, best in found.items() if best is not None}
 
 
 def _variable(plan: Plan, name: str, kept: Sequence[str], values: Array) -> tuple[Any, ...]:
@@ -165,7 +182,9 @@ class _Winners:
         extreme = (np.fmin if self.how == "min" else np.fmax).reduce(out, axis=axes, keepdims=True)
         shape = tuple(out.shape[self.dims.index(dim)] for dim in self.kept)
         hits = np.flatnonzero(out == extreme)
-        points = dict(zip(self.dims, np.unravel_index(hits, out.shape), strict=True))
+        # NumPy has no places in an array without axes
+        places_of = np.unravel_index(hits, out.shape) if out.ndim else ()
+        points = dict(zip(self.dims, places_of, strict=True))
         rank = np.zeros(hits.size, np.int64)
         for dim, step in tiles.strides(self.reduced).items():
             rank += (points[dim] + region[dim].start) * step
@@ -200,24 +219,24 @@ def _gather(
     plan: Plan,
     name: str,
     dims: tuple[str, ...],
-    search: _Winners,
+    scan: _Winners,
     best: _Best,
     over: tuple[str, ...],
     map_: stream.Map,
 ) -> tuple[list[str], Array]:
     """An output of other dimensions at the winners: evaluated there alone, or read off its grid."""
-    moving = [dim for dim in dims if dim in search.reduced]
-    dims_kept = {dim for dim in dims if dim not in over} | (set(search.kept) if moving else set())
+    moving = [dim for dim in dims if dim in scan.reduced]
+    dims_kept = {dim for dim in dims if dim not in over} | (set(scan.kept) if moving else set())
     kept = [dim for dim in plan.sizes if dim in dims_kept]
     whole = plan.whole(kept)
     memory.check(8 * math.prod(plan.shape(kept)))
     gathered = _nothing(name, plan.shape(kept))
-    at = {dim: search.index(best, dim) for dim in moving}
-    spread = tuple(slice(None) if dim in search.kept else None for dim in kept)
+    at = {dim: scan.index(best, dim) for dim in moving}
+    spread = tuple(slice(None) if dim in scan.kept else None for dim in kept)
 
     def tasks() -> Iterator[Task]:
         for tile in tiles.blocks(whole, tiles.GATHERED):
-            cut = tiles.inside(whole, tile, search.kept) if moving else ...
+            cut = tiles.inside(whole, tile, scan.kept) if moving else ...
             yield tile, {dim: index[cut][spread] for dim, index in at.items()}
 
     apart = {dim for dim in dims if dim in over} - set(moving)
@@ -235,7 +254,7 @@ def _gather(
         target = tiles.inside(whole, tile, kept)
         gathered[target] = values
         if moving:
-            nowhere = best.nowhere[tiles.inside(whole, tile, search.kept)][spread]
+            nowhere = best.nowhere[tiles.inside(whole, tile, scan.kept)][spread]
             np.copyto(gathered[target], _nothing(name, ()), where=nowhere)
     return kept, gathered
 

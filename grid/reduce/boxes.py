@@ -1,0 +1,321 @@
+"""Boxes of a grid, and what an output is at least in each: the ranges of its formulas there.
+
+The index along an axis is written in *digits*, as a number is, and the digits of all axes stand in
+one order. A box is the points that share the first few. Near the end of the graph quantities are
+tables, whose least and greatest value in every box is known; from there on, formulas run on ranges
+(`kernels/calculus/ranges.py`).
+"""
+
+import copy
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...kernels.calculus import ranges
+from ...kernels.engines.numpy import evaluate
+from ...kernels.graph.formulas import Function, parameters
+from ...kernels.graph.trace import Trace, Value
+from ...kernels.roles import REASON
+from ..plan.execute import Piece
+from ..plan.grid import Case, Grid, by_dims
+from ..plan.plan import Plan
+from ..plan.tiles import Region, extent, seen_from
+from ..spec.axes import Array
+
+RADIX = 32  # values of a digit, about
+KEPT = 1 << 24  # points of all tables together: 128 MB, and twice that while they are made
+COARSE = 1 << 21  # the same of a space that is cut into smaller ones, with tables of their own
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A digit of the index along an axis: how many values it has, and what each step counts."""
+
+    axis: int
+    radix: int
+    step: int
+
+
+def digits_of(axis: int, size: int) -> list[Digit]:
+    """The digits of an axis, the leading one first."""
+    count = 1
+    while RADIX**count < size:
+        count += 1
+    radix = next(r for r in range(1, RADIX + 1) if r**count >= size)
+    found, step = [], 1
+    for k in range(count):
+        own = radix if k < count - 1 else -(-size // step)
+        found.append(Digit(axis, own, step))
+        step *= own
+    return found[::-1]
+
+
+class Layout:
+    """A region of an output's grid inside one case: which quantities are tables there.
+
+    `cut` is the number of digits after which boxes have tables of their own, as those of the whole
+    region do not fit into memory; None where they do. `held` are axes that are not reduced. Over
+    the region, `tables` are the points of all tables, and `work` those of each quantity in them.
+    """
+
+    def __init__(
+        self, plan: Plan, case: Case, name: str, region: Region, held: Sequence[str]
+    ) -> None:
+        self.plan, self.case, self.name, self.region = plan, case, name, region
+        self.held = tuple(held)
+        self.masked = plan.mask and name in plan.layout_dependent
+        self.dims = tuple(region)
+        self.starts = np.array([cut.start for cut in region.values()], np.int64)
+        self.sizes = [cut.stop - cut.start for cut in region.values()]
+        self._own = {  # positions of the axes of each name
+            known: [self.dims.index(dim) for dim in dims]
+            for known, dims in plan.dims.items()
+            if set(dims) <= set(self.dims)
+        }
+        wanted = [name, REASON] if self.masked else [name]
+        above, self.read = self._frontier(wanted, KEPT, loose=False)
+        self.digits = self._order()
+        self.tables = self.points(self.read)
+        self.work = [self.points([n]) for n in needed(case.formulas, self.read)]
+        self.cut: int | None = None
+        if self.tables > KEPT:
+            self.cut = self._depth()
+            above, self.read = self._frontier(wanted, COARSE, loose=True)
+        self.formulas = {n: formula for n, formula in case.formulas.items() if n in above}
+
+    def points(self, names: Iterable[str], sizes: Sequence[int] | None = None) -> int:
+        """Points of tables, all together."""
+        sizes = sizes or self.sizes
+        return sum(math.prod(sizes[k] for k in self._own[name]) for name in names)
+
+    def _frontier(
+        self, wanted: Sequence[str], most: int, loose: bool
+    ) -> tuple[set[str], list[str]]:
+        """Formulas to run on ranges, and the tables that they read, of `most` points together.
+
+        A range is tight where the formula reads each operand once. Unless `loose`, the table of one
+        that does not stays a table, even if it has more points.
+        """
+        formulas, above, read = self.case.formulas, set[str](), dict.fromkeys(wanted)
+        while self.points(read) > most:
+            name = max(read, key=lambda n: (n in formulas) * self.points([n]))
+            if name not in formulas or not (loose or reads_once(formulas[name])):
+                break
+            above.add(name)
+            del read[name]
+            read |= dict.fromkeys(p for p in parameters(formulas[name]) if p not in above)
+        return above, list(read)
+
+    def _order(self) -> list[Digit]:
+        """The digits of all axes: those of axes that stay, then of those that most tables share.
+
+        Once what tables share is given, each is least at a point of its own.
+        """
+        weight = [0.0] * len(self.dims)
+        for name in self.read:
+            for k in self._own[name]:
+                weight[k] += math.log(self.points([name]))
+        axes = sorted(
+            range(len(self.dims)), key=lambda k: (self.dims[k] not in self.held, -weight[k])
+        )
+        return [digit for k in axes for digit in digits_of(k, self.sizes[k])]
+
+    def _depth(self) -> int:
+        """Digits to give until the tables fit."""
+        sizes = list(self.sizes)
+        for k, digit in enumerate(self.digits):
+            if k > 0 and self.points(self.read, sizes) <= KEPT:
+                return k
+            sizes[digit.axis] = digit.step
+        return len(self.digits)
+
+    def first(self, boxes: Array) -> Array:
+        """Index of each box's first point along each axis; `boxes` has a row of digits for each."""
+        first = np.zeros((len(boxes), len(self.dims)), np.int64)
+        for column, digit in zip(boxes.T, self.digits, strict=False):
+            first[:, digit.axis] += column * digit.step
+        return first
+
+    def divided(self, boxes: Array) -> Array:
+        """Boxes cut by the next digit; none begins beyond the end of its axis."""
+        digit = self.digits[boxes.shape[1]]
+        children = np.empty((len(boxes), digit.radix, boxes.shape[1] + 1), np.int64)
+        children[:, :, :-1], children[:, :, -1] = boxes[:, None, :], np.arange(digit.radix)
+        children = children.reshape(-1, children.shape[2])
+        return children[self.first(children)[:, digit.axis] < self.sizes[digit.axis]]
+
+    def part(self, box: Array) -> "Layout":
+        """One box as a region of its own."""
+        sizes = list(self.sizes)
+        for digit in self.digits[: len(box)]:
+            sizes[digit.axis] = digit.step
+        starts = self.first(box[None, :])[0]
+        stops = np.minimum(starts + sizes, self.sizes)
+        region = {
+            dim: slice(int(start), int(stop))
+            for dim, start, stop in zip(
+                self.dims, starts + self.starts, stops + self.starts, strict=True
+            )
+        }
+        return Layout(self.plan, self.case, self.name, region, self.held)
+
+
+class Space:
+    """A layout with its tables: the ranges of an output in boxes, and its values at points."""
+
+    def __init__(self, layout: Layout, engine: str, threads: int) -> None:
+        self.layout = layout
+        arrays = self._arrays(engine, threads)
+        feasible = arrays[REASON] == 0 if layout.masked and REASON in arrays else None
+        self._tables = {
+            name: _Table(array, layout.digits, feasible) for name, array in arrays.items()
+        }
+        bind = ranges.library().binding.bind
+        self._bound = {name: bind(formula) for name, formula in layout.formulas.items()}
+
+    def _arrays(self, engine: str, threads: int) -> dict[str, Array]:
+        """What formulas read, over all axes of the region: of size 1 where it does not vary."""
+        layout, plan, case = self.layout, self.layout.plan, self.layout.case
+        runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in layout.dims}
+        inside = seen_from(runs, layout.region)
+        arrays = {}
+        for name in layout.read:
+            if name not in case.formulas:
+                leaf = case.leaves[name]
+                axes = [(axis.name, size) for axis, size in zip(plan.axes, leaf.shape, strict=True)]
+                cut = tuple(inside[dim] if size > 1 else slice(None) for dim, size in axes)
+                varying = [dim for dim, size in axes if size > 1]
+                arrays[name] = leaf[cut].reshape(extent(layout.region, varying, layout.dims))
+        computed = [name for name in layout.read if name in case.formulas]
+        grid: Grid = copy.copy(plan)  # the same formulas; the engine that these points are worth
+        grid.engine, grid.full = engine, layout.points(computed)
+        for dims, group in by_dims(computed, plan.dims).items():
+            part = {dim: inside[dim] for dim in dims}
+            outs = {name: np.empty(extent(part, dims, dims)) for name in group}
+            Piece(grid, case, threads).fill(dims, part, outs)
+            shape = extent(layout.region, dims, layout.dims)
+            arrays |= {name: out.reshape(shape) for name, out in outs.items()}
+        return arrays
+
+    def bounds(self, boxes: Array) -> tuple[Array, Array, Array]:
+        """Least and greatest value in each box, and whether there may be any."""
+        some: Any = np.ones(len(boxes), bool)
+        values: dict[str, Any] = {}
+        for name, table in self._tables.items():
+            values[name], known = table.range(boxes)
+            some = some & known
+        for name, formula in self._bound.items():
+            operands = [values[p] for p in parameters(self.layout.formulas[name])]
+            values[name] = formula(*operands)
+        if self.layout.masked:
+            some = some & (ranges.as_range(values[REASON]) == 0.0).holds
+        out = ranges.as_range(values[self.layout.name])
+        return np.broadcast_to(out.low, some.shape), np.broadcast_to(out.high, some.shape), some
+
+    def values(self, points: Array) -> Array:
+        """The output at points, of which all digits are given, with the bits of the engines."""
+        operands = {name: table.at(points) for name, table in self._tables.items()}
+        found = {**operands, **evaluate(self.layout.formulas, operands)}
+        values = np.array(np.broadcast_to(found[self.layout.name], len(points)))
+        if self.layout.masked:
+            values[np.broadcast_to(found[REASON] != 0, values.shape)] = np.nan
+        return values
+
+
+class _Table:
+    """A quantity's least and greatest value in every box, for any number of leading digits.
+
+    Left out are values that belong to no point that can be run, where `feasible` says which can.
+    """
+
+    def __init__(self, array: Array, digits: Sequence[Digit], feasible: Array | None) -> None:
+        self._columns = [k for k, digit in enumerate(digits) if array.shape[digit.axis] > 1]
+        own = [digits[k] for k in self._columns]
+        self._radix = [digit.radix for digit in own]
+        low, high = array, array
+        if feasible is not None and own:
+            away = tuple(k for k, size in enumerate(array.shape) if size == 1)
+            here = feasible.any(axis=away, keepdims=True)
+            if not here.all():
+                low, high = np.where(here, array, np.inf), np.where(here, array, -np.inf)
+        self._low = _pyramid(_by_digits(low, own, np.inf), np.fmin)
+        self._high = _pyramid(_by_digits(high, own, -np.inf), np.fmax)
+        self._nan = None
+        if np.isnan(self._low[-1]).any():
+            self._nan = _pyramid(_by_digits(np.isnan(low), own, False), np.logical_or)
+
+    def _place(self, boxes: Array) -> tuple[int, Any]:
+        """How many of its own digits are given, and the place of each box among their values."""
+        columns = [k for k in self._columns if k < boxes.shape[1]]
+        place: Any = np.zeros(1, np.int64)
+        for column, radix in zip(columns, self._radix, strict=False):
+            place = place * radix + boxes[:, column]
+        return len(columns), place
+
+    def range(self, boxes: Array) -> tuple[ranges.Range, Array]:
+        """The range in each box, and whether there is any value."""
+        given, place = self._place(boxes)
+        low, high = self._low[given][place], self._high[given][place]
+        some, nan = low <= high, np.False_
+        if self._nan is not None:
+            nan = self._nan[given][place]
+        if not np.all(some):
+            low, high = np.where(some, low, 0.0), np.where(some, high, 0.0)
+        return ranges.Range(low, high, nan), some | nan
+
+    def at(self, points: Array) -> Array:
+        """The values at points."""
+        given, place = self._place(points)
+        return self._low[given][place]
+
+
+def _by_digits(array: Array, own: Sequence[Digit], beyond: Any) -> Array:
+    """An array over digits instead of axes; `beyond` the end of an axis."""
+    for axis, size in enumerate(array.shape):
+        full = math.prod(digit.radix for digit in own if digit.axis == axis)
+        if size > 1 and full > size:
+            widths = [(0, full - size if k == axis else 0) for k in range(array.ndim)]
+            array = np.pad(array, widths, constant_values=beyond)
+    written = sorted(own, key=lambda digit: (digit.axis, -digit.step))
+    array = array.reshape([digit.radix for digit in written])
+    return array.transpose([written.index(digit) for digit in own])
+
+
+def _pyramid(array: Array, function: Any) -> list[Array]:
+    """The array reduced over its last axes: over all of them, over all but the first, and so on."""
+    found = [np.ascontiguousarray(array)]
+    while found[-1].ndim:
+        finer = found[-1]
+        coarser = np.array(finer[..., 0])
+        for k in range(1, finer.shape[-1]):  # NumPy's own reductions of short rows are slow
+            function(coarser, finer[..., k], out=coarser)
+        found.append(coarser)
+    return [level.reshape(-1) for level in reversed(found)]
+
+
+@functools.cache
+def reads_once(formula: Function) -> bool:
+    """Whether no operand of a formula, and no result inside it, is used twice."""
+    trace, names = Trace(), parameters(formula)
+    trace.run(formula, [Value(trace, name) for name in names])
+    texts = [operation.text for operation in trace.operations.values()]
+    used = Counter(word for text in texts for word in re.findall(r"\w+", text))
+    return all(used[name] <= 1 for name in (*names, *trace.operations))
+
+
+def needed(formulas: Mapping[str, Function], wanted: Iterable[str]) -> list[str]:
+    """Names of the formulas that some names need, theirs among them."""
+    found: set[str] = set()
+    stack = list(wanted)
+    while stack:
+        name = stack.pop()
+        if name in formulas and name not in found:
+            found.add(name)
+            stack += parameters(formulas[name])
+    return [name for name in formulas if name in found]

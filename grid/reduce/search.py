@@ -1,0 +1,155 @@
+"""Exact extremes by branch and bound: boxes that cannot hold the best point are never evaluated.
+
+What is found is what a scan of the grid finds, to the bit, and of equal points the first (decision
+25). Where that would take more than a small share of the scan's time, nothing is found.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...kernels.calculus.derivatives import derivative
+from ..plan import tiles
+from ..plan.engine import pick_engine
+from ..plan.plan import Plan
+from ..spec.axes import Array
+from .boxes import Layout, Space
+
+WORTH = 1 << 26  # points from which a search is tried: a fifth of a second of scanning
+MOST_SHARE = 0.04  # of the scan's time, after which a search gives up
+# Costs, in points scanned, measured: about 3 ns each
+BOX = 40  # for each table and formula
+CALL = 30_000  # of bounding some boxes, for each formula
+SPACE = 1 << 23
+TABLE = 10  # for each point
+FORMULA = 3  # for each point of each quantity that NumPy computes for a table
+LEAST, MOST = 16, 1 << 13  # boxes cut at once: few at first, to know a good point early
+NOWHERE = np.iinfo(np.int64).max  # the rank of no point
+
+
+def search(
+    plan: Plan, name: str, how: str, kept: Collection[str], reduced: Mapping[str, int], threads: int
+) -> tuple[Array, Array] | None:
+    """The extreme of each cell and the rank of the first point that has it; None to scan instead.
+
+    `kept` are dimensions that stay, in the order of memory; ranks number the points over `reduced`.
+    """
+    dims = plan.out_dims[name]
+    points = math.prod(plan.shape(dims))
+    if points < WORTH or not reduced or plan.engine == "jax" or derivative(name):
+        return None
+    cases, cells = plan.cases_of(dims), math.prod(plan.shape(dim for dim in dims if dim in kept))
+    most = MOST_SHARE * points
+    if SPACE * len(cases) + BOX * cells > most:
+        return None
+    whole = [{d: case.runs.get(d, slice(0, plan.sizes[d])) for d in dims} for case in cases]
+    held = [dim for dim in dims if dim in kept]
+    layouts = [
+        Layout(plan, case, name, region, held) for case, region in zip(cases, whole, strict=True)
+    ]
+    work = [count for layout in layouts for count in layout.work]
+    engine = plan.engine
+    if engine != "numpy":
+        engine = pick_engine("auto", work, max(work, default=1))
+    found = _Search(plan, name, how, kept, reduced, engine, threads)
+    found.left = most
+    try:
+        for layout in layouts:
+            found.charge(TABLE * layout.tables)
+            found.charge(BOX * cells * sum(digit.radix for digit in layout.digits))
+        if engine == "numpy":
+            found.charge(FORMULA * sum(work))
+        for layout in layouts:
+            found.enter(layout)
+    except _TooDearError:
+        return None
+    shape = plan.shape(dim for dim in dims if dim in kept)
+    nowhere = found.ranks == NOWHERE
+    values = np.where(nowhere, np.nan, found.sign * found.values)
+    return values.reshape(shape), found.ranks.reshape(shape)
+
+
+class _TooDearError(Exception):
+    """The search costs too much beside a scan."""
+
+
+class _Search:
+    """The least value known in each cell, and the rank of the first point that has it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        name: str,
+        how: str,
+        kept: Collection[str],
+        reduced: Mapping[str, int],
+        engine: str,
+        threads: int,
+    ) -> None:
+        dims = plan.out_dims[name]
+        cells = {dim: plan.sizes[dim] for dim in dims if dim in kept}
+        self.sign = 1.0 if how == "min" else -1.0  # values are negated to find the greatest
+        self.values = np.full(math.prod(cells.values()), np.inf)
+        self.ranks = np.full(self.values.size, NOWHERE)
+        self.left = math.inf
+        self._rank, self._cell = (
+            np.array([tiles.strides(own).get(dim, 0) for dim in dims], np.int64)
+            for own in (reduced, cells)
+        )
+        self._engine, self._threads = engine, threads
+
+    def charge(self, cost: float) -> None:
+        """Count what is spent."""
+        self.left -= cost
+        if self.left < 0:
+            raise _TooDearError
+
+    def enter(self, layout: Layout) -> None:
+        """Search a region."""
+        self.charge(SPACE)
+        space = Space(layout, self._engine, self._threads)
+        self._cut(space, np.zeros((1, 0), np.int64))
+
+    def _cut(self, space: Space, boxes: Array) -> None:
+        """Search boxes of which equally many digits are given."""
+        layout = space.layout
+        children = layout.divided(boxes)
+        first = layout.first(children) + layout.starts
+        rank, cell = first @ self._rank, first @ self._cell
+        parts = len(layout.formulas) + len(layout.read)
+        self.charge(BOX * parts * len(children) + CALL * len(layout.formulas))
+        with np.errstate(all="ignore"):
+            if children.shape[1] == len(layout.digits):
+                self._offer(self.sign * space.values(children), rank, cell)
+                return
+            low, high, some = space.bounds(children)
+        least = low if self.sign > 0 else -high
+        kept = np.flatnonzero(some & ~self._lost(least, rank, cell))
+        order = kept[np.lexsort((rank[kept], least[kept]))]
+        start, count = 0, LEAST
+        while start < len(order):
+            part = order[start : start + count]
+            start, count = start + count, min(4 * count, MOST)
+            part = part[~self._lost(least[part], rank[part], cell[part])]
+            if children.shape[1] != layout.cut:
+                if part.size:
+                    self._cut(space, children[part])
+                continue
+            for k in part:
+                if not self._lost(least[k], rank[k], cell[k]):
+                    self.enter(layout.part(children[k]))
+
+    def _lost(self, least: Array, rank: Array, cell: Array) -> Any:
+        """Boxes that hold nothing better than what is known, and of equal points none before it."""
+        best = self.values[cell]
+        return (least > best) | ((least == best) & (rank >= self.ranks[cell]))
+
+    def _offer(self, values: Array, rank: Array, cell: Array) -> None:
+        """Take better points, and of equal ones the first."""
+        better = np.flatnonzero(~np.isnan(values) & ~self._lost(values, rank, cell))
+        values, rank, cell = values[better], rank[better], cell[better]
+        order = np.lexsort((rank, values, cell))
+        place, at = np.unique(cell[order], return_index=True)
+        self.values[place], self.ranks[place] = values[order[at]], rank[order[at]]

@@ -1,0 +1,147 @@
+"""Extremes found by bounds against scans of the whole grid, to the bit."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetcube import Sweep
+from fleetcube.grid.reduce import boxes, search
+from fleetcube.grid.run.stream import Room
+
+from ..draws import scaled
+
+SCENARIO: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "sequence_parallel": True,
+    "checkpoint_policy": "exact",
+    "goodput_model": "exact",
+    "gpu_hour_price": 2.0,
+    "n_gpus": 64,
+    "global_batch_size": 64,
+}
+AXES: dict[str, Any] = {
+    "n_gpus": [16, 8, 64, 60, 32],
+    "tensor_parallel": [2, 16, 4],
+    "pipeline_parallel": [4, 1, 3],
+    "gpu_mttf": [3e7, np.inf, 9e7, 1e5],
+    "checkpoint_write_bandwidth": [1e9, 1e11, 1e10],
+    "spare_nodes": [2, 0, 1],
+    "zero_stage": [1, 0, 3],  # options cut the sweep into cases
+    "goodput_model": ["exact", "first_order"],  # which is undefined where too much is lost
+    "set": {"labels": ["late", "soon"], "training_tokens": [1e12, 1e12]},  # all points are equal
+}
+OUTPUTS = ["job_time", "job_cost", "goodput", "step_time", "memory_per_gpu", "mfu", "bubble_ratio"]
+
+
+@st.composite
+def questions(draw: Any) -> tuple[Sweep, dict[str, Any]]:
+    """A sweep, and what is asked of it."""
+    order = draw(st.permutations(list(AXES)))[:5]
+    outputs = draw(st.permutations(OUTPUTS))[:2]
+    asked = {
+        "how": draw(st.sampled_from(["argmin", "argmax", "min", "max"])),
+        "over": draw(st.sampled_from([order, order[1:], order[:3]])),
+        "of": draw(st.sampled_from([None, outputs[0]])),
+        "mask_infeasible": draw(st.booleans()),
+    }
+    scenario = {name: value for name, value in SCENARIO.items() if name not in order}
+    return Sweep(scenario, {name: AXES[name] for name in order}, outputs), asked
+
+
+@given(
+    questions(),
+    st.sampled_from([2, 3, 32]),
+    st.sampled_from([(100, 20), (400, 60), (1 << 24, 1 << 21)]),
+    st.sampled_from([1, 16]),
+)
+@settings(max_examples=scaled(10), suppress_health_check=list(HealthCheck))
+def test_searches_find_what_scans_find(
+    question: Any, radix: int, kept: tuple[int, int], least: int
+) -> None:
+    sweep, asked = question
+    scanned = sweep.reduce(**asked, engine="numpy", threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "WORTH", 0)
+        patch.setattr(search, "MOST_SHARE", np.inf)
+        patch.setattr(search, "LEAST", least)
+        patch.setattr(boxes, "RADIX", radix)
+        patch.setattr(boxes, "KEPT", kept[0])
+        patch.setattr(boxes, "COARSE", kept[1])
+        patch.setattr(Room, "each", None)  # nothing is scanned
+        found = sweep.reduce(**asked, engine="numpy", threads=1)
+    assert found.identical(scanned)
+
+
+BEST: dict[str, Any] = {
+    "n_gpus": [128, 256, 384, 512, 640, 768, 896, 1024],
+    "global_batch_size": [256, 512, 768, 1024],
+    "tensor_parallel": [1, 2, 4, 8],
+    "pipeline_parallel": [1, 2, 4, 8],
+    "micro_batch_size": [1, 2, 4],
+}
+LIVES: dict[str, Any] = {
+    "n_gpus": BEST["n_gpus"],
+    "gpu_mttf": {"geomspace": ["5_000 h", "50_000 h"], "num": 32},
+    "checkpoint_write_bandwidth": {"geomspace": ["1 GB/s", "100 GB/s"], "num": 32},
+}
+TOKENS = np.linspace(1e12, 2e12, 1000)
+PRICES = np.linspace(4.0, 2.0, 1000)
+
+
+def test_a_trillion_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the same minimum taken apart: layouts, then failures, then tokens and prices."""
+    fixed = {**SCENARIO, "model": "llama-3-70b"}
+    del fixed["n_gpus"], fixed["global_batch_size"], fixed["gpu_hour_price"]
+    axes = {"training_tokens": TOKENS, "gpu_hour_price": PRICES, **BEST, **LIVES}
+    sweep = Sweep(fixed, axes, ["job_cost", "step_time"])
+    assert sweep.points > 1e12
+    monkeypatch.setattr(Room, "each", None)  # a scan would take an hour
+    found: Any = sweep.reduce("argmin", of="job_cost", mask_infeasible=True)
+
+    some = {**fixed, "gpu_hour_price": 2.0, "training_tokens": 1e12, "gpu_mttf": "50_000 h"}
+    layouts: Any = Sweep(some, BEST, ["step_time"]).evaluate(mask_infeasible=True)["step_time"]
+    layout = ["tensor_parallel", "pipeline_parallel", "micro_batch_size"]
+    goodput: Any = Sweep({**some, "global_batch_size": 256}, LIVES, ["goodput"]).evaluate()
+    lives = ["gpu_mttf", "checkpoint_write_bandwidth"]
+    gpus = layouts["n_gpus"]
+    costs = (
+        gpus * layouts.min(layout) / layouts["global_batch_size"] / goodput["goodput"].max(lives)
+    )
+    best = costs.argmin(...)
+    at = {name: costs[name].values[int(k)] for name, k in best.items()}
+    step = layouts.sel(at)
+    at |= {name: step[name].values[int(k)] for name, k in step.argmin(...).items()}
+    kept = goodput["goodput"].sel(n_gpus=at["n_gpus"])
+    at |= {name: kept[name].values[int(k)] for name, k in kept.argmax(...).items()}
+    at |= {"training_tokens": 1e12, "gpu_hour_price": 2.0}
+    assert {name: found[f"{name}_at_min_job_cost"].item() for name in axes} == at
+    there = {**fixed, **{name: float(value) for name, value in at.items()}}
+    point: Any = Sweep(there, {}, ["job_cost", "step_time"]).evaluate()
+    for name in ("job_cost", "step_time"):
+        assert found[name].item() == point[name].item()
+
+
+def test_a_search_that_costs_too_much_leaves_it_to_the_scan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fixed = {name: value for name, value in SCENARIO.items() if name not in AXES}
+    axes = {name: AXES[name] for name in itertools.islice(AXES, 5)}
+    sweep = Sweep(fixed, axes, ["job_time"])
+    scanned = sweep.reduce("argmin", engine="numpy")
+    monkeypatch.setattr(search, "WORTH", 0)
+    for share in (0.0, 1e4, 1e5, 3e5, 1e6):  # given up before it begins, and while it runs
+        monkeypatch.setattr(search, "MOST_SHARE", share)
+        assert sweep.reduce("argmin", engine="numpy").identical(scanned)
+
+
+def test_an_output_without_axes_has_a_winner() -> None:
+    scenario = {**SCENARIO, "gpu_mttf": 1e8}
+    found = Sweep(scenario, {"spare_nodes": [0, 1]}, ["step_time"]).reduce("argmin")
+    assert found["step_time"].dims == ()
+    assert found["step_time"].item() > 0
