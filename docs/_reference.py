@@ -205,13 +205,11 @@ def laws() -> Iterable[str]:
     yield "``fleetcube.kernels.checkpoint.young_interval(30.0, 86_400.0)`` is the time between"
     yield "checkpoints of 30 seconds where failures are a day apart. :doc:`Laws <../laws>` has the"
     yield "independent check of each."
-    for name in kernels.__dict__:
+    for name in kernels.LAWS:
         module = getattr(kernels, name)
-        if not inspect.ismodule(module) or name not in LAWS:
-            continue
         yield from (
             "",
-            *_title(name.capitalize(), "-"),
+            *_title(name.capitalize().replace("_", " "), "-"),
             "",
             f".. automodule:: {module.__name__}",
             "",
@@ -349,6 +347,5 @@ PAGES: dict[str, Callable[[], Iterable[str]]] = {
     "bibliography": bibliography,
 }
 IN_RST = ("python", "laws")  # for autodoc
-LAWS = ("checkpoint", "collectives", "pipeline", "reliability", "roofline", "topology")
 _VENUES = ("journal", "booktitle", "publisher", "institution", "howpublished")
 _ACCENTS = {"'": "\u0301", '"': "\u0308"}

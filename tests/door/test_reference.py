@@ -9,6 +9,7 @@ import pytest
 
 import fleetcube
 from docs import _docstrings, _reference
+from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
 from fleetcube.grid.plan.citations import references
@@ -17,6 +18,7 @@ from fleetcube.kernels.graph.docstrings import read
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+KERNELS = Path(__file__).parents[2] / "kernels"
 INVENTORIES = Path(__file__).parents[2] / "docs" / "inventories"
 
 
@@ -43,6 +45,12 @@ def test_every_name_has_one_entry(pages: dict[str, str]) -> None:
     assert sorted(made) == sorted(set(fleetcube.__all__) - {"catalog", "kernels"})
     methods = re.findall(r"auto\w+:: fleetcube\.Sweep\.(\w+)$", pages["python"], re.MULTILINE)
     assert sorted(methods) == sorted(name for name in dir(fleetcube.Sweep) if name[0] != "_")
+    laws = re.findall(r"autofunction:: fleetcube\.kernels\.(\S+)$", pages["laws"], re.MULTILINE)
+    defined = re.compile(r"^def ([a-z]\w+)", re.MULTILINE)
+    texts = {name: (KERNELS / f"{name}.py").read_text(encoding="utf-8") for name in kernels.LAWS}
+    assert laws == [
+        f"{name}.{law}" for name, text in texts.items() for law in defined.findall(text)
+    ]
     works = re.findall(r"^## (\w+)$", pages["bibliography"], re.MULTILINE)
     assert works == list(references())
 
