@@ -148,7 +148,8 @@ class Layout:
         children = np.empty((len(boxes), digit.radix, boxes.shape[1] + 1), np.int64)
         children[:, :, :-1], children[:, :, -1] = boxes[:, None, :], np.arange(digit.radix)
         children = children.reshape(-1, children.shape[2])
-        return children[self.first(children)[:, digit.axis] < self.sizes[digit.axis]]
+        begins = self.first(children)[:, digit.axis]
+        return np.asarray(children[begins < self.sizes[digit.axis]])
 
     def part(self, box: Array) -> "Layout":
         """One box as a region of its own."""
@@ -272,7 +273,7 @@ class _Table:
     def at(self, points: Array) -> Array:
         """The values at points."""
         given, place = self._place(points)
-        return self._low[given][place]
+        return np.asarray(self._low[given][place])
 
 
 def _by_digits(array: Array, own: Sequence[Digit], beyond: Any) -> Array:

@@ -70,8 +70,8 @@ class Range:
         nan = a.nan | b.nan
         if not _finite(low, high):  # zero times infinity is NaN, beside smaller numbers zero
             nan = nan | (_has_zero(a) & _has_infinity(b)) | (_has_zero(b) & _has_infinity(a))
-            ends = (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
-            low, high = _hull(*(np.where(end == end, end, 0.0) for end in ends))
+            corners = (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high)
+            low, high = _hull(*(np.where(end == end, end, 0.0) for end in corners))
         return Range(low, high, nan)
 
     __rmul__ = __mul__
@@ -226,9 +226,9 @@ def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     if not np.any(test.holds):
         return if_false
     if all(isinstance(value, Test | bool | np.bool_) for value in (if_true, if_false)):
-        a, b = _as_test(if_true), _as_test(if_false)
-        holds = (test.holds & a.holds) | (test.fails & b.holds)
-        return Test(holds, (test.holds & a.fails) | (test.fails & b.fails))
+        yes, no = _as_test(if_true), _as_test(if_false)
+        holds = (test.holds & yes.holds) | (test.fails & no.holds)
+        return Test(holds, (test.holds & yes.fails) | (test.fails & no.fails))
     a, b = as_range(if_true), as_range(if_false)
     chosen, other = a, b
     for x, sign, y in test.parts:
