@@ -40,8 +40,10 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
     if not _compiles():
         return "numpy"
     seconds = sum(points) * SECONDS_PER_POINT
+    if seconds < COMPILE_WORTH:
+        return "numpy"
     compiled = sum(size * TABLE_SHARE > full for size in points)
-    return "numpy" if seconds < max(COMPILE_WORTH, COMPILE_EACH * compiled) else "numba"
+    return "numpy" if seconds < COMPILE_EACH * compiled else "numba"
 
 
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:

@@ -124,10 +124,12 @@ class Evaluation:
                     raise InputError(f"out[{one!r}] and out[{other!r}] share memory; separate them")
             return arrays
         size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
-        memory.check(
-            size,
-            "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an axis",
-        )
+        if size > memory.SMALL:
+            memory.check(
+                size,
+                "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an "
+                "axis",
+            )
         return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
 
     def replace(
