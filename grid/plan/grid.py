@@ -37,6 +37,7 @@ class Grid:
     """
 
     engine: str
+    behind = False  # whether kernels are compiled behind, and NumPy stands in, to the same bits
     axes: Sequence[Any]  # in the order of memory, each with a name
     sizes: Mapping[str, int]
     dims: Mapping[str, tuple[str, ...]]  # of every quantity and input

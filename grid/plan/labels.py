@@ -164,8 +164,13 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, Iterable) else str(value)
 
 
-def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) -> "xarray.Dataset":
-    """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order."""
+def dataset(
+    plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any], engine: str | None = None
+) -> "xarray.Dataset":
+    """Wrap arrays (dimensions in the plan's order) without copying; axes in the user's order.
+
+    `engine` is what evaluated them, by default the plan's.
+    """
     # without axes there are no coordinates, and plans of one structure differ in attributes alone
     notes = plan.notes if plan.axes else plan.structure.notes
     if "template" not in notes:
@@ -180,7 +185,7 @@ def dataset(plan: Plan, arrays: Mapping[str, Array], spec: Mapping[str, Any]) ->
         variables[name].data = template.variables[name].values.copy()
     for name, array in arrays.items():
         variables[name].data = ordered(plan, plan.out_dims[name], array)[1]
-    result.attrs = dict(plan.notes["attributes"])
+    result.attrs = {**plan.notes["attributes"], "fleetcube_engine": engine or plan.engine}
     return result
 
 
