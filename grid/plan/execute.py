@@ -1,7 +1,7 @@
 """Run a plan: one pure function from a region of the grid to arrays."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,9 @@ from .grid import Case, Grid, by_dims
 from .plan import Plan
 from .tiles import Region, common, extent, inside, seen_from
 
-RUN: dict[str, Any] = {
+Run = Callable[[Job, int], bool | None]  # true where a kernel was used that was compiled behind
+RUN: dict[str, Run] = {
     "auto": auto_engine.run,
-    "behind": auto_engine.run_again,
     "numpy": numpy_engine.run,
     "numba": numba_engine.run,
     "jax": jax_engine.run,
@@ -120,7 +120,7 @@ def _mask(
 class Last:
     """The last step to some outputs: what remains where the operands are there already."""
 
-    engine: str
+    engine: Run
     formulas: Mapping[str, Function]
     operands: Mapping[str, Array]
 
@@ -132,7 +132,7 @@ class Last:
     def run(self, outs: Mapping[str, Array], threads: int) -> bool:
         """Fill arrays over the region; returns whether a kernel did, which was compiled behind."""
         outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
-        return bool(RUN[self.engine](Job(self.formulas, self.operands, outs), threads))
+        return bool(self.engine(Job(self.formulas, self.operands, outs), threads))
 
 
 def evaluate_whole(
@@ -172,7 +172,9 @@ def _steps(
         if keep and small and step.formulas:
             arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
             step.run(arrays, threads)
-            step = Last("numpy", {}, {name: np.atleast_1d(array) for name, array in arrays.items()})
+            step = Last(
+                RUN["numpy"], {}, {name: np.atleast_1d(array) for name, array in arrays.items()}
+            )
         yield (*runs.values(), ...), step
 
 
@@ -194,12 +196,11 @@ class Piece:
         operands = {name: self._operand(name, dims, region) for name in needed}
         if not dims:  # kernels walk a last axis: give a point one
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
-        engine = self.plan.engine
-        if engine == "numba" and self.plan.is_minor(dims, len(formulas) or len(outs)):
-            engine = "numpy"  # to the same bits
-        elif self.plan.behind:
-            engine = "behind"
-        return Last(engine, formulas, operands)
+        run = auto_engine.run_again if self.plan.behind else RUN[self.plan.engine]
+        minor = self.plan.is_minor(dims, len(formulas) or len(outs))
+        if minor and self.plan.engine == "numba":
+            run = numpy_engine.run  # to the same bits
+        return Last(run, formulas, operands)
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)
