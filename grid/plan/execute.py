@@ -131,8 +131,12 @@ class Last:
 
     def run(self, outs: Mapping[str, Array], threads: int) -> bool:
         """Fill arrays over the region; returns whether a kernel did, which was compiled behind."""
+        return bool(self.engine(self.job(outs), threads))
+
+    def job(self, outs: Mapping[str, Array]) -> Job:
+        """What an engine is given to do that."""
         outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
-        return bool(self.engine(Job(self.formulas, self.operands, outs), threads))
+        return Job(self.formulas, self.operands, outs)
 
 
 def evaluate_whole(
@@ -157,7 +161,7 @@ def evaluate_whole(
         plan.notes["kept"] = plan.notes.get("kept", 0) + size
         plan.notes[dims] = steps
     if plan.mask:
-        _mask(plan, dims, plan.whole(dims), outs, threads)
+        _mask(plan, dims, plan.whole(dims), outs, threads, None)
     return compiled
 
 
