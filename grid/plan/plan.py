@@ -68,7 +68,7 @@ class Plan(Grid):
         self.engine = pick_engine(engine, made.points, self.full)
         self.most_table = largest_table(self.engine, made.formulas, self.full)
         self.moving = made.moving
-        self.notes: dict[str, Any] = {}
+        self.notes: dict[Any, Any] = {}
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, which are in the order of memory."""
@@ -116,7 +116,7 @@ class Structure:
     full: int
     points: Sequence[int]  # of each quantity
     moving: frozenset[str]
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[Any, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def used(self) -> frozenset[str]:

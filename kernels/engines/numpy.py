@@ -1,6 +1,7 @@
 """The reference engine: plain NumPy broadcasting, nothing compiled."""
 
 import functools
+import math
 from collections.abc import Iterable, Mapping
 from types import FunctionType
 from typing import Any
@@ -11,6 +12,8 @@ from ..graph.bind import Binding
 from ..graph.formulas import Function, parameters
 from . import tiles
 from .job import Array, Job, pool, store
+
+COPIED = 1 << 18  # points up to which a copy is done before another thread has woken up
 
 
 def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) -> dict[str, Array]:
@@ -71,6 +74,10 @@ def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
 
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs, tile by tile."""
+    if not job.formulas and math.prod(job.shape) <= COPIED:
+        for name, out in job.outs.items():
+            store(out, job.operands[name])
+        return
     grid_tiles = tiles.tiles(job.shape, tiles.NUMPY_TILE)
     pool(threads).each(lambda tile: _run_tile(job, tile), grid_tiles)
 
