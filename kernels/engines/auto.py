@@ -12,16 +12,15 @@ WORTH_AGAIN = 1 << 15  # the same where a job has come back, and will again
 
 def run(job: Job, threads: int) -> bool:
     """Fill the job's outputs without waiting for a compiler; returns whether a kernel did."""
-    return _run(job, threads, WORTH)
+    return _run(job, threads, math.prod(job.shape) >= WORTH)
 
 
 def run_again(job: Job, threads: int) -> bool:
-    """The same for a job that has come back."""
-    return _run(job, threads, WORTH_AGAIN)
+    """The same for a job that has come back; a copy of tables is left to NumPy."""
+    return _run(job, threads, bool(job.formulas) and math.prod(job.shape) >= WORTH_AGAIN)
 
 
-def _run(job: Job, threads: int, worth: int) -> bool:
-    large = bool(job.formulas) and math.prod(job.shape) >= worth
+def _run(job: Job, threads: int, large: bool) -> bool:
     if large and numba_engine.run_if_compiled(job, threads):
         return True
     numpy_engine.run(job, threads)
