@@ -16,6 +16,7 @@ from . import (
     lookup,
     memory,
     peers,
+    repeated,
     simulate,
     speed,
     startup,
@@ -45,10 +46,12 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     },
     "docs/dask.md": {"dask": dask.run},
     "docs/lookup.md": {"lookup": lookup.run},
+    "docs/repeated.md": {"repeated": repeated.run},
     "docs/peers.md": {"calculon": calculon.run, "published": calculon.published},
     "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }
 BENCHMARKS = {name: run for page in PAGES.values() for name, run in page.items()}
+PICTURES = {"repeated": repeated.draw}
 JUDGES = PAGES["docs/peers.md"].keys()  # run only if there is a checkout
 RESULTS = Path(__file__).with_name("results.json")
 
@@ -85,6 +88,8 @@ def main() -> int:
         command = " ".join(["python -m benchmarks", *written])
         head = preamble(facts, command, options.quick, timed=not written.keys() & JUDGES)
         tables.write(ROOT / page, head, written.values())
+        for name in written.keys() & PICTURES.keys():
+            PICTURES[name](written[name].rows)
         print(f"wrote {page}")
     if pages:
         tables.write_json(RESULTS, facts, {name: results[name] for name in names})

@@ -190,7 +190,7 @@ class Record:
         """Label and edition, which always name this very record."""
         return f"{self.label}@{self.edition}"
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """SHA-256 of the values in base units, whatever their order and spelling in the file."""
         text = json.dumps(dict(self.values), sort_keys=True)
@@ -204,6 +204,22 @@ class Record:
         for name in ("values", "standard_errors"):  # read-only, which no pickle can hold
             state = {**state, name: MappingProxyType(state[name])}
         self.__dict__.update(state)
+
+    @functools.cached_property
+    def json(self) -> str:
+        """What a result says of a record that it used."""
+        return json.dumps(
+            {
+                "kind": self.kind,
+                "label": self.label,
+                "edition": self.edition,
+                "digest": self.digest,
+                "source": self.source,
+                "date": self.date,
+                "title": self.title,
+                "values": dict(self.values),
+            }
+        )
 
     def unit(self, name: str) -> str:
         """Unit of one of the values; empty for text."""

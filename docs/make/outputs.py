@@ -30,6 +30,7 @@ RUN = (
     DOCS / "index.md",
     DOCS / "layout.md",
     DOCS / "plots.md",
+    DOCS / "repeated.md",
     DOCS / "sensitivity.md",
     DOCS / "solve.md",
     DOCS / "spec.md",

@@ -23,7 +23,7 @@ def check_engine(engine: str) -> None:
     """Refuse an unknown engine, numba where nothing may be compiled, and JAX where it is not."""
     if engine not in ENGINES:
         raise InputError(f"engine = {engine!r} is unknown; choose one of {', '.join(ENGINES)}")
-    if engine == "numba" and not _compiles():
+    if engine == "numba" and not compiles():
         raise InputError("engine = 'numba' needs a compiler; unset NUMBA_DISABLE_JIT")
     if engine == "jax" and importlib.util.find_spec("jax") is None:
         raise InputError("engine = 'jax' needs an extra; run: pip install 'fleetcube[jax]'")
@@ -37,11 +37,13 @@ def pick_engine(engine: str, points: Collection[int], full: int) -> str:
     """
     if engine != "auto":
         return engine
-    if not _compiles():
+    if not compiles():
         return "numpy"
     seconds = sum(points) * SECONDS_PER_POINT
+    if seconds < COMPILE_WORTH:
+        return "numpy"
     compiled = sum(size * TABLE_SHARE > full for size in points)
-    return "numpy" if seconds < max(COMPILE_WORTH, COMPILE_EACH * compiled) else "numba"
+    return "numpy" if seconds < COMPILE_EACH * compiled else "numba"
 
 
 def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
@@ -58,5 +60,6 @@ def largest_table(engine: str, formulas: Iterable[Formulas], full: int) -> int:
     return min(MOST_TABLE, full // TABLE_SHARE)
 
 
-def _compiles() -> bool:
+def compiles() -> bool:
+    """Whether numba may compile."""
     return os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")

@@ -1,7 +1,8 @@
 """Run a plan: one pure function from a region of the grid to arrays."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from .grid import Case, Grid, by_dims
 from .plan import Plan
 from .tiles import Region, common, extent, inside, seen_from
 
-RUN = {
+Run = Callable[[Job, int], bool | None]  # true where a kernel was used that was compiled behind
+RUN: dict[str, Run] = {
     "auto": auto_engine.run,
     "numpy": numpy_engine.run,
     "numba": numba_engine.run,
@@ -27,6 +29,7 @@ RUN = {
 # A quantity this many times smaller than the grid is kept, not computed again: reading it back then
 # costs less than its arithmetic, and repays a kernel and an array of its own
 REUSE = 8
+MOST_KEPT = 1 << 27  # bytes of what is evaluated before the outputs that a plan keeps for next time
 
 
 def evaluate_block(
@@ -89,7 +92,7 @@ def _left_there(
 ) -> dict[str, Any]:
     shape = extent(region, dims, dims)
     outs = {name: np.broadcast_to(0.0, shape) for name in names}  # their shape, in no memory
-    return jax_engine.on_device(Piece(plan, case, 1).job(dims, region, outs))
+    return jax_engine.on_device(Piece(plan, case, 1).last(dims, region, list(outs)).job(outs))
 
 
 def _mask(
@@ -113,6 +116,72 @@ def _mask(
         np.copyto(outs[name], -1 if outs[name].dtype == np.int8 else np.nan, where=where)
 
 
+@dataclass(frozen=True)
+class Last:
+    """The last step to some outputs: what remains where the operands are there already."""
+
+    engine: Run
+    formulas: Mapping[str, Function]
+    operands: Mapping[str, Array]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the operands, at most, and about that of holding them."""
+        return sum(operand.nbytes + 500 for operand in self.operands.values())
+
+    def run(self, outs: Mapping[str, Array], threads: int) -> bool:
+        """Fill arrays over the region; returns whether a kernel did, which was compiled behind."""
+        return bool(self.engine(self.job(outs), threads))
+
+    def job(self, outs: Mapping[str, Array]) -> Job:
+        """What an engine is given to do that."""
+        outs = {name: out if out.ndim else out.reshape((1,)) for name, out in outs.items()}
+        return Job(self.formulas, self.operands, outs)
+
+
+def evaluate_whole(
+    plan: Plan, dims: tuple[str, ...], outs: Mapping[str, Array], threads: int, keep: bool
+) -> bool:
+    """Evaluate outputs that share dimensions over their whole grid.
+
+    The values are those of `evaluate_block`. With `keep`, what does not change from call to call is
+    kept in the plan, up to MOST_KEPT bytes beside its tables: outputs that are small beside the
+    largest, and what the last step to the others starts from. Returns whether a kernel was used
+    that had been compiled behind.
+    """
+    compiled, size = False, 0
+    known: list[tuple[Any, Last]] | None = plan.notes.get(dims)
+    steps = []
+    for cut, step in known or _steps(plan, dims, list(outs), threads, keep):
+        compiled |= step.run({name: out[cut] for name, out in outs.items()}, threads)
+        if keep and known is None:
+            steps.append((cut, step))
+            size += step.nbytes
+    if steps and plan.notes.get("kept", 0) + size <= MOST_KEPT:
+        plan.notes["kept"] = plan.notes.get("kept", 0) + size
+        plan.notes[dims] = steps
+    if plan.mask:
+        _mask(plan, dims, plan.whole(dims), outs, threads, None)
+    return compiled
+
+
+def _steps(
+    plan: Plan, dims: tuple[str, ...], names: list[str], threads: int, keep: bool
+) -> Iterator[tuple[Any, Last]]:
+    """The last step of each case, and which part of the outputs it fills."""
+    small = math.prod(plan.shape(dims)) * REUSE <= plan.full
+    for case in plan.cases_of(dims):
+        runs = {dim: case.runs.get(dim, slice(0, plan.sizes[dim])) for dim in dims}
+        step = Piece(plan, case, threads).last(dims, seen_from(runs, runs), names)
+        if keep and small and step.formulas:
+            arrays = {name: np.empty(extent(runs, dims, dims)) for name in names}
+            step.run(arrays, threads)
+            step = Last(
+                RUN["numpy"], {}, {name: np.atleast_1d(array) for name, array in arrays.items()}
+            )
+        yield (*runs.values(), ...), step
+
+
 class Piece:
     """The share of one case in a block: what is evaluated already, and how to evaluate more."""
 
@@ -122,21 +191,20 @@ class Piece:
 
     def fill(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> None:
         """Evaluate quantities over a region of some dimensions into arrays."""
-        job = self.job(dims, region, outs)
-        engine = self.plan.engine
-        if engine == "numba" and self.plan.is_minor(dims, len(job.formulas) or len(outs)):
-            engine = "numpy"  # to the same bits
-        RUN[engine](job, self.threads)
+        self.last(dims, region, list(outs)).run(outs, self.threads)
 
-    def job(self, dims: tuple[str, ...], region: Region, outs: Mapping[str, Array]) -> Job:
-        """What an engine is given to do that."""
-        formulas, needed = self._fused(dims, list(outs))
+    def last(self, dims: tuple[str, ...], region: Region, outs: list[str]) -> "Last":
+        """The last step to quantities over a region of some dimensions; takes those before."""
+        formulas, needed = self._fused(dims, outs)
         self._keep(dims, region, [name for name in needed if not self._is_given(name)])
         operands = {name: self._operand(name, dims, region) for name in needed}
-        outs = {name: out.reshape((1,)) if not dims else out for name, out in outs.items()}
         if not dims:  # kernels walk a last axis: give a point one
             operands = {name: operand.reshape((1,)) for name, operand in operands.items()}
-        return Job(formulas, operands, outs)
+        run = auto_engine.run_again if self.plan.behind else RUN[self.plan.engine]
+        minor = self.plan.is_minor(dims, len(formulas) or len(outs))
+        if minor and self.plan.engine == "numba":
+            run = numpy_engine.run  # to the same bits
+        return Last(run, formulas, operands)
 
     def _is_given(self, name: str) -> bool:
         return name not in self.case.formulas or self.plan.is_table(name)

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...kernels.engines.numpy import evaluate
+import numpy as np
+
+from ...kernels.engines.numpy import Point, evaluate
 from ...kernels.graph.formulas import Function, parameters
 from ..spec.axes import Array
 from .tiles import Region
@@ -17,11 +19,15 @@ MINOR = 100
 
 @dataclass(frozen=True)
 class Case:
-    """One combination of runs along the axes that vary options: formulas, and given values."""
+    """One combination of runs along the axes that vary options: formulas, and given values.
+
+    `fixed` has the formulas without dimensions that are tables, to be evaluated together.
+    """
 
     runs: Mapping[str, slice]
     formulas: Mapping[str, Function]
     leaves: Mapping[str, Array] = field(repr=False)
+    fixed: Point | None = field(default=None, repr=False)
 
 
 class Grid:
@@ -31,6 +37,7 @@ class Grid:
     """
 
     engine: str
+    behind = False  # whether kernels are compiled behind, and NumPy stands in, to the same bits
     axes: Sequence[Any]  # in the order of memory, each with a name
     sizes: Mapping[str, int]
     dims: Mapping[str, tuple[str, ...]]  # of every quantity and input
@@ -38,6 +45,7 @@ class Grid:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, tuple[tuple[str, int], ...]], Array] = {}
+        self._points: dict[int, Mapping[str, float]] = {}
 
     def size(self, name: str) -> int:
         """Points of the grid of a quantity's own dimensions."""
@@ -68,6 +76,8 @@ class Grid:
         if name in case.leaves and name not in case.formulas:
             return case.leaves[name]
         key = (name, tuple((d, case.runs[d].start) for d in self.dims[name] if d in case.runs))
+        if key not in self._tables and case.fixed and name in case.fixed.formulas:
+            self._tables[key] = np.full((1,) * len(self.axes), self._fixed(case, case.fixed)[name])
         if key not in self._tables:
             formula = case.formulas[name]
             operands = {p: self.table(case, p) for p in parameters(formula)}
@@ -75,6 +85,14 @@ class Grid:
             if self._tables[key].ndim == 0:
                 self._tables[key] = self._tables[key].reshape((1,) * len(self.axes))
         return self._tables[key]
+
+    def _fixed(self, case: Case, fixed: Point) -> Mapping[str, float]:
+        """Values of a case's quantities without dimensions."""
+        if id(fixed) not in self._points:
+            corner = (0,) * len(self.axes)
+            operands = [case.leaves[name][corner] for name in fixed.operands]
+            self._points[id(fixed)] = fixed(operands)
+        return self._points[id(fixed)]
 
 
 def by_dims(

@@ -15,6 +15,7 @@ from ..spec.axes import Array
 LINE = 64  # bytes of a cache line
 PAGE = 4096
 WORTH = 1 << 24  # bytes from which pages are mapped before they are written
+SMALL = 1 << 20  # bytes of a result for which the system is not asked how much is free
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 
 

@@ -5,14 +5,22 @@ a function of the results before it: `cases` (formulas), `dims`, `order` (of mem
 `engine` (and tables).
 """
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity
+from ...kernels.engines.numpy import Point
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest
+from ..spec.memo import Memo
 from ..spec.scenario import Problem
 from .cases import Choice, Formulas, choices, formulas_of, leaves
 from .dims import depending, differentiated, find_dims, option_of, ordered
@@ -20,6 +28,8 @@ from .engine import check_engine, largest_table, pick_engine
 from .grid import Case, Grid, by_dims
 from .masking import layout_dependent, out_dims
 from .order import fastest_order
+
+MOST_KNOWN = 64  # cases up to which a structure is kept for other plans
 
 
 class Plan(Grid):
@@ -39,33 +49,26 @@ class Plan(Grid):
         super().__init__()
         check_outputs(outputs, problem)
         check_engine(engine)
-        self.problem, self.mask, self.outputs = problem, mask_infeasible, list(outputs)
+        self.problem, self.mask = problem, mask_infeasible
         chosen = choices(problem, free)
-        formulas, dims = _formulas_and_dims(problem, chosen, outputs, free)
-        # Before a reason is added: the order must not depend on whether a layout can be judged
-        self.axes = fastest_order(problem.axes, chosen[0].runs, dims, formulas, outputs)
-        self.layout_dependent = layout_dependent(formulas, outputs)
-        if self.layout_dependent and REASON not in outputs:
-            try:
-                formulas, dims = _formulas_and_dims(problem, chosen, [*outputs, REASON], free)
-                self.outputs.append(REASON)
-            except InputError as error:  # the layout is not known well enough
-                if mask_infeasible:
-                    raise InputError(f"mask_infeasible cannot judge the layout: {error}") from None
+        made = _structure(problem, chosen, tuple(outputs), mask_infeasible, tuple(free))
+        self.structure, self.outputs = made, list(made.outputs)
+        by_name = {axis.name: axis for axis in problem.axes}
+        self.axes = tuple(by_name[name] for name in made.axes)
+        self.layout_dependent = made.layout_dependent
         given = leaves(problem, chosen, self.axes, free)
         self.cases = [
-            Case(choice.runs, row, values)
-            for choice, row, values in zip(chosen, formulas, given, strict=True)
+            Case(choice.runs, row, values, fixed)
+            for choice, row, values, fixed in zip(
+                chosen, made.formulas, given, made.fixed, strict=True
+            )
         ]
         self.sizes = {axis.name: axis.size for axis in self.axes}
-        self.dims = ordered(dims, self.axes)
-        masked = self.layout_dependent if mask_infeasible else ()
-        self.out_dims = out_dims(self.axes, dims, self.outputs, masked)
-        self.full = max(map(self.size, self.outputs))
-        points = [self.size(name) for name in {name for row in formulas for name in row}]
-        self.engine = pick_engine(engine, points, self.full)
-        self.most_table = largest_table(self.engine, formulas, self.full)
-        self.moving = depending(formulas, on=free)
+        self.dims, self.out_dims, self.full = made.dims, made.out_dims, made.full
+        self.engine = pick_engine(engine, made.points, self.full)
+        self.most_table = largest_table(self.engine, made.formulas, self.full)
+        self.moving = made.moving
+        self.notes: dict[Any, Any] = {}
 
     def groups(self) -> dict[tuple[str, ...], list[str]]:
         """Outputs by their dimensions, which are in the order of memory."""
@@ -88,16 +91,123 @@ class Plan(Grid):
 
     def unused(self) -> list[str]:
         """Inputs that the scenario sets and that no formula in use reads."""
-        used = set(self.outputs)
-        for case in self.cases:
-            for name, formula in case.formulas.items():
-                used |= {*parameters(formula), option_of(name) or name}
-        used |= {by for name in used & INPUTS.keys() for by in INPUTS[name].implied_by}
-        return sorted(self.problem.stated - used)
+        return sorted(self.problem.stated - self.structure.used)
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
         return self.size(name) <= self.most_table and name not in self.moving
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What of a plan depends on names, options and sizes: everything but numbers.
+
+    Plans that differ in numbers alone share one, so that all this is found once. Nothing in it is
+    changed but `notes`, where what follows from it is kept.
+    """
+
+    outputs: tuple[str, ...]
+    formulas: Sequence[Formulas]  # of each case
+    fixed: Sequence[Point]  # those of each case that have no dimensions
+    axes: tuple[str, ...]  # in the order of memory
+    layout_dependent: Sequence[str]
+    dims: Mapping[str, tuple[str, ...]]
+    out_dims: Mapping[str, tuple[str, ...]]
+    full: int
+    points: Sequence[int]  # of each quantity
+    moving: frozenset[str]
+    notes: dict[Any, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def used(self) -> frozenset[str]:
+        """Inputs and quantities that formulas read or that choose among them, and the outputs."""
+        used = set(self.outputs)
+        for row in {id(row): row for row in self.formulas}.values():
+            for name, formula in row.items():
+                used |= {*parameters(formula), option_of(name) or name}
+        return frozenset(used.union(*(INPUTS[name].implied_by for name in used & INPUTS.keys())))
+
+
+_known: Memo[Structure] = Memo(128)  # of 0.1 MB or so
+
+
+def _structure(
+    problem: Problem,
+    chosen: Sequence[Choice],
+    outputs: tuple[str, ...],
+    mask: bool,
+    free: tuple[str, ...],
+) -> Structure:
+    """The structure of a plan, from an earlier plan where there was one like it."""
+
+    if len(chosen) > MOST_KNOWN:
+        return _made(problem, chosen, outputs, mask, free)
+    axes = tuple(
+        (
+            axis.name,
+            axis.size,
+            tuple((name, bool(np.isnan(row).any())) for name, row in axis.numbers.items()),
+            tuple(axis.options),
+        )
+        for axis in problem.axes
+    )
+    cases = tuple(
+        (
+            tuple((name, run.start, run.stop) for name, run in choice.runs.items()),
+            tuple(choice.options.items()),
+            choice.given,
+        )
+        for choice in chosen
+    )
+    key = (outputs, mask, free, axes, cases)
+    if (made := _known.get(key)) is None:
+        made = _made(problem, chosen, outputs, mask, free)
+        _known.keep(key, made)
+    return made
+
+
+def _made(
+    problem: Problem,
+    chosen: Sequence[Choice],
+    outputs: tuple[str, ...],
+    mask: bool,
+    free: tuple[str, ...],
+) -> Structure:
+    formulas, dims = _formulas_and_dims(problem, chosen, outputs, free)
+    # Before a reason is added: the order must not depend on whether a layout can be judged
+    axes = fastest_order(problem.axes, chosen[0].runs, dims, formulas, outputs)
+    dependent = layout_dependent(formulas, outputs)
+    if dependent and REASON not in outputs:
+        try:
+            formulas, dims = _formulas_and_dims(problem, chosen, [*outputs, REASON], free)
+            outputs = (*outputs, REASON)
+        except InputError as error:  # the layout is not known well enough
+            if mask:
+                raise InputError(f"mask_infeasible cannot judge the layout: {error}") from None
+    own = ordered(dims, axes)
+    spread = out_dims(axes, dims, outputs, dependent if mask else ())
+    sizes = {axis.name: axis.size for axis in axes}
+
+    def size(names: Sequence[str]) -> int:
+        return math.prod(sizes[name] for name in names)
+
+    moving = depending(formulas, on=free)
+    fixed = {
+        id(row): Point({n: f for n, f in row.items() if not own[n] and n not in moving})
+        for row in formulas
+    }
+    return Structure(
+        outputs,
+        formulas,
+        [fixed[id(row)] for row in formulas],
+        tuple(sizes),
+        dependent,
+        own,
+        spread,
+        max(size(own[name]) for name in outputs),
+        [size(own[name]) for name in {name for row in formulas for name in row}],
+        moving,
+    )
 
 
 def _formulas_and_dims(

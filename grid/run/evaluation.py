@@ -13,7 +13,8 @@ from ...kernels import log
 from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
-from ..plan.execute import evaluate_block
+from ..plan.engine import compiles
+from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
 from ..spec.axes import Array
@@ -36,6 +37,7 @@ class Evaluation:
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
+        self._evaluated: set[Plan] = set()  # in memory, and as a whole
         self.plan()  # so that bad input is refused here, before anything is computed
         self._outputs = self.spec["outputs"] = list(outputs)
 
@@ -104,13 +106,41 @@ class Evaluation:
         """
         plan = self.plan(engine, mask_infeasible)
         threads = check_threads(threads)
+        # by this sweep, or by one like it: what is compiled for that serves this one, too
+        seen = plan.structure.notes.setdefault("evaluated", False)
+        plan.structure.notes["evaluated"] = True
+        if seen and engine == "auto":
+            plan = self._behind(plan)
+        again = plan in self._evaluated
         arrays = self._arrays(plan, check_dtype(dtype), out, threads)
+        compiled = False
         for dims, names in plan.groups().items():
-            for region in tiles.blocks(plan.whole(dims), tiles.AT_ONCE[plan.engine]):
+            outs = {name: arrays[name] for name in names}
+            most = tiles.AT_ONCE[plan.engine]
+            if math.prod(plan.shape(dims)) <= most:
+                compiled |= evaluate_whole(plan, dims, outs, threads, keep=again)
+                continue
+            for region in tiles.blocks(plan.whole(dims), most):
                 cut: Any = (*region.values(), ...)
-                views = {name: arrays[name][cut] for name in names}
+                views = {name: out[cut] for name, out in outs.items()}
                 evaluate_block(plan, dims, region, views, threads)
-        return dataset(plan, arrays, self.spec)
+        self._evaluated.add(plan)
+        used = "numpy" if plan.behind and not compiled else plan.engine
+        return dataset(plan, arrays, self.spec, used)
+
+    def _behind(self, plan: Plan) -> Plan:
+        """For an evaluation that comes back: a plan of kernels, if that is worth compiling.
+
+        They are compiled behind the caller, for whom NumPy goes on meanwhile, to the same bits.
+        """
+        if plan.engine != "numpy" or plan.full <= plan.most_table or not compiles():
+            return plan  # compiled already, or a copy of tables
+        key = ("behind", plan.mask)
+        if key not in self._plans:
+            behind = Plan(self._problem, self._outputs, "numba", plan.mask)
+            behind.behind = True
+            self._plans[key] = behind
+        return self._plans[key]
 
     def _arrays(
         self, plan: Plan, dtype: str, out: "xarray.Dataset | None", threads: int
@@ -124,10 +154,12 @@ class Evaluation:
                     raise InputError(f"out[{one!r}] and out[{other!r}] share memory; separate them")
             return arrays
         size = sum(math.prod(shapes[name]) * types[name].itemsize for name in types)
-        memory.check(
-            size,
-            "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an axis",
-        )
+        if size > memory.SMALL:
+            memory.check(
+                size,
+                "store it (Sweep.store, fleetcube run), reduce it (Sweep.reduce) or shorten an "
+                "axis",
+            )
         return {name: memory.allocate(shapes[name], types[name], threads) for name in types}
 
     def replace(
@@ -180,12 +212,11 @@ def _reused(
             f"out[{name!r}] is {variable.dtype} over {variable.dims}, not {dtype} over {dims}; "
             "give a Dataset from an earlier call of this sweep"
         )
-    array = variable.transpose(*dims).values
-    if (
-        array.shape != shape
-        or not array.flags.writeable
-        or not np.shares_memory(array, variable.values)
-    ):
+    data = variable.data
+    if data is not variable.data or not isinstance(data, np.ndarray):
+        raise InputError(f"out[{name!r}] is not in memory; give a Dataset from an earlier call")
+    array: Array = data.transpose([variable.dims.index(dim) for dim in dims])
+    if array.shape != shape or not array.flags.writeable:
         raise InputError(f"out[{name!r}] cannot be reused: shape {array.shape}, not {shape}")
     if not array.flags.aligned:  # kernels stream whole cache lines, which would end the process
         raise InputError(

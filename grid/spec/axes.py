@@ -1,6 +1,7 @@
 """Axes: what varies along one dimension of a sweep."""
 
 import math
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
 from . import values
+from .memo import Memo
 
 Array = np.ndarray[Any, Any]
 LONGEST = 5_000_000  # values that the axes of a spec generate
 MOST_GIVEN = 1 << 24  # values of an axis given as an array
 MOST_SPELLED = 300_000  # points of an axis named by texts
+LONGEST_KNOWN = 4096  # points of an axis that is kept for other sweeps with an equal one
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
 
@@ -56,6 +59,9 @@ class Axis:
         )
 
 
+_known: Memo[Axis] = Memo(128)  # of 32 kB or so for each input along them
+
+
 def make_axis(name: str, spec: Any) -> Axis:
     """Read one entry of `axes`.
 
@@ -68,6 +74,34 @@ def make_axis(name: str, spec: Any) -> Axis:
     """
     if isinstance(spec, Axis):
         return spec
+    key = _content(name, spec)
+    known = None if key is None else _known.get(key)
+    if known is not None:
+        return known
+    axis = _read(name, spec)
+    if key is not None and not axis.records and axis.size <= LONGEST_KNOWN:
+        for row in (axis.labels, *axis.numbers.values()):
+            row.flags.writeable = False
+        _known.keep(key, axis)
+    return axis
+
+
+def _content(name: str, spec: Any) -> bytes | None:
+    """All that an axis is made from, where it is short and consists of plain numbers and texts."""
+    parts = list(spec.values()) if type(spec) is dict else [spec]
+    for part in parts:
+        if type(part) is np.ndarray and part.dtype.kind in "iuf" and part.ndim:
+            entries: Any = part
+        else:
+            entries = part if type(part) in (list, tuple) else (part,)
+            if not {int, float, str, bool}.issuperset(map(type, entries)):
+                return None
+        if len(entries) > LONGEST_KNOWN:
+            return None
+    return pickle.dumps((name, spec))  # tells 1, 1.0 and True apart, and 0.0 from -0.0
+
+
+def _read(name: str, spec: Any) -> Axis:
     if isinstance(spec, Mapping) and "design" in spec:
         from .designs import design_axis
 

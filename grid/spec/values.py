@@ -23,11 +23,16 @@ def known_names() -> list[str]:
     return [*INPUTS, *load(), *KINDS]
 
 
+def is_known(name: Any) -> bool:
+    """Whether a scenario may set a name."""
+    return name in INPUTS or name in load() or name in KINDS
+
+
 def check_name(name: Any) -> str:
     """The name, if a scenario may set it."""
     if not isinstance(name, str):
         raise InputError(f"{shown(name)} is not a name; write it as text")
-    if name not in INPUTS and name not in load() and name not in KINDS:
+    if not is_known(name):
         raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
     if name in load() and load()[name].unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
@@ -84,9 +89,8 @@ def without_unit(name: Any, entry: Any) -> Any:
     if entry is None or isinstance(entry, int | float | str):
         return entry
     if isinstance(entry, Mapping):
-        known = known_names()
         return {
-            key: without_unit(key if key in known else name, part) for key, part in entry.items()
+            key: without_unit(key if is_known(key) else name, part) for key, part in entry.items()
         }
     if isinstance(entry, list | tuple):
         return [without_unit(name, part) for part in entry]
@@ -96,7 +100,7 @@ def without_unit(name: Any, entry: Any) -> Any:
             f"trace fleetcube.function(outputs, scenario, [{name!r}], engine = 'jax') instead"
         )
     carried_pair = carried(entry)
-    if carried_pair is None or name not in known_names():
+    if carried_pair is None or not is_known(name):
         return entry
     if name in KINDS or is_option(name):
         raise InputError(f"{name} = {shown(entry)} has a unit but takes names; give one")

@@ -7,13 +7,23 @@ from . import numpy as numpy_engine
 from .job import Job
 
 WORTH = 1 << 18  # points from which a kernel saves more than its compilation disturbs
+WORTH_AGAIN = 1 << 15  # the same where a job has come back, and will again
 
 
-def run(job: Job, threads: int) -> None:
-    """Fill the job's outputs without waiting for a compiler."""
-    large = math.prod(job.shape) >= WORTH
+def run(job: Job, threads: int) -> bool:
+    """Fill the job's outputs without waiting for a compiler; returns whether a kernel did."""
+    return _run(job, threads, math.prod(job.shape) >= WORTH)
+
+
+def run_again(job: Job, threads: int) -> bool:
+    """The same for a job that has come back; a copy of tables is left to NumPy."""
+    return _run(job, threads, bool(job.formulas) and math.prod(job.shape) >= WORTH_AGAIN)
+
+
+def _run(job: Job, threads: int, large: bool) -> bool:
     if large and numba_engine.run_if_compiled(job, threads):
-        return
+        return True
     numpy_engine.run(job, threads)
     if large:
         numba_engine.compile_behind(job)
+    return False

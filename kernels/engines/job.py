@@ -47,9 +47,34 @@ class Pool:
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def each(self, function: Any, tasks: Any) -> None:
-        """Call the function with each task; the first error ends it and is raised."""
-        for _ in self.map(function, tasks):
-            pass
+        """Call the function with each task; the first error ends it and is raised.
+
+        The caller's thread works, too: a small job is done before another thread has woken up.
+        """
+        left = deque(tasks)
+
+        def work() -> None:
+            try:
+                while True:
+                    try:
+                        task = left.popleft()
+                    except IndexError:
+                        return
+                    function(task)
+            except BaseException:
+                left.clear()
+                raise
+
+        others = []
+        if self._executor is not None:
+            others = [self._executor.submit(work) for _ in range(min(self.threads, len(left)) - 1)]
+        try:
+            work()
+        finally:
+            running = [other for other in others if not other.cancel()]
+            wait(running)  # the caller's arrays must not be written after this returns
+        for other in running:
+            other.result()
 
     def map(self, function: Any, tasks: Any) -> Iterator[Any]:
         """What the function returns for each task, in their order, computed a few ahead."""

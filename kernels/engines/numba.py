@@ -150,7 +150,7 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
     if rows >= parts:
         edges = [rows * part // parts for part in range(parts + 1)]
         return [(edges[k], edges[k + 1], 0, split.length) for k in range(parts)]
-    step = max(TILE, -(-split.length // parts))
+    step = max(TILE, -(-rows * split.length // parts))
     return [
         (index, index + 1, cut.start, cut.stop)
         for index in range(rows)

@@ -1,13 +1,19 @@
 """The reference engine: plain NumPy broadcasting, nothing compiled."""
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from ..graph.bind import Binding
 from ..graph.formulas import Function, parameters
 from . import tiles
 from .job import Array, Job, pool, store
+
+COPIED = 1 << 18  # points up to which a copy is done before another thread has woken up
 
 
 def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) -> dict[str, Array]:
@@ -20,8 +26,58 @@ def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) ->
     return {name: values[name] for name in formulas}
 
 
+class Point:
+    """Formulas at one point, prepared once for any numbers: on NumPy's scalars.
+
+    The bits of `evaluate` in half its time or less.
+    """
+
+    def __init__(self, formulas: Mapping[str, Function]) -> None:
+        bind = _scalar().bind
+        self.formulas = formulas
+        self._steps = [
+            (name, bind(f) if type(f) is FunctionType else _on_arrays(f), parameters(f))
+            for name, f in formulas.items()
+        ]
+        read = {name for _, _, names in self._steps for name in names}
+        self.operands = tuple(sorted(read - formulas.keys()))
+
+    def __call__(self, operands: Iterable[np.float64]) -> dict[str, np.float64]:
+        """All values by name; `operands` in the order of those names."""
+        values: dict[str, Any] = dict(zip(self.operands, operands, strict=True))
+        with np.errstate(all="ignore"):
+            for name, formula, names in self._steps:
+                values[name] = np.float64(formula(*[values[n] for n in names]))
+        return values
+
+
+def _on_arrays(formula: Function) -> Function:
+    """A `Made` formula, which would take a scalar, a Python float, for a constant."""
+
+    def call(*values: np.float64) -> Any:
+        result = formula(*[np.array([value]) for value in values])
+        return np.asarray(result, np.float64).item()
+
+    return call
+
+
+@functools.cache
+def _scalar() -> Binding:
+    return Binding(np, _choose)
+
+
+def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """`where` of scalars, which takes a tenth of the time; as there, a flag only of two flags."""
+    flag = isinstance(if_true, bool | np.bool_) and isinstance(if_false, bool | np.bool_)
+    return (np.bool_ if flag else np.float64)(if_true if condition else if_false)
+
+
 def run(job: Job, threads: int) -> None:
     """Fill the job's outputs, tile by tile."""
+    if not job.formulas and math.prod(job.shape) <= COPIED:
+        for name, out in job.outs.items():
+            store(out, job.operands[name])
+        return
     grid_tiles = tiles.tiles(job.shape, tiles.NUMPY_TILE)
     pool(threads).each(lambda tile: _run_tile(job, tile), grid_tiles)
 

@@ -143,6 +143,16 @@ def test_gpu(load: Any) -> None:
         assert gpu.run(quick=True).notes[0].startswith("Skipped: ")
 
 
+def test_repeated(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    repeated, question = load("repeated"), load("question")
+    monkeypatch.setattr(question, "PEER_OUTPUTS", SHORT)
+    rows = [repeated.compare(2, mttf, rounds=2) for mttf in (2, 3)]
+    check(rows, repeated.COLUMNS)
+    repeated.draw(rows, tmp_path / "rates.png")
+    assert (tmp_path / "rates.png").stat().st_size > 10_000
+
+
 def test_tables_go_between_the_markers_and_nowhere_else(load: Any, tmp_path: Path) -> None:
     tables, measure = load("tables"), load("measure")
     readme, results = tmp_path / "README.md", tmp_path / "results.json"

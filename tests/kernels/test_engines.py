@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 
 import fleetcube
 from fleetcube.kernels import checkpoint, collectives, ops, topology
+from fleetcube.kernels.calculus.made import Chain
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import kernel_cache, ufunc_loops
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.engines.codegen import kernel_source
-from fleetcube.kernels.engines.job import Job
+from fleetcube.kernels.engines.job import Job, pool
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph import trace
 from fleetcube.kernels.graph.bind import Binding, dependencies
@@ -155,6 +157,55 @@ def test_formulas_agree_with_numpy(module: str, engine: str) -> None:
         np.testing.assert_allclose(
             found[name], values, TOLERANCE[engine], equal_nan=True, err_msg=name
         )
+
+
+def test_scalars_have_the_bits_of_arrays() -> None:
+    formulas = {f"{name}_": function for name, function in FORMULAS.items()}
+    formulas |= {"product_": Chain((("goodput", "n_gpus"), ("mfu", 2.0)))}  # of two is 0 if one is
+    point = numpy_engine.Point(formulas)
+    drawn = [{name: row[k % row.size] for name, row in operands().items()} for k in range(0, 60, 2)]
+    same = [dict.fromkeys(operands(), np.float64(value)) for value in (0, 1, -1, np.inf, np.nan)]
+    zero = {"goodput": np.float64(0), "n_gpus": np.float64(np.inf), "mfu": np.float64(0.25)}
+    mixed = [{**drawn[0], **zero}]
+    for values in [*drawn, *same, *mixed]:
+        found = point([values[name] for name in point.operands])
+        arrays = {name: np.array([value]) for name, value in values.items()}
+        for name, expected in numpy_engine.evaluate(formulas, arrays).items():
+            assert type(found[name]) is np.float64
+            np.testing.assert_array_equal(found[name], expected.item(), err_msg=name)
+            assert np.isnan(found[name]) or np.signbit(found[name]) == np.signbit(expected), name
+    assert found["product_"] == 0.5
+
+
+def test_threads_share_tasks_and_stop_at_the_first_error() -> None:
+    done: list[int] = []
+    for threads in (1, 2, 5):
+        pool(threads).each(done.append, iter(range(40)))
+    assert sorted(done) == sorted([*range(40)] * 3)
+
+    def fail(task: int) -> None:
+        done.append(task)
+        if task == 3:
+            raise ZeroDivisionError
+
+    done.clear()
+    with pytest.raises(ZeroDivisionError):
+        pool(2).each(fail, range(100_000))
+    seen = len(done)
+    assert seen < 100_000
+    time.sleep(0.01)
+    assert len(done) == seen  # arrays are not written after it returns
+
+
+def test_rows_are_cut_into_few_tasks_that_cover_them() -> None:
+    for outer, inner in (((9,), (24649,)), ((1,), (10**6,)), ((200,), (512,)), ((3, 5), (70_000,))):
+        tasks = numba_engine._tasks(numba_engine.Split(outer, inner), 2)
+        rows, length = math.prod(outer), math.prod(inner)
+        assert len(tasks) <= max(16, 2 * rows)
+        covered = np.zeros((rows, length), int)
+        for start, stop, first, last in tasks:
+            covered[start:stop, first:last] += 1
+        assert (covered == 1).all()
 
 
 def test_the_points_reach_every_reason_and_most_losses() -> None:
