@@ -11,6 +11,7 @@ from ...kernels.engines import auto as auto_engine
 from ...kernels.engines import jax as jax_engine
 from ...kernels.engines import numba as numba_engine
 from ...kernels.engines import numpy as numpy_engine
+from ...kernels.engines import on_device as device
 from ...kernels.engines.job import Job
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.roles import REASON
@@ -83,7 +84,7 @@ def on_device(
         sizes = dict(zip(own, reason.shape, strict=True))
         reason = reason.reshape(tuple(sizes.get(dim, 1) for dim in dims))
         for name in masked:
-            values[name] = jax_engine.masked(values[name], reason)
+            values[name] = device.masked(values[name], reason)
     return values
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.engines import jax as jax_engine
+from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.execute import on_device
@@ -161,7 +162,10 @@ class _Fold:
             return {name: self.block(out) for name, out in outs.items()}
         how = "min" if self.extreme and self.how not in ("min", "max") else self.how
         shape = extent(block, self.dims, self.dims)
-        return {name: jax_engine.reduced(how, o, self.axes, shape) for name, o in outs.items()}
+        return {
+            name: device.reduced(out, how=how, axes=self.axes, shape=shape)
+            for name, out in outs.items()
+        }
 
     def start(self, shape: tuple[int, ...]) -> Folded:
         """The reduction of nothing."""

@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.engines import on_device as device
+from ...kernels.engines.on_device import BITS
 from ..plan import memory, tiles
+from ..plan.execute import on_device
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
 
-BITS = 16
 _TOP = np.uint64(1 << 63)
 
 
@@ -103,10 +105,24 @@ class _Rows:
         """What a bundle of the reduced axes adds to a pass over a tile."""
         parts: dict[str, Any] = {}
         for block in tiles.blocks(bundle, most):
-            for name, row in self.rows(plan, {**tile, **block}).items():
-                if bounds[name].open:
-                    parts[name] = bounds[name].part(row, parts.get(name))
+            for name, (part, add) in self.added(plan, {**tile, **block}, bounds).items():
+                parts[name] = add(parts[name], part) if name in parts else part
         return {name: bounds[name].packed(part) for name, part in parts.items()}
+
+    def added(self, plan: Plan, region: Region, bounds: Mapping[str, "_Bounds"]) -> dict[str, Any]:
+        """What a region adds to each output's pass, and how; where JAX computed it, if it did."""
+        open_ = [name for name in self.room.names if bounds[name].open]
+        outs = on_device(plan, self.dims, region, open_)
+        if outs is None:
+            rows = self.rows(plan, region)
+            return {name: (bounds[name].part(rows[name]), bounds[name].add) for name in open_}
+        order = tuple(self.dims.index(dim) for dim in (*self.kept, *self.rest))
+        how = {
+            "order": order,
+            "shape": extent(region, self.dims, self.dims),
+            "cells": math.prod(extent(region, self.kept, self.kept)),
+        }
+        return {name: (bounds[name].there(outs[name], how), bounds[name].add) for name in open_}
 
 
 def _ranks(count: Array, q: float) -> tuple[Array, Array, Array]:
@@ -156,22 +172,30 @@ class _Bounds:
         hist = None if self.hist is None else np.zeros(0, np.int64)
         return {**self.__dict__, "hist": hist}
 
-    def part(self, rows: Array, before: Any) -> Any:
+    def part(self, rows: Array) -> Any:
         """What some points of every cell add: ends in the first pass, then a histogram."""
         valid, keys = ~np.isnan(rows), _keys(rows)
         if self.hist is None:
             least = np.where(valid, keys, np.iinfo(np.uint64).max).min(axis=1)
-            most = np.where(valid, keys, 0).max(axis=1)
-            ends = (valid.sum(axis=1), least, most)
-            return ends if before is None else _wider(before, ends)
-        hist = np.zeros((2, self.cells << BITS), np.int64) if before is None else before
+            return valid.sum(axis=1), least, np.where(valid, keys, 0).max(axis=1)
+        hist = np.zeros((2, self.cells << BITS), np.int64)
         cell = np.broadcast_to(np.arange(self.cells)[:, None], keys.shape)
         for k in range(2):
             low, high, shift = (row[k][:, None] for row in (self.low, self.high, self.shift))
             inside = valid & (keys >= low) & (keys <= high)
             bins = ((keys - low) >> shift)[inside].astype(np.int64)
-            hist[k] += np.bincount((cell[inside] << BITS) + bins, minlength=hist.shape[1])
+            hist[k] = np.bincount((cell[inside] << BITS) + bins, minlength=hist.shape[1])
         return hist
+
+    def there(self, array: Any, how: Mapping[str, Any]) -> Any:
+        """The same of an array on JAX's device."""
+        if self.hist is None:
+            return device.ends(array, **how)
+        return device.histogram(array, self.low, self.high, self.shift, **how)
+
+    def add(self, one: Any, other: Any) -> Any:
+        """What two parts add together."""
+        return _wider(one, other) if self.hist is None else one + other
 
     def packed(self, part: Any) -> Any:
         """A part as it is sent: the bins of a histogram that are not empty, and their counts."""

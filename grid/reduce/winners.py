@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.engines import on_device as device
+from ...kernels.engines.job import store
 from ...kernels.roles import REASON
 from ..plan import memory, tiles
+from ..plan.execute import on_device
 from ..plan.labels import attributes, coordinates, dtype_of, ordered
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
@@ -140,8 +143,8 @@ class _Winners:
     def part(self, plan: Plan, bundle: Region) -> dict[str, _Best]:
         """The best of one bundle."""
         best: dict[str, _Best] = {}
-        for block, outs in self.room.each(plan, self.dims, bundle):
-            new = {name: self.block(name, outs, block) for name in self.leads}
+        for block in tiles.blocks(bundle, self.room.most):
+            new = self.best(plan, block)
             if block == bundle:
                 return new
             best = best or self.start(extent(bundle, self.kept, self.kept))
@@ -174,6 +177,33 @@ class _Winners:
             np.copyto(ranks, block.ranks, where=better)
             for other, there in block.others.items():
                 np.copyto(old.others[other][target], there, where=better)
+
+    def best(self, plan: Plan, block: Region) -> dict[str, _Best]:
+        """The best of each cell of a block: found where JAX computed it, if it did."""
+        outs = on_device(plan, self.dims, block, self.room.names)
+        if outs is None:
+            outs = self.room.evaluate(plan, self.dims, block)
+            return {name: self.block(name, outs, block) for name in self.leads}
+        steps = tiles.strides(self.reduced)
+        riders = {name: outs[name] for name in self.room.names[len(self.leads) :]}
+        best = {}
+        for name in self.leads:
+            values, ranks, there = device.winners(
+                outs[name],
+                riders,
+                [block[dim].start for dim in steps],
+                how=self.how,
+                kept=tuple(map(self.dims.index, self.kept)),
+                steps=tuple((self.dims.index(dim), step) for dim, step in steps.items()),
+                shape=extent(block, self.dims, self.dims),
+                nowhere=int(NOWHERE),
+            )
+            others = {}
+            for other, found in there.items():
+                others[other] = np.empty(found.shape, dtype_of(other, float))
+                store(others[other], found)
+            best[name] = _Best(values, ranks, others)
+        return best
 
     def block(self, name: str, outs: Mapping[str, Array], region: Region) -> _Best:
         """The best of each cell of a block."""

@@ -1,0 +1,146 @@
+"""Reductions of blocks where JAX computed them, so that only results leave the device.
+
+Arrays are those of `jax.on_device`: of size 1 along dimensions where they are constant.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+BITS = 16  # of a number that one pass of a quantile takes in
+_TOP = np.uint64(1 << 63)
+
+
+def masked(array: Any, reason: Any) -> Any:
+    """An array, NaN where another one is not 0."""
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(True):
+        return jnp.where(reason != 0, jnp.nan, array)
+
+
+def _jitted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in float64, its keywords static, its results on the host."""
+    known: dict[str, Any] = {}
+
+    @functools.wraps(function)
+    def call(*arrays: Any, **static: Any) -> Any:
+        import jax
+
+        if not known:
+            known["jitted"] = jax.jit(function, static_argnames=tuple(static))
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, known["jitted"](*arrays, **static))
+
+    return call
+
+
+@_jitted
+def reduced(array: Any, *, how: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """An array of a shape reduced over axes: "min", "max", "count", "sum"; NaN are skipped.
+
+    "mean" gives the sum and how many numbers it sums.
+    """
+    import jax.numpy as jnp
+
+    array = jnp.broadcast_to(array, shape)
+    if how == "count":
+        return (jnp.isfinite(array).sum(axis=axes),)
+    if how in ("min", "max"):
+        function = jnp.nanmin if how == "min" else jnp.nanmax
+        return (function(array, axis=axes) if axes else array,)
+    total = jnp.nansum(array, axis=axes)
+    return (total,) if how == "sum" else (total, (~jnp.isnan(array)).sum(axis=axes))
+
+
+@_jitted
+def winners(
+    array: Any,
+    riders: Mapping[str, Any],
+    starts: Sequence[Any],
+    *,
+    how: str,
+    kept: tuple[int, ...],
+    steps: tuple[tuple[int, int], ...],
+    shape: tuple[int, ...],
+    nowhere: int,
+) -> Any:
+    """The extreme of each cell, the rank of the first point that has it, and others there.
+
+    `steps` are the reduced axes and what one step along each adds to a rank; `starts` where they
+    begin. Where all is NaN the rank is `nowhere`.
+    """
+    import jax.numpy as jnp
+
+    order = (*kept, *(axis for axis, _ in steps))
+    cells = tuple(shape[axis] for axis in kept)
+
+    def rows(values: Any) -> Any:
+        return jnp.broadcast_to(values, shape).transpose(order).reshape((*cells, -1))
+
+    rank = jnp.zeros((), jnp.int64)
+    for (axis, step), start in zip(steps, starts, strict=True):
+        rank = rank[..., None] + (jnp.arange(shape[axis]) + start) * step
+    values = rows(array)
+    best = (jnp.nanmin if how == "min" else jnp.nanmax)(values, axis=-1)
+    ranks = jnp.where(values == best[..., None], rank.reshape(-1), nowhere)
+    place = ranks.argmin(axis=-1, keepdims=True)
+    there = {name: jnp.take_along_axis(rows(r), place, -1)[..., 0] for name, r in riders.items()}
+    return best, jnp.take_along_axis(ranks, place, -1)[..., 0], there
+
+
+def _rows(array: Any, order: tuple[int, ...], shape: tuple[int, ...], cells: int) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.broadcast_to(array, shape).transpose(order).reshape((cells, -1))
+
+
+def _keys(values: Any) -> Any:
+    """Unsigned integers in the order of the numbers."""
+    import jax
+    import jax.numpy as jnp
+
+    bits = jax.lax.bitcast_convert_type(values, jnp.uint64)
+    return jnp.where(bits & _TOP != 0, ~bits, bits | _TOP)
+
+
+@_jitted
+def ends(array: Any, *, order: tuple[int, ...], shape: tuple[int, ...], cells: int) -> Any:
+    """How many numbers each cell has, and the least and largest key of them."""
+    import jax.numpy as jnp
+
+    rows = _rows(array, order, shape, cells)
+    valid, keys = ~jnp.isnan(rows), _keys(rows)
+    least = jnp.where(valid, keys, ~np.uint64(0)).min(axis=1)
+    return valid.sum(axis=1), least, jnp.where(valid, keys, np.uint64(0)).max(axis=1)
+
+
+@_jitted
+def histogram(
+    array: Any,
+    low: Any,
+    high: Any,
+    shift: Any,
+    *,
+    order: tuple[int, ...],
+    shape: tuple[int, ...],
+    cells: int,
+) -> Any:
+    """Numbers of each cell by bins of their keys between bounds, for two pairs of bounds."""
+    import jax.numpy as jnp
+
+    rows = _rows(array, order, shape, cells)
+    valid, keys = ~jnp.isnan(rows), _keys(rows)
+    length = cells << BITS
+    counts = []
+    for k in range(2):
+        first = low[k][:, None]
+        inside = valid & (keys >= first) & (keys <= high[k][:, None])
+        bins = ((keys - first) >> shift[k][:, None]).astype(jnp.int64)
+        bins = bins + (jnp.arange(cells) << BITS)[:, None]
+        bins = jnp.where(inside, bins, length).reshape(-1)  # one bin more, for the others
+        counts.append(jnp.bincount(bins, length=length + 1)[:length])
+    return jnp.stack(counts)
