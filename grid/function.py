@@ -1,6 +1,7 @@
 """Quantities as one pure function of a few inputs, for other programs to call."""
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from .plan.engine import check_engine
 from .plan.plan import check_outputs
 from .spec.axes import Axis
 from .spec.scenario import Problem, resolve
-from .spec.values import check_name, is_option, is_traced, without_unit
+from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
 ENGINES = ("numpy", "numba", "jax")
 ALONE = 1 << 16  # points up to which threads cost more than they save
@@ -61,6 +62,11 @@ def function(
         raise InputError(f"engine = {shown(engine)} is unknown; choose one of {', '.join(ENGINES)}")
     check_engine(engine)
     wanted = [outputs] if isinstance(outputs, str) else outputs
+    for name in names:
+        if name in wanted:
+            raise InputError(
+                f"{name!r} is both an output and an input; leave it out of one of them"
+            )
     given = {name: Axis(name, np.ones(1), {name: np.ones(1)}) for name in names}
     problem = resolve(scenario, given)
     check_outputs(wanted, problem)
@@ -130,7 +136,10 @@ class Function:
         for value in values:
             if type(value) not in _PLAIN:
                 return self._packed(self._over(values))
-        return self._packed(self._point(*map(float, values)))
+        try:
+            return self._packed(self._point(*map(float, values)))
+        except OverflowError:  # a whole number too large for a float: it is named
+            return self._packed(self._over(values))
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
         """The function of the exact derivatives with respect to inputs, all of them by default.
@@ -239,15 +248,17 @@ class Function:
         placed.update(named)
         return tuple(placed[name] for name in self.inputs)
 
-    def _shape(self, values: Sequence[Any]) -> tuple[int, ...]:
-        """The shape that the inputs broadcast to, all of them checked."""
-        for name, value in zip(self.inputs, values, strict=True):
-            _check_value(name, value, self.units[name])
-        shapes = {name: np.shape(value) for name, value in zip(self.inputs, values, strict=True)}
+    def _checked(self, values: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
+        """The inputs as arrays, and the shape that they broadcast to."""
+        arrays = [
+            _array(name, value, self.units[name])
+            for name, value in zip(self.inputs, values, strict=True)
+        ]
         try:
-            return np.broadcast_shapes(*shapes.values())
+            return arrays, np.broadcast_shapes(*(array.shape for array in arrays))
         except ValueError:
-            said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            shapes = zip(self.inputs, arrays, strict=True)
+            said = ", ".join(f"{name} {array.shape}" for name, array in shapes)
             raise InputError(
                 f"the inputs do not broadcast: {said}; give sizes that are equal, or 1"
             ) from None
@@ -260,15 +271,15 @@ class Function:
                     f"{name} is traced by JAX, which cannot see into a function made with engine "
                     f"= {self.engine!r}; make it with engine = 'jax'"
                 )
-        shape = self._shape(values)
+        arrays, shape = self._checked(values)
         if not shape:
-            return self._point(*map(float, values))
+            return self._point(*map(float, arrays))
         program = self._program
         operands = {
             name: np.array(value).reshape((1,) * len(shape)) for name, value in program.constants
         }
-        for name, value in zip(self.inputs, values, strict=True):
-            array = np.asarray(value, np.float64)
+        for name, array in zip(self.inputs, arrays, strict=True):
+            array = np.asarray(array, np.float64)
             operands[name] = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
         outs = {
             name: np.empty(shape, np.int8 if of in program.flags else np.float64)
@@ -284,8 +295,8 @@ class Function:
                 run_numba(job, threads)
             else:
                 run_numpy(job, threads)
-        arrays = tuple(outs.values())
-        return arrays if len(arrays) > 1 else arrays[0]
+        results = tuple(outs.values())
+        return results if len(results) > 1 else results[0]
 
     def _traced(self, values: Sequence[Any]) -> Any:
         """The outputs as JAX computes them, inside another trace or not."""
@@ -293,10 +304,13 @@ class Function:
             from ..kernels.engines.traceable import jitted
 
             self._jitted = jitted(self._program)
-        if any(type(value) not in _PLAIN for value in values):
-            values = [np.asarray(v) if isinstance(v, list | tuple) else v for v in values]
-            self._shape(values)
-        outs = self._jitted(dict(zip(self.inputs, values, strict=True)))
+        try:  # whole numbers as floats: in 32 bits JAX would cut them off
+            if any(type(value) not in _PLAIN for value in values):
+                raise TypeError
+            given = [float(value) for value in values]
+        except (TypeError, OverflowError):
+            given, _ = self._checked(values)
+        outs = self._jitted(dict(zip(self.inputs, given, strict=True)))
         listed = tuple(outs[name] for name in self.outputs)
         return listed if len(listed) > 1 else listed[0]
 
@@ -347,7 +361,7 @@ def _program(
     values = leaves(problem, chosen, problem.axes, inputs)[0]
     given = {name: row.item() for name, row in values.items() if name not in inputs}
     flags = [name for name in outputs if unit_of(name) == "flag"]
-    bounds = [INPUTS[name] for name in inputs if name in INPUTS]
+    bounds = list(map(row_of, inputs))
     return formulas, fold(outputs, formulas, given, inputs, bounds, flags)
 
 
@@ -358,8 +372,8 @@ def _meaning(name: str) -> str:
     return (slope.doc if slope else load()[name].doc).summary.rstrip(".")
 
 
-def _check_value(name: str, value: Any, unit: str) -> None:
-    """Refuse what is neither a real number nor an array of them, in SI."""
+def _array(name: str, value: Any, unit: str) -> Any:
+    """Real numbers in SI as an array of float64 or float32, JAX's as they are; else refused."""
     hint = "give a plain number" if unit == "1" else f"give numbers in {unit}"
     if hasattr(value, "dims") and hasattr(value, "coords"):
         raise InputError(
@@ -370,10 +384,23 @@ def _check_value(name: str, value: Any, unit: str) -> None:
         raise InputError(
             f"{name} is a Dask array; map the function over its blocks (dask.array.map_blocks)"
         )
+    if np.ma.is_masked(value):
+        raise InputError(f"{name} is a masked array; give its valid values")
     if not isinstance(value, int | float | str) and carried(value) is not None:
         raise InputError(f"{name} = {shown(value)} has a unit; {hint}")
-    kind = getattr(getattr(value, "dtype", None), "kind", None) or np.asarray(value).dtype.kind
     if str(getattr(value, "dtype", "")) in ("bfloat16", "float16"):
         raise InputError(f"{name} is {value.dtype}, too short for these laws; give float32 or more")
-    if kind not in "iuf":
-        raise InputError(f"{name} = {shown(value)} is not a real number; {hint}")
+    try:
+        array = value if _is_of_jax(value) else np.asarray(value)
+        if array.dtype.kind not in "iuf":
+            raise TypeError
+        if _is_of_jax(value) or array.dtype == np.float32:
+            return array
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} = {shown(value)} is not a real number; {hint}") from None
+
+
+def _is_of_jax(value: Any) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.Array)

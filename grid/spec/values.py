@@ -70,6 +70,11 @@ def _written(choice: Any) -> str:
     return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
+def row_of(name: str) -> Input:
+    """The bounds of an input, or of a quantity that is given."""
+    return INPUTS.get(name) or Input(name, "1", None, "", positive=False, may_be_infinite=True)
+
+
 def unit_of(name: str) -> str:
     """Base unit of an input or quantity."""
     return derivatives.unit_of(name)
@@ -159,7 +164,7 @@ def _example(name: str) -> str:
 
 
 def _check_bounds(name: str, written: Any, value: float) -> None:
-    row = INPUTS.get(name, Input(name, "1", None, "", positive=False, may_be_infinite=True))
+    row = row_of(name)
     if math.isnan(value) or (math.isinf(value) and not row.may_be_infinite):
         raise InputError(f"{name} = {shown(written)} is not finite; give a finite number")
     if row.positive and value <= 0:

@@ -128,7 +128,7 @@ class Library:
     """`np` and `where` for duals over an array library's own."""
 
     def __init__(self, binding: Binding) -> None:
-        self.numpy, self.choose = binding.numpy, binding.choose
+        self.below, self.numpy, self.choose = binding, binding.numpy, binding.choose
         self.binding = Binding(self, self.where)
 
     def __getattr__(self, name: str) -> Any:
@@ -162,6 +162,20 @@ class Library:
         if if_true is None and if_false is None:
             return None
         return self.choose(condition, _or_zero(if_true), _or_zero(if_false))
+
+
+def product(binding: Binding, one: Any, other: Any) -> Any:
+    """A product that is 0 where a factor is, even if the other is infinite; and its change."""
+    library = binding.numpy
+    if isinstance(library, Library):
+        pairs = ((tangent_of(one), value_of(other)), (tangent_of(other), value_of(one)))
+        changes = [product(library.below, *pair) for pair in pairs if pair[0] is not None]
+        value = product(library.below, value_of(one), value_of(other))
+        return Dual(library, value, functools.reduce(_sum, changes, None))
+    if isinstance(one, float) or isinstance(other, float):
+        constant, factor = (one, other) if isinstance(one, float) else (other, one)
+        return factor if constant == 1.0 else constant * factor
+    return binding.choose((one == 0) | (other == 0), 0.0, one * other)
 
 
 def _flat(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:

@@ -68,20 +68,13 @@ class Chain(Made):
 
     def bound(self, binding: Binding) -> Callable[..., Any]:
         """The sum."""
-        choose = binding.choose
-
-        def product(one: Any, other: Any) -> Any:
-            if isinstance(one, float) or isinstance(other, float):
-                constant, factor = (one, other) if isinstance(one, float) else (other, one)
-                return factor if constant == 1.0 else constant * factor
-            return choose((one == 0) | (other == 0), 0.0, one * other)
 
         def chain(*values: Any) -> Any:
             factors = dict(zip(self.parameters, values, strict=True))
             total: Any = None
             for term in self.terms:
                 one, other = (factors[f] if isinstance(f, str) else f for f in term)
-                added = product(one, other)
+                added = dual.product(binding, one, other)
                 total = added if total is None else total + added
             return 0.0 if total is None else total
 

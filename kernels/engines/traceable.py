@@ -51,8 +51,7 @@ def traceable(program: Program) -> Callable[[Values], Values]:
         for of in program.outputs:
             total = jnp.zeros_like(values[of])
             for wrt in moving:
-                slope = values[name_of("d", of, wrt)]
-                total = total + jnp.where(slope == 0, 0, slope) * changes[wrt]
+                total = total + values[name_of("d", of, wrt)] * changes[wrt]
             spread[of] = total
         return {of: values[of] for of in program.outputs}, spread
 

@@ -142,6 +142,15 @@ def test_second_derivatives_are_exact() -> None:
         assert math.isclose(float(jax.hessian(of)(1e5)), expected, rel_tol=1e-13)
         job = function("goodput", SCENARIO, ["n_gpus", "gpu_mttf"], engine="jax")
         curved = jax.jit(jax.hessian(job, argnums=(0, 1)))(1024.0, 1.8e8)
+        # Where a first derivative is 0, it still changes: no cards, M = 1 / (n / m + n c / (8 k))
+        cards = {"n_gpus": 1024, "gpu_mttf": 1e8}
+        of = function("cluster_mtbf", cards, ["nics_per_node", "nic_mttf"], engine="jax")
+        at_none = jax.hessian(of, argnums=(0, 1))(0.0, 2e8)
+        mtbf, nodes = 1e8 / 1024, 1024 / 8
+        assert float(at_none[1][1]) == 0
+        assert math.isclose(float(at_none[0][0]), 2 * mtbf**3 * (nodes / 2e8) ** 2, rel_tol=1e-12)
+        for mixed in (at_none[0][1], at_none[1][0]):
+            assert math.isclose(float(mixed), mtbf**2 * nodes / 2e8**2, rel_tol=1e-12)
     slopes = function("goodput", SCENARIO, ["n_gpus", "gpu_mttf"]).gradient()
     for k, (name, at) in enumerate((("n_gpus", 1024.0), ("gpu_mttf", 1.8e8))):
         step = 1e-4 * at
@@ -199,6 +208,9 @@ def test_beyond_the_bounds_there_is_no_number(engine: str) -> None:
             assert all(math.isnan(value) for value in slopes(point).values())
             over = of({k: np.array([v, POINT[k]]) for k, v in point.items()})
             assert np.isnan(np.asarray(over["goodput"])).tolist() == [True, False]
+        given = function("goodput", SCENARIO, ["cluster_mtbf", "n_gpus"], engine=engine)
+        assert math.isnan(given(-5.0, 1024.0))
+        assert math.isnan(given(math.nan, 1024.0))
         assert math.isfinite(of({**POINT, "gpu_mttf": math.inf})["goodput"])
         assert math.isfinite(of({**POINT, "n_gpus": 32.0})["goodput"])
 
@@ -325,6 +337,21 @@ def test_jax_exports_shards_and_keeps_the_type() -> None:
         assert float(of(jnp.int32(1024), 1.8e8, 5e10)) == float(exact)
 
 
+@each("engine", ENGINES)
+def test_whatever_holds_numbers_is_taken(engine: str) -> None:
+    """In JAX's 32 bits, too, where whole numbers above 2^31 would be cut off."""
+    of = function("cluster_mtbf", {}, ["n_gpus", "gpu_mttf"], engine=engine)
+    right = function("cluster_mtbf", {}, ["n_gpus", "gpu_mttf"])(1024.0, 1e11)
+    for n, mttf in (
+        (1024, 10**11),
+        (np.int64(1024), np.array([10**11])),
+        (np.ma.array([1024]), [10**11]),
+        (range(1024, 1025), np.array([1e11], ">f8")),
+        (np.float32(1024), np.longdouble(1e11)),
+    ):
+        assert np.allclose(np.asarray(of(n, mttf)), right, rtol=1e-6)
+
+
 BAD_CALLS: dict[str, tuple[Any, str]] = {
     "missing": (((), {"n_gpus": 8}), "gpu_mttf is missing; give n_gpus, gpu_mttf"),
     "misspelt": (((), {**POINT, "n_gpu": 8}), "'n_gpu' is not an input .* did you mean 'n_gpus'"),
@@ -334,6 +361,9 @@ BAD_CALLS: dict[str, tuple[Any, str]] = {
     "true": (((True, 1e8, 1e9), {}), "n_gpus = True is not a real number"),
     "complex": (((8, 1e8, np.array([1j])), {}), "is not a real number; give numbers in B/s"),
     "shapes": ((([1, 2], [1, 2, 3], 1e9), {}), r"do not broadcast: n_gpus \(2,\), gpu_mttf \(3,\)"),
+    "masked": (((np.ma.array([8.0, 9.0], mask=[0, 1]), 1e8, 1e9), {}), "n_gpus is a masked array"),
+    "huge": (((10**400, 1e8, 1e9), {}), "is not a real number"),
+    "ragged": ((([[1], [1, 2]], 1e8, 1e9), {}), "is not a real number"),
     "short": ((jnp.ones((3, 2), "bfloat16"), {}), "bfloat16, too short for these laws"),
     "labelled": (
         ((fleetcube.evaluate("cluster_mtbf", n_gpus=[8, 16], gpu_mttf=1e8), 1e8, 1e9), {}),
@@ -368,6 +398,7 @@ BAD_FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "no output": (([], SCENARIO, INPUTS), {}, "name at least one quantity"),
     "an input": (("n_gpus", SCENARIO, INPUTS), {}, "is an input"),
     "missing": (("job_time", {}, INPUTS), {}, "layers is missing"),
+    "both": (("step_time", SCENARIO, ["step_time"]), {}, "both an output and an input"),
     "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of numpy, numba"),
     "whole": (("delta_job_time_delta_n_gpus", SCENARIO, INPUTS), {}, "d_job_time_d_n_gpus, or see"),
     "computed": (("d_job_time_d_step_time", SCENARIO, INPUTS), {}, "needs a given step_time"),
