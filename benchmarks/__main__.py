@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import (
     calculon,
+    cluster,
     dask,
     features,
     gpu,
@@ -45,6 +46,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
         "chunks": storage.run_chunks,
     },
     "docs/dask.md": {"dask": dask.run},
+    "docs/scale.md": {"cluster": cluster.run, "objects": cluster.run_objects},
     "docs/lookup.md": {"lookup": lookup.run},
     "docs/repeated.md": {"repeated": repeated.run},
     "docs/peers.md": {"calculon": calculon.run, "published": calculon.published},

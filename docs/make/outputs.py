@@ -23,6 +23,19 @@ from fleetcube.cli import cli
 
 from .text import DOCS, ROOT
 
+# Pages whose code is not run from here, and why
+ELSEWHERE = {
+    "accuracy": "test_validate_command.py runs `fleetcube validate`",
+    "dask": "the addresses are invented; test_cluster.py runs clusters",
+    "explore": "it serves until it is stopped; test_explore.py",
+    "gradients": "test_gradients_page.py",
+    "hvplot": "test_hvplot_page.py, where its extra is installed",
+    "howto/run-on-kubernetes": "test_pages.py reads its files; Kubernetes is not here",
+    "howto/run-on-slurm": "test_slurm.py runs Slurm where it is installed",
+    "lookup": "test_lookup_page.py",
+    "peers": "it needs a checkout of another program; test_benchmarks.py runs it without one",
+    "object-stores": "the buckets are invented; test_objects.py and test_icechunk.py have stores",
+}
 RUN = (
     DOCS / "command-line.md",
     DOCS / "compare.md",
@@ -37,20 +50,9 @@ RUN = (
     DOCS / "storage.md",
     DOCS / "uncertainty.md",
     *sorted(DOCS.glob("start/*.md")),
-    *sorted(DOCS.glob("howto/*.md")),
+    *sorted(page for page in DOCS.glob("howto/*.md") if f"howto/{page.stem}" not in ELSEWHERE),
     *sorted(DOCS.glob("notebooks/*.md")),
 )
-# Pages whose code is not run from here, and why
-ELSEWHERE = {
-    "accuracy": "test_validate_command.py runs `fleetcube validate`",
-    "dask": "the addresses are invented; test_cluster.py runs clusters",
-    "explore": "it serves until it is stopped; test_explore.py",
-    "gradients": "test_gradients_page.py",
-    "hvplot": "test_hvplot_page.py, where its extra is installed",
-    "lookup": "test_lookup_page.py",
-    "peers": "it needs a checkout of another program; test_benchmarks.py runs it without one",
-    "object-stores": "the buckets are invented; test_objects.py and test_icechunk.py have stores",
-}
 _BLOCK = re.compile(r"^```(\{code-cell\}|\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# ([\w-]+\.(?:toml|csv|log))\n")
 _SECONDS = re.compile(r"\bin [\d.]+ s\b")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from .stream import Work
 
 SECONDS = 0.5  # of work in a run: a hundred times what a scheduler spends on it
-BUSY = 0.01  # seconds of work in a run for each worker thread: less would swamp the scheduler
+BUSY = 0.01  # seconds of work in a run for each worker thread: three times what it costs
+FIRST = 32  # runs under way until the first has told how long its tasks take
 AHEAD = 4  # runs for each worker thread, from the oldest unfinished one
 PATIENCE = 5.0  # seconds to wait for a scheduler, and for its first worker
 RESTART = 20.0  # seconds to wait for another worker where one was lost
@@ -153,8 +154,7 @@ class Cluster:
         """Numbered runs of consecutive tasks with their results, as they are finished.
 
         A worker thread computes the tasks of a run one after the other and keeps what they return,
-        no more. The first runs are of one task; their seconds give how many make a run of SECONDS.
-        Towards the end runs grow shorter, to a fifth, so that all workers finish together.
+        no more. The first runs are of one task; their seconds give how many make a run.
         """
         from distributed import CancelledError, KilledWorker
         from distributed.client import ClosedClientError
@@ -170,9 +170,10 @@ class Cluster:
             finished: SimpleQueue[Any] = SimpleQueue()
             threads, counted_at = _threads(client), time.monotonic()
             log.info("%d tasks for %d threads of Dask workers", len(left), threads)
+            ahead = min(FIRST, AHEAD * threads)
             while left or running:
-                oldest = min((number for number, _ in running.values()), default=started)
-                if left and started - oldest < AHEAD * threads:
+                oldest, _ = next(iter(running.values()), (started, ()))  # they are in order
+                if left and started - oldest < ahead:
                     run = [left.pop() for _ in range(min(length, len(left)))]
                     call = dumps(_Call(_run, (self.recipe, digest, work, run)))
                     key = f"{name}-{started}"
@@ -181,19 +182,26 @@ class Cluster:
                     future.add_done_callback(finished.put)
                     started += 1
                     continue
-                future = _first(finished, client)
-                number, run = running.pop(future)
-                seconds, results = future.result()
+                futures = _finished(finished, client)
+                failed = [future for future in futures if future.status in ("error", "cancelled")]
+                done = [future for future in futures if future not in failed]
+                answers = client.gather(done)  # together, as asking costs more than any answer
                 if time.monotonic() - counted_at > 1.0:  # workers come and go
                     before, threads = threads, _threads(client)
                     counted_at = time.monotonic()
                     if threads != before:
                         tell = log.warning if threads < before else log.info
                         tell("Dask workers came or went: %d threads, before %d", threads, before)
-                most = max(SECONDS, BUSY * threads) * len(run) / seconds
-                length = max(1, int(min(most, max(most / 5, len(left) / (AHEAD * threads)))))
-                yield number, list(zip(run, results, strict=True))
-        except (CancelledError, ClosedClientError, CommClosedError) as error:
+                for future, (seconds, results) in zip(done, answers, strict=True):
+                    number, run = running.pop(future)
+                    length = run_length(seconds / len(run), len(left), threads)
+                    ahead = AHEAD * threads
+                    yield number, list(zip(run, results, strict=True))
+                for future in failed:
+                    future.result()
+        except (CancelledError, ClosedClientError, CommClosedError, AttributeError) as error:
+            if isinstance(error, AttributeError) and client.status == "running":
+                raise  # one that is closed while it asks has no scheduler to ask, in these words
             lost = getattr(error, "reason", "scheduler-connection-lost") != "unknown"
             event = "was lost" if lost else "cancelled the work"
             raise OSError(f"the Dask cluster {event} ({_line(error)})") from error
@@ -256,6 +264,18 @@ def check_dask(dask: Any) -> Any:
     )
 
 
+def run_length(seconds: float, left: int, threads: int) -> int:
+    """Tasks of the next run, from the seconds of a task, the tasks left and the worker threads.
+
+    A run takes SECONDS, or BUSY for each thread where that is more, so that client and scheduler
+    have BUSY for each run. Near the end runs grow shorter, so that all workers finish together: to
+    a fifth, or half.
+    """
+    most = max(SECONDS, BUSY * threads) / seconds
+    least = max(SECONDS / 5, BUSY / 2 * threads) / seconds
+    return max(1, int(min(most, max(least, left / (AHEAD * threads)))))
+
+
 @functools.lru_cache(maxsize=MOST_PLANS)
 def facts(recipe: Recipe) -> dict[str, Any]:
     """All that the results depend on, as this process has it."""
@@ -306,17 +326,21 @@ def _ask_workers(client: Any, function: Any, *arguments: Any) -> dict[str, Any]:
     )
 
 
-def _first(finished: "SimpleQueue[Any]", client: Any) -> Any:
-    """The next finished future. Raises OSError if all workers are paused."""
+def _finished(finished: "SimpleQueue[Any]", client: Any) -> list[Any]:
+    """All futures that are finished, at least one. Raises OSError if all workers are paused."""
     while True:
         try:
-            return finished.get(timeout=PAUSED)
+            futures = [finished.get(timeout=PAUSED)]
+            break
         except Empty:
             paused = client.run(_paused, on_error="ignore").values()
             if paused and all(paused):
                 raise ChildProcessError(
                     "all Dask workers are paused, near their memory limit; give them more memory"
                 ) from None
+    while not finished.empty():  # this is its only reader
+        futures.append(finished.get())
+    return futures
 
 
 def _paused(dask_worker: Any) -> bool:

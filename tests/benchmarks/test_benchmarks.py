@@ -297,3 +297,35 @@ def test_calculon_differs_only_where_it_is_told(load: Any) -> None:
     assert sum("quantity" in row for row in table.rows) == len(peer.LINES)
     assert not table.failed, [row for row in table.rows if row.get("unexplained")]
     check(calculon.published(quick=True).rows, ("measured", "theirs", "ours"))
+
+
+@pytest.mark.parametrize(
+    ("work", "threads", "run", "seconds", "busy"),
+    [
+        ({}, 10, 0.0, 100.0, 0.0),
+        ({}, 1, 0.5, 1000.5, 0.5),  # sent and taken while the thread works, but for the first
+        ({}, 100, 0.1, 100.0, 1.0),  # client and scheduler have 100 s to do, workers 10
+        ({"shared": 0.5}, 100, 0.0, 500.0, 0.0),
+        ({"lost": 1e-2}, 1, 0.0, 1000 + 10 * 180.0, 0.0),  # ten times for three minutes
+    ],
+)
+def test_simulated_clusters_are_bound_by_what_is_slowest(
+    load: Any, work: dict[str, float], threads: int, run: float, seconds: float, busy: float
+) -> None:
+    cluster = load("cluster")
+    tasks = cluster.Work(tasks=1000, seconds=1.0, **work)
+    outcomes = [cluster.simulate(tasks, threads, cluster.Costs(run, 0.0), k) for k in range(20)]
+    found = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+    assert found == pytest.approx(seconds, rel=0.1 if "lost" in work else 0.02)
+    assert outcomes[0].busy == pytest.approx(busy, abs=0.02)
+    assert outcomes[0].runs == 1000  # of a second each
+
+
+def test_an_object_store_on_paper(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = load("cluster")
+    monkeypatch.setattr(cluster, "chunk", lambda quick, most: (0.1, 2.0 * most))
+    row = cluster.run_objects().rows[0]
+    assert row["objects"] == 10**6
+    assert [row[key] for key in ("terabytes", "seconds", "requests", "month")] == pytest.approx(
+        [2.0, 363.64, 5.8, 46.0], rel=1e-4
+    )

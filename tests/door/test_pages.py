@@ -13,7 +13,7 @@ import fleetcube
 from docs.make.outputs import DOCS, ELSEWHERE, RUN, blocks, commands, run
 from fleetcube.cli import cli
 
-PAGES = sorted({*DOCS.glob("*.md"), *RUN})
+PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("howto/*.md"), *RUN})
 
 
 def name(page: Path) -> str:
@@ -76,6 +76,26 @@ def test_the_calls_of_a_page_have_the_arguments_they_are_given(page: Path) -> No
                     continue
             keywords = {word.arg: None for word in node.keywords if word.arg}
             inspect.signature(target).bind(*first, *node.args, **keywords)
+
+
+def test_files_for_other_programs_are_what_these_read() -> None:
+    """Only their syntax, and that their parts name each other: the programs are not here."""
+    howto = {path.stem: blocks(path.read_text(encoding="utf-8")) for path in DOCS.glob("howto/*")}
+    (script,) = [block for block in howto["run-on-slurm"] if block.language == "python"]
+    compile(script.text, "run-on-slurm", "exec")
+    yaml = pytest.importorskip("yaml")
+    files = [block.text for block in howto["run-on-kubernetes"] if block.language == "yaml"]
+    cluster, job = map(yaml.safe_load, files)
+    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    with cli.make_context("fleetcube", arguments[1:]) as context:
+        found, command, rest = cli.resolve_command(context, arguments[1:])
+        with command.make_context(found, rest, parent=context) as made:
+            assert made.params["resume"]
+            address = f"tcp://{cluster['metadata']['name']}-scheduler:"
+            assert made.params["dask"] in {
+                f"{address}{port['port']}"
+                for port in cluster["spec"]["scheduler"]["service"]["ports"]
+            }
 
 
 def test_every_page_is_reached_from_the_index() -> None:

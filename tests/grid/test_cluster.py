@@ -135,7 +135,7 @@ def test_a_cube_is_that_of_threads(client: Any, sweep: Sweep, tmp_path: Path) ->
 
 
 def test_results_come_in_order_whatever_the_runs(client: Any, sweep: Sweep) -> None:
-    with cluster.Cluster(client, Recipe(sweep.spec, sweep.plan())) as found:
+    with cluster.Cluster(client, _recipe(sweep)) as found:
         pairs = list(found.map(slow_square, range(100)))
     assert pairs == [(k, k * k) for k in range(100)]
 
@@ -143,6 +143,47 @@ def test_results_come_in_order_whatever_the_runs(client: Any, sweep: Sweep) -> N
 def slow_square(plan: Any, number: int) -> int:
     time.sleep(0.02 if number < 3 else 0.001)
     return number * number
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "threads", "wanted"),
+    [
+        (0.01, 10**6, 1, 50),  # half a second
+        (0.01, 10**6, 50, 50),
+        (0.01, 3 * 10**6, 1000, 750),  # what is left, as 4 for each thread
+        (0.01, 10**8, 1000, 1000),  # 10 s, of which 1,000 threads end 100 in a second
+        (0.01, 10**6, 1000, 500),  # and no more than 200 near the end
+        (0.01, 10, 2, 10),  # 0.1 s
+        (20.0, 10**6, 1000, 1),
+    ],
+)
+def test_runs_are_as_long_as_the_scheduler_needs(
+    seconds: float, left: int, threads: int, wanted: int
+) -> None:
+    assert cluster.run_length(seconds, left, threads) == wanted
+
+
+def test_many_workers_are_sent_few_runs_until_one_is_back(
+    client: Any, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    submit, gather = client.submit, client.gather
+
+    def gathered(futures: Any) -> Any:
+        sent.append(len(futures))
+        return gather(futures)
+
+    with monkeypatch.context() as patch, cluster.Cluster(client, _recipe(sweep)) as found:
+        patch.setattr(cluster, "_threads", lambda client: 1000)
+        patch.setattr(client, "submit", lambda *a, **k: (sent.append(None), submit(*a, **k))[1])
+        patch.setattr(client, "gather", gathered)
+        assert len(list(found.map(slow_square, range(200)))) == 200
+    assert sent.index(next(count for count in sent if count)) == cluster.FIRST
+    assert sum(filter(None, sent)) == sent.count(None)
+
+
+def _recipe(sweep: Sweep) -> Recipe:
+    return Recipe(sweep.spec, sweep.plan())
 
 
 # Failures
@@ -224,6 +265,32 @@ def test_a_lost_run_is_continued_to_the_same_bytes(
     assert f"{kept} finished blocks" in str(told.value)
     sweep.store(path, chunks=MANY, resume=True, dask=client if again else None)
     assert contents(path) == contents(sweep.store(tmp_path / "whole.zarr", chunks=MANY))
+
+
+def test_a_run_whose_workers_all_leave_waits_for_others(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "PAUSED", 0.3)
+    waited: list[int] = []
+    with cluster_of(1) as local, distributed.Client(local, set_as_default=False) as mine:
+        run = mine.run
+
+        def asked(*given: Any, **more: Any) -> Any:
+            answers = run(*given, **more)
+            if given[0] is cluster._paused and not answers:
+                waited.append(len(mine.nthreads()))
+                local.scale(1)
+            return answers
+
+        def leave() -> None:
+            local.scale(0)
+            while mine.nthreads():
+                time.sleep(0.01)
+            monkeypatch.setattr(mine, "run", asked)
+
+        stopped(sweep, tmp_path / "a.zarr", mine, 9, leave, {"n_gpus": 2, "gpu_mttf": 5})
+    assert waited[0] == 0
+    assert open_cube(tmp_path / "a.zarr").sizes == {"n_gpus": 80, "gpu_mttf": 60}
 
 
 def test_a_late_worker_leaves_nothing_behind(sweep: Sweep, tmp_path: Path) -> None:
