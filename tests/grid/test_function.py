@@ -396,7 +396,7 @@ BAD_FUNCTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "no inputs": (("job_time", SCENARIO, []), {}, "name at least one"),
     "twice": (("job_time", SCENARIO, ["n_gpus", "n_gpus"]), {}, "appears twice"),
     "no output": (([], SCENARIO, INPUTS), {}, "name at least one quantity"),
-    "an input": (("n_gpus", SCENARIO, INPUTS), {}, "is an input"),
+    "an input": (("tensor_parallel", SCENARIO, INPUTS), {}, "is an input"),
     "missing": (("job_time", {}, INPUTS), {}, "layers is missing"),
     "both": (("step_time", SCENARIO, ["step_time"]), {}, "both an output and an input"),
     "engine": (("job_time", SCENARIO, INPUTS), {"engine": "torch"}, "choose one of numpy, numba"),
