@@ -148,6 +148,8 @@ class Function:
         for a list of outputs by output and input. Whole-numbered inputs count as continuous. Raises
         InputError for other inputs, and where an output is a code or a derivative itself.
         """
+        if wrt is not None and not isinstance(wrt, str | Sequence):
+            raise InputError(f"wrt = {shown(wrt)} is not a list of names; give some of the inputs")
         names = self.inputs if wrt is None else (wrt,) if isinstance(wrt, str) else tuple(wrt)
         if not names or len(set(names)) < len(names):
             raise InputError(f"wrt = {shown(wrt)} is empty or names an input twice; name each once")
@@ -229,6 +231,9 @@ class Function:
                 pass  # said below
         first = values[0] if len(values) == 1 else None
         if isinstance(first, Mapping):
+            for name in first:
+                if name in named:
+                    raise InputError(f"{name} is given in the mapping and by name; give it once")
             values, named = (), {**first, **named}
         known = ", ".join(self.inputs)
         for name in named:
@@ -256,6 +261,8 @@ class Function:
         ]
         try:
             return arrays, np.broadcast_shapes(*(array.shape for array in arrays))
+        except TypeError:  # jax.export's symbolic sizes, which JAX compares itself
+            return arrays, ()
         except ValueError:
             shapes = zip(self.inputs, arrays, strict=True)
             said = ", ".join(f"{name} {array.shape}" for name, array in shapes)

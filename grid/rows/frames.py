@@ -186,6 +186,8 @@ def frame_of(frame: Any) -> Frame:
                 f"a {type(frame).__name__} is read through Arrow, which is not installed; run: "
                 "pip install 'fleetcube[table]'"
             ) from None
+        except (TypeError, ValueError, AttributeError):  # a single column also has a stream
+            pass
     raise InputError(
         f"a {type(frame).__name__} is not a frame of rows; give a pandas or Polars DataFrame, "
         "an Arrow table or a dict of columns"

@@ -46,7 +46,8 @@ def table(
         scenario: what the rows share; a cell overrides it.
         keep: columns that are no inputs, such as an identifier or a note, and pass through unread.
         engine: "auto", "numpy", "numba" or "jax".
-        mask_infeasible: NaN (missing in flags) where `infeasible_reason` is not 0.
+        mask_infeasible: NaN (missing in flags) in outputs that depend on the layout, where
+            `infeasible_reason` is not 0.
 
     Returns a frame of the same kind, with the rows in their order and a column for each output:
     float64 in base units, which pandas' `attrs["units"]` and the metadata of Arrow fields name, or

@@ -1,15 +1,19 @@
 """Functions of programs inside other functions that numba compiles; imports numba."""
 
+import ctypes
 import functools
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.core.registry import cpu_target
-from numba.extending import NativeValue, models, overload, register_model, unbox
+from numba.extending import NativeValue, intrinsic, models, overload, register_model, unbox
 
 from . import scalar
 from .program import Program
+
+_HERE = ctypes.c_byte()  # what `uncached` refers to, alive as long as the process
 
 
 class Embedded(types.Function):
@@ -17,6 +21,23 @@ class Embedded(types.Function):
 
 
 register_model(Embedded)(models.OpaqueModel)
+
+
+@intrinsic
+def uncached(typing_context: Any) -> Any:
+    """Keep numba from caching on disk what calls this; it warns, and compiles in each process.
+
+    numba names machine code by the user's file: with another scenario in the same variable it would
+    go on to call the function of before.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = context.add_dynamic_addr(builder, ctypes.addressof(_HERE), info="fleetcube")
+        kind = ir.FunctionType(ir.VoidType(), [address.type])
+        builder.asm(kind, "", "r", [address], side_effect=True)  # else it is optimised away
+        return context.get_dummy_value()
+
+    return types.void(), generate
 
 
 def _unboxed(kind: Any, value: Any, context: Any) -> Any:
@@ -33,6 +54,7 @@ def type_of(program: Program) -> Embedded:
     """What a function of a program is to numba: it takes numbers, or arrays that broadcast."""
     kernel = scalar.compiled(program)
     scope: dict[str, Any] = {**kernel.py_func.__globals__, "np": np, "kernel": kernel}
+    scope["uncached"] = uncached
     exec(compile(_source(program), "<fleetcube function>", "exec"), scope)
 
     def choose(*arguments: Any) -> Any:
@@ -57,8 +79,11 @@ def _source(program: Program) -> str:
     several = len(outs) > 1
     lines = [
         f"def function({names}): pass",
-        f"def point({names}): return kernel({names})",
+        f"def point({names}):",
+        "    uncached()",
+        f"    return kernel({names})",
         f"def over({names}):",
+        "    uncached()",
         f"    shape = np.broadcast_shapes({shapes})",
     ]
     lines += [f"    {name} = np.broadcast_to({name}, shape)" for name in program.inputs]

@@ -264,6 +264,10 @@ def test_compiled_code_calls_it() -> None:
         np.testing.assert_array_equal(again, expected["cluster_mtbf"])
         np.testing.assert_array_equal(reason, expected["layout_reason"])
         np.testing.assert_array_equal(change, slopes(1024, mttf)["n_gpus"])
+    # numba names machine code by the file: it would call another scenario's function of before
+    kept = numba.njit(cache=True)(lambda n: one(n, 1e8))
+    with pytest.warns(numba.NumbaWarning, match="Cannot cache compiled function"):
+        assert kept(1024.0) == one(1024.0, 1e8)
     plain = function("cluster_mtbf", scenario, names)
     with pytest.raises(Exception, match="make it with engine = 'numba'"):
         simulation(plain, 1024.0, 1e8)
@@ -327,9 +331,13 @@ def test_jax_exports_shards_and_keeps_the_type() -> None:
         assert exact.dtype == jnp.float64
         assert math.isclose(float(narrow), float(exact), rel_tol=1e-5)
         kinds = [jax.ShapeDtypeStruct((4,), jnp.float64)] * 3
+        (size,) = jax.export.symbolic_shape("b")
+        row = jax.ShapeDtypeStruct((size,), jnp.float64)
+        any_size = jax.export.export(jax.jit(of))(row, row, row)
         exported = jax.export.export(jax.jit(of))(*kinds)
         rows = [jnp.full(4, value) for value in POINT.values()]
         np.testing.assert_array_equal(exported.call(*rows), jax.jit(of)(*rows))
+        np.testing.assert_array_equal(any_size.call(*rows), exported.call(*rows))
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("points",))
         spec = jax.sharding.PartitionSpec("points")
         sharded = jax.shard_map(of, mesh=mesh, in_specs=(spec,) * 3, out_specs=spec)
