@@ -1,10 +1,10 @@
 """Invert an output: the value of an input at which it meets a target, at every point of a grid.
 
 Each point's range is first scanned at SCAN values for the first two with the target between them.
-There Newton's method takes over, in the logarithms of both if they have one: most relations of the
-field are close to powers, which it solves in a step or two. The first slope is exact; later ones
-are secants through the last two points, which cost a third. A step that leaves the bracket, or that
-does not halve the error, is replaced by bisection.
+There inverse quadratic interpolation takes over, in the logarithms of both if they have one: most
+relations of the field are close to powers, which a few steps solve. It needs no slopes, each of
+which costs as much as one evaluation or several. A step that leaves the bracket is replaced by
+bisection, and so is one where the bracket lags too far behind what bisection would have left.
 """
 
 import math
@@ -269,17 +269,21 @@ class Solver:
         }
 
     def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
-        """Evaluate the output where a condition holds (and beside), into an array."""
+        """Evaluate the output where a condition holds, into an array."""
         if where.any():
             part, of = box(where), self.target.of
-            outs[part] = self.evaluate(within(tile, part), at[part], [of])[of]
+            new = self.evaluate(within(tile, part), at[part], [of])[of]
+            np.copyto(outs[part], new, where=where[part])
 
     def roots(self, tile: Region) -> Solution:
         """The first value that meets the target over a tile, or why there is none."""
         bracket, solution = self._scan(tile)
         reason, root, value = solution.reason, solution.root, solution.value
         low, high, before, last = bracket.low, bracket.high, bracket.left, bracket.right
-        open_, over, spread = reason == 0, before > 0, np.abs(before) + np.abs(last)
+        open_, over = reason == 0, before > 0
+        # What is small beside a target of 0; an end that is undefined or infinite tells nothing
+        ends = [np.where(np.isfinite(gap), np.abs(gap), 0.0) for gap in (before, last)]
+        spread = ends[0] + ends[1]
         # The inverse function, from place over gap, is followed through its last points
         place = self._place(high)
         slope = (place - self._place(low)) / (last - before)
@@ -289,7 +293,7 @@ class Solver:
             left = np.count_nonzero(open_)
             if left == 0:
                 break
-            if FEW * left < open_.size:
+            if FEW * left < open_.size:  # the last ones are often neighbours
                 part = box(open_)
                 tile = within(tile, part)
                 reason, root, value, low, high = (
@@ -305,7 +309,7 @@ class Solver:
             met = open_ & (size <= TIGHT * scale)
             np.copyto(root, at, where=met)
             np.copyto(value, here.value, where=met)
-            open_ ^= met
+            open_ = open_ & ~met
             same = (here.excess > 0) & over | (here.excess < 0) & ~over
             low, high = put(low, at, same), put(at, high, same)
             if count >= SOON:
@@ -313,7 +317,7 @@ class Solver:
                 stuck = open_ & (high - low <= 4 * np.spacing(np.abs(high)))
                 np.copyto(root, high, where=stuck)
                 reason[stuck & (size > LOOSE * scale)] = 4
-                open_ ^= stuck
+                open_ = open_ & ~stuck
             was, slope = slope, (step - place) / (here.gap - last)
             bend = (slope - was) / (here.gap - before)
             before, last, place = last, here.gap, step
@@ -366,7 +370,9 @@ class Solver:
         """The distance from a target in which most outputs are straight over the place."""
         logs = self._logs(value, aim)
         # Both branches are computed; `fill` silences logarithms of what is not above 0
-        return np.log(value / aim) if logs.all() else np.where(logs, np.log(value / aim), value - aim)
+        return (
+            np.log(value / aim) if logs.all() else np.where(logs, np.log(value / aim), value - aim)
+        )
 
     def _place(self, value: Array) -> Array:
         return np.log(value) if self.log else value
@@ -400,6 +406,8 @@ class Solver:
             if (here := at == k).any():
                 ends = (seen[j] for j in (max(k - 1, 0), k))
                 left[here], right[here] = (self._gap(v[here], a[here]) for v, a in ends)
+        # A line through an end on the target would lead there, beyond a smaller solution
+        right = np.where(right == 0, -left, right)
         low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
         bracket = Bracket(low, high, left, right)
         best, closest, lost = at.copy(), np.zeros(shape), at < 0
@@ -454,9 +462,11 @@ class Solver:
         part = box(dips)
         tile, bracket = within(tile, part), bracket.cut(part)
         dips, reason, best = dips[part], reason[part], best[part]
-        low = self._place(self.grid[np.maximum(best - 1, 0)])
+        start = np.array(self.grid[np.maximum(best - 1, 0)])
+        low = self._place(start)
         high = self._place(self.grid[np.minimum(best + 1, len(self.grid) - 1)])
         ends = [self._near(tile, self._value(place), exact=True) for place in (low, high)]
+        first = ends[0].gap
         left, right = (end.gap for end in ends)
         falls, rises = (end.slope for end in ends)
         for step in range(DIPS):
@@ -467,15 +477,16 @@ class Solver:
                 return
             part = box(dips)
             tile, bracket = within(tile, part), bracket.cut(part)
-            dips, reason, low, high, left, right, falls, rises = (
-                array[part] for array in (dips, reason, low, high, left, right, falls, rises)
+            dips, reason, low, high, left, right, falls, rises, start, first = (
+                array[part]
+                for array in (dips, reason, low, high, left, right, falls, rises, start, first)
             )
             share = falls / (falls - rises) if step % 3 else np.full(low.shape, 0.5)
             place = low + (high - low) * np.where(np.isfinite(share), share, 0.5)
             at = self._value(place)
             here = self._near(tile, at, exact=True)
-            crossed = dips & (here.gap * left <= 0)
-            bracket.replace(self._value(low), at, left, here.gap, crossed)
+            crossed = dips & (here.gap * first <= 0)
+            bracket.replace(start, at, first, here.gap, crossed)
             reason[crossed] = 0
             before = here.slope * falls > 0
             low, falls = put(low, place, before), put(falls, here.slope, before)
