@@ -28,7 +28,7 @@ LEAN = 8  # points of a block for each cell that stays: with fewer, a bundle is 
 # as what it sends back is then not small beside what it computes
 LONGEST = 64  # blocks of one bundle, however large the grid: what a lost worker did is done again
 CHUNK = 1_000_000  # points: 8 MB of float64, fast to write and to slice (docs/storage.md)
-SOLVED = 1 << 17  # points that `solve` narrows down together: a dozen arrays of 1 MB
+SOLVED = 1 << 17  # points that `solve` narrows down together: forty arrays of 1 MB
 GATHERED = 1 << 16  # winners at which other outputs are evaluated together: points taken one by one
 SORTED = 1 << 20  # points sorted at once for quantiles: 8 MB, as of a block
 NARROWED = 16  # cells whose quantiles are narrowed down together: 2 histograms of 0.5 MB in each

@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import fleetcube
-from fleetcube.grid.ask.solve.solve import read_target
+from fleetcube.grid.ask.solve.solve import SLACK, Solver, read_target
 
 LLAMA = {
     "model": "llama-3-70b",
@@ -158,6 +158,48 @@ def test_an_output_that_jumps_over_the_target_is_said() -> None:
     found = fleetcube.solve("bucket_bytes", "gradient_buckets = 10.5", **LLAMA, n_gpus=1024)
     assert reason(found, int(found["unsolved_reason"])) == "jumps_over_target"
     assert float(found["gradient_buckets"]) in (10, 11)
+
+
+@pytest.mark.parametrize(
+    ("for_", "target", "most"),
+    [
+        ("flops_efficiency", "job_time = 90 d", 6),
+        ("n_gpus", "job_time = 60 d", 9),  # and a third of the points near the turning point
+        ("gpu_mttf", "goodput = 0.95", 9),
+        (
+            "bucket_bytes",
+            "gradient_buckets = 10.5",
+            53 + SLACK + 1 + 1,
+        ),  # bisection, and the answer
+    ],
+)
+def test_a_few_evaluations_find_what_is_smooth_and_bisection_bounds_the_rest(
+    for_: str, target: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    evaluate = Solver.evaluate
+
+    def counted(self: Solver, tile: object, at: np.ndarray, names: list[str], *more: int) -> object:
+        seen.append(at.size * len([name for name in names if name not in self.judged]))
+        return evaluate(self, tile, at, names, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Solver, "evaluate", counted)
+    axes: dict[str, object] = {"gpu_mttf": np.geomspace(2e7, 1e9, 20), "n_gpus": [4096.0]}
+    if "job_time" in target:
+        axes["inter_node_bandwidth"] = np.geomspace(2e10, 1e11, 20)
+    axes.pop(for_, None)
+    found = fleetcube.solve(for_, target, whole=False, engine="numpy", **LLAMA, **axes)
+    assert 3 < sum(seen) / found[for_].size <= most
+
+
+def test_what_is_nearest_is_told_only_where_there_is_no_solution() -> None:
+    """Formulas need not answer an input of NaN with NaN."""
+    found = fleetcube.solve(
+        "checkpoint_write_bandwidth", "goodput = 0.97", **LLAMA, n_gpus=[512, 4096, 32768]
+    )
+    assert found["unsolved_reason"].values.tolist() == [0, 0, 2]
+    for name in ("goodput", "checkpoint_write_bandwidth"):
+        assert np.isnan(found[f"nearest_{name}"]).values.tolist() == [True, True, False]
 
 
 def test_whole_numbers_keep_to_the_target() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...plan.tiles import Region
 from ...spec.axes import Array
 
 
@@ -16,10 +17,11 @@ class Near:
     logarithm of output over target where both are above 0, else the excess.
     """
 
+    value: Array  # of the output
     excess: Array
     size: Array  # of the target
     gap: Array
-    slope: Array  # of the gap over the place
+    slope: Array  # of the gap over the place, NaN if not asked for
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Solution:
     """The result of a search at every point; values of the input are NaN where there is none."""
 
     root: Array
+    value: Array  # of the output there
     reason: Array  # why there is no root
     crossings: Array  # times that the scan saw the output cross the target
     next_above: Array  # a value between the root and the next solution, if the scan saw one
@@ -35,26 +38,12 @@ class Solution:
 
 @dataclass
 class Bracket:
-    """Two values with the target between them, and the excess over it at each."""
+    """Two values with the target between them, and the gaps of the scan's."""
 
     low: Array
     high: Array
     left: Array
     right: Array
-
-    def shrink(self, at: Array, excess: Array, where: Array) -> None:
-        """Replace the end that is on a value's side of the target."""
-        same = np.sign(excess) == np.sign(self.left)
-        self.low, self.left = (
-            put(self.low, at, where & same),
-            put(self.left, excess, where & same),
-        )
-        other = where & ~same
-        self.high, self.right = put(self.high, at, other), put(self.right, excess, other)
-
-    def close(self, at: Array, where: Array) -> None:
-        """Set both ends to one value."""
-        self.low, self.high = put(self.low, at, where), put(self.high, at, where)
 
     def cut(self, part: tuple[Any, ...]) -> "Bracket":
         """A bracket of some of its points: views, to be changed in place."""
@@ -74,6 +63,14 @@ def box(where: Array) -> tuple[Any, ...]:
         inside = np.flatnonzero(where.any(axis=tuple(j for j in range(where.ndim) if j != k)))
         ranges.append(slice(int(inside[0]), int(inside[-1]) + 1))
     return (*ranges, ...)
+
+
+def within(tile: Region, part: tuple[Any, ...]) -> Region:
+    """The region of a block of a tile."""
+    return {
+        dim: slice(cut.start + own.start, cut.start + own.stop)
+        for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)
+    }
 
 
 def put(array: Array, value: Array, where: Array) -> Array:

@@ -1,10 +1,10 @@
 """Invert an output: the value of an input at which it meets a target, at every point of a grid.
 
 Each point's range is first scanned at SCAN values for the first two with the target between them.
-There Newton's method takes over, in the logarithms of both if they have one: most relations of the
-field are close to powers, which it solves in a step or two. The first slope is exact; later ones
-are secants through the last two points, which cost a third. A step that leaves the bracket, or that
-does not halve the error, is replaced by bisection.
+There inverse quadratic interpolation takes over, in the logarithms of both if they have one: most
+relations of the field are close to powers, which a few steps solve. It needs no slopes, each of
+which costs as much as one evaluation or several. A step that leaves the bracket is replaced by
+bisection, and so is one where the bracket lags too far behind what bisection would have left.
 """
 
 import math
@@ -32,7 +32,7 @@ from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis
 from ...spec.scenario import Problem, resolve
-from .bracket import Bracket, Near, Solution, box, put
+from .bracket import Bracket, Near, Solution, box, put, within
 from .scan import scan_values
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 80
 SOON = 8  # steps before a bracket may have shrunk to two neighbouring numbers
+SLACK = 8  # steps more than bisection may take
+FEW = 4  # one in so many still open: their block is cut out
 TIGHT, LOOSE = 1e-13, 1e-9  # relative errors: of a solved point, and of one that jumps the target
 DIPS = 9  # steps to the bottom of a dip
 ROUND = 1e-9  # relative distance at which a root is a whole number
@@ -209,6 +211,7 @@ class Solver:
         self.for_, self.target = for_, target
         self.grid = scan_values(for_, between, problem)
         self.log = bool(self.grid[0] > 0)
+        self.cells = float(self._place(self.grid[2]) - self._place(self.grid[0]))
         problem = without(problem, for_)
         axis = Axis(for_, self.grid, numbers={for_: self.grid})
         scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
@@ -244,18 +247,19 @@ class Solver:
     def answers(self, tile: Region, whole: bool) -> dict[str, Array]:
         """The answers of `solve` over a tile, by name."""
         solution, of = self.roots(tile), self.target.of
-        root, nearest = solution.root, solution.nearest
+        root, nearest, met = solution.root, solution.nearest, solution.value
         if whole:
             root = self.whole(tile, root)
-        met = self.evaluate(tile, root, [of])
+        unknown = ~np.isnan(root) & (whole | np.isnan(met))
+        self._fill(tile, root, met, unknown)
         judged = self.evaluate(tile, root, self.judged) if self.judged else {}
-        near = nearest
-        if not np.isnan(nearest).all():
-            nearest = self.whole(tile, nearest) if whole else nearest
-            near = self.evaluate(tile, nearest, [of])[of]
+        if whole and not np.isnan(nearest).all():
+            nearest = self.whole(tile, nearest)
+        near = np.full(nearest.shape, np.nan)
+        self._fill(tile, nearest, near, ~np.isnan(nearest))
         return {
             self.for_: root,
-            of: np.where(np.isnan(root), np.nan, met[of]),
+            of: np.where(np.isnan(root), np.nan, met),
             "unsolved_reason": solution.reason,
             CROSSINGS: solution.crossings,
             NEXT: solution.next_above,
@@ -264,73 +268,111 @@ class Solver:
             **{name: np.where(np.isnan(root), -1, reason) for name, reason in judged.items()},
         }
 
+    def _fill(self, tile: Region, at: Array, outs: Array, where: Array) -> None:
+        """Evaluate the output where a condition holds, into an array."""
+        if where.any():
+            part, of = box(where), self.target.of
+            new = self.evaluate(within(tile, part), at[part], [of])[of]
+            np.copyto(outs[part], new, where=where[part])
+
     def roots(self, tile: Region) -> Solution:
         """The first value that meets the target over a tile, or why there is none."""
         bracket, solution = self._scan(tile)
-        reason = solution.reason
-        open_ = reason == 0
-        at = self._secant(bracket)
-        near = np.full(at.shape, np.inf)
-        spread = np.abs(bracket.left) + np.abs(bracket.right)
-        last: tuple[Array, Array] | None = None
+        reason, root, value = solution.reason, solution.root, solution.value
+        low, high, before, last = bracket.low, bracket.high, bracket.left, bracket.right
+        open_, over = reason == 0, before > 0
+        # What is small beside a target of 0; an end that is undefined or infinite tells nothing
+        ends = [np.where(np.isfinite(gap), np.abs(gap), 0.0) for gap in (before, last)]
+        spread = ends[0] + ends[1]
+        # The inverse function, from place over gap, is followed through its last points
+        place = self._place(high)
+        slope = (place - self._place(low)) / (last - before)
+        at, step = self._inside(place - last * slope, low, high, open_, 0)
+        at = put(at, high, np.isnan(before))  # undefined below, on the target here
         for count in range(MOST_STEPS):
-            if not open_.any():
+            left = np.count_nonzero(open_)
+            if left == 0:
                 break
-            here = self._near(tile, at, exact=last is None)
-            size, scale = np.abs(here.excess), np.where(here.size > 0, here.size, spread)
-            bracket.shrink(at, here.excess, open_)
-            met = size <= TIGHT * scale
-            bracket.close(at, open_ & met)
-            open_ &= ~met
+            if FEW * left < open_.size:  # the last ones are often neighbours
+                part = box(open_)
+                tile = within(tile, part)
+                reason, root, value, low, high = (
+                    array[part] for array in (reason, root, value, low, high)
+                )
+                open_, over, spread, before, last = (
+                    array[part] for array in (open_, over, spread, before, last)
+                )
+                place, slope, at, step = (array[part] for array in (place, slope, at, step))
+            here = self._near(tile, at)
+            size = np.abs(here.excess)
+            scale = here.size if np.all(here.size > 0) else put(spread, here.size, here.size > 0)
+            met = open_ & (size <= TIGHT * scale)
+            np.copyto(root, at, where=met)
+            np.copyto(value, here.value, where=met)
+            open_ = open_ & ~met
+            same = (here.excess > 0) & over | (here.excess < 0) & ~over
+            low, high = put(low, at, same), put(at, high, same)
             if count >= SOON:
                 # No number is left between the ends: solved, or the output jumps over the target
-                stuck = bracket.high - bracket.low <= 4 * np.spacing(np.abs(bracket.high))
-                reason[open_ & stuck & (size > LOOSE * scale)] = 4
-                open_ &= ~stuck
-            place = self._place(at)
-            slope = here.slope if last is None else (here.gap - last[1]) / (place - last[0])
-            step = self._value(place - here.gap / slope)
-            good = (step > bracket.low) & (step < bracket.high) & (size < 0.5 * near)
-            near = np.where(good, size, np.inf)
-            last = place, here.gap
-            at = step if (good | ~open_).all() else np.where(good, step, self._middle(bracket))
-        root = np.where((reason == 0) | (reason == 4), bracket.high, np.nan)
-        return replace(solution, root=root)
+                stuck = open_ & (high - low <= 4 * np.spacing(np.abs(high)))
+                np.copyto(root, high, where=stuck)
+                reason[stuck & (size > LOOSE * scale)] = 4
+                open_ = open_ & ~stuck
+            was, slope = slope, (step - place) / (here.gap - last)
+            bend = (slope - was) / (here.gap - before)
+            before, last, place = last, here.gap, step
+            step = step - last * (slope - before * bend)
+            at, step = self._inside(step, low, high, open_, count)
+        np.copyto(root, high, where=open_)
+        return solution
 
-    def _near(self, tile: Region, at: Array, exact: bool) -> Near:
+    def _inside(
+        self, step: Array, low: Array, high: Array, open_: Array, count: int
+    ) -> tuple[Array, Array]:
+        """A step's value and place; the middle if it leaves a bracket, or the bracket stays wide.
+
+        From SLACK steps on a bracket is halved unless it is as narrow as bisection would have made
+        it SLACK steps earlier: so the search takes SLACK + 1 steps more than bisection at most.
+        """
+        at = self._value(step)
+        good = (at > low) & (at < high)
+        if count >= SLACK:
+            width = self.cells * 0.5 ** (count - SLACK)
+            good &= high <= (low * math.exp(width) if self.log else low + width)
+        if (good | ~open_).all():
+            return at, step
+        # Two roots: the product of the ends may overflow
+        half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
+        half = np.where((half > low) & (half < high), half, 0.5 * (low + high))
+        return put(half, at, good), put(self._place(half), step, good)
+
+    def _near(self, tile: Region, at: Array, exact: bool = False) -> Near:
         """The output against its target at some values of the input; `exact` adds the slope."""
         of, level = self.target.of, self.target.level
-        exact = exact and bool(self.slopes)
         slopes = list(self.slopes.values()) if exact else []
         outs = self.evaluate(tile, at, [*self.target.outputs, *slopes])
         value = outs[of]
-        aim = outs[level] if isinstance(level, str) else np.full(value.shape, level)
+        aim = outs[level] if isinstance(level, str) else np.full((), level)
         size = np.maximum(np.abs(aim), np.abs(value)) if isinstance(level, str) else np.abs(aim)
-        excess = value - aim
-        logs = (value > 0) & (aim > 0) if self.log else np.zeros(value.shape, bool)
-        # Both branches are computed; `fill` silences logarithms of what is not above 0
-        gap = np.where(logs, np.log(value / aim), excess)
-        slope = np.full(value.shape, np.nan)
+        slope = np.full((), np.nan)
         if exact:
-            drift = outs[self.slopes[level]] if isinstance(level, str) else np.zeros(value.shape)
+            drift = outs[self.slopes[level]] if isinstance(level, str) else np.zeros(())
             rise = outs[self.slopes[of]]
-            slope = np.where(logs, rise / value - drift / aim, rise - drift)
+            slope = np.where(self._logs(value, aim), rise / value - drift / aim, rise - drift)
             slope = slope * at if self.log else slope
-        return Near(excess, size, gap, slope)
+        return Near(value, value - aim, size, self._gap(value, aim), slope)
 
-    def _middle(self, bracket: Bracket) -> Array:
-        """The middle of a bracket."""
-        low, high = bracket.low, bracket.high
-        # Two roots: the product of the ends may overflow
-        half = np.sqrt(low) * np.sqrt(high) if self.log else 0.5 * (low + high)
-        return np.where((half > low) & (half < high), half, 0.5 * (low + high))
+    def _logs(self, value: Array, aim: Array) -> Array:
+        """Where a gap is a logarithm."""
+        return (value > 0) & (aim > 0) if self.log else np.zeros(np.shape(value), bool)
 
-    def _secant(self, bracket: Bracket) -> Array:
-        """Where a line through the ends of a bracket meets the target."""
-        low, high = self._place(bracket.low), self._place(bracket.high)
-        share = bracket.left / (bracket.left - bracket.right)
-        at = self._value(low + (high - low) * np.where(np.isfinite(share), share, 0.5))
-        return np.where((at > bracket.low) & (at < bracket.high), at, self._middle(bracket))
+    def _gap(self, value: Array, aim: Array) -> Array:
+        """The distance from a target in which most outputs are straight over the place."""
+        logs = self._logs(value, aim)
+        # Both branches are computed; `fill` silences logarithms of what is not above 0
+        return (
+            np.log(value / aim) if logs.all() else np.where(logs, np.log(value / aim), value - aim)
+        )
 
     def _place(self, value: Array) -> Array:
         return np.log(value) if self.log else value
@@ -340,30 +382,38 @@ class Solver:
 
     def _scan(self, tile: Region) -> tuple[Bracket, Solution]:
         """Brackets of the first crossing along the range, and what else the scan saw."""
-        shape = tuple(cut.stop - cut.start for cut in tile.values())
-        left, right, before, above = (np.full(shape, np.nan) for _ in range(4))
-        at = np.full(shape, -1)  # number of the value at or after the crossing
+        shape = extent(tile, tuple(tile), tuple(tile))
+        above, root = np.full(shape, np.nan), np.full(shape, np.nan)
+        at = np.full(shape, -1, np.int8)  # number of the value at or after the crossing
         crossings = np.zeros(shape, np.int8)
-        closest, best, open_ = np.full(shape, np.inf), np.zeros(shape, np.int64), True
+        up = down = np.zeros(shape, bool)
+        seen = []
         for k in range(len(self.grid)):
-            excess = self._scanned(tile, k).reshape(shape)
-            change, zero = before * excess, excess == 0
-            turned = change < 0  # not beside NaN
+            value, aim = self._scanned(tile, k)
+            seen.append((value, aim))
+            excess = value - aim
+            zero, over, under = excess == 0, excess > 0, excess < 0
+            turned = (up & under) | (down & over)  # not beside NaN
             if turned.any():
                 again = turned & (crossings > 0) & np.isnan(above)
                 above[again & self._meets(excess)] = self.grid[k - 1]
                 crossings += turned
-            if open_:
-                first = (turned | zero) & (at < 0)
-                at[first], left[first], right[first] = k, before[first], excess[first]
-                size = np.abs(excess)
-                closer = size < np.abs(closest)
-                closest, best = np.where(closer, excess, closest), np.where(closer, k, best)
-                open_ = bool((at < 0).any())
+            np.copyto(at, k, where=(turned | zero) & (at < 0), casting="unsafe")
             # On the target there is no side: the next value is compared with the one before
-            before = np.where(zero, before, excess) if zero.any() else excess
+            up, down = over | (zero & up), under | (zero & down)
+        left, right = np.full(shape, np.nan), np.full(shape, np.nan)
+        for k in range(len(self.grid)):
+            if (here := at == k).any():
+                ends = (seen[j] for j in (max(k - 1, 0), k))
+                left[here], right[here] = (self._gap(v[here], a[here]) for v, a in ends)
+        # A line through an end on the target would lead there, beyond a smaller solution
+        right = np.where(right == 0, -left, right)
         low, high = np.array(self.grid[np.maximum(at - 1, 0)]), np.array(self.grid[at])
         bracket = Bracket(low, high, left, right)
+        best, closest, lost = at.copy(), np.zeros(shape), at < 0
+        if lost.any():
+            best[lost], closest[lost] = _closest([value[lost] - aim[lost] for value, aim in seen])
+        before = np.where(up, 1.0, np.where(down, -1.0, np.nan))
         reason = np.where(closest > 0, 1, 2).astype(np.int8)
         reason[np.isinf(closest) & np.isnan(before)] = 3
         reason[at >= 0] = 0
@@ -380,7 +430,7 @@ class Solver:
             reason[(touched & meets) | (reason == MET[self.target.relation])] = 5
         np.maximum(crossings, reason == 0, out=crossings)
         nearest = np.where((reason == 0) | (reason == 3), np.nan, self.grid[best])
-        return bracket, Solution(nearest, reason, crossings, above, nearest)
+        return bracket, Solution(root, root.copy(), reason, crossings, above, nearest)
 
     def _meets(self, excess: Array) -> Array:
         """Where a crossing to this excess begins another solution: for "=" every one does."""
@@ -388,8 +438,8 @@ class Solver:
             return np.ones(excess.shape, bool)
         return excess <= 0 if self.target.relation == "<=" else excess >= 0
 
-    def _scanned(self, tile: Region, k: int) -> Array:
-        """Output minus target over a tile, at one value of the range."""
+    def _scanned(self, tile: Region, k: int) -> tuple[Array, Array]:
+        """The output and its target over a tile, at one value of the range."""
         region = {dim: tile.get(dim, slice(k, k + 1)) for dim in self.scan.sizes}
         outs: dict[str, Array] = {}
         for of in self.target.outputs:
@@ -398,11 +448,10 @@ class Solver:
             evaluate_block(self.scan, own, {dim: region[dim] for dim in own}, {of: out}, 1)
             dims = tuple(self.scan.sizes)
             order = [dims.index(dim) for dim in (*tile, self.for_)]
-            outs[of] = out.reshape(extent(region, own, dims)).transpose(order)
-        level = self.target.level
-        excess = outs[self.target.of] - (outs[level] if isinstance(level, str) else level)
-        shape = (*(cut.stop - cut.start for cut in tile.values()), 1)
-        return np.broadcast_to(excess, shape)
+            outs[of] = out.reshape(extent(region, own, dims)).transpose(order)[..., 0]
+        level, shape = self.target.level, extent(tile, tuple(tile), tuple(tile))
+        aim = outs[level] if isinstance(level, str) else np.full((), level)
+        return np.broadcast_to(outs[self.target.of], shape), np.broadcast_to(aim, shape)
 
     def _dip(self, tile: Region, dips: Array, best: Array, bracket: Bracket, reason: Array) -> None:
         """Look for a crossing between the scan's values, where the output turns near the target.
@@ -411,30 +460,34 @@ class Solver:
         tangents at both ends allow a crossing: an output that turns once lies above them.
         """
         part = box(dips)
-        tile = {
-            dim: slice(cut.start + own.start, cut.start + own.stop)
-            for (dim, cut), own in zip(tile.items(), part[:-1], strict=True)
-        }
-        dips, best = dips[part], best[part]
-        start = self.grid[np.maximum(best - 1, 0)]
+        tile, bracket = within(tile, part), bracket.cut(part)
+        dips, reason, best = dips[part], reason[part], best[part]
+        start = np.array(self.grid[np.maximum(best - 1, 0)])
         low = self._place(start)
         high = self._place(self.grid[np.minimum(best + 1, len(self.grid) - 1)])
         ends = [self._near(tile, self._value(place), exact=True) for place in (low, high)]
-        first, falls, rises = ends[0].excess, ends[0].slope, ends[1].slope
-        left, right = ends[0].gap, ends[1].gap
+        first = ends[0].gap
+        left, right = (end.gap for end in ends)
+        falls, rises = (end.slope for end in ends)
         for step in range(DIPS):
             meet = (right - left + falls * low - rises * high) / (falls - rises)
             lowest = left + falls * (meet - low)
-            dips = dips & (reason[part] > 0) & (falls * rises < 0) & (lowest * left <= 0)
+            dips = dips & (reason > 0) & (falls * rises < 0) & (lowest * left <= 0)
             if not dips.any():
                 return
+            part = box(dips)
+            tile, bracket = within(tile, part), bracket.cut(part)
+            dips, reason, low, high, left, right, falls, rises, start, first = (
+                array[part]
+                for array in (dips, reason, low, high, left, right, falls, rises, start, first)
+            )
             share = falls / (falls - rises) if step % 3 else np.full(low.shape, 0.5)
             place = low + (high - low) * np.where(np.isfinite(share), share, 0.5)
             at = self._value(place)
             here = self._near(tile, at, exact=True)
-            crossed = dips & (here.excess * first <= 0)
-            bracket.cut(part).replace(start, at, first, here.excess, crossed)
-            reason[part][crossed] = 0
+            crossed = dips & (here.gap * first <= 0)
+            bracket.replace(start, at, first, here.gap, crossed)
+            reason[crossed] = 0
             before = here.slope * falls > 0
             low, falls = put(low, place, before), put(falls, here.slope, before)
             left, right = put(left, here.gap, before), put(right, here.gap, ~before)
@@ -455,6 +508,14 @@ class Solver:
         else:
             lower = below <= 0 if self.target.relation == "<=" else below >= 0
         return np.where(np.isnan(root), np.nan, np.where(lower, low, high))
+
+
+def _closest(excesses: list[Array]) -> tuple[Array, Array]:
+    """The number of the least excess, by size, and that excess; infinity where none is finite."""
+    every = np.stack(excesses)
+    every[~np.isfinite(every)] = np.inf
+    best = np.abs(every).argmin(0)
+    return best, np.take_along_axis(every, best[None], 0)[0]
 
 
 def _sets(axis: Axis) -> bool:
