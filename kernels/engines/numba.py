@@ -99,6 +99,9 @@ def _call(job: Job) -> _Call:
         strides.append([step // out.itemsize for step in out.strides[: len(split.outer)]])
     shape = np.array(split.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(split.outer))
+    if split.length >= ROW:  # shorter rows are best written one beside the other
+        walk = _walked(steps, [arrays[k].size * along[name] for k, name in enumerate(names)])
+        shape, steps = shape[walk], steps[:, walk]
     memory = np.array([array.ctypes.data for array in arrays], dtype=np.int64)
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
@@ -134,6 +137,16 @@ def _split(job: Job, operands: Sequence[tuple[int, ...]]) -> Split:
         return sum(_is_repeated(operand, split) for operand in operands) + start / split.length
 
     return min(splits, key=cost)  # the first of equals: the longest row
+
+
+def _walked(steps: Array, sizes: Sequence[int]) -> Array:
+    """The outer axes, outermost first, for operands of these sizes that are read along rows.
+
+    What large operands share is outside. Inside are axes along which they do not vary, so that rows
+    that read the same follow each other and find it in the cache; outputs are written anywhere.
+    """
+    weights = (steps[: len(sizes)] != 0).T @ np.array(sizes, dtype=np.int64)
+    return np.argsort(-weights, kind="stable")
 
 
 def _is_repeated(operand: tuple[int, ...], split: Split) -> bool:

@@ -407,6 +407,21 @@ def test_rows_are_short_where_operands_would_be_repeated(
     assert calls[0].key == calls[1].key
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_that_share_tables_follow_each_other(threads: int) -> None:
+    rng = generator(12)
+    operands = {
+        "attempted_steps": rng.uniform(1, 2, (1, 5, 4, 600)),
+        "step_time": rng.uniform(1, 2, (3, 1, 4, 600)),
+    }
+    job = Job({"job_time": FORMULAS["job_time"]}, operands, {"job_time": np.zeros((3, 5, 4, 600))})
+    # both vary along the axis of 4, the larger one along that of 5: the outermost axis goes inside
+    assert numba_engine._call(job).arguments[0].tolist() == [4, 5, 3]
+    numba_engine.run(job, threads)
+    expected = operands["attempted_steps"] * operands["step_time"]
+    assert np.array_equal(job.outs["job_time"], expected)
+
+
 def test_a_changed_callee_changes_the_cache_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
