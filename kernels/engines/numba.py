@@ -14,6 +14,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,8 @@ from .ufunc_loops import addresses
 
 # threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# Starting a row takes as long as repeating one operand at so many points, and more for each operand
+ROW_COST, OPERAND_COST = 16, 2
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_compiled`
@@ -83,8 +86,8 @@ def _walk(call: _Call, kernel: Any, threads: int) -> None:
 
 
 def _call(job: Job) -> _Call:
-    split = _split(job)
     names = [name for name in job.operands if _is_needed(name, job)]
+    split = _split(job, [job.operands[name].shape for name in names])
     along = {name: _varies(job.operands[name], len(split.outer)) for name in names}
     arrays, strides = [], []
     for name in names:
@@ -96,6 +99,9 @@ def _call(job: Job) -> _Call:
         strides.append([step // out.itemsize for step in out.strides[: len(split.outer)]])
     shape = np.array(split.outer, dtype=np.int64)
     steps = np.array(strides, dtype=np.int64).reshape(len(strides), len(split.outer))
+    if split.length >= ROW:  # shorter rows are best written one beside the other
+        walk = _walked(steps, [arrays[k].size * along[name] for k, name in enumerate(names)])
+        shape, steps = shape[walk], steps[:, walk]
     memory = np.array([array.ctypes.data for array in arrays], dtype=np.int64)
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
@@ -107,8 +113,12 @@ def _is_needed(name: str, job: Job) -> bool:
     return name in job.outs or any(name in parameters(f) for f in job.formulas.values())
 
 
-def _split(job: Job) -> Split:
-    """Trailing axes that make a row: as few as reach ROW points, over which outputs are dense."""
+def _split(job: Job, operands: Sequence[tuple[int, ...]]) -> Split:
+    """Trailing axes that make a row, over which outputs are dense.
+
+    As few as reach ROW points; or fewer, where operands of these shapes then need not be repeated
+    in memory. Sizes of outer axes play no part, so that blocks of a sweep share a kernel.
+    """
     shape = job.shape
     cut, dense = len(shape), 1
     while cut > 0:
@@ -120,7 +130,33 @@ def _split(job: Job) -> Split:
             break
         dense *= shape[axis]
         cut = axis
-    return Split(shape[:cut], shape[cut:])
+    splits = [Split(shape[:k], shape[k:]) for k in range(cut, max(cut + 1, len(shape)))]
+
+    def cost(split: Split) -> float:
+        start = ROW_COST + OPERAND_COST * len(operands)
+        return sum(_is_repeated(operand, split) for operand in operands) + start / split.length
+
+    return min(splits, key=cost)  # the first of equals: the longest row
+
+
+def _walked(steps: Array, sizes: Sequence[int]) -> Array:
+    """The outer axes, outermost first, for operands of these sizes that are read along rows.
+
+    What large operands share is outside. Inside are axes along which they do not vary, so that rows
+    that read the same follow each other and find it in the cache; outputs are written anywhere.
+    """
+    weights = (steps[: len(sizes)] != 0).T @ np.array(sizes, dtype=np.int64)
+    return np.argsort(-weights, kind="stable")
+
+
+def _is_repeated(operand: tuple[int, ...], split: Split) -> bool:
+    """Whether every row needs another part of an operand, and needs it repeated."""
+    outer = len(split.outer)
+    return (
+        operand[:outer] == split.outer
+        and operand[outer:] != split.inner
+        and any(size > 1 for size in operand[outer:])
+    )
 
 
 def _varies(operand: Array, outer: int) -> bool:

@@ -379,6 +379,49 @@ def test_the_loops_of_numpy_are_found(name: str) -> None:
     np.testing.assert_array_equal(found, getattr(np, name)(values))
 
 
+@pytest.mark.parametrize(
+    ("steps", "time", "length"),
+    [
+        ((1, 20, 40), (1, 20, 40), 800),  # read as they are
+        ((1, 20, 1), (1, 1, 40), 800),  # repeated once for all rows
+        ((6, 20, 1), (6, 1, 40), 40),  # repeating would fill a grid for each
+        ((6, 20, 40), (6, 1, 1), 800),  # one number in a row
+    ],
+)
+def test_rows_are_short_where_operands_would_be_repeated(
+    steps: tuple[int, ...], time: tuple[int, ...], length: int
+) -> None:
+    rng = generator(11)
+    given = {"attempted_steps": rng.uniform(1, 2, steps), "step_time": rng.uniform(1, 2, time)}
+    calls = []
+    for size in (6, 3):  # a sweep's last block may be smaller than the others
+        operands = {name: array[:size] for name, array in given.items()}
+        job = Job(
+            {"job_time": FORMULAS["job_time"]}, operands, {"job_time": np.empty((size, 20, 40))}
+        )
+        numba_engine.run(job, 1)
+        expected = operands["attempted_steps"] * operands["step_time"]
+        assert np.array_equal(job.outs["job_time"], np.broadcast_to(expected, job.shape))
+        calls.append(numba_engine._call(job))
+    assert [call.split.length for call in calls] == [length] * 2
+    assert calls[0].key == calls[1].key
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_that_share_tables_follow_each_other(threads: int) -> None:
+    rng = generator(12)
+    operands = {
+        "attempted_steps": rng.uniform(1, 2, (1, 5, 4, 600)),
+        "step_time": rng.uniform(1, 2, (3, 1, 4, 600)),
+    }
+    job = Job({"job_time": FORMULAS["job_time"]}, operands, {"job_time": np.zeros((3, 5, 4, 600))})
+    # both vary along the axis of 4, the larger one along that of 5: the outermost axis goes inside
+    assert numba_engine._call(job).arguments[0].tolist() == [4, 5, 3]
+    numba_engine.run(job, threads)
+    expected = operands["attempted_steps"] * operands["step_time"]
+    assert np.array_equal(job.outs["job_time"], expected)
+
+
 def test_a_changed_callee_changes_the_cache_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
