@@ -16,6 +16,19 @@ _Cube = TypeVar("_Cube", xarray.Dataset, xarray.DataArray)
 _VALUES = "values of the array"  # their name in a Dataset: the array's may be none, or its axis's
 
 
+def _taken(given: Any, found: Mapping[Any, Any], **how: Any) -> Any:
+    from .errors import InputError, shown  # here: registering imports nothing
+
+    try:
+        return given.sel(found, **how)
+    except KeyError:
+        asked = ", ".join(f"{name} = {shown(value)}" for name, value in found.items())
+        raise InputError(
+            f"{asked} is not on its axis; give one of its labels, or for numbers "
+            'method="nearest" and a wider tolerance'
+        ) from None
+
+
 class Accessor(Generic[_Cube]):
     """Units, durations, feasible points, meanings and pictures of a cube, or of one of its arrays.
 
@@ -77,7 +90,11 @@ class Accessor(Generic[_Cube]):
             missing(self._cube, asked, found)
         within = distance(self._cube, found, tolerance)
         given: Any = self._given  # what mypy knows of neither
-        part: _Cube = given.sel(found, method=method, tolerance=within, drop=drop)
+        if method is not None:  # names are never near each other
+            named = {axis: v for axis, v in found.items() if self._cube[axis].dtype.kind in "OUT"}
+            given = _taken(given, named, drop=drop)
+            found = {axis: value for axis, value in found.items() if axis not in named}
+        part: _Cube = _taken(given, found, method=method, tolerance=within, drop=drop)
         return part
 
     def to_timedelta(self, names: str | Sequence[str] | None = None) -> _Cube:

@@ -33,13 +33,18 @@ class Evaluation:
         self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
     ) -> None:
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
-        self.spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
+        self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
         self._outputs = outputs
         self._plans: dict[tuple[str, bool], Plan] = {}
         self._evaluated: set[Plan] = set()  # in memory, and as a whole
         self.plan()  # so that bad input is refused here, before anything is computed
-        self._outputs = self.spec["outputs"] = list(outputs)
+        self._outputs = self._spec["outputs"] = list(outputs)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Outputs, scenario and axes as they were written: a copy, as a sweep does not change."""
+        return {key: _copied(part) for key, part in self._spec.items()}
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Self:
@@ -126,7 +131,7 @@ class Evaluation:
                 evaluate_block(plan, dims, region, views, threads)
         self._evaluated.add(plan)
         used = "numpy" if plan.behind and not compiled else plan.engine
-        return dataset(plan, arrays, self.spec, used)
+        return dataset(plan, arrays, self._spec, used)
 
     def _behind(self, plan: Plan) -> Plan:
         """For an evaluation that comes back: a plan of kernels, if that is worth compiling.
@@ -195,6 +200,13 @@ class Evaluation:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {size}" for name, size in self.sizes.items())
         return f"<fleetcube.Sweep ({sizes}) {self.points:,} points -> {', '.join(self._outputs)}>"
+
+
+def _copied(part: Any) -> Any:
+    """A part of a spec with tables and lists of its own."""
+    if isinstance(part, dict):
+        return {key: _copied(inner) for key, inner in part.items()}
+    return list(part) if isinstance(part, list) else part
 
 
 def _reused(

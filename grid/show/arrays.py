@@ -1,5 +1,6 @@
 """Cubes in other units and types, and parts of them by values with units."""
 
+import datetime
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -295,6 +296,12 @@ def _read(name: str, axis: "xarray.Variable", value: Any) -> Any:
 
 def _number(name: str, axis: "xarray.Variable", value: Any) -> Any:
     duration = axis.dtype.kind == "m"
+    if isinstance(value, np.timedelta64 | datetime.timedelta) and not duration:
+        seconds = np.timedelta64(value) / np.timedelta64(1, "s")
+        try:  # as a bare count xarray would take it for a number of whatever the axis has
+            return converted(float(seconds), "s", unit_of(name, axis))
+        except UnitError as error:
+            raise InputError(f"{name} = {shown(value)} {error}; give another value") from None
     if isinstance(value, str):
         own = "s" if duration else unit_of(name, axis)
         try:

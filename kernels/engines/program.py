@@ -109,7 +109,7 @@ def fold(
     still: dict[str, Function] = {}
     used: dict[str, Function] = {}
     for name, formula in formulas.items():
-        if name in needed and name not in moving:
+        if name in needed and name not in moving and name not in given:
             if moving.intersection(parameters(formula)):
                 moving.add(name)
                 used[name] = formula

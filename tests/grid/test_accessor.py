@@ -1,5 +1,6 @@
 """`cube.fleetcube`: alike on every kind of cube, against other libraries and the sweep itself."""
 
+import datetime
 import gc
 import pickle
 import subprocess
@@ -497,3 +498,29 @@ def test_cubes_without_reasons_and_units_from_files_are_refused() -> None:
         hostile.fleetcube.sel(gpu_mttf="5 h")
     with pytest.raises(InputError, match="is in 9"):
         hostile.fleetcube.to_units({"gpu_mttf": "h"})
+
+
+def test_durations_are_no_bare_counts() -> None:
+    hours = [5.0, 5000.0, 50_000.0]
+    axes = {"gpu_mttf": [hour * 3600 for hour in hours]}
+    cube = fleetcube.Sweep({"n_gpus": 64}, axes, ["cluster_mtbf"]).evaluate()
+    for value in (
+        np.timedelta64(50_000, "h"),
+        datetime.timedelta(hours=50_000),
+        [np.timedelta64(50_000, "h")],
+    ):
+        for method in (None, "nearest"):
+            found = cube.fleetcube.sel(gpu_mttf=value, method=method)
+            assert np.ravel(found["gpu_mttf"]) / 3600 == 50_000
+    with pytest.raises(fleetcube.InputError, match="not on its axis"):
+        cube.fleetcube.sel(gpu_mttf="6000 h", method="nearest", tolerance="1 h")
+
+
+def test_names_are_never_near_each_other() -> None:
+    axes = {"fabric": ["infiniband-ndr", "roce-400g"], "global_batch_size": [256, 512]}
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64}
+    cube = fleetcube.Sweep(job, axes, ["step_time"]).evaluate()
+    found = cube.fleetcube.sel(fabric="roce-400g", global_batch_size=300, method="nearest")
+    assert (found["fabric"].item(), found["global_batch_size"].item()) == ("roce-400g", 256)
+    with pytest.raises(fleetcube.InputError, match="fabric = 'nope' is not on its axis"):
+        cube.fleetcube.sel(fabric="nope")

@@ -151,6 +151,9 @@ def test_second_derivatives_are_exact() -> None:
         assert math.isclose(float(at_none[0][0]), 2 * mtbf**3 * (nodes / 2e8) ** 2, rel_tol=1e-12)
         for mixed in (at_none[0][1], at_none[1][0]):
             assert math.isclose(float(mixed), mtbf**2 * nodes / 2e8**2, rel_tol=1e-12)
+        # A slope that is a number already: GPU hours rise as 1 / (peak), and so twice as 2 / peak^2
+        of = function("gpu_hours", SCENARIO | POINT, ["training_tokens"], engine="jax")
+        assert abs(float(jax.grad(jax.grad(of))(1e12))) <= 1e-12 * float(of(1e12)) / 1e24
     slopes = function("goodput", SCENARIO, ["n_gpus", "gpu_mttf"]).gradient()
     for k, (name, at) in enumerate((("n_gpus", 1024.0), ("gpu_mttf", 1.8e8))):
         step = 1e-4 * at
