@@ -147,10 +147,10 @@ class Sweep(Evaluation):
 
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where
-        all is NaN, the value is NaN and the label NaN or an empty text. With `of`, other outputs, flags
-        included, are given at the winner, and `near_memory_limit` where memory is limited. An output
-        that does not depend on the layout is never masked; the others are then read at the first
-        value of the axes that it lacks.
+        all is NaN, the value is NaN and the label NaN or an empty text. With `of`, other outputs,
+        flags included, are given at the winner, and `near_memory_limit` where memory is limited.
+        An output that does not depend on the layout is never masked; the others are then read at
+        the first value of the axes that it lacks.
 
         Extremes of billions of points are searched, not scanned, where bounds from the formulas
         show that most points cannot be the best: 10^12 layouts take seconds, with the values and
