@@ -1,5 +1,6 @@
 """How formulas are registered: as alternatives of a quantity, as laws, as renamed twins."""
 
+import functools
 import inspect
 import re
 import sys
@@ -83,6 +84,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return re.sub(rf"\b({'|'.join(words)})\b", lambda match: names[match[0]], text)
 
 
+@functools.cache  # to find where a function ends in its file takes a millisecond
 def source_of(formula: Callable[..., Any]) -> str:
     """The source of a formula under its own names, wherever it is written."""
     text = inspect.getsource(formula)
