@@ -10,8 +10,7 @@ import numpy as np
 from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, unit_of
 from ..kernels.engines import scalar
-from ..kernels.engines.job import Job, default_threads
-from ..kernels.engines.numpy import run as run_numpy
+from ..kernels.engines.job import Job, threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.docstrings import read
 from ..kernels.graph.formulas import Function as Formula
@@ -21,13 +20,13 @@ from .errors import InputError, nearest, shown
 from .plan.cases import choices, formulas_of, leaves
 from .plan.dims import differentiated
 from .plan.engine import check_engine
+from .plan.execute import RUN
 from .plan.plan import check_outputs
 from .spec.axes import Axis
 from .spec.scenario import Problem, resolve
 from .spec.values import check_name, is_option, is_traced, row_of, without_unit
 
 ENGINES = ("numpy", "numba", "jax")
-ALONE = 1 << 16  # points up to which threads cost more than they save
 _PLAIN = {float, int, np.float64}  # types that a call passes on without a look
 
 
@@ -133,13 +132,8 @@ class Function:
             values = self._ordered(values, named)
         if self._point is None:
             return self._packed(self._traced(values))
-        for value in values:
-            if type(value) not in _PLAIN:
-                return self._packed(self._over(values))
-        try:
-            return self._packed(self._point(*map(float, values)))
-        except OverflowError:  # a whole number too large for a float: it is named
-            return self._packed(self._over(values))
+        plain = _floats(values)
+        return self._packed(self._over(values) if plain is None else self._point(*plain))
 
     def gradient(self, wrt: str | Sequence[str] | None = None) -> "Gradient":
         """The function of the exact derivatives with respect to inputs, all of them by default.
@@ -295,13 +289,7 @@ class Function:
         size = next(iter(outs.values())).size
         if size:
             job = Job(dict([*program.formulas, *program.guarded()]), operands, outs)
-            threads = default_threads() if size > ALONE else 1
-            if self.engine == "numba":
-                from ..kernels.engines.numba import run as run_numba
-
-                run_numba(job, threads)
-            else:
-                run_numpy(job, threads)
+            RUN[self.engine](job, threads_for(size))
         results = tuple(outs.values())
         return results if len(results) > 1 else results[0]
 
@@ -311,12 +299,7 @@ class Function:
             from ..kernels.engines.traceable import jitted
 
             self._jitted = jitted(self._program)
-        try:  # whole numbers as floats: in 32 bits JAX would cut them off
-            if any(type(value) not in _PLAIN for value in values):
-                raise TypeError
-            given = [float(value) for value in values]
-        except (TypeError, OverflowError):
-            given, _ = self._checked(values)
+        given = _floats(values) or self._checked(values)[0]
         outs = self._jitted(dict(zip(self.inputs, given, strict=True)))
         listed = tuple(outs[name] for name in self.outputs)
         return listed if len(listed) > 1 else listed[0]
@@ -377,6 +360,17 @@ def _meaning(name: str) -> str:
         return INPUTS[name].description
     slope = derivative(name)
     return (slope.doc if slope else load()[name].doc).summary.rstrip(".")
+
+
+def _floats(values: Sequence[Any]) -> list[float] | None:
+    """Plain numbers as floats: whole ones JAX would cut off in 32 bits. None for anything else."""
+    for value in values:
+        if type(value) not in _PLAIN:
+            return None
+    try:
+        return list(map(float, values))
+    except OverflowError:  # a whole number too large for a float: it is named later
+        return None
 
 
 def _array(name: str, value: Any, unit: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.engines.job import default_threads
+from ...kernels.engines.job import threads_for
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..plan import memory
@@ -17,7 +17,6 @@ from ..plan.labels import dtype_of
 from ..plan.plan import Plan
 from ..spec.axes import Array
 
-ALONE = 1 << 16  # points up to which threads cost more than they save
 SMALLER = 8  # a quantity this many times smaller than the slice is evaluated before it
 KNOWN = 1 << 12  # points up to which a table of the whole sweep is kept and looked up
 
@@ -154,7 +153,7 @@ def _fill(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> No
 def _evaluate(plan: Plan, case: Case, places: Places, outs: Outs, engine: str) -> None:
     shape = next(iter(outs.values())).shape
     part = _Part(plan, case, places, shape, engine)
-    threads = 1 if math.prod(shape) <= ALONE else default_threads()
+    threads = threads_for(math.prod(shape))
     region = {name: slice(0, size) for name, size in part.sizes.items()}
     Piece(part, part.case, threads).fill(tuple(region), region, outs)
 

@@ -102,13 +102,6 @@ class Room:
         evaluate_block(plan, dims, region, outs, 1)
         return outs
 
-    def each(
-        self, plan: Plan, dims: tuple[str, ...], bundle: Region
-    ) -> Iterator[tuple[Region, dict[str, Array]]]:
-        """The blocks of a bundle, in order, and the outputs over each."""
-        for block in tiles.blocks(bundle, self.most):
-            yield block, self.evaluate(plan, dims, block)
-
 
 class Rooms:
     """Arrays of outputs that differ in their dimensions, as `Room` holds them."""

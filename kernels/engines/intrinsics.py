@@ -8,10 +8,12 @@ measured 31 against 20 GB/s on two cores into reused float64 arrays.
 bit; numba's own go through branches and its machinery for ufuncs, which are slow to compile.
 """
 
+import functools
 import math
 from typing import Any
 
 import llvmlite
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -21,6 +23,10 @@ from .ufunc_loops import addresses
 
 LINE = 64  # bytes of a cache line
 WORD = ir.IntType(64)
+BYTE = ir.IntType(8).as_pointer()
+LOOP = ir.FunctionType(  # of NumPy: the ends of arrays, how many numbers, steps, data of its own
+    ir.VoidType(), [BYTE.as_pointer(), WORD.as_pointer(), WORD.as_pointer(), BYTE]
+)
 
 
 def _pointer_to(dtype: Any) -> Any:
@@ -171,6 +177,21 @@ def _streaming(context: Any, module: Any, dtype: Any) -> Any:
     return function
 
 
+def _call_loop(builder: Any, loop: Any, data: Any, memories: Any, size: Any) -> None:
+    """Call a loop of NumPy's from one array of float64 to another."""
+    room: Any = cgutils.alloca_once
+    ends = room(builder, ir.ArrayType(BYTE, 2))
+    steps = room(builder, ir.ArrayType(WORD, 2))
+    count = room(builder, WORD)
+    for k, memory in enumerate(memories):
+        place = [WORD(0), WORD(k)]
+        builder.store(builder.bitcast(memory, BYTE), builder.gep(ends, place))
+        builder.store(WORD(8), builder.gep(steps, place))
+    builder.store(size, count)
+    first = [WORD(0), WORD(0)]
+    builder.call(loop, [builder.gep(ends, first), count, builder.gep(steps, first), data])
+
+
 @intrinsic
 def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any, size: Any) -> Any:
     """target[:size] = f(source[:size]), f the loop whose address and data are in loops[which]."""
@@ -178,28 +199,12 @@ def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any,
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         loops, which, source, target, size = arguments
-        word = WORD
-        byte = ir.IntType(8).as_pointer()
-        room: Any = cgutils.alloca_once
         table = _data(context, builder, signature.args[0], loops)
-        at = builder.mul(which, word(2))
+        at = builder.mul(which, WORD(2))
         code = builder.load(builder.gep(table, [at]))
-        data = builder.inttoptr(builder.load(builder.gep(table, [builder.add(at, word(1))])), byte)
-
-        ends = room(builder, ir.ArrayType(byte, 2))
-        steps = room(builder, ir.ArrayType(word, 2))
-        count = room(builder, word)
-        for k, memory in enumerate((source, target)):
-            place = [word(0), word(k)]
-            builder.store(builder.bitcast(memory, byte), builder.gep(ends, place))
-            builder.store(word(8), builder.gep(steps, place))
-        builder.store(size, count)
-        kind = ir.FunctionType(
-            ir.VoidType(), [byte.as_pointer(), word.as_pointer(), word.as_pointer(), byte]
-        )
-        loop = builder.inttoptr(code, kind.as_pointer())
-        first = [word(0), word(0)]
-        builder.call(loop, [builder.gep(ends, first), count, builder.gep(steps, first), data])
+        data = builder.load(builder.gep(table, [builder.add(at, WORD(1))]))
+        loop = builder.inttoptr(code, LOOP.as_pointer())
+        _call_loop(builder, loop, builder.inttoptr(data, BYTE), (source, target), size)
         return context.get_dummy_value()
 
     return signature, generate
@@ -210,45 +215,38 @@ def _called(name: str, code: int, data: int) -> Any:
 
     The loop is a symbol that is found when machine code is loaded, so that code may be kept.
     """
-    assert not data, f"NumPy's {name} needs data of its own"
+    if data:
+        raise RuntimeError(
+            f"NumPy {np.__version__} has data of its own for {name}; use engine = 'numpy'"
+        )
     symbol = f"fleetcube_numpy_{name}"
     llvmlite.binding.add_symbol(symbol, code)
 
     @intrinsic
     def function(typing_context: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            byte = ir.IntType(8).as_pointer()
             room: Any = cgutils.alloca_once
-            numbers = room(builder, ir.ArrayType(ir.DoubleType(), 2))
-            ends = room(builder, ir.ArrayType(byte, 2))
-            steps = room(builder, ir.ArrayType(WORD, 2))
-            count = room(builder, WORD)
-            zero = WORD(0)
-            for k in range(2):
-                number = builder.gep(numbers, [zero, WORD(k)])
-                builder.store(builder.bitcast(number, byte), builder.gep(ends, [zero, WORD(k)]))
-                builder.store(WORD(8), builder.gep(steps, [zero, WORD(k)]))
-            builder.store(arguments[0], builder.gep(numbers, [zero, zero]))
-            builder.store(WORD(1), count)
-            kind = ir.FunctionType(
-                ir.VoidType(), [byte.as_pointer(), WORD.as_pointer(), WORD.as_pointer(), byte]
-            )
             insert: Any = cgutils.get_or_insert_function
-            loop = insert(builder.module, kind, symbol)
-            first = [zero, zero]
-            none = ir.Constant(byte, None)
-            builder.call(loop, [builder.gep(ends, first), count, builder.gep(steps, first), none])
-            return builder.load(builder.gep(numbers, [zero, WORD(1)]))
+            source, target = (room(builder, ir.DoubleType()) for _ in range(2))
+            builder.store(arguments[0], source)
+            loop = insert(builder.module, LOOP, symbol)
+            _call_loop(builder, loop, ir.Constant(BYTE, None), (source, target), WORD(1))
+            return builder.load(target)
 
         return types.float64(types.float64), generate
 
     return function
 
 
-CALLED = {  # LOOPS on single numbers
-    name: _called(name, int(code), int(data))
-    for name, (code, data) in zip(LOOPS, addresses(), strict=True)
-}
+@functools.cache
+def called() -> dict[str, Any]:
+    """`LOOPS` on single numbers."""
+    return {
+        name: _called(name, int(code), int(data))
+        for name, (code, data) in zip(LOOPS, addresses(), strict=True)
+    }
+
+
 _NUMBERS = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
 SIGNATURE = types.void(*[types.int64] * 4, _NUMBERS, _TABLE, _TABLE, _NUMBERS)  # of every kernel

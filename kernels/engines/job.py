@@ -39,6 +39,14 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+ALONE = 1 << 16  # points up to which threads cost more than they save
+
+
+def threads_for(points: int) -> int:
+    """Threads for a call that does not say how many."""
+    return default_threads() if points > ALONE else 1
+
+
 class Pool:
     """Threads that share work; a pool of one runs it in the caller's thread."""
 

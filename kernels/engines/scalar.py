@@ -93,6 +93,6 @@ def compiled(program: Program) -> Any:
 
     from . import intrinsics
 
-    scope = {"np": np, **intrinsics.SCOPE, **intrinsics.CALLED}
+    scope = {"np": np, **intrinsics.SCOPE, **intrinsics.called()}
     signature = (types.float64,) * len(program.inputs)
     return kernel_cache.jitted(source(program), scope, signature, _NUMBA)

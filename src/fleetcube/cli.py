@@ -79,13 +79,7 @@ def _logging(verbose: int) -> Callable[[], None]:
 @cli.command("run")
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option(
-    "-v",
-    "--variable",
-    multiple=True,
-    shell_complete=complete.quantities,
-    help="Output, instead of the spec's.",
-)
+@complete.variables("Output, instead of the spec's.")
 @click.option(
     "-o", "--output", type=click.Path(), help="Cube to write (Zarr v3); - prints CSV.  [a table]"
 )
@@ -312,13 +306,7 @@ def verify(cube: str, samples: int) -> None:
 @cli.command("slice")
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option(
-    "-v",
-    "--variable",
-    multiple=True,
-    shell_complete=complete.quantities,
-    help="Variable to show; may be repeated.  [all]",
-)
+@complete.variables("Variable to show; may be repeated.  [all]")
 @to_file
 def slice_cube(
     cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None

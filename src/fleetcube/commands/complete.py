@@ -3,10 +3,11 @@
 import tomllib
 from collections.abc import Callable, Iterable
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -101,3 +102,8 @@ def selectors(ctx: click.Context, param: click.Parameter, begun: str) -> list[st
     known = labels(name) or [str(choice).lower() for choice in (row and row.choices) or ()]
     before = "" if split else f"{name}="
     return [f"{before}{each}" for each in known if each.startswith(value)]
+
+
+def variables(what: str) -> Callable[[_Command], _Command]:
+    """The option --variable, which names outputs."""
+    return click.option("-v", "--variable", multiple=True, shell_complete=quantities, help=what)

@@ -15,13 +15,7 @@ from fleetcube.commands.table import print_table, to_file, write_table
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option(
-    "-v",
-    "--variable",
-    multiple=True,
-    shell_complete=complete.quantities,
-    help="Output to show; may be repeated.  [all]",
-)
+@complete.variables("Output to show; may be repeated.  [all]")
 @click.option(
     "-q",
     "--quantiles",
