@@ -9,10 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetcube import Sweep
-from fleetcube.grid.reduce import boxes, search
-from fleetcube.grid.run.stream import Room
+from fleetcube.grid.reduce import boxes, fold, search, winners
 
 from ..draws import scaled
+
+
+def forbid_scans(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fold._Fold, "run", None)
+    patch.setattr(winners._Winners, "run", None)
+
 
 SCENARIO: dict[str, Any] = {
     "model": "llama-3-8b",
@@ -73,7 +78,7 @@ def test_searches_find_what_scans_find(
         patch.setattr(boxes, "RADIX", radix)
         patch.setattr(boxes, "KEPT", kept[0])
         patch.setattr(boxes, "COARSE", kept[1])
-        patch.setattr(Room, "each", None)  # nothing is scanned
+        forbid_scans(patch)
         found = sweep.reduce(**asked, engine="numpy", threads=1)
     assert found.identical(scanned)
 
@@ -101,7 +106,7 @@ def test_a_trillion_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
     axes = {"training_tokens": TOKENS, "gpu_hour_price": PRICES, **BEST, **LIVES}
     sweep = Sweep(fixed, axes, ["job_cost", "step_time"])
     assert sweep.points > 1e12
-    monkeypatch.setattr(Room, "each", None)  # a scan would take an hour
+    forbid_scans(monkeypatch)  # one would take an hour
     found: Any = sweep.reduce("argmin", of="job_cost", mask_infeasible=True)
 
     some = {**fixed, "gpu_hour_price": 2.0, "training_tokens": 1e12, "gpu_mttf": "50_000 h"}
