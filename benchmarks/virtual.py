@@ -160,23 +160,24 @@ def bare_loop() -> Any:
 
     binding = Jitted(np, jit(lambda condition, yes, no: yes if condition else no))
     interval, useful = binding.bind(exact_interval), binding.bind(goodput.exact_goodput)
-    names = ["cluster_mtbf", "checkpoint_stall_time", "restart_time"]
+    names = ["cluster_mtbf", "checkpoint_stall_time", "restart_time", "cluster_uptime"]
     sweep = Sweep({**SCENARIO, "n_gpus": 262144 // 64}, dict(list(AXES.items())[1:3]), names)
     cube = sweep.evaluate("numpy")
-    mtbf, stall, restart = cube[names[0]].values, cube[names[1]].values, float(cube[names[2]])
+    mtbf, stall = cube[names[0]].values, cube[names[1]].values
+    restart, uptime = float(cube[names[2]]), float(cube[names[3]])
 
     @jit
-    def rows(first: int, last: int, out: Any, mtbf: Any, stall: Any, restart: float) -> None:
+    def rows(first: int, last: int, out: Any, mtbf: Any, stall: Any) -> None:
         for i in range(first, last):
             for j in range(stall.size):
                 tau = interval(stall[j], mtbf[i])
-                out[i, j] = useful(tau, stall[j], restart, mtbf[i])
+                out[i, j] = useful(tau, stall[j], restart, mtbf[i], uptime)
 
     def loop() -> Any:
         out = np.empty((SIDE, SIDE))
         cuts = np.linspace(0, SIDE, default_threads() + 1).astype(int).tolist()
         tasks = list(itertools.pairwise(cuts))
-        pool(default_threads()).each(lambda task: rows(*task, out, mtbf, stall, restart), tasks)
+        pool(default_threads()).each(lambda task: rows(*task, out, mtbf, stall), tasks)
         return out
 
     loop()
