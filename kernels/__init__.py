@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
     *("checkpoint", "collectives", "layer", "pipeline", "reduce_scatter", "reliability"),
-    *("roofline", "scaling", "statistics", "topology"),
+    *("roofline", "scaling", "stages", "statistics", "topology"),
 )
 
 

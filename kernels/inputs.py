@@ -190,6 +190,29 @@ _ROWS: list[str | Input] = [
     _count("expert_parallel", 1, "data-parallel ranks that share the routed experts"),
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
     _option(
+        "stage_split",
+        "alike",
+        ("alike", "whole_layers"),
+        "what pipeline stages hold: equal shares of all, or whole layers, embedding and logits at "
+        "the ends (alike: smooth, for derivatives by layers and stages)",
+        implied="whole_layers",
+        implied_by=("pipeline_parallel",),
+    ),
+    _count(
+        "embedding_split_layers",
+        0,
+        "layers that the embedding counts as in the split (Megatron's "
+        "--account-for-embedding-in-pipeline-split: 1)",
+        low=0,
+    ),
+    _count(
+        "loss_split_layers",
+        0,
+        "layers that logits and loss count as in the split (Megatron's "
+        "--account-for-loss-in-pipeline-split: 1)",
+        low=0,
+    ),
+    _option(
         "zero_stage",
         1,
         (0, 1, 2, 3),

@@ -23,6 +23,7 @@ MODULES = (
     "gradient_halves",
     "activations",
     "working_memory",
+    "stages",
     "memory",
     "offload",
     "link_sharing",

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..ops import where
+from ..stages import microbatches_of_stage
 
 
 @alternative("ffn_input_width", mixture_of_experts=False)
@@ -271,7 +272,81 @@ def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches:
     return np.minimum(num_microbatches, pipeline_parallel)
 
 
-def logits_memory(
+@alternative("schedule_depth", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
+def level_schedule_depth(microbatches_in_flight: Any) -> Any:
+    """Micro-batches that the first stage may hold at once, however many there are.
+
+    as many as it holds
+
+    Parameters: microbatches_in_flight [1]
+    Returns: [1] micro-batches
+    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
+        arXiv:2401.10241, section 2.2
+    """
+    return 1.0 * microbatches_in_flight
+
+
+@alternative("schedule_depth", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_schedule_depth(
+    pipeline_parallel: Any, virtual_stages: Any, microbatch_group_size: Any
+) -> Any:
+    """Micro-batches that the first stage may hold at once, however many there are.
+
+    p; ((v - 1) N + 2 (p - 1) + 1) / v with v > 1 chunks on a stage
+
+    Parameters: pipeline_parallel [1], virtual_stages [1], microbatch_group_size [1]
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    """
+    return one_forward_one_backward_microbatches_in_flight(
+        pipeline_parallel, np.inf, virtual_stages, microbatch_group_size
+    )
+
+
+@alternative("schedule_slope", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
+def level_schedule_slope() -> Any:
+    """Micro-batches that each stage may hold less than the one before it.
+
+    0: every stage holds as many
+
+    Parameters: none
+    Returns: [1] micro-batches
+    Range: zb_h1: a bound from above for later stages
+    Source: Huang et al. 2019 (GPipe), arXiv:1811.06965, section 2.3; Qi et al. 2023 (zero bubble),
+        arXiv:2401.10241, section 2.2
+    """
+    return 0.0
+
+
+@alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved"))
+def one_forward_one_backward_schedule_slope(virtual_stages: Any) -> Any:
+    """Micro-batches that each stage may hold less than the one before it.
+
+    1; 2 / v with v > 1 chunks on a stage
+
+    Parameters: virtual_stages [1]
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Megatron-LM,
+        megatron/core/pipeline_parallel/schedules.py (warm-up)
+    """
+    return where(virtual_stages > 1, 2 / virtual_stages, 1.0)
+
+
+@same_as(microbatches_of_stage)
+def stage_microbatches_in_flight(*operands: Any) -> Any:
+    """Micro-batches whose activations a stage holds at once, in those of a whole stage.
+
+    min(those of the first stage, depth - slope (s - 1))
+
+    Parameters: microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
+        pipeline_stage [1]
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    """
+
+
+@alternative("logits_memory", stage_split="alike")
+def even_logits_memory(
     microbatch_tokens: Any, vocab_size: Any, tensor_parallel: Any, pipeline_parallel: Any
 ) -> Any:
     """Memory of one micro-batch's logits on the GPU that also holds the first stage.
@@ -288,7 +363,29 @@ def logits_memory(
     return where(pipeline_parallel > 1, 0.0, logits)
 
 
-def activation_memory(
+@alternative("logits_memory", stage_split="whole_layers")
+def staged_logits_memory(
+    microbatch_tokens: Any,
+    vocab_size: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    pipeline_stage: Any,
+) -> Any:
+    """Memory of one micro-batch's logits on a stage.
+
+    4 T V / t on the last; 0 elsewhere
+
+    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1],
+        pipeline_stage [1]
+    Returns: [B] logits
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
+    """
+    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
+    return where(pipeline_stage < pipeline_parallel, 0.0, logits)
+
+
+@alternative("activation_memory", stage_split="alike")
+def even_activation_memory(
     layers: Any,
     pipeline_parallel: Any,
     microbatches_in_flight: Any,
@@ -306,4 +403,24 @@ def activation_memory(
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
     kept_layers = layers / pipeline_parallel * microbatches_in_flight
+    return kept_layers * activation_memory_per_layer + logits_memory
+
+
+@alternative("activation_memory", stage_split="whole_layers")
+def staged_activation_memory(
+    stage_layers: Any,
+    stage_microbatches_in_flight: Any,
+    activation_memory_per_layer: Any,
+    logits_memory: Any,
+) -> Any:
+    """Memory of a stage's activations.
+
+    layers of the stage x micro-batches in flight x activations of a layer + logits
+
+    Parameters: stage_layers [1], stage_microbatches_in_flight [1],
+        activation_memory_per_layer [B], logits_memory [B]
+    Returns: [B] activations
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
+    """
+    kept_layers = stage_layers * stage_microbatches_in_flight
     return kept_layers * activation_memory_per_layer + logits_memory

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..collectives import ring_tree_crossover_bytes
+from ..stages import most_stage_parameters
 from ..topology import flat_latency, group_ranks_per_node
 
 
@@ -46,9 +47,9 @@ def data_parallel_latency(*operands: Any) -> Any:
     """
 
 
-@alternative("reduced_parameters", mixture_of_experts=False)
-def dense_reduced_parameters(local_parameters: Any) -> Any:
-    """Parameters of one rank whose gradients its data-parallel group adds up.
+@alternative("mean_reduced_parameters", mixture_of_experts=False)
+def dense_mean_reduced_parameters(local_parameters: Any) -> Any:
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
 
     N / (t p)
 
@@ -59,25 +60,88 @@ def dense_reduced_parameters(local_parameters: Any) -> Any:
     return 1.0 * local_parameters
 
 
-@alternative("reduced_parameters", mixture_of_experts=True)
-def expert_reduced_parameters(
+@alternative("mean_reduced_parameters", mixture_of_experts=True)
+def expert_mean_reduced_parameters(
     parameters: Any,
     routed_parameters: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
-    reduced_expert_parameters: Any,
+    mean_reduced_expert_parameters: Any,
 ) -> Any:
-    """Parameters of one rank whose gradients its data-parallel group adds up.
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
 
     (N - N_routed) / (t p) + routed experts by what their smaller groups move
 
     Parameters: parameters [1], routed_parameters [1], tensor_parallel [1], pipeline_parallel [1],
-        reduced_expert_parameters [1]
+        mean_reduced_expert_parameters [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
     dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
-    return dense + reduced_expert_parameters
+    return dense + mean_reduced_expert_parameters
+
+
+@alternative("reduced_parameters", stage_split="alike")
+def even_reduced_parameters(mean_reduced_parameters: Any) -> Any:
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
+
+    those of the mean stage
+
+    Parameters: mean_reduced_parameters [1]
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Narayanan et al. 2021 (SC21), section 3.3
+    """
+    return 1.0 * mean_reduced_parameters
+
+
+@alternative("reduced_parameters", stage_split="whole_layers")
+def staged_reduced_parameters(
+    pipeline_parallel: Any,
+    layers: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+    leading_dense_layers: Any,
+    common_layer_parameters: Any,
+    dense_layer_parameters: Any,
+    expert_layer_parameters: Any,
+    routed_layer_parameters: Any,
+    routed_reduction_share: Any,
+    embedding_tables: Any,
+    end_table_parameters: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
+
+    max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by what
+    smaller groups of routed experts move
+
+    Parameters: pipeline_parallel [1], layers [1], first_stage_layers [1], middle_stage_layers [1],
+        last_stage_layers [1], leading_dense_layers [1], common_layer_parameters [1],
+        dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
+        routed_reduction_share [1], embedding_tables [1], end_table_parameters [1],
+        tensor_parallel [1]
+    Returns: [1] parameters
+    Range: a bound from above for the time that a step waits: the last stage's traffic may end
+        behind the first stage's last pass
+    Source: Narayanan et al. 2021 (SC21), section 3.3; Rajbhandari et al. 2022 (DeepSpeed-MoE),
+        arXiv:2201.05596, section 5.1
+    """
+    largest = most_stage_parameters(
+        pipeline_parallel,
+        layers,
+        first_stage_layers,
+        middle_stage_layers,
+        last_stage_layers,
+        leading_dense_layers,
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters + routed_layer_parameters * routed_reduction_share,
+        embedding_tables,
+        end_table_parameters,
+    )
+    return largest / tensor_parallel
 
 
 def gradient_message(

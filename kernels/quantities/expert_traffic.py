@@ -7,6 +7,7 @@ import numpy as np
 from ..alternatives import alternative, same_as
 from ..collectives import two_level_all_to_all_time
 from ..ops import where
+from ..stages import most_stage_parameters
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
@@ -118,14 +119,43 @@ def expert_gradient_bandwidth(*operands: Any) -> Any:
     """
 
 
-def reduced_expert_parameters(
+@alternative("routed_reduction_share", mixture_of_experts=False)
+def no_routed_reduction_share() -> Any:
+    """Routed experts' parameters of one rank, by what adding up gradients moves: none.
+
+    0
+
+    Parameters: none
+    Returns: [1] share of a stage's routed parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("routed_reduction_share", mixture_of_experts=True)
+def ring_routed_reduction_share(expert_parallel: Any, gradient_ranks: Any) -> Any:
+    """Share of routed experts' parameters by which adding up their gradients counts on one rank.
+
+    (n - e) / (n - 1) / e: a ring of n / e ranks beside a ring of all n = d c
+
+    Parameters: expert_parallel [1], gradient_ranks [1]
+    Returns: [1] share of a stage's routed parameters
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    several = gradient_ranks > 1
+    others = np.maximum(gradient_ranks - expert_parallel, 0.0)
+    share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
+    return share / expert_parallel
+
+
+def mean_reduced_expert_parameters(
     routed_parameters: Any,
     expert_parallel: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
     gradient_ranks: Any,
 ) -> Any:
-    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+    """Routed experts' parameters of a rank of the mean stage, by what their reduction moves.
 
     N_routed / (e t p) x (n - e) / (n - 1): a ring of n / e ranks beside a ring of all n = d c
 
@@ -139,6 +169,58 @@ def reduced_expert_parameters(
     share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
     own = routed_parameters / (expert_parallel * tensor_parallel * pipeline_parallel)
     return own * share
+
+
+@alternative("reduced_expert_parameters", stage_split="alike")
+def even_reduced_expert_parameters(mean_reduced_expert_parameters: Any) -> Any:
+    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+
+    those of the mean stage
+
+    Parameters: mean_reduced_expert_parameters [1]
+    Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    return 1.0 * mean_reduced_expert_parameters
+
+
+@alternative("reduced_expert_parameters", stage_split="whole_layers")
+def staged_reduced_expert_parameters(
+    pipeline_parallel: Any,
+    layers: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+    leading_dense_layers: Any,
+    routed_layer_parameters: Any,
+    routed_reduction_share: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
+
+    N_routed of the stage that holds most x share / t
+
+    Parameters: pipeline_parallel [1], layers [1], first_stage_layers [1], middle_stage_layers [1],
+        last_stage_layers [1], leading_dense_layers [1], routed_layer_parameters [1],
+        routed_reduction_share [1], tensor_parallel [1]
+    Returns: [1] parameters
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
+    """
+    largest = most_stage_parameters(
+        pipeline_parallel,
+        layers,
+        first_stage_layers,
+        middle_stage_layers,
+        last_stage_layers,
+        leading_dense_layers,
+        0.0,
+        0.0,
+        routed_layer_parameters * routed_reduction_share,
+        0.0,
+        0.0,
+    )
+    return largest / tensor_parallel
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))

@@ -13,7 +13,8 @@ REASONS = """
     4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
+    16 stage_without_layers
 """
 
 
@@ -90,6 +91,56 @@ def interleaved_schedule_reason(
     return where(stage_chunks > 1, reason, 0.0)
 
 
+@alternative("stage_reason", stage_split="whole_layers")
+def whole_stage_reason(
+    layers: Any,
+    pipeline_parallel: Any,
+    stage_chunks: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+) -> Any:
+    """Why layers cannot be split over a pipeline's stages; 0 where they can.
+
+    whole layers, the stages' together those of the model (6); a layer for each of the p v pieces,
+    where an end holds an embedding or logits it may have none (16)
+
+    Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_layers [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, --pipeline-model-parallel-layout (any split of whole layers; E and L may
+        stand alone)
+    """
+    between = np.maximum(pipeline_parallel - 2, 0.0)
+    rest = layers - first_stage_layers - last_stage_layers
+    rest = where(pipeline_parallel > 1, rest, layers - first_stage_layers)
+    fits = where(between > 0, rest >= 0, rest == 0) & (first_stage_layers >= 0)
+    fits = fits & (last_stage_layers >= 0) & _whole(layers)
+    fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
+    pieces = pipeline_parallel * stage_chunks
+    ends = where(first_stage_layers > 0, 0.0, 1.0) + where(last_stage_layers > 0, 0.0, 1.0)
+    reason = where(layers + ends < pieces, 16.0, 0.0)
+    reason = where(fits, reason, 6.0)
+    known = layers + pieces + first_stage_layers + middle_stage_layers + last_stage_layers
+    return where(known == known, reason, np.nan)
+
+
+@alternative("stage_reason", stage_split="alike")
+def even_stage_reason(layers: Any, pipeline_parallel: Any, stage_chunks: Any) -> Any:
+    """Why layers cannot be split over a pipeline's stages; 0 where they can.
+
+    l / (p v) whole (6): all stages alike
+
+    Parameters: layers [1], pipeline_parallel [1], stage_chunks [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Narayanan et al. 2021 (SC21), section 3
+    """
+    each = layers / (pipeline_parallel * stage_chunks)
+    return where(each == each, where(_whole(each), 0.0, 6.0), np.nan)
+
+
 def layout_reason(
     n_gpus: Any,
     tensor_parallel: Any,
@@ -98,33 +149,28 @@ def layout_reason(
     stage_chunks: Any,
     global_batch_size: Any,
     micro_batch_size: Any,
-    layers: Any,
     attention_heads: Any,
     sequence_length: Any,
+    stage_reason: Any,
     schedule_reason: Any,
 ) -> Any:
     """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
 
-    Formulas stay defined at such points (a continuous relaxation); this flag marks them. Layers
-    may also divide when the embedding and the output layer count as one each: the first and the
-    last stage then hold one layer less.
+    Formulas stay defined at such points (a continuous relaxation); this flag marks them.
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
-        stage_chunks [1], global_batch_size [1], micro_batch_size [1], layers [1],
-        attention_heads [1], sequence_length [1], schedule_reason [flag]
+        stage_chunks [1], global_batch_size [1], micro_batch_size [1], attention_heads [1],
+        sequence_length [1], stage_reason [flag], schedule_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
-    Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3); uneven end
-        stages as in Llama 3 (arXiv:2407.21783, section 3.3.2: 126 layers on 16 stages)
+    Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3)
     """
     group = tensor_parallel * pipeline_parallel * context_parallel
     replicas = n_gpus / group
     slices = replicas * micro_batch_size
     reason = where(_whole(sequence_length / context_parallel), schedule_reason, 8.0)
     reason = where(_whole(attention_heads / tensor_parallel), reason, 7.0)
-    chunks = pipeline_parallel * stage_chunks
-    divides = _whole(layers / chunks) | _whole((layers + 2) / chunks)
-    reason = where(divides, reason, 6.0)
+    reason = where(stage_reason == 0, reason, stage_reason)
     reason = where(_whole(global_batch_size / slices), reason, 5.0)
     reason = where(global_batch_size < slices, 4.0, reason)
     reason = where(_whole(replicas), reason, 3.0)
@@ -133,7 +179,7 @@ def layout_reason(
     counts = counts & _whole(context_parallel) & _whole(stage_chunks)
     counts = counts & _whole(global_batch_size) & _whole(micro_batch_size)
     reason = where(counts, reason, 1.0)
-    known = n_gpus + group + stage_chunks + global_batch_size + layers + attention_heads
+    known = n_gpus + group + stage_chunks + global_batch_size + stage_reason + attention_heads
     known = known + micro_batch_size + sequence_length
     return where(known == known, reason, np.nan)
 

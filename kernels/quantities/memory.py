@@ -120,91 +120,73 @@ def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capa
     return parameters * state_bytes_per_parameter / hbm_capacity
 
 
-def surplus_parameters(
-    dense_layers: Any,
-    expert_layers: Any,
-    pipeline_parallel: Any,
-    experts: Any,
-    expert_parameters: Any,
-) -> Any:
-    """Routed weights of the stage that holds most beyond the mean: it has no dense layers.
+@alternative("held_parameters", stage_split="alike")
+def even_held_parameters(local_parameters: Any) -> Any:
+    """Parameters of one GPU of a stage.
 
-    (min(l_e, l / p) - l_e / p) E x parameters of an expert, with l = l_e + dense layers
-
-    Parameters: dense_layers [1], expert_layers [1], pipeline_parallel [1], experts [1],
-        expert_parameters [1]
-    Returns: [1] parameters
-    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
-    """
-    elsewhere = np.minimum(dense_layers, expert_layers * (pipeline_parallel - 1))
-    return elsewhere / pipeline_parallel * experts * expert_parameters
-
-
-@alternative("held_parameters", mixture_of_experts=False)
-def dense_held_parameters(local_parameters: Any) -> Any:
-    """Parameters of one GPU of the stage that holds most.
-
-    N / (t p)
+    those of the mean stage
 
     Parameters: local_parameters [1]
     Returns: [1] parameters
-    Range: stages alike. In a pipeline the stage of a table of embeddings holds (1 - tables / p)
-        V h / t more, unless it has fewer layers: a bound from below, by 28 % for Gemma 7B, whose
-        one table both ends keep, in four stages, by 13 % for Llama 3 8B
+    Range: stages alike: right for one stage, a bound from below for several
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
     return 1.0 * local_parameters
 
 
-@alternative("held_parameters", mixture_of_experts=True)
-def expert_held_parameters(
-    local_parameters: Any, surplus_parameters: Any, tensor_parallel: Any, expert_parallel: Any
+@alternative("held_parameters", stage_split="whole_layers")
+def staged_held_parameters(
+    stage_shared_parameters: Any,
+    stage_routed_parameters: Any,
+    tensor_parallel: Any,
+    expert_parallel: Any,
 ) -> Any:
-    """Parameters of one GPU of the stage that holds most.
+    """Parameters of one GPU of a stage; routed experts are also shared over their group.
 
-    those of the mean stage + surplus / (t e)
+    (N_stage + N_routed / e) / t
 
-    Parameters: local_parameters [1], surplus_parameters [1], tensor_parallel [1],
+    Parameters: stage_shared_parameters [1], stage_routed_parameters [1], tensor_parallel [1],
         expert_parallel [1]
     Returns: [1] parameters
-    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    Source: Narayanan et al. 2021 (SC21), section 3.3; Lepikhin et al. 2020 (GShard),
+        arXiv:2006.16668, section 3.1
     """
-    return local_parameters + surplus_parameters / (tensor_parallel * expert_parallel)
+    return (stage_shared_parameters + stage_routed_parameters / expert_parallel) / tensor_parallel
 
 
-@alternative("sharded_parameters", mixture_of_experts=False)
-def dense_sharded_parameters(
+@alternative("sharded_parameters", stage_split="alike")
+def even_sharded_parameters(
     parameters: Any, tensor_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
 ) -> Any:
-    """Parameters of one GPU where its data-parallel group shares them out.
+    """Parameters of one GPU of a stage where data ranks share them out.
 
-    N / (t p d c)
+    N / (t p d c); routed experts too: their smaller group holds fewer copies
 
     Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1]
     Returns: [1] parameters
+    Range: stages alike: right for one stage, a bound from below for several
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
     return parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
 
 
-@alternative("sharded_parameters", mixture_of_experts=True)
-def expert_sharded_parameters(
-    parameters: Any,
-    surplus_parameters: Any,
+@alternative("sharded_parameters", stage_split="whole_layers")
+def staged_sharded_parameters(
+    stage_shared_parameters: Any,
+    stage_routed_parameters: Any,
     tensor_parallel: Any,
-    pipeline_parallel: Any,
     gradient_ranks: Any,
 ) -> Any:
-    """Parameters of one GPU of the stage that holds most, where data ranks share them out.
+    """Parameters of one GPU of a stage where data ranks share them out.
 
-    (N / p + surplus) / (t d c); routed experts too: their smaller group holds fewer copies
+    (N_stage + N_routed) / (t d c); routed experts too: their smaller group holds fewer copies
 
-    Parameters: parameters [1], surplus_parameters [1], tensor_parallel [1],
-        pipeline_parallel [1], gradient_ranks [1]
+    Parameters: stage_shared_parameters [1], stage_routed_parameters [1], tensor_parallel [1],
+        gradient_ranks [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    stage = parameters / pipeline_parallel + surplus_parameters
+    stage = stage_shared_parameters + stage_routed_parameters
     return stage / (tensor_parallel * gradient_ranks)
 
 
@@ -212,7 +194,7 @@ def expert_sharded_parameters(
 def replicated_optimizer_parameters(held_parameters: Any) -> Any:
     """Parameters whose optimizer states one GPU holds: all that it computes with.
 
-    N / (t p)
+    N_stage / t
 
     Parameters: held_parameters [1]
     Returns: [1] parameters
@@ -225,7 +207,7 @@ def replicated_optimizer_parameters(held_parameters: Any) -> Any:
 def sharded_optimizer_parameters(sharded_parameters: Any) -> Any:
     """Parameters whose optimizer states one GPU holds: its share.
 
-    N / (t p d c)
+    N_stage / (t d c)
 
     Parameters: sharded_parameters [1]
     Returns: [1] parameters
@@ -238,7 +220,7 @@ def sharded_optimizer_parameters(sharded_parameters: Any) -> Any:
 def replicated_weights_memory(held_parameters: Any, bytes_per_element: Any) -> Any:
     """Memory of one GPU's weights.
 
-    N / (t p) x bytes
+    N_stage / t x bytes
 
     Parameters: held_parameters [1], bytes_per_element [B]
     Returns: [B] weights
@@ -251,7 +233,7 @@ def replicated_weights_memory(held_parameters: Any, bytes_per_element: Any) -> A
 def sharded_weights_memory(sharded_parameters: Any, bytes_per_element: Any) -> Any:
     """Memory of one GPU's weights, without those gathered for the layer at work.
 
-    N / (t p d c) x bytes
+    N_stage / (t d c) x bytes
 
     Parameters: sharded_parameters [1], bytes_per_element [B]
     Returns: [B] weights
@@ -264,7 +246,7 @@ def sharded_weights_memory(sharded_parameters: Any, bytes_per_element: Any) -> A
 def replicated_gradients_memory(held_parameters: Any, gradient_storage_bytes: Any) -> Any:
     """Memory of one GPU's gradients.
 
-    N / (t p) x bytes
+    N_stage / t x bytes
 
     Parameters: held_parameters [1], gradient_storage_bytes [B]
     Returns: [B] gradients
@@ -277,7 +259,7 @@ def replicated_gradients_memory(held_parameters: Any, gradient_storage_bytes: An
 def sharded_gradients_memory(sharded_parameters: Any, gradient_storage_bytes: Any) -> Any:
     """Memory of one GPU's gradients.
 
-    N / (t p d c) x bytes
+    N_stage / (t d c) x bytes
 
     Parameters: sharded_parameters [1], gradient_storage_bytes [B]
     Returns: [B] gradients
@@ -286,30 +268,42 @@ def sharded_gradients_memory(sharded_parameters: Any, gradient_storage_bytes: An
     return sharded_parameters * gradient_storage_bytes
 
 
-@alternative("optimizer_memory", offload="none")
-def held_optimizer_memory(optimizer_parameters: Any, optimizer_state_bytes: Any) -> Any:
-    """Memory of one GPU's optimizer states.
+@alternative("kept_optimizer_bytes", offload="none")
+def held_kept_optimizer_bytes(optimizer_state_bytes: Any) -> Any:
+    """Bytes of one parameter that only the optimizer's update uses, as a GPU keeps them.
 
-    N_o x bytes
+    all
 
-    Parameters: optimizer_parameters [1], optimizer_state_bytes [B]
-    Returns: [B] optimizer states
+    Parameters: optimizer_state_bytes [B]
+    Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
     """
-    return optimizer_parameters * optimizer_state_bytes
+    return 1.0 * optimizer_state_bytes
 
 
-@alternative("optimizer_memory", offload=("cpu", "nvme"))
-def offloaded_optimizer_memory() -> Any:
-    """Memory of one GPU's optimizer states: they live elsewhere.
+@alternative("kept_optimizer_bytes", offload=("cpu", "nvme"))
+def offloaded_kept_optimizer_bytes() -> Any:
+    """Bytes of one parameter that only the optimizer's update uses: they live elsewhere.
 
     0
 
     Parameters: none
-    Returns: [B] optimizer states
+    Returns: [B] bytes of one parameter
     Source: Ren et al. 2021 (ZeRO-Offload), arXiv:2101.06840, section 3.2
     """
     return 0.0
+
+
+def optimizer_memory(optimizer_parameters: Any, kept_optimizer_bytes: Any) -> Any:
+    """Memory of one GPU's optimizer states.
+
+    N_o x bytes
+
+    Parameters: optimizer_parameters [1], kept_optimizer_bytes [B]
+    Returns: [B] optimizer states
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return optimizer_parameters * kept_optimizer_bytes
 
 
 def memory_per_gpu(
@@ -320,7 +314,7 @@ def memory_per_gpu(
     working_memory: Any,
     reserved_memory: Any,
 ) -> Any:
-    """Memory that one GPU needs at most: activations of the first stage, states of the fullest.
+    """Memory that one GPU needs: of the fullest stage, or of the `pipeline_stage` given.
 
     weights + gradients + optimizer states + activations + layer at work + reserved
 

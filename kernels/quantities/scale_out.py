@@ -224,6 +224,7 @@ def iron_law_time(
 
 def fixed_step_time(
     bubble_time: Any,
+    stage_imbalance_time: Any,
     serial_time_per_step: Any,
     pipeline_parallel: Any,
     num_microbatches: Any,
@@ -236,10 +237,12 @@ def fixed_step_time(
 ) -> Any:
     """Part of a step that more GPUs do not shorten, the global batch fixed; gradients aside.
 
-    bubble + serial + sends waited for beyond those of every micro-batch (v = 1: with v > 1 chunks
-    they hide the others); with m < p also (1 - 1 / v) x work, as bubbles grow by that
+    bubble - imbalance of stages + serial + sends waited for beyond those of every micro-batch (v =
+    1: with v > 1 chunks they hide the others); with m < p also (1 - 1 / v) x work, as bubbles grow
+    by that
 
-    Parameters: bubble_time [s], serial_time_per_step [s], pipeline_parallel [1],
+    Parameters: bubble_time [s], stage_imbalance_time [s], serial_time_per_step [s],
+        pipeline_parallel [1],
         num_microbatches [1], stage_chunks [1], compute_time [s], straggler_time [s],
         exposed_layer_communication_time [s], pipeline_parallel_time [s],
         exposed_pipeline_parallel_time [s]
@@ -252,7 +255,7 @@ def fixed_step_time(
     grows = where(num_microbatches < pipeline_parallel, (1 - 1 / stage_chunks) * work, 0.0)
     shared = where(stage_chunks > 1, 0.0, pipeline_parallel_time)
     sends = np.maximum(0.0, exposed_pipeline_parallel_time - shared)
-    return bubble_time + grows + sends + serial_time_per_step
+    return bubble_time - stage_imbalance_time + grows + sends + serial_time_per_step
 
 
 def sync_wall_gpus(

@@ -71,17 +71,26 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"micro_batch_size": 16}, "batch_smaller_than_data_parallel"),
         ({"global_batch_size": 8}, "feasible"),  # one micro-batch each
         ({"global_batch_size": 65}, "batch_not_divisible"),
-        ({"virtual_stages": 3}, "layers_not_divisible"),
-        ({"layers": 31}, "layers_not_divisible"),
+        ({"virtual_stages": 3}, "feasible"),  # pieces of 5 and 6
+        ({"virtual_stages": 3, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"layers": 31}, "feasible"),
+        ({"layers": 31, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"layers": 2}, "feasible"),
+        ({"layers": 1}, "feasible"),  # logits alone on the last stage
+        ({"layers": 13, "virtual_stages": 8}, "stage_without_layers"),
+        ({"layers": 31, "first_stage_layers": 14}, "feasible"),
+        ({"layers": 31, "first_stage_layers": 14, "last_stage_layers": 16}, "layers_not_divisible"),
+        ({"first_stage_layers": 33}, "layers_not_divisible"),
+        ({"first_stage_layers": 15.5}, "layers_not_divisible"),
         ({"layers": 30, "virtual_stages": 8}, "feasible"),  # with embedding and output layer, 32
         ({"layers": 31, "pipeline_parallel": 1, "tensor_parallel": 8}, "feasible"),
         ({"pipeline_schedule": "zb_v", "layers": 32}, "feasible"),
         ({"pipeline_schedule": "zb_v", "layers": 36}, "feasible"),
-        ({"pipeline_schedule": "zb_v", "layers": 33}, "layers_not_divisible"),
+        ({"pipeline_schedule": "zb_v", "layers": 33}, "feasible"),
         ({"pipeline_schedule": "zb_v", "pipeline_parallel": 16}, "feasible"),
         (
-            {"pipeline_schedule": "zb_v", "pipeline_parallel": 16, "layers": 48},
-            "layers_not_divisible",
+            {"pipeline_schedule": "zb_v", "pipeline_parallel": 16, "layers": 29},
+            "stage_without_layers",
         ),
         ({"attention_heads": 30}, "heads_not_divisible"),
         # 8 micro-batches on 2 stages; megatron/core/pipeline_parallel/schedules.py raises on these
@@ -142,7 +151,7 @@ def test_graver_reasons_go_first() -> None:
         ("gpus_not_divisible", {"n_gpus": 60.0}),
         ("batch_smaller_than_data_parallel", {"global_batch_size": 1}),
         ("batch_not_divisible", {"global_batch_size": 65}),
-        ("layers_not_divisible", {"layers": 31}),
+        ("layers_not_divisible", {"layers": 31.5}),
         ("heads_not_divisible", {"attention_heads": 30}),
         ("sequence_not_divisible", {"sequence_length": 4095, "context_parallel": 2}),
         ("microbatch_group_does_not_fit", {"virtual_stages": 2, "microbatch_group_size": 1}),
@@ -166,7 +175,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(16))
+    assert list(read(formulas[0]).flags) == list(range(17))
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

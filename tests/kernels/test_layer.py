@@ -24,6 +24,7 @@ BASE: dict[str, Any] = {
     "gated_ffn": False,
     "tensor_parallel": 4,
     "pipeline_parallel": 2,
+    "stage_split": "alike",
     "context_parallel": 1,
     "sequence_parallel": False,
     "recompute": "none",
@@ -176,14 +177,7 @@ def replay(c: dict[str, Any]) -> dict[str, float]:
 
     gpus = tensor * c["pipeline_parallel"]
     stages = c["pipeline_parallel"]
-    most = 0.0
-    if "experts" in c:  # dense layers come first: some stage has more than its share of experts
-        routed = [int(index >= c["dense_layers"]) for index in range(c["layers"])]
-        each = c["layers"] // stages
-        fullest = max(sum(routed[k : k + each]) for k in range(0, c["layers"], each))
-        width = (3 if c["gated_ffn"] else 2) * h * c["expert_ffn_hidden_size"]
-        most = (fullest - sum(routed) / stages) * c["experts"] * width
-    held = (c["parameters"] / stages + most) / tensor
+    held = c["parameters"] / stages / tensor  # the mean stage
     held /= c["n_gpus"] // gpus if c["zero_stage"] else 1
     moved = {"bf16": 2, "fp32": 4, "bf16_and_fp32": 2 + 4 + 4}[c["gradient_storage"]]
     moved += 12 + 12 + e  # master weights and moments read and written, weights written

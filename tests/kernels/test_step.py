@@ -28,6 +28,7 @@ BASE: dict[str, Any] = {
     "micro_batch_size": 2,
     "tensor_parallel": 4,
     "pipeline_parallel": 4,
+    "stage_split": "alike",  # whole layers: tests/laws/stages.py
     "context_parallel": 1,
     "virtual_stages": 1,
     "training_tokens": 1e12,

@@ -203,6 +203,7 @@ def bytes_on_links() -> Pairs:
             tensor_parallel=tensor,
             context_parallel=context,
             pipeline_parallel=stages,
+            stage_split="alike",
             expert_parallel=group,
             zero_stage=stage,
             parameters=1e9 + routed,

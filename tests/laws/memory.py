@@ -11,7 +11,8 @@ from .check import Pairs, check
 
 @check(
     "memory_per_gpu",
-    "activation_memory",
+    "staged_activation_memory",
+    "even_activation_memory",
     "full_activation_memory_per_layer",
     by="table",
     source="Korthikanti et al. 2022, arXiv:2205.05198, figures 1 and 7; SimuMax's B200 table "
@@ -31,9 +32,9 @@ def published_memories() -> Pairs:
     "replicated_gradients_memory",
     "sharded_gradients_memory",
     "sharded_optimizer_parameters",
-    "held_optimizer_memory",
-    "dense_sharded_parameters",
-    "dense_held_parameters",
+    "optimizer_memory",
+    "even_sharded_parameters",
+    "even_held_parameters",
     by="table",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, table 1: 7.5B, 128B and 1T, GB of "
     "states on 1 to 1024 ranks",
@@ -58,9 +59,9 @@ def zero_states() -> Pairs:
     }
     for parameters, rows in table.items():
         for ranks, printed in rows.items():
-            share = memory.dense_sharded_parameters(parameters, 1, 1, ranks)
-            held = memory.dense_held_parameters(parameters)
-            states = memory.held_optimizer_memory(memory.sharded_optimizer_parameters(share), 12)
+            share = memory.even_sharded_parameters(parameters, 1, 1, ranks)
+            held = memory.even_held_parameters(parameters)
+            states = memory.optimizer_memory(memory.sharded_optimizer_parameters(share), 12)
             whole = memory.replicated_weights_memory(held, 2)
             grads = memory.replicated_gradients_memory(held, 2)
             parted = memory.sharded_gradients_memory(share, 2)

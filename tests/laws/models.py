@@ -197,8 +197,8 @@ def laid_out() -> Pairs:
     "sharded_weights_memory",
     "replicated_gradients_memory",
     "sharded_gradients_memory",
-    "held_optimizer_memory",
-    "dense_sharded_parameters",
+    "optimizer_memory",
+    "even_sharded_parameters",
     "bf16_gradient_storage_bytes",
     by="table",
     source="Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, figure 1: 7.5B on 64 GPUs",
@@ -280,7 +280,7 @@ def activations() -> Pairs:
 
 
 @check(
-    "logits_memory",
+    "even_logits_memory",
     "expert_ffn_input_width",
     "expert_active_ffn_width",
     "tokens_per_expert",
@@ -310,7 +310,8 @@ def tokens_routed() -> Pairs:
         yield computed(point, "activation_message")[0], message
         logits = np.zeros((2, 4096, 1), np.float32).nbytes * 32000
         yield computed(point, "logits_memory")[0], logits
-        yield computed({**point, "pipeline_parallel": 2}, "logits_memory")[0], 0
+        alike = {**point, "pipeline_parallel": 2, "stage_split": "alike"}
+        yield computed(alike, "logits_memory")[0], 0
 
 
 @check(
@@ -349,7 +350,7 @@ def layout() -> Pairs:
     """8B on 128 GPUs: t 2, c 2, p 4, buckets of 40 MB; and t 2, p 64"""
     point = {"parameters": 8e9, "layers": 32, "hidden_size": 4096, "n_gpus": 128}
     point |= {"tensor_parallel": 2, "context_parallel": 2, "pipeline_parallel": 4}
-    point |= {"global_batch_size": 64, "bucket_bytes": 40e6}
+    point |= {"stage_split": "alike", "global_batch_size": 64, "bucket_bytes": 40e6}
     places = {}  # tensor innermost, then context, data, pipeline
     for gpu in range(128):
         places[gpu] = (gpu % 2, gpu // 2 % 2, gpu // 4 % 8, gpu // 32)
@@ -381,6 +382,8 @@ def layout() -> Pairs:
 
 @check(
     "layout_reason",
+    "even_stage_reason",
+    "whole_stage_reason",
     "dense_expert_layout_reason",
     "routed_expert_layout_reason",
     "flushed_infeasible_reason",
@@ -390,7 +393,7 @@ def layout() -> Pairs:
     source="layouts broken in one way each, reasons by the table of codes in words",
 )
 def reasons() -> Pairs:
-    """thirteen layouts of 64 GPUs"""
+    """sixteen layouts of 64 GPUs"""
     good = {"layers": 32, "hidden_size": 4096, "n_gpus": 64, "global_batch_size": 64}
     names = fleetcube.evaluate("infeasible_reason", **good).attrs["flag_meanings"].split()
     for broken, reason in (
@@ -400,7 +403,10 @@ def reasons() -> Pairs:
         ({"pipeline_parallel": 3, "layers": 33}, "gpus_not_divisible"),
         ({"global_batch_size": 32}, "batch_smaller_than_data_parallel"),
         ({"global_batch_size": 65}, "batch_not_divisible"),
-        ({"layers": 33, "pipeline_parallel": 2}, "layers_not_divisible"),
+        ({"layers": 33, "pipeline_parallel": 2, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"layers": 33, "pipeline_parallel": 2}, "feasible"),
+        ({"layers": 33.5, "pipeline_parallel": 2}, "layers_not_divisible"),
+        ({"layers": 12, "pipeline_parallel": 16}, "stage_without_layers"),
         ({"attention_heads": 6, "tensor_parallel": 4}, "heads_not_divisible"),
         ({"sequence_length": 4097, "context_parallel": 2}, "sequence_not_divisible"),
         ({"expert_parallel": 2}, "experts_not_divisible"),

@@ -8,7 +8,6 @@ from fleetcube.kernels import layer
 from fleetcube.kernels.quantities import communication, layer_compute, memory, step, working_memory
 
 from .check import Pairs, check
-from .models import MIXTRAL, computed
 
 
 @check("gemm_flops", by="simulator", source="operations of the three loops, counted")
@@ -123,30 +122,6 @@ def alive() -> Pairs:
     yield working_memory.working_memory(3.0, 4.0), 7.0
     parts = (1e9, 2e9, 4e9, 8e9, 16e9, 32e9)  # each bit once
     yield memory.memory_per_gpu(*parts), 63e9
-
-
-@check(
-    "surplus_parameters",
-    "expert_held_parameters",
-    "expert_sharded_parameters",
-    by="derivation",
-    source="layers put on stages in order, the stage with most experts taken",
-)
-def fullest_stage() -> Pairs:
-    """32 layers on 4 stages, the first 0, 4 or 8 of them dense"""
-    for dense in (0, 4, 8):
-        experts_on = [sum(1 for k in range(8 * s, 8 * s + 8) if k >= dense) for s in range(4)]
-        one = 8 * 3 * 4096 * 14336  # routed experts of a layer
-        mean = (32 - dense) / 4
-        point = {**MIXTRAL, "dense_layers": dense, "pipeline_parallel": 4, "n_gpus": 64}
-        point |= {"tensor_parallel": 2, "expert_parallel": 4, "zero_stage": 3}
-        names = ("surplus_parameters", "held_parameters", "local_parameters", "parameters")
-        surplus, held, local, everything = computed(point, *names)
-        more = (max(experts_on) - mean) * one
-        yield surplus, more
-        yield held - local, more / (2 * 4)
-        theirs = (everything / 4 + more) / 2 / (64 / 2 / 4)
-        yield computed(point, "sharded_parameters")[0], theirs
 
 
 @check(

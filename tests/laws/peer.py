@@ -71,6 +71,7 @@ class Told(SimpleNamespace):
                 "gpus_per_node": self.tensor,
                 "tensor_parallel": self.tensor,
                 "pipeline_parallel": self.pipeline,
+                "stage_split": "alike",
                 "virtual_stages": self.chunks,
                 "micro_batch_size": self.micro_batch,
                 "global_batch_size": self.micro_batch * self.micro_batches * self.replicas,
@@ -188,9 +189,9 @@ def sends() -> Pairs:
 
 @check(
     "replicated_weights_memory",
-    "held_optimizer_memory",
+    "optimizer_memory",
     "dense_local_parameters",
-    "dense_sharded_parameters",
+    "even_sharded_parameters",
     by="peer",
     source=SOURCE,
 )

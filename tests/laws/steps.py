@@ -40,7 +40,7 @@ def layouts() -> list[dict[str, Any]]:
     "usual_awaited_pipeline_sends",
     "awaited_pipeline_time",
     "exposed_pipeline_parallel_time",
-    "bubble_time",
+    "even_bubble_time",
     "step.bubble_fraction",
     by="simulator",
     source=PLAYED,
@@ -55,6 +55,7 @@ def sends_and_bubbles() -> Pairs:
             [*names, "bubble_time", "bubble_fraction"],
             engine="numpy",
             **layout,
+            stage_split="alike",
             pipeline_send_time=0.015,
             pipeline_gather_time=0.005,
             compute_time=0.5 * m,  # with the layers' traffic and the slowest rank: 1 s
@@ -88,6 +89,7 @@ def what_more_gpus_leave() -> Pairs:
             busiest = 2 * v if p > 2 else 2 * v - 1 if p > 1 else 0  # sends: ends send one way
             ours = scale_out.fixed_step_time(
                 alone - m,
+                0.0,
                 0.25,
                 p,
                 m,

@@ -61,8 +61,9 @@ def _figure_1(record: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[Row]
     layout = _layout(record)
     if layout is None:
         return []
-    layers_only = {**inputs, **layout, "logits_memory": 0.0}
+    layers_only = {**inputs, **layout, "logits_memory": 0.0, "pipeline_stage": 1}
     states_only = {**inputs, **layout, "activation_memory": 0.0, "working_memory": 0.0}
+    states_only["stage_split"] = "alike"  # the figure shows the mean stage
     both = {"recompute": "selective", "sequence_parallel": True}
     alone = {"recompute": "none", "sequence_parallel": False}
     figures: dict[str, tuple[Mapping[str, Any], str]] = {

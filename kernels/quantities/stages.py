@@ -1,0 +1,592 @@
+"""Pipeline stages: the layers of each, what only the ends hold, the slowest and the fullest."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative, same_as
+from ..ops import where
+from ..stages import first_sparse_stage, layers_of_stage, stage_memory
+from ..stages import stage_parameters as parameters_of_stage
+
+
+def first_stage_layers(
+    layers: Any, pipeline_parallel: Any, embedding_split_layers: Any, loss_split_layers: Any
+) -> Any:
+    """Layers of the first pipeline stage, where they are not stated: the most even split.
+
+    floor(u / p) - embedding, u = l + embedding + loss, and one more where all but one stage have it
+
+    Parameters: layers [1], pipeline_parallel [1], embedding_split_layers [1], loss_split_layers [1]
+    Returns: [1] layers
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers: one
+        less on the first and on the last); Megatron-LM,
+        --account-for-embedding-in-pipeline-split
+    """
+    units = layers + embedding_split_layers + loss_split_layers
+    each = np.floor(units / pipeline_parallel)
+    more = where(units - pipeline_parallel * each > pipeline_parallel - 2, 1.0, 0.0)
+    return where(pipeline_parallel > 1, each + more - embedding_split_layers, layers)
+
+
+def last_stage_layers(
+    layers: Any, pipeline_parallel: Any, first_stage_layers: Any, loss_split_layers: Any
+) -> Any:
+    """Layers of the last pipeline stage, where they are not stated: it is the smallest.
+
+    floor((l - l_first + loss) / (p - 1)) - loss
+
+    Parameters: layers [1], pipeline_parallel [1], first_stage_layers [1], loss_split_layers [1]
+    Returns: [1] layers
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2; Megatron-LM,
+        --account-for-loss-in-pipeline-split
+    """
+    others = np.maximum(pipeline_parallel - 1, 1.0)
+    each = np.floor((layers - first_stage_layers + loss_split_layers) / others)
+    return where(pipeline_parallel > 1, each - loss_split_layers, layers)
+
+
+def middle_stage_layers(
+    layers: Any, pipeline_parallel: Any, first_stage_layers: Any, last_stage_layers: Any
+) -> Any:
+    """Layers of the second pipeline stage: no stage between the first and the last has more.
+
+    ceil((l - l_first - l_last) / (p - 2)); 0 where there is none
+
+    Parameters: layers [1], pipeline_parallel [1], first_stage_layers [1], last_stage_layers [1]
+    Returns: [1] layers
+    Range: stages with one layer more come first: a bound from above for memory, and for the time
+        that stages wait
+    Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
+    """
+    between = np.maximum(pipeline_parallel - 2, 1.0)
+    rest = layers - first_stage_layers - last_stage_layers
+    return where(pipeline_parallel > 2, np.ceil(rest / between), 0.0)
+
+
+@alternative("embedding_share", compute_model="mfu")
+def mfu_embedding_share() -> Any:
+    """Share of computing that looks tokens up: it takes no operations.
+
+    0
+
+    Parameters: none
+    Returns: [1] share of compute time
+    Source: Narayanan et al. 2021 (SC21), appendix (the input embedding is not counted)
+    """
+    return 0.0
+
+
+@alternative("embedding_share", compute_model="roofline")
+def roofline_embedding_share(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+    layers: Any,
+    layer_time: Any,
+    logits_time: Any,
+) -> Any:
+    """Share of computing that looks tokens up: rows are read, written and their gradients added.
+
+    4 T h e / BW / (l x layer + embedding and logits)
+
+    Parameters: microbatch_tokens [1], hidden_size [1], bytes_per_element [B],
+        reached_hbm_bandwidth [B/s], layers [1], layer_time [s], logits_time [s]
+    Returns: [1] share of compute time
+    Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
+    """
+    moved = 4 * microbatch_tokens * hidden_size * bytes_per_element
+    return moved / reached_hbm_bandwidth / (layers * layer_time + logits_time)
+
+
+@alternative("logits_share", compute_model="mfu")
+def mfu_logits_share(
+    logits_flops_per_token: Any, kernel_flops_per_token: Any, recompute_flops_factor: Any
+) -> Any:
+    """Share of computing that yields logits and loss, on the last stage alone.
+
+    6 V h / (operations of a token x those done over those done once)
+
+    Parameters: logits_flops_per_token [FLOP], kernel_flops_per_token [FLOP],
+        recompute_flops_factor [1]
+    Returns: [1] share of compute time
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
+    """
+    return logits_flops_per_token / (kernel_flops_per_token * recompute_flops_factor)
+
+
+@alternative("logits_share", compute_model="roofline")
+def roofline_logits_share(
+    layers: Any, layer_time: Any, logits_time: Any, embedding_share: Any
+) -> Any:
+    """Share of computing that yields logits and loss, on the last stage alone.
+
+    embedding and logits / (l x layer + embedding and logits) - that of the embedding
+
+    Parameters: layers [1], layer_time [s], logits_time [s], embedding_share [1]
+    Returns: [1] share of compute time
+    Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V), on a roofline
+    """
+    return logits_time / (layers * layer_time + logits_time) - embedding_share
+
+
+def slowest_stage_time(
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+    embedding_share: Any,
+    logits_share: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+) -> Any:
+    """Time of one step in which the slowest stage computes and waits for its layers' traffic.
+
+    max(l_first x layer + embedding, l_middle x layer, l_last x layer + logits); layer = (C (1 -
+    embedding - logits) + traffic) p / l, C that of the mean stage; all of it in one stage
+
+    Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
+        embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
+        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1]
+    Returns: [s] time of one step
+    Range: layers alike, or mixed alike on every stage
+    Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
+    """
+    computing = compute_time + straggler_time
+    stages = pipeline_parallel * computing
+    inside = stages * (1 - embedding_share - logits_share)
+    layer = (inside + pipeline_parallel * exposed_layer_communication_time) / layers
+    first = first_stage_layers * layer + embedding_share * stages
+    last = last_stage_layers * layer + logits_share * stages
+    slowest = np.maximum(np.maximum(first, middle_stage_layers * layer), last)
+    alone = computing + exposed_layer_communication_time
+    return where(pipeline_parallel > 1, np.maximum(slowest, alone), alone)
+
+
+@alternative("stage_imbalance_time", stage_split="alike")
+def no_stage_imbalance_time() -> Any:
+    """Time of one step by which the slowest stage works longer than the mean stage: all are alike.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("stage_imbalance_time", stage_split="whole_layers")
+def slowest_stage_imbalance_time(
+    slowest_stage_time: Any,
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+) -> Any:
+    """Time of one step by which the slowest stage works longer than the mean stage.
+
+    slowest - mean
+
+    Parameters: slowest_stage_time [s], compute_time [s], straggler_time [s],
+        exposed_layer_communication_time [s]
+    Returns: [s] time of one step
+    Source: by definition
+    """
+    mean = compute_time + straggler_time + exposed_layer_communication_time
+    return np.maximum(slowest_stage_time - mean, 0.0)
+
+
+def stage_imbalance(
+    stage_imbalance_time: Any,
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+) -> Any:
+    """Work of the slowest stage beyond that of the mean stage, over the latter.
+
+    slowest / mean - 1
+
+    Parameters: stage_imbalance_time [s], compute_time [s], straggler_time [s],
+        exposed_layer_communication_time [s]
+    Returns: [1] share
+    Source: by definition
+    """
+    mean = compute_time + straggler_time + exposed_layer_communication_time
+    return stage_imbalance_time / mean
+
+
+# Parameters
+
+
+@same_as(layers_of_stage)
+def stage_layers(*operands: Any) -> Any:
+    """Layers of a pipeline stage; stages between with one layer more come first.
+
+    l_first, l_middle or l_middle - 1, l_last
+
+    Parameters: pipeline_stage [1], pipeline_parallel [1], layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_layers [1]
+    Returns: [1] layers; NaN beyond the last stage
+    Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
+    """
+
+
+@alternative("leading_dense_layers", mixture_of_experts=False)
+def no_leading_dense_layers() -> Any:
+    """Dense layers in front of those with experts: a dense model makes no difference.
+
+    0
+
+    Parameters: none
+    Returns: [1] layers
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("leading_dense_layers", mixture_of_experts=True)
+def some_leading_dense_layers(dense_layers: Any) -> Any:
+    """Dense layers in front of those with experts.
+
+    those of the model
+
+    Parameters: dense_layers [1]
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    """
+    return 1.0 * dense_layers
+
+
+def end_table_parameters(vocab_size: Any, hidden_size: Any) -> Any:
+    """Parameters of one table of embeddings, which an end of a pipeline holds.
+
+    V h
+
+    Parameters: vocab_size [1], hidden_size [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    return vocab_size * hidden_size
+
+
+@alternative("dense_layer_parameters", mixture_of_experts=False)
+def no_dense_layer_parameters() -> Any:
+    """Parameters of a dense layer beyond what all layers have alike: none, they are alike.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("dense_layer_parameters", mixture_of_experts=True)
+def mixed_dense_layer_parameters(ffn_parameters_per_layer: Any) -> Any:
+    """Parameters of a dense layer beyond what all layers have alike: its feed-forward block.
+
+    2 h f, 3 h f with a gate
+
+    Parameters: ffn_parameters_per_layer [1]
+    Returns: [1] parameters
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
+    """
+    return 1.0 * ffn_parameters_per_layer
+
+
+@alternative("expert_layer_parameters", mixture_of_experts=False)
+def no_expert_layer_parameters() -> Any:
+    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("expert_layer_parameters", mixture_of_experts=True)
+def mixed_expert_layer_parameters(
+    shared_experts: Any, expert_parameters: Any, hidden_size: Any, experts: Any
+) -> Any:
+    """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
+
+    E_shared x expert + h E: shared experts and the router
+
+    Parameters: shared_experts [1], expert_parameters [1], hidden_size [1], experts [1]
+    Returns: [1] parameters
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
+    """
+    return shared_experts * expert_parameters + hidden_size * experts
+
+
+@alternative("routed_layer_parameters", mixture_of_experts=False)
+def no_routed_layer_parameters() -> Any:
+    """Parameters of a layer's routed experts.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("routed_layer_parameters", mixture_of_experts=True)
+def mixed_routed_layer_parameters(experts: Any, expert_parameters: Any) -> Any:
+    """Parameters of a layer's routed experts.
+
+    E x parameters of an expert
+
+    Parameters: experts [1], expert_parameters [1]
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
+    """
+    return experts * expert_parameters
+
+
+def common_layer_parameters(
+    parameters: Any,
+    embedding_tables: Any,
+    end_table_parameters: Any,
+    layers: Any,
+    leading_dense_layers: Any,
+    dense_layer_parameters: Any,
+    expert_layer_parameters: Any,
+    routed_layer_parameters: Any,
+) -> Any:
+    """Parameters that each layer has, dense or of experts: what the others leave.
+
+    (N - tables V h - dense blocks - l_e (shared experts, router, routed experts)) / l; not below 0
+
+    Parameters: parameters [1], embedding_tables [1], end_table_parameters [1], layers [1],
+        leading_dense_layers [1], dense_layer_parameters [1], expert_layer_parameters [1],
+        routed_layer_parameters [1]
+    Returns: [1] parameters
+    Range: learned positions and the last norm, a millionth of most models, count with the layers
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    """
+    experts = (layers - leading_dense_layers) * (expert_layer_parameters + routed_layer_parameters)
+    mixed = leading_dense_layers * dense_layer_parameters + experts
+    left = parameters - embedding_tables * end_table_parameters - mixed
+    return np.maximum(left, 0.0) / layers
+
+
+@same_as(parameters_of_stage)
+def stage_shared_parameters(*operands: Any) -> Any:
+    """Parameters of a stage, its routed experts aside; an end holds a table of embeddings.
+
+    layers x common + dense layers x dense block + others x (shared experts and router) + ends V h
+
+    Parameters: pipeline_stage [1], pipeline_parallel [1], layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_layers [1], leading_dense_layers [1],
+        common_layer_parameters [1], dense_layer_parameters [1], expert_layer_parameters [1],
+        embedding_tables [1], end_table_parameters [1]
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
+    """
+
+
+def stage_routed_parameters(
+    pipeline_stage: Any,
+    pipeline_parallel: Any,
+    layers: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+    leading_dense_layers: Any,
+    routed_layer_parameters: Any,
+) -> Any:
+    """Parameters of a stage's routed experts, all of them.
+
+    (layers - dense layers) E x parameters of an expert
+
+    Parameters: pipeline_stage [1], pipeline_parallel [1], layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_layers [1], leading_dense_layers [1],
+        routed_layer_parameters [1]
+    Returns: [1] parameters
+    Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
+        section 4.2 (dense layers come first)
+    """
+    return parameters_of_stage(
+        pipeline_stage,
+        pipeline_parallel,
+        layers,
+        first_stage_layers,
+        middle_stage_layers,
+        last_stage_layers,
+        leading_dense_layers,
+        0.0,
+        0.0,
+        routed_layer_parameters,
+        0.0,
+        0.0,
+    )
+
+
+# Memory
+
+
+def fullest_stage(
+    pipeline_parallel: Any,
+    layers: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+    leading_dense_layers: Any,
+    common_layer_parameters: Any,
+    dense_layer_parameters: Any,
+    expert_layer_parameters: Any,
+    routed_layer_parameters: Any,
+    embedding_tables: Any,
+    end_table_parameters: Any,
+    tensor_parallel: Any,
+    expert_parallel: Any,
+    gradient_ranks: Any,
+    held_state_bytes: Any,
+    sharded_state_bytes: Any,
+    microbatches_in_flight: Any,
+    schedule_depth: Any,
+    schedule_slope: Any,
+    activation_memory_per_layer: Any,
+    microbatch_tokens: Any,
+    vocab_size: Any,
+) -> Any:
+    """Pipeline stage whose GPUs need most memory, counted from 1.
+
+    the first (embedding, most micro-batches in flight), the second (most layers), the first without
+    dense layers or the last (logits): no other can need more
+
+    Parameters: pipeline_parallel [1], layers [1], first_stage_layers [1], middle_stage_layers [1],
+        last_stage_layers [1], leading_dense_layers [1], common_layer_parameters [1],
+        dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
+        embedding_tables [1], end_table_parameters [1], tensor_parallel [1], expert_parallel [1],
+        gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
+        microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
+        activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1]
+    Returns: [1] stage
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
+        last keeps)
+    """
+    split = (layers, first_stage_layers, middle_stage_layers, last_stage_layers)
+    held = held_state_bytes / tensor_parallel
+    sharded = sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    of_stage = (
+        leading_dense_layers,
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters,
+        routed_layer_parameters,
+        embedding_tables,
+        end_table_parameters,
+        held + sharded,
+        held / expert_parallel + sharded,
+        microbatches_in_flight,
+        schedule_depth,
+        schedule_slope,
+        activation_memory_per_layer,
+        4 * microbatch_tokens * vocab_size / tensor_parallel,
+    )
+    stages = pipeline_parallel
+    sparse = first_sparse_stage(
+        stages, first_stage_layers, middle_stage_layers, leading_dense_layers
+    )
+    first = stage_memory(1.0, stages, *split, *of_stage)
+    second = stage_memory(np.minimum(2.0, stages), stages, *split, *of_stage)
+    third = stage_memory(sparse, stages, *split, *of_stage)
+    last = stage_memory(stages, stages, *split, *of_stage)
+    fullest = where(second > first, np.minimum(2.0, stages), 1.0)
+    most = np.maximum(first, second)
+    fullest = where(third > most, sparse, fullest)
+    return where(last > np.maximum(most, third), stages, fullest)
+
+
+def pipeline_stage(fullest_stage: Any) -> Any:
+    """Pipeline stage whose memory is told, counted from 1: the fullest, unless it is given.
+
+    that which needs most
+
+    Parameters: fullest_stage [1]
+    Returns: [1] stage
+    Source: by definition
+    """
+    return 1.0 * fullest_stage
+
+
+@alternative("held_state_bytes", zero_stage=0)
+def replicated_held_state_bytes(
+    bytes_per_element: Any, gradient_storage_bytes: Any, kept_optimizer_bytes: Any
+) -> Any:
+    """Bytes of a parameter's states that each data-parallel rank holds.
+
+    weight + gradients + optimizer states
+
+    Parameters: bytes_per_element [B], gradient_storage_bytes [B], kept_optimizer_bytes [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes
+
+
+@alternative("held_state_bytes", zero_stage=1)
+def gradients_held_state_bytes(bytes_per_element: Any, gradient_storage_bytes: Any) -> Any:
+    """Bytes of a parameter's states that each data-parallel rank holds.
+
+    weight + gradients
+
+    Parameters: bytes_per_element [B], gradient_storage_bytes [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.1
+    """
+    return bytes_per_element + gradient_storage_bytes
+
+
+@alternative("held_state_bytes", zero_stage=2)
+def weights_held_state_bytes(bytes_per_element: Any) -> Any:
+    """Bytes of a parameter's states that each data-parallel rank holds.
+
+    weight
+
+    Parameters: bytes_per_element [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return 1.0 * bytes_per_element
+
+
+@alternative("held_state_bytes", zero_stage=3)
+def no_held_state_bytes() -> Any:
+    """Bytes of a parameter's states that each data-parallel rank holds.
+
+    0: all are shared out
+
+    Parameters: none
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
+    """
+    return 0.0
+
+
+def sharded_state_bytes(
+    bytes_per_element: Any,
+    gradient_storage_bytes: Any,
+    kept_optimizer_bytes: Any,
+    held_state_bytes: Any,
+) -> Any:
+    """Bytes of a parameter's states that data-parallel ranks share out.
+
+    weight + gradients + optimizer states - what each rank holds
+
+    Parameters: bytes_per_element [B], gradient_storage_bytes [B], kept_optimizer_bytes [B],
+        held_state_bytes [B]
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
+    """
+    return bytes_per_element + gradient_storage_bytes + kept_optimizer_bytes - held_state_bytes

@@ -1,0 +1,258 @@
+"""Layers, parameters and memory of one pipeline stage."""
+
+from typing import Any
+
+from .ops import np, where
+
+
+def layers_of_stage(
+    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
+) -> Any:
+    """Layers of one pipeline stage; stages between with one layer more come first.
+
+    l_first, l_middle or l_middle - 1, l_last
+
+    Parameters:
+        stage [1]: stage, counted from 1
+        stages [1]: stages of the pipeline
+        layers [1]: layers of the model
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        last [1]: layers of the last stage
+    Returns: [1] layers; NaN beyond the last stage
+    Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
+    Example:
+        >>> [float(layers_of_stage(s, 5, 12, 2, 3, 2)) for s in (1, 2, 3, 4, 5)]
+        [2.0, 3.0, 3.0, 2.0, 2.0]
+    """
+    fewer = where(stage - 1 > _larger(stages, layers, first, middle, last) + 0.5, 1.0, 0.0)
+    between = where(stage < stages, middle - fewer, last)
+    return where(stage > stages, np.nan, where(stage > 1, between, first))
+
+
+def layers_before_stage(
+    stage: Any, stages: Any, layers: Any, first: Any, middle: Any, last: Any
+) -> Any:
+    """Layers of all stages before one.
+
+    0, l_first + (s - 2) l_middle - those that have one less, l - l_last
+
+    Parameters:
+        stage [1]: stage, counted from 1
+        stages [1]: stages of the pipeline
+        layers [1]: layers of the model
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        last [1]: layers of the last stage
+    Returns: [1] layers
+    Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
+    Example:
+        >>> [float(layers_before_stage(s, 5, 12, 2, 3, 2)) for s in (1, 2, 3, 4, 5)]
+        [0.0, 2.0, 5.0, 8.0, 10.0]
+    """
+    fewer = np.maximum(stage - 2 - _larger(stages, layers, first, middle, last), 0.0)
+    between = where(stage < stages, first + (stage - 2) * middle - fewer, layers - last)
+    return where(stage > 1, between, 0.0)
+
+
+def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any:
+    """How many stages between the first and the last have as many layers as the second."""
+    between = np.maximum(stages - 2, 1.0)
+    return layers - first - last - (middle - 1) * between
+
+
+def stage_parameters(
+    stage: Any,
+    stages: Any,
+    layers: Any,
+    first: Any,
+    middle: Any,
+    last: Any,
+    leading: Any,
+    common: Any,
+    dense: Any,
+    sparse: Any,
+    tables: Any,
+    table: Any,
+) -> Any:
+    """Parameters of one pipeline stage; an end holds a table of embeddings, tied or not.
+
+    n common + d dense + (n - d) sparse + table at either end, all tables in one stage; n layers, d
+    of them in front of those of experts
+
+    Parameters:
+        stage [1]: stage, counted from 1
+        stages [1]: stages of the pipeline
+        layers [1]: layers of the model
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        last [1]: layers of the last stage
+        leading [1]: dense layers in front of those of experts
+        common [1]: parameters that each layer has
+        dense [1]: parameters that a dense layer has besides
+        sparse [1]: parameters that a layer of experts has besides
+        tables [1]: tables of embeddings of the model
+        table [1]: parameters of one
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
+        (dense layers come first); Shoeybi et al. 2019, arXiv:1909.08053, section 5.1 (a tied table
+        on both ends)
+    Example:
+        >>> ends = [stage_parameters(s, 4, 8, 2, 2, 2, 0, 10, 0, 0, 1, 7) for s in (1, 2, 4)]
+        >>> [float(parameters) for parameters in ends]
+        [27.0, 20.0, 27.0]
+    """
+    here = layers_of_stage(stage, stages, layers, first, middle, last)
+    before = layers_before_stage(stage, stages, layers, first, middle, last)
+    blocks = np.minimum(np.maximum(leading - before, 0.0), here)
+    end = where(stage > 1, where(stage < stages, 0.0, 1.0), 1.0)
+    held = where(stages > 1, end, tables)
+    return here * common + blocks * dense + (here - blocks) * sparse + held * table
+
+
+def first_sparse_stage(stages: Any, first: Any, middle: Any, leading: Any) -> Any:
+    """First stage after the first without dense layers in front, or the last.
+
+    2 + ceil((leading - l_first) / l_middle), from 2 to p
+
+    Parameters:
+        stages [1]: stages of the pipeline
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        leading [1]: dense layers in front of those of experts
+    Returns: [1] stage, counted from 1
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
+    Example:
+        >>> [float(first_sparse_stage(16, 3, 4, leading)) for leading in (0, 3, 4, 8)]
+        [2.0, 2.0, 3.0, 4.0]
+    """
+    beyond = np.maximum(leading - first, 0.0)
+    return np.minimum(2 + np.ceil(beyond / np.maximum(middle, 1.0)), stages)
+
+
+def most_stage_parameters(
+    stages: Any,
+    layers: Any,
+    first: Any,
+    middle: Any,
+    last: Any,
+    leading: Any,
+    common: Any,
+    dense: Any,
+    sparse: Any,
+    tables: Any,
+    table: Any,
+) -> Any:
+    """Parameters of the largest stage: an end, the second or the first without dense layers.
+
+    max of stage_parameters over these
+
+    Parameters:
+        stages [1]: stages of the pipeline
+        layers [1]: layers of the model
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        last [1]: layers of the last stage
+        leading [1]: dense layers in front of those of experts
+        common [1]: parameters that each layer has
+        dense [1]: parameters that a dense layer has besides
+        sparse [1]: parameters that a layer of experts has besides
+        tables [1]: tables of embeddings of the model
+        table [1]: parameters of one
+    Returns: [1] parameters
+    Source: Narayanan et al. 2021 (SC21), eq. 2
+    Example:
+        >>> float(most_stage_parameters(4, 10, 2, 3, 2, 0, 10, 0, 0, 1, 7))
+        30.0
+    """
+    split = (stages, layers, first, middle, last)
+    each = (leading, common, dense, sparse, tables, table)
+    ends = np.maximum(stage_parameters(1.0, *split, *each), stage_parameters(stages, *split, *each))
+    sparse_stage = first_sparse_stage(stages, first, middle, leading)
+    between = np.maximum(
+        stage_parameters(np.minimum(2.0, stages), *split, *each),
+        stage_parameters(sparse_stage, *split, *each),
+    )
+    return np.maximum(ends, between)
+
+
+def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any:
+    """Micro-batches whose activations one stage holds at once.
+
+    min(those of the first stage, depth - slope (s - 1))
+
+    Parameters:
+        first [1]: micro-batches that the first stage holds
+        depth [1]: those that it may hold, however many there are
+        slope [1]: those that each stage may hold less than the one before it
+        stage [1]: stage, counted from 1
+    Returns: [1] micro-batches
+    Source: Narayanan et al. 2021 (SC21), section 2.2; Korthikanti et al. 2022, section 4.2.3
+    Example:
+        >>> [float(microbatches_of_stage(3, 4, 1, s)) for s in (1, 2, 3, 4)]
+        [3.0, 3.0, 2.0, 1.0]
+    """
+    return np.minimum(first, depth - slope * (stage - 1))
+
+
+def stage_memory(
+    stage: Any,
+    stages: Any,
+    layers: Any,
+    first: Any,
+    middle: Any,
+    last: Any,
+    leading: Any,
+    common: Any,
+    dense: Any,
+    sparse: Any,
+    routed: Any,
+    tables: Any,
+    table: Any,
+    shared_bytes: Any,
+    routed_bytes: Any,
+    flying: Any,
+    depth: Any,
+    slope: Any,
+    activation: Any,
+    logits: Any,
+) -> Any:
+    """Memory of one GPU of a stage that differs from stage to stage: states and activations.
+
+    shared parameters x bytes + routed parameters x bytes + layers x micro-batches in flight x
+    activations of a layer + logits on the last
+
+    Parameters:
+        stage [1]: stage, counted from 1
+        stages [1]: stages of the pipeline
+        layers [1]: layers of the model
+        first [1]: layers of the first stage
+        middle [1]: layers of the second stage
+        last [1]: layers of the last stage
+        leading [1]: dense layers in front of those of experts
+        common [1]: parameters that each layer has
+        dense [1]: parameters that a dense layer has besides
+        sparse [1]: parameters that a layer of experts has besides, routed ones aside
+        routed [1]: parameters of a layer's routed experts
+        tables [1]: tables of embeddings of the model
+        table [1]: parameters of one
+        shared_bytes [B]: bytes that one GPU keeps of a parameter
+        routed_bytes [B]: bytes that one GPU keeps of a routed expert's parameter
+        flying [1]: micro-batches that the first stage holds
+        depth [1]: those that it may hold, however many there are
+        slope [1]: those that each stage may hold less than the one before it
+        activation [B]: activations of one layer and micro-batch
+        logits [B]: logits of one micro-batch
+    Returns: [B] memory
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.2.3 and 4.3
+    Example:
+        >>> split = (1, 1, 4, 4, 4, 4, 0)  # all in one stage
+        >>> float(stage_memory(*split, 10, 0, 0, 0, 1, 7, 2, 0, 1, 1, 1, 5, 3))
+        117.0
+    """
+    split = (stage, stages, layers, first, middle, last)
+    shared = stage_parameters(*split, leading, common, dense, sparse, tables, table)
+    experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0)
+    kept = layers_of_stage(*split) * microbatches_of_stage(flying, depth, slope, stage)
+    states = shared * shared_bytes + experts * routed_bytes
+    return states + kept * activation + where(stage < stages, 0.0, logits)

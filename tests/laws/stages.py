@@ -1,0 +1,268 @@
+"""Unequal pipeline stages: layers put on stages one by one, counted; schedules played."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from fleetcube.kernels import stages as laws
+from fleetcube.kernels.quantities import activations, stages, step
+
+from .check import Pairs, check
+from .models import MIXTRAL, computed
+from .pipeline import PLAYED, played
+
+SIZES = [(n, p) for n, p in product((1, 2, 7, 12, 31, 32, 61, 126), (1, 2, 3, 4, 8, 16)) if n >= p]
+
+
+def split(layers: int, stages: int) -> list[int]:
+    """Layers of each stage: rounds of one each; those left over to the stages that are not ends."""
+    each = [layers // stages] * stages
+    for stage in [*range(1, stages - 1), 0][: layers % stages]:
+        each[stage] += 1
+    return each
+
+
+@check(
+    "first_stage_layers",
+    "last_stage_layers",
+    "middle_stage_layers",
+    "layers_of_stage",
+    "first_sparse_stage",
+    "layers_before_stage",
+    by="simulator",
+    source="layers handed out one by one, the ends last; Llama 3 405B: 7, 14 x 8, 7 on 16 stages",
+)
+def layers_on_stages() -> Pairs:
+    """1 to 126 layers on 1 to 16 stages; Megatron's embedding and loss as layers of the split"""
+    assert split(126, 16) == [7, *[8] * 14, 7]  # Grattafiori et al. 2024, section 3.3.2
+    for layers, p in SIZES:
+        each = split(layers, p)
+        first = stages.first_stage_layers(layers, p, 0, 0)
+        last = stages.last_stage_layers(layers, p, first, 0)
+        middle = stages.middle_stage_layers(layers, p, first, last)
+        yield first, each[0]
+        yield last, each[-1]
+        yield middle, max(each[1:-1], default=0)
+        for stage in range(1, p + 1):
+            size = (stage, p, layers, first, middle, last)
+            yield laws.layers_of_stage(*size), each[stage - 1]
+            yield laws.layers_before_stage(*size), sum(each[: stage - 1])
+    # megatron/core/transformer/transformer_block.py: (l + 1 + 1) / p, one layer less on the ends
+    for layers, p in ((30, 4), (62, 16), (14, 8)):
+        first = stages.first_stage_layers(layers, p, 1, 1)
+        yield first, (layers + 2) // p - 1
+        yield stages.last_stage_layers(layers, p, first, 1), (layers + 2) // p - 1
+    # 61 layers, 1 stated on the first of 16 stages: the rest is shared out evenly
+    last = stages.last_stage_layers(61, 16, 1, 0)
+    yield (last, stages.middle_stage_layers(61, 16, 1, last)), (4, 4)
+
+
+TABLE = 32000 * 4096
+
+
+def counted(layers: int, p: int, dense: int) -> list[tuple[float, float]]:
+    """Shared and routed parameters of each stage of a Mixtral with other depths."""
+    one = 3 * 4096 * 14336
+    attention, norms, router = 4096 * 128 * (2 * 32 + 2 * 8), 2 * 4096, 4096 * 8
+    kinds = iter(range(layers))
+    found = []
+    for stage, size in enumerate(split(layers, p)):
+        shared = routed = 0.0
+        for _ in range(size):
+            shared += attention + norms + 4096 / layers  # the last norm counts with the layers
+            if next(kinds) < dense:
+                shared += one
+            else:
+                shared, routed = shared + router, routed + 8 * one
+        shared += TABLE * ((stage == 0) + (stage == p - 1))
+        found.append((shared, routed))
+    return found
+
+
+def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
+    for layers, p, dense in ((32, 4, 0), (31, 4, 3), (30, 8, 4), (13, 3, 1), (8, 2, 8), (5, 1, 2)):
+        point = {**MIXTRAL, "layers": layers, "pipeline_parallel": p, "dense_layers": dense}
+        point |= {"n_gpus": 256 * p, "tensor_parallel": 2, "expert_parallel": 4}
+        yield point, counted(layers, p, dense)
+
+
+@check(
+    "stage_parameters",
+    "most_stage_parameters",
+    "common_layer_parameters",
+    "end_table_parameters",
+    "stage_shared_parameters",
+    "stage_routed_parameters",
+    "staged_held_parameters",
+    "staged_sharded_parameters",
+    "mixed_dense_layer_parameters",
+    "mixed_expert_layer_parameters",
+    "mixed_routed_layer_parameters",
+    "staged_reduced_parameters",
+    "staged_reduced_expert_parameters",
+    "ring_routed_reduction_share",
+    by="simulator",
+    source="a Mixtral's layers, dense ones first, put on stages one by one, weights added up",
+)
+def parameters_on_stages() -> Pairs:
+    """six splits of 5 to 32 layers over 1 to 8 stages, 0 to 8 of them dense; t 2, e 4"""
+    for point, found in points():
+        rings = 128 - 4, 128 - 1  # hops of a ring of n / e ranks, e of them; of all n = 128
+        for stage, (shared, routed) in enumerate(found, 1):
+            names = ("stage_shared_parameters", "stage_routed_parameters", "held_parameters")
+            ours = computed({**point, "pipeline_stage": stage}, *names, "sharded_parameters")
+            yield ours, (shared, routed, (shared + routed / 4) / 2, (shared + routed) / 2 / 128)
+        moved = [(a / 2, b / 4 / 2 * rings[0] / rings[1]) for a, b in found]
+        yield computed(point, "reduced_parameters")[0], max(map(sum, moved))
+        yield computed(point, "reduced_expert_parameters")[0], max(b for _, b in moved)
+
+
+@check(
+    "fullest_stage",
+    "stage_memory",
+    "microbatches_of_stage",
+    "one_forward_one_backward_schedule_depth",
+    "one_forward_one_backward_schedule_slope",
+    "staged_activation_memory",
+    "staged_logits_memory",
+    "replicated_held_state_bytes",
+    "gradients_held_state_bytes",
+    "sharded_state_bytes",
+    by="simulator",
+    source="memory of every stage added up, passes in flight counted in the schedule played",
+)
+def memory_of_stages() -> Pairs:
+    """Llama 3 8B, Mixtral: 1 to 8 stages, 1 or 2 chunks, ZeRO-0, 1 and 3, every stage's memory"""
+    llama = {"model": "llama-3-8b", "n_gpus": 128, "global_batch_size": 512}
+    mixture = {**MIXTRAL, "n_gpus": 128, "expert_parallel": 2, "global_batch_size": 512}
+    for base, p, chunks, zero in product((llama, mixture), (1, 2, 4, 8), (1, 2), (0, 1, 3)):
+        if chunks > 1 and p == 1:
+            continue
+        point = {**base, "pipeline_parallel": p, "virtual_stages": chunks, "zero_stage": zero}
+        layers, vocabulary = (32, 128256) if base is llama else (32, 32000)
+        tokens, m = computed(point, "microbatch_tokens", "num_microbatches")
+        names = ("activation_memory_per_layer", "working_memory")
+        activation, working = computed(point, *names)
+        flight = played(
+            pipeline_parallel=p, num_microbatches=int(m), virtual_stages=chunks
+        ).microbatches_in_flight
+        each, needed = split(int(layers), p), []
+        for stage in range(1, p + 1):
+            there = {**point, "pipeline_stage": stage}
+            held, sharded = computed(there, "held_parameters", "sharded_parameters")
+            bytes_held = {0: 16 * held, 1: 4 * held + 12 * sharded, 3: 16 * sharded}[zero]
+            kept = each[stage - 1] * flight[stage - 1] * activation
+            logits = 4 * tokens * vocabulary if stage == p else 0
+            needed.append(bytes_held + kept + logits + working)
+            yield computed(there, "memory_per_gpu")[0], needed[-1]
+            yield computed(there, "logits_memory")[0], logits
+        yield computed(point, "memory_per_gpu")[0], max(needed)
+        fullest = int(computed(point, "fullest_stage")[0])
+        yield needed[fullest - 1], max(needed)
+    for p, m, v in ((4, 8, 1), (4, 2, 1), (4, 8, 2), (8, 16, 3)):
+        layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
+        seen = played(**layout).microbatches_in_flight
+        first = activations.one_forward_one_backward_microbatches_in_flight(p, m, v, p)
+        depth = activations.one_forward_one_backward_schedule_depth(p, v, p)
+        slope = activations.one_forward_one_backward_schedule_slope(v)
+        for stage in range(1, p + 1):
+            ours = laws.microbatches_of_stage(first, depth, slope, stage)
+            yield ours, seen[stage - 1]
+
+
+def uneven(p: int, v: int) -> Iterator[list[float]]:
+    """Times of a pipeline's pieces: one layer more in the middle, embedding, logits on the last."""
+    for longer, embedding, logits in product((0, 1), (0.0, 0.1), (0.0, 0.4, 1.5)):
+        each = [2.0] * (p * v)
+        for piece in range(1, 1 + longer * (p * v - 2)):
+            each[piece] += 1
+        each[0] += embedding
+        each[-1] += logits
+        yield each
+
+
+@check(
+    "paced_bubble_time",
+    "slowest_stage_imbalance_time",
+    by="simulator",
+    source=PLAYED + ", its stages of unequal lengths",
+)
+def uneven_stages() -> Pairs:
+    """GPipe, and 1F1B whose last stage is the slowest: 2 to 8 stages, 1 to 24 micro-batches"""
+    for p, m, schedule in product((2, 3, 4, 8), (1, 2, 4, 9, 24), ("gpipe", "1f1b")):
+        for each in uneven(p, 1):
+            if schedule == "1f1b" and each[-1] < max(each):
+                continue
+            times = played(
+                (1.0, 1.0, 1.0, 0.0),
+                pipeline_schedule=schedule,
+                pipeline_parallel=p,
+                num_microbatches=m,
+                piece_times=tuple(each),
+            )
+            mean = sum(each) / p * 3 * m
+            excess = stages.slowest_stage_imbalance_time(max(each) * 3 * m, mean, 0.0, 0.0)
+            ratio = step.flushed_bubble_ratio(p, m, 1)
+            ours = step.paced_bubble_time(ratio, mean, 0.0, 0.0, excess, m)
+            yield mean + ours, times.step_time
+
+
+@check("paced_bubble_time", by="simulator", source=PLAYED, tolerance=0.17)
+def uneven_chunks() -> Pairs:
+    """1F1B whose middle is the slowest, interleaved 1F1B, ZB-H1: 2 to 8 stages, 4 to 32 m"""
+    for p, m, (schedule, v) in product(
+        (2, 4, 8), (8, 16, 32), (("1f1b", 1), ("1f1b", 2), ("1f1b", 4), ("zb_h1", 1))
+    ):
+        for each in uneven(p, v):
+            size = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
+            times = played(
+                (1.0, 1.0, 1.0, 0.0),
+                pipeline_schedule=schedule,
+                pipeline_sends="asynchronous",
+                piece_times=tuple(each),
+                **size,
+            )
+            of_stages = [sum(each[stage::p]) / v * 3 * m for stage in range(p)]
+            mean = sum(of_stages) / p
+            excess = max(of_stages) - mean
+            ratio = (
+                step.zb_h1_bubble_ratio(p, m, 1.0)
+                if schedule == "zb_h1"
+                else step.flushed_bubble_ratio(p, m, v)
+            )
+            yield mean + step.paced_bubble_time(ratio, mean, 0.0, 0.0, excess, m), times.step_time
+
+
+@check(
+    "slowest_stage_time",
+    "stage_imbalance",
+    "mfu_logits_share",
+    "roofline_logits_share",
+    "roofline_embedding_share",
+    by="derivation",
+    source="layers, embedding and logits of every stage added up, by roofline and by operations",
+)
+def slowest_stages() -> Pairs:
+    """Llama 3 8B on 1, 2, 3, 8 and 16 stages; with traffic of layers and stragglers"""
+    for p, extra in product((1, 2, 3, 8, 16), (0.0, 0.25)):
+        point = {"model": "llama-3-8b", "gpu": "h100-sxm", "n_gpus": 48 * p}
+        point |= {"global_batch_size": 48 * 16, "pipeline_parallel": p, "straggler_slowdown": extra}
+        point["exposed_layer_communication_time"] = extra
+        roofline = {**point, "compute_model": "roofline"}
+        layer, logits = computed(roofline, "layer_time", "logits_time")
+        lookup = 8192 * 4 * 4096 * 2 / (0.8 * 3.35e12)
+        compute, peak = computed(point, "compute_time", "kernel_peak_flops")
+        by_operations = 6 * 128256 * 4096 * 8192 / (0.45 * peak)
+        for at, one, head, embedding in (
+            (roofline, layer, logits - lookup, lookup),
+            (point, (compute * p / 16 - by_operations) / 32, by_operations, 0.0),
+        ):
+            work = []
+            for stage, size in enumerate(split(32, p)):
+                own = size * one
+                own += embedding * (stage == 0) + head * (stage == p - 1)
+                work.append(16 * own * (1 + extra) + extra * size / (32 / p))
+            mean = sum(work) / p
+            slowest, share = computed(at, "slowest_stage_time", "stage_imbalance")
+            yield slowest, max(work)
+            yield 1 + share, max(work) / mean
