@@ -157,6 +157,21 @@ _ROWS: list[str | Input] = [
     _count("experts_per_token", 2, "routed experts that each token visits"),
     _count("shared_experts", 0, "experts of one layer that every token visits", low=0),
     _count("dense_layers", 0, "layers of a mixture of experts that are dense", low=0),
+    _count(
+        "prediction_layers",
+        0,
+        "modules of multi-token prediction: a layer, a projection and logits each, on the last "
+        "stage, beside `parameters`",
+        low=0,
+    ),
+    _option(
+        "multi_token_prediction",
+        False,
+        (False, True),
+        "modules behind the last layer predict further tokens",
+        implied=True,
+        implied_by=("prediction_layers",),
+    ),
     "Workload",
     _count("sequence_length", 4096, "tokens of one sequence"),
     _count("global_batch_size", 1024, "sequences of one step"),
@@ -196,7 +211,7 @@ _ROWS: list[str | Input] = [
         "what pipeline stages hold: equal shares of all, or whole layers, embedding and logits at "
         "the ends (alike: smooth, for derivatives by layers and stages)",
         implied="whole_layers",
-        implied_by=("pipeline_parallel",),
+        implied_by=("pipeline_parallel", "prediction_layers"),
     ),
     _count(
         "embedding_split_layers",

@@ -10,7 +10,7 @@ def layers_of_stage(
 ) -> Any:
     """Layers of one pipeline stage; stages between with one layer more come first.
 
-    l_first, l_middle or l_middle - 1, l_last
+    l_first, l_middle or l_middle - 1, l_last; l in one stage
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -27,7 +27,8 @@ def layers_of_stage(
     """
     fewer = where(stage - 1 > _larger(stages, layers, first, middle, last) + 0.5, 1.0, 0.0)
     between = where(stage < stages, middle - fewer, last)
-    return where(stage > stages, np.nan, where(stage > 1, between, first))
+    alone = where(stages > 1, first, layers)
+    return where(stage > stages, np.nan, where(stage > 1, between, alone))
 
 
 def layers_before_stage(

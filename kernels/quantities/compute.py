@@ -194,18 +194,22 @@ def attention_flops_per_token(
 
 
 def kernel_flops_per_token(
-    layer_matrix_flops_per_token: Any, attention_flops_per_token: Any, logits_flops_per_token: Any
+    layer_matrix_flops_per_token: Any,
+    attention_flops_per_token: Any,
+    logits_flops_per_token: Any,
+    prediction_flops_per_token: Any,
 ) -> Any:
     """Operations that kernels do for one token, forward and backward, nothing computed twice.
 
-    matrices + attention + logits
+    matrices + attention + logits + multi-token prediction
 
     Parameters: layer_matrix_flops_per_token [FLOP], attention_flops_per_token [FLOP],
-        logits_flops_per_token [FLOP]
+        logits_flops_per_token [FLOP], prediction_flops_per_token [FLOP]
     Returns: [FLOP] operations of one token
     Source: Narayanan et al. 2021 (SC21), appendix
     """
-    return layer_matrix_flops_per_token + attention_flops_per_token + logits_flops_per_token
+    once = layer_matrix_flops_per_token + attention_flops_per_token + logits_flops_per_token
+    return once + prediction_flops_per_token
 
 
 def kernel_flops_per_step(kernel_flops_per_token: Any, tokens_per_step: Any) -> Any:
@@ -452,18 +456,24 @@ def mfu_compute_time(
 
 @alternative("compute_time", compute_model="roofline")
 def roofline_compute_time(
-    num_microbatches: Any, layers: Any, pipeline_parallel: Any, layer_time: Any, logits_time: Any
+    num_microbatches: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    layer_time: Any,
+    logits_time: Any,
+    prediction_time: Any,
 ) -> Any:
     """Time of one step in which GPUs compute; no bubble, no communication, no straggler.
 
-    m (l x layer + embedding and logits) / p: the stages share the work evenly
+    m (l x layer + embedding and logits + multi-token prediction) / p: the mean over stages
 
     Parameters: num_microbatches [1], layers [1], pipeline_parallel [1], layer_time [s],
-        logits_time [s]
+        logits_time [s], prediction_time [s]
     Returns: [s] compute time of one step
     Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
     """
-    return num_microbatches * (layers * layer_time + logits_time) / pipeline_parallel
+    whole = layers * layer_time + logits_time + prediction_time
+    return num_microbatches * whole / pipeline_parallel
 
 
 def arithmetic_intensity(microbatch_tokens: Any, bytes_per_element: Any) -> Any:

@@ -98,10 +98,10 @@ def even_reduced_parameters(mean_reduced_parameters: Any) -> Any:
 @alternative("reduced_parameters", stage_split="whole_layers")
 def staged_reduced_parameters(
     pipeline_parallel: Any,
-    layers: Any,
+    held_layers: Any,
     first_stage_layers: Any,
     middle_stage_layers: Any,
-    last_stage_layers: Any,
+    last_stage_held_layers: Any,
     leading_dense_layers: Any,
     common_layer_parameters: Any,
     dense_layer_parameters: Any,
@@ -117,8 +117,9 @@ def staged_reduced_parameters(
     max over the first, second and last stage of (N_stage + N_routed x share) / t, the share by what
     smaller groups of routed experts move
 
-    Parameters: pipeline_parallel [1], layers [1], first_stage_layers [1], middle_stage_layers [1],
-        last_stage_layers [1], leading_dense_layers [1], common_layer_parameters [1],
+    Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
+        common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
         routed_reduction_share [1], embedding_tables [1], end_table_parameters [1],
         tensor_parallel [1]
@@ -130,10 +131,10 @@ def staged_reduced_parameters(
     """
     largest = most_stage_parameters(
         pipeline_parallel,
-        layers,
+        held_layers,
         first_stage_layers,
         middle_stage_layers,
-        last_stage_layers,
+        last_stage_held_layers,
         leading_dense_layers,
         common_layer_parameters,
         dense_layer_parameters,

@@ -188,10 +188,10 @@ def even_reduced_expert_parameters(mean_reduced_expert_parameters: Any) -> Any:
 @alternative("reduced_expert_parameters", stage_split="whole_layers")
 def staged_reduced_expert_parameters(
     pipeline_parallel: Any,
-    layers: Any,
+    held_layers: Any,
     first_stage_layers: Any,
     middle_stage_layers: Any,
-    last_stage_layers: Any,
+    last_stage_held_layers: Any,
     leading_dense_layers: Any,
     routed_layer_parameters: Any,
     routed_reduction_share: Any,
@@ -201,18 +201,19 @@ def staged_reduced_expert_parameters(
 
     N_routed of the stage that holds most x share / t
 
-    Parameters: pipeline_parallel [1], layers [1], first_stage_layers [1], middle_stage_layers [1],
-        last_stage_layers [1], leading_dense_layers [1], routed_layer_parameters [1],
+    Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
+        routed_layer_parameters [1],
         routed_reduction_share [1], tensor_parallel [1]
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
     largest = most_stage_parameters(
         pipeline_parallel,
-        layers,
+        held_layers,
         first_stage_layers,
         middle_stage_layers,
-        last_stage_layers,
+        last_stage_held_layers,
         leading_dense_layers,
         0.0,
         0.0,

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative, same_as
+from ..layer import gemm_time
 from ..ops import where
 from ..stages import first_sparse_stage, layers_of_stage, stage_memory
 from ..stages import stage_parameters as parameters_of_stage
@@ -86,49 +87,57 @@ def roofline_embedding_share(
     layers: Any,
     layer_time: Any,
     logits_time: Any,
+    prediction_time: Any,
 ) -> Any:
     """Share of computing that looks tokens up: rows are read, written and their gradients added.
 
-    4 T h e / BW / (l x layer + embedding and logits)
+    4 T h e / BW / (l x layer + embedding and logits + multi-token prediction)
 
     Parameters: microbatch_tokens [1], hidden_size [1], bytes_per_element [B],
-        reached_hbm_bandwidth [B/s], layers [1], layer_time [s], logits_time [s]
+        reached_hbm_bandwidth [B/s], layers [1], layer_time [s], logits_time [s],
+        prediction_time [s]
     Returns: [1] share of compute time
     Source: Shoeybi et al. 2019 (Megatron-LM), arXiv:1909.08053, section 3
     """
     moved = 4 * microbatch_tokens * hidden_size * bytes_per_element
-    return moved / reached_hbm_bandwidth / (layers * layer_time + logits_time)
+    return moved / reached_hbm_bandwidth / (layers * layer_time + logits_time + prediction_time)
 
 
 @alternative("logits_share", compute_model="mfu")
 def mfu_logits_share(
-    logits_flops_per_token: Any, kernel_flops_per_token: Any, recompute_flops_factor: Any
+    logits_flops_per_token: Any,
+    prediction_flops_per_token: Any,
+    kernel_flops_per_token: Any,
+    recompute_flops_factor: Any,
 ) -> Any:
-    """Share of computing that yields logits and loss, on the last stage alone.
+    """Share of computing that the last stage does alone: logits, loss, multi-token prediction.
 
-    6 V h / (operations of a token x those done over those done once)
+    (6 V h + prediction) / (operations of a token x those done over those done once)
 
-    Parameters: logits_flops_per_token [FLOP], kernel_flops_per_token [FLOP],
-        recompute_flops_factor [1]
+    Parameters: logits_flops_per_token [FLOP], prediction_flops_per_token [FLOP],
+        kernel_flops_per_token [FLOP], recompute_flops_factor [1]
     Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V)
     """
-    return logits_flops_per_token / (kernel_flops_per_token * recompute_flops_factor)
+    own = logits_flops_per_token + prediction_flops_per_token
+    return own / (kernel_flops_per_token * recompute_flops_factor)
 
 
 @alternative("logits_share", compute_model="roofline")
 def roofline_logits_share(
-    layers: Any, layer_time: Any, logits_time: Any, embedding_share: Any
+    layers: Any, layer_time: Any, logits_time: Any, prediction_time: Any, embedding_share: Any
 ) -> Any:
-    """Share of computing that yields logits and loss, on the last stage alone.
+    """Share of computing that the last stage does alone: logits, loss, multi-token prediction.
 
-    embedding and logits / (l x layer + embedding and logits) - that of the embedding
+    (embedding, logits, prediction) / (l x layer + the same) - that of the embedding
 
-    Parameters: layers [1], layer_time [s], logits_time [s], embedding_share [1]
+    Parameters: layers [1], layer_time [s], logits_time [s], prediction_time [s],
+        embedding_share [1]
     Returns: [1] share of compute time
     Source: Narayanan et al. 2021 (SC21), appendix (6 B s h V), on a roofline
     """
-    return logits_time / (layers * layer_time + logits_time) - embedding_share
+    own = logits_time + prediction_time
+    return own / (layers * layer_time + own) - embedding_share
 
 
 def slowest_stage_time(
@@ -218,6 +227,123 @@ def stage_imbalance(
     return stage_imbalance_time / mean
 
 
+# Multi-token prediction
+
+
+@alternative("prediction_flops_per_token", multi_token_prediction=False)
+def no_prediction_flops_per_token() -> Any:
+    """Operations of one token in modules of multi-token prediction: there are none.
+
+    0
+
+    Parameters: none
+    Returns: [FLOP] operations of one token
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("prediction_flops_per_token", multi_token_prediction=True)
+def some_prediction_flops_per_token(
+    prediction_layers: Any,
+    layer_matrix_flops_per_token: Any,
+    attention_flops_per_token: Any,
+    layers: Any,
+    hidden_size: Any,
+    logits_flops_per_token: Any,
+) -> Any:
+    """Operations of one token in modules of multi-token prediction, forward and backward.
+
+    D ((matrices + attention) / l + 12 h^2 + logits): a layer, a projection of 2 h to h, the logits
+
+    Parameters: prediction_layers [1], layer_matrix_flops_per_token [FLOP],
+        attention_flops_per_token [FLOP], layers [1], hidden_size [1], logits_flops_per_token [FLOP]
+    Returns: [FLOP] operations of one token
+    Range: a layer like the mean of the model's
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
+    """
+    layer = (layer_matrix_flops_per_token + attention_flops_per_token) / layers
+    projection = 12 * hidden_size * hidden_size
+    return prediction_layers * (layer + projection + logits_flops_per_token)
+
+
+@alternative("prediction_time", multi_token_prediction=False)
+def no_prediction_time() -> Any:
+    """Time of multi-token prediction for one micro-batch: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [s] time for one micro-batch
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("prediction_time", multi_token_prediction=True)
+def some_prediction_time(
+    prediction_layers: Any,
+    layer_time: Any,
+    logits_time: Any,
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    tensor_parallel: Any,
+    operand_bytes_per_element: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of multi-token prediction for one micro-batch, forward and backward.
+
+    D (layer + 3 GEMM(T, h / t, 2 h) + embedding and logits)
+
+    Parameters: prediction_layers [1], layer_time [s], logits_time [s], microbatch_tokens [1],
+        hidden_size [1], tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+    Returns: [s] time for one micro-batch
+    Range: traffic of the module's layer is not counted
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.2
+    """
+    projection = gemm_time(
+        microbatch_tokens,
+        hidden_size / tensor_parallel,
+        2 * hidden_size,
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    return prediction_layers * (layer_time + 3 * projection + logits_time)
+
+
+def held_layers(layers: Any, prediction_layers: Any) -> Any:
+    """Layers that a pipeline's stages hold, those of multi-token prediction too.
+
+    l + D
+
+    Parameters: layers [1], prediction_layers [1]
+    Returns: [1] layers
+    Source: by definition
+    """
+    return layers + prediction_layers
+
+
+def last_stage_held_layers(last_stage_layers: Any, prediction_layers: Any) -> Any:
+    """Layers that the last stage holds, those of multi-token prediction too.
+
+    l_last + D
+
+    Parameters: last_stage_layers [1], prediction_layers [1]
+    Returns: [1] layers
+    Source: by definition
+    """
+    return last_stage_layers + prediction_layers
+
+
 # Parameters
 
 
@@ -227,8 +353,8 @@ def stage_layers(*operands: Any) -> Any:
 
     l_first, l_middle or l_middle - 1, l_last
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], layers [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_layers [1]
+    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_held_layers [1]
     Returns: [1] layers; NaN beyond the last stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     """
@@ -385,8 +511,8 @@ def stage_shared_parameters(*operands: Any) -> Any:
 
     layers x common + dense layers x dense block + others x (shared experts and router) + ends V h
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], layers [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_layers [1], leading_dense_layers [1],
+    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         common_layer_parameters [1], dense_layer_parameters [1], expert_layer_parameters [1],
         embedding_tables [1], end_table_parameters [1]
     Returns: [1] parameters
@@ -397,10 +523,10 @@ def stage_shared_parameters(*operands: Any) -> Any:
 def stage_routed_parameters(
     pipeline_stage: Any,
     pipeline_parallel: Any,
-    layers: Any,
+    held_layers: Any,
     first_stage_layers: Any,
     middle_stage_layers: Any,
-    last_stage_layers: Any,
+    last_stage_held_layers: Any,
     leading_dense_layers: Any,
     routed_layer_parameters: Any,
 ) -> Any:
@@ -408,8 +534,8 @@ def stage_routed_parameters(
 
     (layers - dense layers) E x parameters of an expert
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], layers [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_layers [1], leading_dense_layers [1],
+    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         routed_layer_parameters [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
@@ -418,10 +544,10 @@ def stage_routed_parameters(
     return parameters_of_stage(
         pipeline_stage,
         pipeline_parallel,
-        layers,
+        held_layers,
         first_stage_layers,
         middle_stage_layers,
-        last_stage_layers,
+        last_stage_held_layers,
         leading_dense_layers,
         0.0,
         0.0,
@@ -436,10 +562,10 @@ def stage_routed_parameters(
 
 def fullest_stage(
     pipeline_parallel: Any,
-    layers: Any,
+    held_layers: Any,
     first_stage_layers: Any,
     middle_stage_layers: Any,
-    last_stage_layers: Any,
+    last_stage_held_layers: Any,
     leading_dense_layers: Any,
     common_layer_parameters: Any,
     dense_layer_parameters: Any,
@@ -464,8 +590,9 @@ def fullest_stage(
     the first (embedding, most micro-batches in flight), the second (most layers), the first without
     dense layers or the last (logits): no other can need more
 
-    Parameters: pipeline_parallel [1], layers [1], first_stage_layers [1], middle_stage_layers [1],
-        last_stage_layers [1], leading_dense_layers [1], common_layer_parameters [1],
+    Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
+        common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
         embedding_tables [1], end_table_parameters [1], tensor_parallel [1], expert_parallel [1],
         gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
@@ -475,7 +602,7 @@ def fullest_stage(
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
         last keeps)
     """
-    split = (layers, first_stage_layers, middle_stage_layers, last_stage_layers)
+    split = (held_layers, first_stage_layers, middle_stage_layers, last_stage_held_layers)
     held = held_state_bytes / tensor_parallel
     sharded = sharded_state_bytes / (tensor_parallel * gradient_ranks)
     of_stage = (

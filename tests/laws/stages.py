@@ -266,3 +266,45 @@ def slowest_stages() -> Pairs:
             slowest, share = computed(at, "slowest_stage_time", "stage_imbalance")
             yield slowest, max(work)
             yield 1 + share, max(work) / mean
+
+
+@check(
+    "some_prediction_flops_per_token",
+    "some_prediction_time",
+    "mfu_logits_share",
+    "roofline_logits_share",
+    by="derivation",
+    source="a model one layer deeper; the layer, a projection and logits on the last stage",
+)
+def predicted_tokens() -> Pairs:
+    """Llama 3 8B with one module of multi-token prediction on 1 and 4 stages: parts of a step"""
+    llama = {"gated_ffn": True, "hidden_size": 4096, "kv_heads": 8, "ffn_hidden_size": 14336}
+    llama |= {"vocab_size": 128256, "sequence_length": 4096, "gpu": "h100-sxm", "n_gpus": 64}
+    for p, model in product((1, 4), ("mfu", "roofline")):
+        point = {**llama, "pipeline_parallel": p, "compute_model": model, "layers": 32}
+        names = ("compute_time", "kernel_flops_per_token", "held_parameters")
+        (held,) = computed({**point, "pipeline_stage": p}, "held_parameters")
+        deeper = computed({**point, "layers": 33}, *names)
+        predicting = {**point, "prediction_layers": 1}
+        ours = computed({**predicting, "pipeline_stage": p}, *names)
+        projection, logits = 6 * 2 * 4096 * 4096, 6 * 4096 * 128256
+        yield ours[1], deeper[1] + projection + logits
+        layer = 4096 * 4096 * 2.5 + 3 * 4096 * 14336 + 2 * 4096 + 4096 / 32
+        yield ours[2], held + layer
+        if model == "roofline":
+            m = 1024 / (64 / p)
+            one, peak = computed(point, "logits_time", "peak_flops")
+            rate = 0.8 * (4096 / (4096 + 128)) ** 2 * (8192 / (8192 + 128)) * peak
+            product_time = 3 * 2 * 4096 * 4096 * 8192 / rate
+            yield ours[0], deeper[0] + m * (one + product_time) / p
+            layers = 32 / p * computed(point, "layer_time")[0]
+            more = ours[0] * p / m - 32 * layers * p / 32  # of the ends; the embedding is first
+            lookup = 4096 * 4 * 4096 * 2 / (0.8 * 3.35e12)
+            if p > 1:
+                yield (
+                    computed(
+                        {**predicting, "exposed_layer_communication_time": 0.0},
+                        "slowest_stage_time",
+                    )[0],
+                    m * (layers + more - lookup),
+                )
