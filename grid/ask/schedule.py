@@ -40,7 +40,8 @@ class Pass(NamedTuple):
 class PlayedSchedule:
     """What `simulate_schedule` returns: the times of one step, and when each stage computed what.
 
-    `bubble_ratio` is the step time over a stage's compute time, minus 1: waiting for sends counts.
+    `bubble_ratio` is the step time over the compute time of the stage that works longest, minus 1:
+    waiting for sends counts.
     `microbatches_in_flight` is the peak of the activations that each stage kept, in those of one
     micro-batch on the whole stage.
     """
@@ -71,6 +72,7 @@ def simulate_schedule(
     weight_gradient_time: float = 1.0,
     recompute_time: float = 0.0,
     send_time: float | Sequence[float] = 0.0,
+    piece_times: Sequence[float] | None = None,
     pipeline_sends: str = "auto",
     pipeline_flush: bool = True,
 ) -> PlayedSchedule:
@@ -94,6 +96,9 @@ def simulate_schedule(
         recompute_time: of recomputed activations, right before the input gradient.
         send_time: of one activation or gradient over a boundary between stages; or one for each
             boundary, the last of them from the last stage to the first.
+        piece_times: how much longer each piece of the model takes than the times above say, from
+            its input on, where pieces differ: 1.5 for half as much again. One for each stage, or
+            for each piece where stages hold several (those of interleaved stage s are s, s + p...).
         pipeline_sends: blocking (a stage that sends does nothing else), asynchronous, or auto:
             blocking if stages hold one piece of the model.
         pipeline_flush: False lets the next step begin on stages that are done; step_time is then
@@ -119,11 +124,8 @@ def simulate_schedule(
             f"{m} micro-batches through {v} pieces on each of {p} stages are more than "
             f"{MOST_MICROBATCHES:,} forward passes to play; give fewer, or evaluate 'bubble_ratio'"
         )
-    several = isinstance(send_time, Iterable) and not isinstance(send_time, str | bytes)
-    send_times: Any = send_time if several and np.ndim(send_time) else [send_time] * p
-    sends = [_time("send_time", time) for time in send_times]
-    if len(sends) != p:
-        raise InputError(f"send_time has {len(sends)} times for {p} boundaries; give one each")
+    sends = _each("send_time", send_time, p, "boundaries")
+    scales = _each("piece_times", 1.0 if piece_times is None else piece_times, p * v, "pieces")
     weight = _time("weight_gradient_time", weight_gradient_time)
     backward = _time("recompute_time", recompute_time)
     backward += _time("input_gradient_time", input_gradient_time)
@@ -143,15 +145,15 @@ def simulate_schedule(
         group = _group(p, m, microbatch_group_size, pipeline_scheduler)
         orders = _interleaved(p, m, v, group)
     blocks = pipeline_sends == "blocking" or (pipeline_sends == "auto" and v == 1)
-    stages = play(orders, times, sends, blocking=blocks)
+    stages = play(orders, times, sends, scales, blocking=blocks)
     step = _ends(stages)
     if not pipeline_flush:
         before, after = (
-            _ends(play(orders, times, sends, blocking=blocks, steps=steps))
+            _ends(play(orders, times, sends, scales, blocking=blocks, steps=steps))
             for steps in (_STEPS, _STEPS + 1)
         )
         step = after - before
-    work = sum(pass_.end - pass_.start for pass_ in stages[0])
+    work = max(sum(pass_.end - pass_.start for pass_ in passes) for passes in stages)
     return PlayedSchedule(
         pipeline_schedule,
         step,
@@ -180,6 +182,17 @@ def _time(name: str, value: Any) -> float:
     return float(value)
 
 
+def _each(name: str, value: Any, count: int, of: str) -> list[float]:
+    """One time for each of several; a number alone is the time of all."""
+    several = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    times = [
+        _time(name, time) for time in (value if several and np.ndim(value) else [value] * count)
+    ]
+    if len(times) != count:
+        raise InputError(f"{name} has {len(times)} times for {count} {of}; give one each")
+    return times
+
+
 def _ends(stages: Iterable[Sequence[Pass]]) -> float:
     return max(passes[-1].end for passes in stages)
 
@@ -197,6 +210,7 @@ def play(
     orders: Orders,
     times: Mapping[str, float],
     sends: Sequence[float],
+    scales: Sequence[float],
     *,
     blocking: bool,
     steps: int = 1,
@@ -223,7 +237,7 @@ def play(
                 if not all(need in done for need in needs):
                     break
                 start = max([clock[stage], *(done[n][home[n[1][1]] != stage] for n in needs)])
-                clock[stage] = end = arrival = start + times[key[0]]
+                clock[stage] = end = arrival = start + times[key[0]] * scales[key[1]]
                 kind, piece, microbatch = todo.popleft()[1]
                 target = piece + {"F": 1, "B": -1, "W": 0}[kind]
                 if home.get(target, stage) != stage:

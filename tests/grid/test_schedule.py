@@ -101,6 +101,21 @@ def test_a_slow_boundary_is_waited_for() -> None:
     assert simulate_schedule(send_time=[1.0, 3.0, 0.0], **layout).step_time == even + 4
 
 
+def test_pieces_take_times_of_their_own() -> None:
+    # A slow last stage never waits but for the first micro-batch; then the last goes back up.
+    played = simulate_schedule(pipeline_parallel=3, num_microbatches=5, piece_times=[1, 1.5, 2])
+    assert played.step_time == (1 + 1.5) + 5 * 2 * 3 + 2 * (1 + 1.5)
+    assert played.bubble_ratio == pytest.approx(7.5 / 30)  # of the stage that works longest
+    folded = simulate_schedule(
+        "zb_v",
+        pipeline_parallel=2,
+        num_microbatches=1,
+        piece_times=[1, 2, 3, 4],
+        weight_gradient_time=0.0,
+    )
+    assert folded.step_time == (1 + 2 + 3 + 4) * (0.5 + 0.5)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -129,6 +144,8 @@ def test_a_slow_boundary_is_waited_for() -> None:
             "in groups of 4",
         ),
         ({"send_time": [1.0]}, "boundaries"),
+        ({"piece_times": [1.0]}, "4 pieces"),
+        ({"piece_times": [1.0, 1.0, 1.0, -1.0]}, "piece_times = -1.0"),
         ({"virtual_stages": 2, "num_microbatches": 3}, "as many as stages"),
         ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),
         ({"virtual_stages": 2, "microbatch_group_size": 3}, "groups"),
