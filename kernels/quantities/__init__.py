@@ -26,6 +26,7 @@ MODULES = (
     "memory",
     "offload",
     "link_sharing",
+    "overlapped_pipeline",
     "step",
     "failures",
     "checkpointing",

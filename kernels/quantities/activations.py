@@ -271,7 +271,11 @@ def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches:
     return np.minimum(num_microbatches, pipeline_parallel)
 
 
-def logits_memory(
+@alternative(
+    "logits_memory",
+    pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b", "zb_h1", "zb_v"),
+)
+def staged_logits_memory(
     microbatch_tokens: Any, vocab_size: Any, tensor_parallel: Any, pipeline_parallel: Any
 ) -> Any:
     """Memory of one micro-batch's logits on the GPU that also holds the first stage.

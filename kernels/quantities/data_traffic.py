@@ -9,16 +9,16 @@ from ..collectives import ring_tree_crossover_bytes
 from ..topology import flat_latency, group_ranks_per_node
 
 
-def gradient_ranks(data_parallel: Any, context_parallel: Any) -> Any:
+def gradient_ranks(data_parallel: Any, context_parallel: Any, parameter_copies: Any) -> Any:
     """Ranks that hold the same weights and add up their gradients.
 
-    d c: replicas, and the ranks that share each sequence
+    d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
 
-    Parameters: data_parallel [1], context_parallel [1]
+    Parameters: data_parallel [1], context_parallel [1], parameter_copies [1]
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
     """
-    return data_parallel * context_parallel
+    return data_parallel * context_parallel * parameter_copies
 
 
 @same_as(group_ranks_per_node)
@@ -47,16 +47,16 @@ def data_parallel_latency(*operands: Any) -> Any:
 
 
 @alternative("reduced_parameters", mixture_of_experts=False)
-def dense_reduced_parameters(local_parameters: Any) -> Any:
+def dense_reduced_parameters(local_parameters: Any, parameter_copies: Any) -> Any:
     """Parameters of one rank whose gradients its data-parallel group adds up.
 
-    N / (t p)
+    N / (t p), of both stages in dualpipe
 
-    Parameters: local_parameters [1]
+    Parameters: local_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
-    return 1.0 * local_parameters
+    return parameter_copies * local_parameters
 
 
 @alternative("reduced_parameters", mixture_of_experts=True)
@@ -66,18 +66,19 @@ def expert_reduced_parameters(
     tensor_parallel: Any,
     pipeline_parallel: Any,
     reduced_expert_parameters: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one rank whose gradients its data-parallel group adds up.
 
     (N - N_routed) / (t p) + routed experts by what their smaller groups move
 
     Parameters: parameters [1], routed_parameters [1], tensor_parallel [1], pipeline_parallel [1],
-        reduced_expert_parameters [1]
+        reduced_expert_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
     dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
-    return dense + reduced_expert_parameters
+    return parameter_copies * dense + reduced_expert_parameters
 
 
 def gradient_message(

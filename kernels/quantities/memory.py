@@ -141,50 +141,61 @@ def surplus_parameters(
 
 
 @alternative("held_parameters", mixture_of_experts=False)
-def dense_held_parameters(local_parameters: Any) -> Any:
+def dense_held_parameters(local_parameters: Any, parameter_copies: Any) -> Any:
     """Parameters of one GPU of the stage that holds most.
 
-    N / (t p)
+    N / (t p), of both stages in dualpipe
 
-    Parameters: local_parameters [1]
+    Parameters: local_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Range: stages alike. In a pipeline the stage of a table of embeddings holds (1 - tables / p)
         V h / t more, unless it has fewer layers: a bound from below, by 28 % for Gemma 7B, whose
         one table both ends keep, in four stages, by 13 % for Llama 3 8B
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
-    return 1.0 * local_parameters
+    return parameter_copies * local_parameters
 
 
 @alternative("held_parameters", mixture_of_experts=True)
 def expert_held_parameters(
-    local_parameters: Any, surplus_parameters: Any, tensor_parallel: Any, expert_parallel: Any
+    local_parameters: Any,
+    surplus_parameters: Any,
+    tensor_parallel: Any,
+    expert_parallel: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one GPU of the stage that holds most.
 
-    those of the mean stage + surplus / (t e)
+    those of the mean stage + surplus / (t e), of both stages in dualpipe
 
     Parameters: local_parameters [1], surplus_parameters [1], tensor_parallel [1],
-        expert_parallel [1]
+        expert_parallel [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    return local_parameters + surplus_parameters / (tensor_parallel * expert_parallel)
+    surplus = surplus_parameters / (tensor_parallel * expert_parallel)
+    return parameter_copies * (local_parameters + surplus)
 
 
 @alternative("sharded_parameters", mixture_of_experts=False)
 def dense_sharded_parameters(
-    parameters: Any, tensor_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
+    parameters: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    gradient_ranks: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one GPU where its data-parallel group shares them out.
 
-    N / (t p d c)
+    N / (t p d c), in dualpipe of two stages over twice the ranks
 
-    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1]
+    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1],
+        parameter_copies [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+    stage = parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+    return parameter_copies * stage
 
 
 @alternative("sharded_parameters", mixture_of_experts=True)
@@ -194,18 +205,19 @@ def expert_sharded_parameters(
     tensor_parallel: Any,
     pipeline_parallel: Any,
     gradient_ranks: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one GPU of the stage that holds most, where data ranks share them out.
 
     (N / p + surplus) / (t d c); routed experts too: their smaller group holds fewer copies
 
     Parameters: parameters [1], surplus_parameters [1], tensor_parallel [1],
-        pipeline_parallel [1], gradient_ranks [1]
+        pipeline_parallel [1], gradient_ranks [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
     stage = parameters / pipeline_parallel + surplus_parameters
-    return stage / (tensor_parallel * gradient_ranks)
+    return parameter_copies * stage / (tensor_parallel * gradient_ranks)
 
 
 @alternative("optimizer_parameters", zero_stage=0)

@@ -58,8 +58,8 @@ def zero_states() -> Pairs:
     }
     for parameters, rows in table.items():
         for ranks, printed in rows.items():
-            share = memory.dense_sharded_parameters(parameters, 1, 1, ranks)
-            held = memory.dense_held_parameters(parameters)
+            share = memory.dense_sharded_parameters(parameters, 1, 1, ranks, 1)
+            held = memory.dense_held_parameters(parameters, 1)
             states = memory.held_optimizer_memory(memory.sharded_optimizer_parameters(share), 12)
             whole = memory.replicated_weights_memory(held, 2)
             grads = memory.replicated_gradients_memory(held, 2)

@@ -280,7 +280,7 @@ def activations() -> Pairs:
 
 
 @check(
-    "logits_memory",
+    "staged_logits_memory",
     "expert_ffn_input_width",
     "expert_active_ffn_width",
     "tokens_per_expert",
