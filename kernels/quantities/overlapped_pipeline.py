@@ -36,6 +36,8 @@ def mirrored_parameter_copies() -> Any:
 
     Parameters: none
     Returns: [1] copies
+    Range: ZeRO-0 and 1; with 2 and 3 gradient traffic is a bound from above, twice as long: of each
+        micro-batch as if both stages exchanged
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 and table 2 (parameters: 2 times)
     """
     return 2.0
