@@ -254,7 +254,16 @@ _ROWS: list[str | Input] = [
     _option(
         "pipeline_schedule",
         "1f1b",
-        ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"),
+        (
+            "gpipe",
+            "1f1b",
+            "interleaved",
+            "combined_1f1b",
+            "zb_h1",
+            "zb_v",
+            "dualpipe",
+            "dualpipev",
+        ),
         "order of the micro-batches (1f1b is interleaved where stages hold several chunks)",
     ),
     _option(

@@ -63,3 +63,24 @@ def _idle_slots(pipeline_parallel: Any, num_microbatches: Any, virtual_stages: A
     before = pipeline_parallel - 1
     missing = np.maximum(0.0, np.minimum(pipeline_parallel - num_microbatches, before))
     return (virtual_stages - 1) * missing + before
+
+
+def dual_idle_passes(stages: Any, recompute_flops_factor: Any) -> Any:
+    """Idle time of DualPipe's step, in forward passes of a stage.
+
+    (q - 1) (B + W) + max(0, (q - 1) B - q F), F = W = 1, B = 3 f - 2: 2 (q - 1), with full
+    recompute 4 q - 5; DeepSeek-AI's (q - 1) (F&B + B + W - 3 W) is a pass more where B is longer
+
+    Parameters:
+        stages [1]: half the stages q of the model
+        recompute_flops_factor [1]: operations done over those done once, f
+    Returns: [1] passes
+    Range: twice as many micro-batches as stages or more; passes of one stage at a time, whether
+        two overlap or not
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, table 2; by playing the authors' schedule out
+    Example:
+        >>> float(dual_idle_passes(8, 1.0)), float(dual_idle_passes(8, 4 / 3))
+        (14.0, 27.0)
+    """
+    before, gradient = stages - 1, 3 * recompute_flops_factor - 2
+    return before * (gradient + 1) + np.maximum(0.0, before * gradient - stages)

@@ -74,11 +74,13 @@ def stage_parameters(
     dense: Any,
     sparse: Any,
     tables: Any,
+    first_tables: Any,
+    last_tables: Any,
     table: Any,
 ) -> Any:
     """Parameters of one pipeline stage; an end holds a table of embeddings, tied or not.
 
-    n common + d dense + (n - d) sparse + table at either end, all tables in one stage; n layers, d
+    n common + d dense + (n - d) sparse + tables at the ends, all of them in one stage; n layers, d
     of them in front of those of experts
 
     Parameters:
@@ -93,20 +95,22 @@ def stage_parameters(
         dense [1]: parameters that a dense layer has besides
         sparse [1]: parameters that a layer of experts has besides
         tables [1]: tables of embeddings of the model
+        first_tables [1]: those that the first stage of several holds
+        last_tables [1]: those that the last one holds
         table [1]: parameters of one
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
         (dense layers come first); Shoeybi et al. 2019, arXiv:1909.08053, section 5.1 (a tied table
         on both ends)
     Example:
-        >>> ends = [stage_parameters(s, 4, 8, 2, 2, 2, 0, 10, 0, 0, 1, 7) for s in (1, 2, 4)]
+        >>> ends = [stage_parameters(s, 4, 8, 2, 2, 2, 0, 10, 0, 0, 1, 1, 1, 7) for s in (1, 2, 4)]
         >>> [float(parameters) for parameters in ends]
         [27.0, 20.0, 27.0]
     """
     here = layers_of_stage(stage, stages, layers, first, middle, last)
     before = layers_before_stage(stage, stages, layers, first, middle, last)
     blocks = np.minimum(np.maximum(leading - before, 0.0), here)
-    end = where(stage > 1, where(stage < stages, 0.0, 1.0), 1.0)
+    end = where(stage > 1, where(stage < stages, 0.0, last_tables), first_tables)
     held = where(stages > 1, end, tables)
     return here * common + blocks * dense + (here - blocks) * sparse + held * table
 
@@ -142,6 +146,8 @@ def most_stage_parameters(
     dense: Any,
     sparse: Any,
     tables: Any,
+    first_tables: Any,
+    last_tables: Any,
     table: Any,
 ) -> Any:
     """Parameters of the largest stage: an end, the second or the first without dense layers.
@@ -159,15 +165,17 @@ def most_stage_parameters(
         dense [1]: parameters that a dense layer has besides
         sparse [1]: parameters that a layer of experts has besides
         tables [1]: tables of embeddings of the model
+        first_tables [1]: those that the first stage of several holds
+        last_tables [1]: those that the last one holds
         table [1]: parameters of one
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), eq. 2
     Example:
-        >>> float(most_stage_parameters(4, 10, 2, 3, 2, 0, 10, 0, 0, 1, 7))
+        >>> float(most_stage_parameters(4, 10, 2, 3, 2, 0, 10, 0, 0, 1, 1, 1, 7))
         30.0
     """
     split = (stages, layers, first, middle, last)
-    each = (leading, common, dense, sparse, tables, table)
+    each = (leading, common, dense, sparse, tables, first_tables, last_tables, table)
     ends = np.maximum(stage_parameters(1.0, *split, *each), stage_parameters(stages, *split, *each))
     sparse_stage = first_sparse_stage(stages, first, middle, leading)
     between = np.maximum(
@@ -209,6 +217,8 @@ def stage_memory(
     sparse: Any,
     routed: Any,
     tables: Any,
+    first_tables: Any,
+    last_tables: Any,
     table: Any,
     shared_bytes: Any,
     routed_bytes: Any,
@@ -216,12 +226,13 @@ def stage_memory(
     depth: Any,
     slope: Any,
     activation: Any,
-    logits: Any,
+    first_logits: Any,
+    last_logits: Any,
 ) -> Any:
     """Memory of one GPU of a stage that differs from stage to stage: states and activations.
 
     shared parameters x bytes + routed parameters x bytes + layers x micro-batches in flight x
-    activations of a layer + logits on the last
+    activations of a layer + logits at the ends
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -236,6 +247,8 @@ def stage_memory(
         sparse [1]: parameters that a layer of experts has besides, routed ones aside
         routed [1]: parameters of a layer's routed experts
         tables [1]: tables of embeddings of the model
+        first_tables [1]: those that the first stage of several holds
+        last_tables [1]: those that the last one holds
         table [1]: parameters of one
         shared_bytes [B]: bytes that one GPU keeps of a parameter
         routed_bytes [B]: bytes that one GPU keeps of a routed expert's parameter
@@ -243,17 +256,22 @@ def stage_memory(
         depth [1]: those that it may hold, however many there are
         slope [1]: those that each stage may hold less than the one before it
         activation [B]: activations of one layer and micro-batch
-        logits [B]: logits of one micro-batch
+        first_logits [B]: logits of one micro-batch that the first stage of several keeps
+        last_logits [B]: those that the last stage keeps
     Returns: [B] memory
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.2.3 and 4.3
     Example:
         >>> split = (1, 1, 4, 4, 4, 4, 0)  # all in one stage
-        >>> float(stage_memory(*split, 10, 0, 0, 0, 1, 7, 2, 0, 1, 1, 1, 5, 3))
+        >>> float(stage_memory(*split, 10, 0, 0, 0, 1, 1, 1, 7, 2, 0, 1, 1, 1, 5, 3, 3))
         117.0
     """
     split = (stage, stages, layers, first, middle, last)
-    shared = stage_parameters(*split, leading, common, dense, sparse, tables, table)
-    experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0)
+    shared = stage_parameters(
+        *split, leading, common, dense, sparse, tables, first_tables, last_tables, table
+    )
+    experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0, 0.0, 0.0)
     kept = layers_of_stage(*split) * microbatches_of_stage(flying, depth, slope, stage)
     states = shared * shared_bytes + experts * routed_bytes
-    return states + kept * activation + where(stage < stages, 0.0, logits)
+    before = where(stage > 1, 0.0, first_logits)
+    logits = where(stage < stages, before, last_logits)
+    return states + kept * activation + logits

@@ -93,7 +93,10 @@ FLOORS = {
     ),
     "fleetcube.kernels": (
         {"ops", "inputs", "alternatives", "roles", "log"},
-        {"checkpoint", "collectives", "layer", "pipeline", "roofline", "statistics", "topology"},
+        {
+            *("checkpoint", "collectives", "layer", "pipeline", "roofline", "stages"),
+            *("statistics", "topology"),
+        },
         {"reduce_scatter", "reliability", "scaling"},
         {"quantities"},
         {"graph"},

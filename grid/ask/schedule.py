@@ -13,20 +13,23 @@ import numpy as np
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
 
-_SPLIT = ("zb_h1", "zb_v")  # weight gradients are passes of their own
+_SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are passes of their own
 MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
 _LONGEST = 1e200  # sums of times stay finite
 _STEPS = 4  # played back to back, after which steps follow each other at an even pace
 
-Key = tuple[str, int, int]  # F, B or W; position in the model; micro-batch
+Key = tuple[str, int, int]  # F, B, W or BW (both at once); position in the model; micro-batch
 Orders = list[list[Key]]
+Turn = tuple[Key, ...]  # one pass, or a forward and a backward pass that overlap
+Turns = list[list[Turn]]
 
 
 class Pass(NamedTuple):
     """One pass of one micro-batch through one piece of the model.
 
     `kind` is F (forward), B (backward; the input gradient alone where the schedule splits it) or
-    W (weight gradient); `piece` counts the model's pieces from its input.
+    W (weight gradient); `piece` counts the model's pieces from its input. Where a forward and a
+    backward pass overlap, each has its share of their time, and both are done at the end of it.
     """
 
     kind: str
@@ -34,6 +37,7 @@ class Pass(NamedTuple):
     microbatch: int
     start: float
     end: float
+    overlaps: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class PlayedSchedule:
     `bubble_ratio` is the step time over the compute time of the stage that works longest, minus 1:
     waiting for sends counts.
     `microbatches_in_flight` is the peak of the activations that each stage kept, in those of one
-    micro-batch on the whole stage.
+    micro-batch on the whole stage (in dualpipe on one of the two stages that a rank holds).
     """
 
     pipeline_schedule: str
@@ -71,6 +75,7 @@ def simulate_schedule(
     input_gradient_time: float = 1.0,
     weight_gradient_time: float = 1.0,
     recompute_time: float = 0.0,
+    overlapped_time: float | None = None,
     send_time: float | Sequence[float] = 0.0,
     piece_times: Sequence[float] | None = None,
     pipeline_sends: str = "auto",
@@ -79,21 +84,27 @@ def simulate_schedule(
     """Play a pipeline schedule: every pass starts when its stage is free and its input has arrived.
 
     None of the closed forms behind `bubble_ratio` is used. Stages work through their passes in the
-    published order: GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch; ZB-H1 as drawn
-    by hand, ZB-V as its authors' scheduler plans it for these times.
+    published order: GPipe and 1F1B; interleaved 1F1B of Megatron-Core or PyTorch, and Megatron-
+    Core's with overlapped passes; ZB-H1 as drawn by hand, ZB-V as its authors' scheduler plans it
+    for these times; DualPipe and DualPipeV of their authors. In dualpipe the first half of the
+    micro-batches runs down the stages, the second half up.
 
     Args:
-        pipeline_schedule: gpipe, 1f1b, interleaved, zb_h1 or zb_v.
+        pipeline_schedule: gpipe, 1f1b, interleaved, combined_1f1b, zb_h1, zb_v, dualpipe or
+            dualpipev.
         pipeline_parallel: stages.
         num_microbatches: micro-batches of one step.
-        virtual_stages: pieces of the model on each stage (1f1b and interleaved).
+        virtual_stages: pieces of the model on each stage (1f1b, interleaved and combined_1f1b).
         microbatch_group_size: micro-batches that run through one piece after the other;
             by default pipeline_parallel, or PyTorch's own choice.
         pipeline_scheduler: megatron or pytorch; what it cannot run is an InputError.
         forward_time: of one micro-batch through a whole stage; its pieces share it evenly.
         input_gradient_time: likewise.
-        weight_gradient_time: likewise; part of the backward pass except in zb_h1 and zb_v.
+        weight_gradient_time: likewise; part of the backward pass except in zb_h1, zb_v and some
+            passes of dualpipe and dualpipev.
         recompute_time: of recomputed activations, right before the input gradient.
+        overlapped_time: of a forward and a backward pass through a whole stage that overlap (in
+            combined_1f1b, dualpipe and dualpipev); by default as one after the other.
         send_time: of one activation or gradient over a boundary between stages; or one for each
             boundary, the last of them from the last stage to the first.
         piece_times: how much longer each piece of the model takes than the times above say, from
@@ -117,7 +128,8 @@ def simulate_schedule(
             listed = ", ".join(map(str, INPUTS[name].choices))
             hint = nearest(str(choice), INPUTS[name].choices, "choose one")
             raise InputError(f"{name} = {shown(choice)} is not one of {listed}; {hint}")
-    pieces = {"1f1b": chunks, "interleaved": chunks, "zb_v": 2}
+    pieces = dict.fromkeys(("1f1b", "interleaved", "combined_1f1b"), chunks)
+    pieces |= {"zb_v": 2, "dualpipev": 2}
     v = pieces.get(pipeline_schedule, 1)
     if p * m * v > MOST_MICROBATCHES:
         raise InputError(
@@ -132,24 +144,37 @@ def simulate_schedule(
     if pipeline_schedule not in _SPLIT:
         backward += weight
     times = {"F": _time("forward_time", forward_time), "B": backward, "W": weight}
+    times["BW"] = backward + weight
     times = {kind: time / v for kind, time in times.items()}
     if pipeline_schedule == "gpipe":
-        orders = _gpipe(p, m)
+        turns = _alone(_gpipe(p, m))
     elif pipeline_schedule == "zb_h1":
-        orders = _zb_h1(p, m)
+        turns = _alone(_zb_h1(p, m))
     elif pipeline_schedule == "zb_v":
-        orders = _zb_v(p, m, times)
+        turns = _alone(_zb_v(p, m, times))
+    elif pipeline_schedule == "dualpipe":
+        turns = _dualpipe(p, m)
+    elif pipeline_schedule == "dualpipev":
+        turns = _dualpipev(p, m)
+    elif pipeline_schedule == "combined_1f1b":
+        turns = _combined(p, m, v, microbatch_group_size, pipeline_scheduler)
     elif v == 1:
-        orders = _one_forward_one_backward(p, m)
+        turns = _alone(_one_forward_one_backward(p, m))
     else:
         group = _group(p, m, microbatch_group_size, pipeline_scheduler)
-        orders = _interleaved(p, m, v, group)
-    blocks = pipeline_sends == "blocking" or (pipeline_sends == "auto" and v == 1)
-    stages = play(orders, times, sends, scales, blocking=blocks)
+        turns = _alone(_interleaved(p, m, v, group))
+    pair = times["F"] + times["BW" if pipeline_schedule in _SPLIT else "B"]
+    squeeze = 1.0  # the time of two passes that overlap over that of one after the other
+    if overlapped_time is not None and pair:
+        squeeze = _time("overlapped_time", overlapped_time) / v / pair
+    several = v > 1 or pipeline_schedule == "dualpipe"
+    blocks = pipeline_sends == "blocking" or (pipeline_sends == "auto" and not several)
+    costs = Costs(times, scales, sends, squeeze)
+    stages = play(turns, costs, blocking=blocks)
     step = _ends(stages)
     if not pipeline_flush:
         before, after = (
-            _ends(play(orders, times, sends, scales, blocking=blocks, steps=steps))
+            _ends(play(turns, costs, blocking=blocks, steps=steps))
             for steps in (_STEPS, _STEPS + 1)
         )
         step = after - before
@@ -158,7 +183,7 @@ def simulate_schedule(
         pipeline_schedule,
         step,
         step / work - 1 if work else math.nan,
-        tuple(_most_in_flight(order) / v for order in orders),
+        tuple(_most_in_flight(order) / v for order in turns),
         tuple(tuple(passes) for passes in stages),
     )
 
@@ -197,58 +222,73 @@ def _ends(stages: Iterable[Sequence[Pass]]) -> float:
     return max(passes[-1].end for passes in stages)
 
 
-def _most_in_flight(order: Iterable[Key]) -> int:
+def _most_in_flight(order: Iterable[Turn]) -> int:
     """The largest number of forward passes that wait for their backward pass at once."""
-    steps = ({"F": 1, "B": -1}.get(kind, 0) for kind, _, _ in order)
+    steps = ({"F": 1, "W": 0}.get(kind, -1) for turn in order for kind, _, _ in turn)
     return max(itertools.accumulate(steps))
 
 
 # Playing
 
 
-def play(
-    orders: Orders,
-    times: Mapping[str, float],
-    sends: Sequence[float],
-    scales: Sequence[float],
-    *,
-    blocking: bool,
-    steps: int = 1,
-) -> list[list[Pass]]:
+class Costs(NamedTuple):
+    """How long passes and sends take."""
+
+    times: Mapping[str, float]  # of each kind of pass
+    scales: Sequence[float]  # of each piece
+    sends: Sequence[float]  # over each boundary
+    squeeze: float = 1.0  # of passes that overlap
+
+
+def play(turns: Turns, costs: Costs, *, blocking: bool, steps: int = 1) -> list[list[Pass]]:
     """The passes of each stage, which works through its own list and waits for each pass's inputs.
 
     A link between two stages takes one message at a time in each direction.
     """
-    last = max(piece for order in orders for _, piece, _ in order)
-    home = {piece: stage for stage, order in enumerate(orders) for _, piece, _ in order}
-    folded = home.get(len(orders)) == len(orders) - 1  # pieces run back up the stages
+    home = {key[1:]: stage for stage, order in enumerate(turns) for turn in order for key in turn}
+    last = max(piece for piece, _ in home)
+    ring = home.get((len(turns), 0)) == 0  # from the last stage on to the first
     done: dict[tuple[int, Key], tuple[float, float]] = {}  # end; arrival at the next stage
     link: dict[tuple[int, int], float] = defaultdict(float)
-    clock = [0.0] * len(orders)
-    played: list[list[Pass]] = [[] for _ in orders]
-    left = [deque((step, key) for step in range(steps) for key in order) for order in orders]
+    clock = [0.0] * len(turns)
+    played: list[list[Pass]] = [[] for _ in turns]
+    left = [deque((step, turn) for step in range(steps) for turn in order) for order in turns]
     while any(left):
         before = sum(map(len, left))
         # Each stage goes as far as it can; a round in which none moves is a deadlock
         for stage, todo in enumerate(left):
             while todo:
-                step, key = todo[0]
-                needs = [(step, need) for need in _needs(key, last)]
-                if not all(need in done for need in needs):
+                step, turn = todo[0]
+                try:
+                    inputs = [
+                        done[step, need][home[need[1:]] != stage]
+                        for key in turn
+                        for need in _needs(key, last)
+                    ]
+                except KeyError:  # not all are there
                     break
-                start = max([clock[stage], *(done[n][home[n[1][1]] != stage] for n in needs)])
-                clock[stage] = end = arrival = start + times[key[0]] * scales[key[1]]
-                kind, piece, microbatch = todo.popleft()[1]
-                target = piece + {"F": 1, "B": -1, "W": 0}[kind]
-                if home.get(target, stage) != stage:
-                    here, there = home[min(piece, target)], home[max(piece, target)]
-                    boundary = min(here, there) if folded else here
-                    way = (boundary, home[target])
-                    arrival = link[way] = max(end, link[way]) + sends[boundary]
-                    if blocking:
-                        clock[stage] = arrival
-                done[step, key] = end, arrival
-                played[stage].append(Pass(kind, piece, microbatch, start, end))
+                todo.popleft()
+                start = max([clock[stage], *inputs])
+                squeeze = costs.squeeze if len(turn) > 1 else 1.0
+                for kind, piece, microbatch in turn:
+                    end = start + costs.times[kind] * costs.scales[piece] * squeeze
+                    played[stage].append(
+                        Pass(kind[0], piece, microbatch, start, end, len(turn) > 1)
+                    )
+                    start = end
+                clock[stage] = end
+                for kind, piece, microbatch in turn:
+                    arrival = end
+                    target = piece + {"F": 1, "W": 0}.get(kind, -1)
+                    there = home.get((target, microbatch), stage)
+                    if there != stage:
+                        lower = stage if kind == "F" else there
+                        boundary = lower if ring else min(stage, there)
+                        way = (boundary, there)
+                        arrival = link[way] = max(end, link[way]) + costs.sends[boundary]
+                        if blocking:
+                            clock[stage] = max(clock[stage], arrival)
+                    done[step, (kind[0], piece, microbatch)] = end, arrival
         if sum(map(len, left)) == before:
             raise InputError("the stages deadlock: each waits for another; change the schedule")
     return played
@@ -258,7 +298,7 @@ def _needs(key: Key, last: int) -> Iterator[Key]:
     kind, piece, microbatch = key
     if kind == "F" and piece:
         yield "F", piece - 1, microbatch
-    if kind == "B":
+    if kind[0] == "B":
         yield "F", piece, microbatch
         if piece < last:
             yield "B", piece + 1, microbatch
@@ -267,6 +307,10 @@ def _needs(key: Key, last: int) -> Iterator[Key]:
 
 
 # Published orders
+
+
+def _alone(orders: Orders) -> Turns:
+    return [[(key,) for key in order] for order in orders]
 
 
 def _gpipe(stages: int, microbatches: int) -> Orders:
@@ -343,6 +387,33 @@ def _interleaved(stages: int, microbatches: int, chunks: int, group: int) -> Ord
     ]
 
 
+def _combined(
+    stages: int, microbatches: int, chunks: int, size: int | None, scheduler: str
+) -> Turns:
+    """Interleaved, one forward pass more ahead: those that follow overlap with backward passes."""
+    if scheduler == "pytorch":
+        raise InputError("PyTorch has no combined_1f1b; set pipeline_scheduler = 'megatron'")
+    if stages > 1 and chunks == 1:
+        raise InputError(
+            "Megatron-Core overlaps passes of several stages where each holds several pieces of "
+            "the model; set virtual_stages > 1"
+        )
+    group = 1 if stages == chunks == 1 else _group(stages, microbatches, size, scheduler)
+    turns: Turns = []
+    for s, order in enumerate(_interleaved(stages, microbatches, chunks, group)):
+        forward = [key for key in order if key[0] == "F"]
+        backward = [key for key in order if key[0] == "B"]
+        ahead = min(2 * (stages - 1 - s) + (chunks - 1) * group + 1, len(forward))
+        turns.append(
+            [
+                *((key,) for key in forward[:ahead]),
+                *zip(forward[ahead:], backward, strict=False),
+                *((key,) for key in backward[len(forward) - ahead :]),
+            ]
+        )
+    return turns
+
+
 def _zb_h1(stages: int, microbatches: int) -> Orders:
     """1F1B with weight gradients delayed by as many micro-batches as there are stages before."""
     orders = []
@@ -372,6 +443,91 @@ def _zb_v(stages: int, microbatches: int, times: Mapping[str, float]) -> Orders:
         while plan.waiting[stage]:
             plan.put_weight(stage)
     return plan.orders
+
+
+def _dualpipe(stages: int, microbatches: int) -> Turns:
+    """Half of the micro-batches down the stages, half up; a rank holds a stage of each way."""
+    if stages % 2 or microbatches % 2 or microbatches < 2 * stages:
+        raise InputError(
+            f"DualPipe runs an even number of stages, and an even number of micro-batches that is "
+            f"at least twice theirs, not {microbatches} on {stages}: change num_microbatches or "
+            "pipeline_parallel"
+        )
+    half = microbatches // 2
+    turns: Turns = []
+    for s in range(stages):
+        outer = min(s, stages - 1 - s)  # from the nearer end of the pipeline
+        ways = ((s, 0), (stages - 1 - s, half))  # its piece of each way, and the first micro-batch
+        turns.append(_dual(stages // 2, outer, half, ways if s == outer else ways[::-1]))
+    return turns
+
+
+def _dualpipev(stages: int, microbatches: int) -> Turns:
+    """One half of DualPipe: what would come from the other half comes back up the stages."""
+    if microbatches < 2 * stages:
+        raise InputError(
+            f"DualPipeV runs at least twice as many micro-batches as stages, not {microbatches} on "
+            f"{stages}; change num_microbatches or pipeline_parallel"
+        )
+    ends = 2 * stages - 1
+    return [_dual(stages, s, microbatches, ((s, 0), (ends - s, 0))) for s in range(stages)]
+
+
+def _dual(
+    stages: int, stage: int, microbatches: int, ways: tuple[tuple[int, int], tuple[int, int]]
+) -> list[Turn]:
+    """A stage's passes of two ways, as DualPipe's authors list them.
+
+    Of each way: the piece of the model, and the number of the first micro-batch.
+    """
+    count: Counter[tuple[str, int]] = Counter()
+    waiting: deque[Key] = deque()
+    turns: list[Turn] = []
+
+    def key(kind: str, way: int) -> Key:
+        piece, first = ways[way]
+        count[kind[0], way] += 1
+        return kind, piece, first + count[kind[0], way] - 1
+
+    def put(kind: str, way: int) -> None:
+        turns.append((key(kind, way),))
+        if kind == "B":
+            waiting.append(("W", *turns[-1][0][1:]))
+
+    def pair(forward: int, backward: int) -> None:
+        turns.append((key("F", forward), key("BW", backward)))
+
+    def weight() -> None:
+        turns.append((waiting.popleft(),))
+
+    after = stages - 1 - stage
+    for _ in range(2 * after):
+        put("F", 0)
+    for way in (0, 1) * (stage + 1):
+        put("F", way)
+    for _ in range(after):
+        put("B", 1)
+        weight()
+        put("F", 1)
+    for i in range(microbatches - 2 * stages + stage + 1):
+        if i == 0 and after == 0:  # not overlapped, for a smaller bubble
+            put("F", 0)
+            put("BW", 1)
+        else:
+            pair(0, 1)
+        pair(1, 0)
+    for _ in range(after):
+        put("BW", 1)
+        pair(1, 0)
+    # Weight gradients wait from the middle of these on
+    for i in range(2 * (stage + 1)):
+        put("B" if i > stage else "BW", 1 - i % 2)
+    for _ in range(after):
+        weight()
+        put("B", 0)
+    while waiting:
+        weight()
+    return turns
 
 
 class _Folded:

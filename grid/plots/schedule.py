@@ -20,7 +20,8 @@ _LABEL = 0.16  # inches that a micro-batch's number takes
 def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Returns the figure.
 
-    Later pieces of the model on a stage are darker. Nothing is drawn where a stage waits.
+    Later pieces of the model on a stage are darker, passes that overlap have a frame. Nothing is
+    drawn where a stage waits.
     """
     from matplotlib import colors, patches
 
@@ -44,7 +45,8 @@ def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
             shade = 1 - 0.4 * later[op.piece]
             colour = np.array(colors.to_rgb(_COLOURS[op.kind])) * shade
             width = op.end - op.start
-            axes.barh(stage, width, 0.86, op.start, color=colour, ec="white", linewidth=0.4)
+            frame = {"ec": "black", "zorder": 1.5} if op.overlaps else {"ec": "white"}
+            axes.barh(stage, width, 0.86, op.start, color=colour, linewidth=0.4, **frame)
             if op.kind in numbered:
                 ink = "white" if colors.rgb_to_hsv(colour)[2] < 0.6 else "black"
                 middle = op.start + width / 2
@@ -59,6 +61,8 @@ def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
         axes.spines[side].set_visible(False)
     kinds = [k for k in _NAMES if any(op.kind == k for op in played.stages[0])]
     handles = [patches.Patch(color=_COLOURS[kind], label=_NAMES[kind]) for kind in kinds]
-    figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
+    if any(op.overlaps for op in ops):
+        handles.append(patches.Patch(fc="none", ec="black", linewidth=0.4, label="overlapping"))
+    figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=4)
     headed(figure, f"{played.pipeline_schedule}: bubble ratio {played.bubble_ratio:.3g}")
     return saved(figure, path)

@@ -27,6 +27,7 @@ MODULES = (
     "memory",
     "offload",
     "link_sharing",
+    "overlapped_pipeline",
     "step",
     "failures",
     "checkpointing",

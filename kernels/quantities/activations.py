@@ -8,6 +8,8 @@ from ..alternatives import alternative, same_as
 from ..ops import where
 from ..stages import microbatches_of_stage
 
+LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # each stage holds as many
+
 
 @alternative("ffn_input_width", mixture_of_experts=False)
 def dense_ffn_input_width(hidden_size: Any) -> Any:
@@ -272,7 +274,7 @@ def zero_bubble_microbatches_in_flight(pipeline_parallel: Any, num_microbatches:
     return np.minimum(num_microbatches, pipeline_parallel)
 
 
-@alternative("schedule_depth", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
+@alternative("schedule_depth", pipeline_schedule=LEVEL)
 def level_schedule_depth(microbatches_in_flight: Any) -> Any:
     """Micro-batches that the first stage may hold at once, however many there are.
 
@@ -303,7 +305,7 @@ def one_forward_one_backward_schedule_depth(
     )
 
 
-@alternative("schedule_slope", pipeline_schedule=("gpipe", "zb_h1", "zb_v"))
+@alternative("schedule_slope", pipeline_schedule=LEVEL)
 def level_schedule_slope() -> Any:
     """Micro-batches that each stage may hold less than the one before it.
 
@@ -318,7 +320,7 @@ def level_schedule_slope() -> Any:
     return 0.0
 
 
-@alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved"))
+@alternative("schedule_slope", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def one_forward_one_backward_schedule_slope(virtual_stages: Any) -> Any:
     """Micro-batches that each stage may hold less than the one before it.
 
@@ -347,20 +349,24 @@ def stage_microbatches_in_flight(*operands: Any) -> Any:
 
 @alternative("logits_memory", stage_split="alike")
 def even_logits_memory(
-    microbatch_tokens: Any, vocab_size: Any, tensor_parallel: Any, pipeline_parallel: Any
+    microbatch_tokens: Any,
+    vocab_size: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    logits_at_first: Any,
 ) -> Any:
     """Memory of one micro-batch's logits on the GPU that also holds the first stage.
 
-    4 T V / t in one stage; 0 in several: the last stage has them, and fewer micro-batches
+    4 T V / t in one stage, or where the last piece is there, too; 0 else: the last stage has them,
+    and fewer micro-batches
 
-    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1]
+    Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1],
+        logits_at_first [1]
     Returns: [B] logits
-    Range: in several stages the last may need more where a vocabulary is large beside
-        l / p (min(m, p) - 1) layers' activations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
     logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
-    return where(pipeline_parallel > 1, 0.0, logits)
+    return where(pipeline_parallel > 1, logits_at_first * logits, logits)
 
 
 @alternative("logits_memory", stage_split="whole_layers")
@@ -370,18 +376,22 @@ def staged_logits_memory(
     tensor_parallel: Any,
     pipeline_parallel: Any,
     pipeline_stage: Any,
+    logits_at_first: Any,
+    logits_at_last: Any,
 ) -> Any:
     """Memory of one micro-batch's logits on a stage.
 
-    4 T V / t on the last; 0 elsewhere
+    4 T V / t on the stage of the model's last piece; 0 elsewhere
 
     Parameters: microbatch_tokens [1], vocab_size [1], tensor_parallel [1], pipeline_parallel [1],
-        pipeline_stage [1]
+        pipeline_stage [1], logits_at_first [1], logits_at_last [1]
     Returns: [B] logits
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.3 (4 s b v / t in FP32)
     """
-    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
-    return where(pipeline_stage < pipeline_parallel, 0.0, logits)
+    last = where(pipeline_stage < pipeline_parallel, 0.0, logits_at_last)
+    there = where(pipeline_stage > 1, last, logits_at_first)
+    share = where(pipeline_parallel > 1, there, 1.0)
+    return share * 4 * microbatch_tokens * vocab_size / tensor_parallel
 
 
 @alternative("activation_memory", stage_split="alike")

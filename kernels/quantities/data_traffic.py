@@ -10,16 +10,16 @@ from ..stages import most_stage_parameters
 from ..topology import flat_latency, group_ranks_per_node
 
 
-def gradient_ranks(data_parallel: Any, context_parallel: Any) -> Any:
+def gradient_ranks(data_parallel: Any, context_parallel: Any, parameter_copies: Any) -> Any:
     """Ranks that hold the same weights and add up their gradients.
 
-    d c: replicas, and the ranks that share each sequence
+    d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
 
-    Parameters: data_parallel [1], context_parallel [1]
+    Parameters: data_parallel [1], context_parallel [1], parameter_copies [1]
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
     """
-    return data_parallel * context_parallel
+    return data_parallel * context_parallel * parameter_copies
 
 
 @same_as(group_ranks_per_node)
@@ -48,16 +48,16 @@ def data_parallel_latency(*operands: Any) -> Any:
 
 
 @alternative("mean_reduced_parameters", mixture_of_experts=False)
-def dense_mean_reduced_parameters(local_parameters: Any) -> Any:
+def dense_mean_reduced_parameters(local_parameters: Any, parameter_copies: Any) -> Any:
     """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
 
-    N / (t p)
+    N / (t p), of both stages in dualpipe
 
-    Parameters: local_parameters [1]
+    Parameters: local_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
-    return 1.0 * local_parameters
+    return parameter_copies * local_parameters
 
 
 @alternative("mean_reduced_parameters", mixture_of_experts=True)
@@ -67,18 +67,19 @@ def expert_mean_reduced_parameters(
     tensor_parallel: Any,
     pipeline_parallel: Any,
     mean_reduced_expert_parameters: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one rank whose gradients its data-parallel group adds up, on the mean stage.
 
     (N - N_routed) / (t p) + routed experts by what their smaller groups move
 
     Parameters: parameters [1], routed_parameters [1], tensor_parallel [1], pipeline_parallel [1],
-        mean_reduced_expert_parameters [1]
+        mean_reduced_expert_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Rajbhandari et al. 2022 (DeepSpeed-MoE), arXiv:2201.05596, section 5.1
     """
     dense = (parameters - routed_parameters) / (tensor_parallel * pipeline_parallel)
-    return dense + mean_reduced_expert_parameters
+    return parameter_copies * dense + mean_reduced_expert_parameters
 
 
 @alternative("reduced_parameters", stage_split="alike")
@@ -109,8 +110,11 @@ def staged_reduced_parameters(
     routed_layer_parameters: Any,
     routed_reduction_share: Any,
     embedding_tables: Any,
+    first_stage_tables: Any,
+    last_stage_tables: Any,
     end_table_parameters: Any,
     tensor_parallel: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one rank whose gradients its data-parallel group adds up, on the largest stage.
 
@@ -121,8 +125,8 @@ def staged_reduced_parameters(
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
-        routed_reduction_share [1], embedding_tables [1], end_table_parameters [1],
-        tensor_parallel [1]
+        routed_reduction_share [1], embedding_tables [1], first_stage_tables [1],
+        last_stage_tables [1], end_table_parameters [1], tensor_parallel [1], parameter_copies [1]
     Returns: [1] parameters
     Range: a bound from above for the time that a step waits: the last stage's traffic may end
         behind the first stage's last pass
@@ -140,9 +144,11 @@ def staged_reduced_parameters(
         dense_layer_parameters,
         expert_layer_parameters + routed_layer_parameters * routed_reduction_share,
         embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
         end_table_parameters,
     )
-    return largest / tensor_parallel
+    return parameter_copies * largest / tensor_parallel
 
 
 def gradient_message(

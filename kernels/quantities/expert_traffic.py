@@ -154,13 +154,15 @@ def mean_reduced_expert_parameters(
     tensor_parallel: Any,
     pipeline_parallel: Any,
     gradient_ranks: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Routed experts' parameters of a rank of the mean stage, by what their reduction moves.
 
-    N_routed / (e t p) x (n - e) / (n - 1): a ring of n / e ranks beside a ring of all n = d c
+    N_routed / (e t p) x (n - e) / (n - 1): a ring of n / e ranks beside a ring of all n = d c; of
+    both stages in dualpipe
 
     Parameters: routed_parameters [1], expert_parallel [1], tensor_parallel [1],
-        pipeline_parallel [1], gradient_ranks [1]
+        pipeline_parallel [1], gradient_ranks [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
@@ -168,7 +170,7 @@ def mean_reduced_expert_parameters(
     others = np.maximum(gradient_ranks - expert_parallel, 0.0)
     share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
     own = routed_parameters / (expert_parallel * tensor_parallel * pipeline_parallel)
-    return own * share
+    return parameter_copies * own * share
 
 
 @alternative("reduced_expert_parameters", stage_split="alike")
@@ -196,6 +198,7 @@ def staged_reduced_expert_parameters(
     routed_layer_parameters: Any,
     routed_reduction_share: Any,
     tensor_parallel: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Routed experts' parameters of one rank, counted by what adding up their gradients moves.
 
@@ -204,7 +207,7 @@ def staged_reduced_expert_parameters(
     Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         routed_layer_parameters [1],
-        routed_reduction_share [1], tensor_parallel [1]
+        routed_reduction_share [1], tensor_parallel [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
@@ -220,8 +223,10 @@ def staged_reduced_expert_parameters(
         routed_layer_parameters * routed_reduction_share,
         0.0,
         0.0,
+        0.0,
+        0.0,
     )
-    return largest / tensor_parallel
+    return parameter_copies * largest / tensor_parallel
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))
@@ -304,16 +309,20 @@ def routed_exposed_expert_parallel_time(
     compute_time: Any,
     exposed_tensor_parallel_time: Any,
     exposed_context_parallel_time: Any,
+    unpaired_expert_time: Any,
 ) -> Any:
     """Time that a step waits for expert-parallel traffic.
 
-    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic))
+    max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)), and
+    that of passes beside which no other runs where passes overlap
 
     Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s],
-        exposed_tensor_parallel_time [s], exposed_context_parallel_time [s]
+        exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
+        unpaired_expert_time [s]
     Returns: [s] exposed traffic of one step
     Range: on links of its own; what the same link carries at a time is in contention_time
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
     step = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
-    return np.maximum(0.0, expert_parallel_time - expert_parallel_overlap * step)
+    late = np.maximum(0.0, expert_parallel_time - expert_parallel_overlap * step)
+    return late + unpaired_expert_time

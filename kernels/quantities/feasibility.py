@@ -14,7 +14,7 @@ REASONS = """
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
     13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
-    16 stage_without_layers
+    16 dual_pipeline_does_not_fit, 17 passes_do_not_overlap, 18 stage_without_layers
 """
 
 
@@ -91,6 +91,68 @@ def interleaved_schedule_reason(
     return where(stage_chunks > 1, reason, 0.0)
 
 
+@alternative("schedule_reason", pipeline_schedule="combined_1f1b")
+def combined_schedule_reason(
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    stage_chunks: Any,
+    microbatch_group_size: Any,
+    matrix_recompute_passes: Any,
+    expert_parallel: Any,
+) -> Any:
+    """Why a pipeline's schedule cannot be run; 0 where it can.
+
+    several chunks on a stage where there are several stages, nothing but attention computed again,
+    e > 1; and Megatron-Core's reason with several chunks
+
+    Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1],
+        microbatch_group_size [1], matrix_recompute_passes [1], expert_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/transformer/transformer_config.py
+        (overlap_moe_expert_parallel_comm)
+    """
+    reason = interleaved_schedule_reason(
+        pipeline_parallel,
+        stage_chunks,
+        megatron_interleaving_reason(pipeline_parallel, num_microbatches, microbatch_group_size),
+    )
+    runs = (stage_chunks > 1) | (pipeline_parallel <= 1)
+    runs = runs & (matrix_recompute_passes == 0) & (expert_parallel > 1)
+    return where(runs, reason, 17.0)
+
+
+@alternative("schedule_reason", pipeline_schedule="dualpipe")
+def dualpipe_schedule_reason(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Why a pipeline's schedule cannot be run; 0 where it can.
+
+    p and m even, m >= 2 p
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
+        arXiv:2412.19437)
+    """
+    fits = _whole(pipeline_parallel / 2) & _whole(num_microbatches / 2)
+    return where(fits & (num_microbatches >= 2 * pipeline_parallel), 0.0, 16.0)
+
+
+@alternative("schedule_reason", pipeline_schedule="dualpipev")
+def dualpipev_schedule_reason(pipeline_parallel: Any, num_microbatches: Any) -> Any:
+    """Why a pipeline's schedule cannot be run; 0 where it can.
+
+    m >= 2 p
+
+    Parameters: pipeline_parallel [1], num_microbatches [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: dualpipe/dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
+        arXiv:2412.19437); PyTorch pipelining, torch/distributed/pipelining/schedules.py
+    """
+    return where(num_microbatches >= 2 * pipeline_parallel, 0.0, 16.0)
+
+
 @alternative("stage_reason", stage_split="whole_layers")
 def whole_stage_reason(
     layers: Any,
@@ -103,7 +165,7 @@ def whole_stage_reason(
     """Why layers cannot be split over a pipeline's stages; 0 where they can.
 
     whole layers, the stages' together those of the model (6); a layer for each of the p v pieces,
-    where an end holds an embedding or logits it may have none (16)
+    where an end holds an embedding or logits it may have none (18)
 
     Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], first_stage_layers [1],
         middle_stage_layers [1], last_stage_layers [1]
@@ -120,7 +182,7 @@ def whole_stage_reason(
     fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
     pieces = pipeline_parallel * stage_chunks
     ends = where(first_stage_layers > 0, 0.0, 1.0) + where(last_stage_layers > 0, 0.0, 1.0)
-    reason = where(layers + ends < pieces, 16.0, 0.0)
+    reason = where(layers + ends < pieces, 18.0, 0.0)
     reason = where(fits, reason, 6.0)
     known = layers + pieces + first_stage_layers + middle_stage_layers + last_stage_layers
     return where(known == known, reason, np.nan)
@@ -208,6 +270,7 @@ def routed_expert_layout_reason(
     expert_parallel: Any,
     gradient_ranks: Any,
     expert_layers: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
@@ -215,12 +278,13 @@ def routed_expert_layout_reason(
     experts of a token than experts
 
     Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
-        gradient_ranks [1], expert_layers [1]
+        gradient_ranks [1], expert_layers [1], parameter_copies [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
-    divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
+    ranks = gradient_ranks / parameter_copies  # a mirrored stage sees other micro-batches
+    divides = _whole(experts / expert_parallel) & _whole(ranks / expert_parallel)
     divides = divides & _whole(expert_parallel) & (expert_layers >= 0)
     divides = divides & (experts_per_token <= experts)
     known = experts + experts_per_token + expert_parallel + expert_layers

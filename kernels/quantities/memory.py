@@ -121,17 +121,17 @@ def min_gpus_for_state(parameters: Any, state_bytes_per_parameter: Any, hbm_capa
 
 
 @alternative("held_parameters", stage_split="alike")
-def even_held_parameters(local_parameters: Any) -> Any:
+def even_held_parameters(local_parameters: Any, parameter_copies: Any) -> Any:
     """Parameters of one GPU of a stage.
 
-    those of the mean stage
+    those of the mean stage, of both in dualpipe
 
-    Parameters: local_parameters [1]
+    Parameters: local_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Range: stages alike: right for one stage, a bound from below for several
     Source: Narayanan et al. 2021 (SC21), section 3.3
     """
-    return 1.0 * local_parameters
+    return parameter_copies * local_parameters
 
 
 @alternative("held_parameters", stage_split="whole_layers")
@@ -156,18 +156,24 @@ def staged_held_parameters(
 
 @alternative("sharded_parameters", stage_split="alike")
 def even_sharded_parameters(
-    parameters: Any, tensor_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
+    parameters: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    gradient_ranks: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of one GPU of a stage where data ranks share them out.
 
     N / (t p d c); routed experts too: their smaller group holds fewer copies
 
-    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1]
+    Parameters: parameters [1], tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1],
+        parameter_copies [1]
     Returns: [1] parameters
     Range: stages alike: right for one stage, a bound from below for several
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5
     """
-    return parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+    stage = parameters / (tensor_parallel * pipeline_parallel * gradient_ranks)
+    return parameter_copies * stage
 
 
 @alternative("sharded_parameters", stage_split="whole_layers")

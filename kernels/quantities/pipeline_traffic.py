@@ -10,20 +10,21 @@ from ..ops import where
 from ..topology import group_ranks_per_node
 
 
-@alternative("stage_chunks", pipeline_schedule=("gpipe", "zb_h1"))
+@alternative("stage_chunks", pipeline_schedule=("gpipe", "zb_h1", "dualpipe"))
 def single_stage_chunks() -> Any:
     """Pieces of the model on each pipeline stage.
 
-    1: these schedules are not interleaved
+    1: these schedules are not interleaved; in dualpipe one of each way
 
     Parameters: none
     Returns: [1] pieces
-    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241
+    Source: Huang et al. 2019 (GPipe), section 2.3; Qi et al. 2023 (zero bubble), arXiv:2401.10241;
+        DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1
     """
     return 1.0
 
 
-@alternative("stage_chunks", pipeline_schedule=("1f1b", "interleaved"))
+@alternative("stage_chunks", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def interleaved_stage_chunks(virtual_stages: Any) -> Any:
     """Pieces of the model on each pipeline stage.
 
@@ -36,7 +37,7 @@ def interleaved_stage_chunks(virtual_stages: Any) -> Any:
     return 1.0 * virtual_stages
 
 
-@alternative("stage_chunks", pipeline_schedule="zb_v")
+@alternative("stage_chunks", pipeline_schedule=("zb_v", "dualpipev"))
 def folded_stage_chunks() -> Any:
     """Pieces of the model on each pipeline stage: the pipeline runs down and back up.
 
@@ -44,7 +45,8 @@ def folded_stage_chunks() -> Any:
 
     Parameters: none
     Returns: [1] pieces
-    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6
+    Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 6; dualpipe/dualpipev.py of
+        github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024, arXiv:2412.19437)
     """
     return 2.0
 
@@ -199,7 +201,8 @@ def pipeline_parallel_time(
     Parameters: pipeline_parallel [1], stage_chunks [1], num_microbatches [1],
         pipeline_send_time [s], pipeline_gather_time [s]
     Returns: [s] pipeline traffic of one step
-    Range: of the busiest stage; zb_v on two stages: a bound from above, it sends 2 m
+    Range: of the busiest stage; zb_v and dualpipev on two stages: a bound from above, they send
+        2 m
     Source: Narayanan et al. 2021 (SC21), sections 2.2, 3.2 and 4.1
     """
     inner = 2 * stage_chunks * num_microbatches
@@ -221,7 +224,7 @@ def gpipe_blocking_pipeline_sends(pipeline_parallel: Any, num_microbatches: Any)
     return where(pipeline_parallel > 1, 2 * (num_microbatches + pipeline_parallel - 2), 0.0)
 
 
-@alternative("blocking_pipeline_sends", pipeline_schedule=("1f1b", "interleaved"))
+@alternative("blocking_pipeline_sends", pipeline_schedule=("1f1b", "interleaved", "combined_1f1b"))
 def one_forward_one_backward_blocking_pipeline_sends(
     pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
 ) -> Any:
@@ -245,7 +248,9 @@ def one_forward_one_backward_blocking_pipeline_sends(
     return where(pipeline_parallel > 1, sends, 0.0)
 
 
-@alternative("blocking_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v"))
+@alternative(
+    "blocking_pipeline_sends", pipeline_schedule=("zb_h1", "zb_v", "dualpipe", "dualpipev")
+)
 def zero_bubble_blocking_pipeline_sends(
     pipeline_parallel: Any, num_microbatches: Any, stage_chunks: Any
 ) -> Any:
@@ -255,7 +260,7 @@ def zero_bubble_blocking_pipeline_sends(
 
     Parameters: pipeline_parallel [1], num_microbatches [1], stage_chunks [1]
     Returns: [1] sends
-    Range: a bound from above: weight gradients hide some
+    Range: a bound from above: weight gradients hide some, and both ways of dualpipe each other's
     Source: Qi et al. 2023 (zero bubble), arXiv:2401.10241, section 2; by playing the schedules out
     """
     sends = 2 * stage_chunks * (num_microbatches + pipeline_parallel - 2)
@@ -318,18 +323,24 @@ def zero_bubble_asynchronous_pipeline_sends(pipeline_parallel: Any, stage_chunks
 
 @alternative("awaited_pipeline_sends", pipeline_sends="auto")
 def usual_awaited_pipeline_sends(
-    stage_chunks: Any, blocking_pipeline_sends: Any, asynchronous_pipeline_sends: Any
+    stage_chunks: Any,
+    blocking_pipeline_sends: Any,
+    asynchronous_pipeline_sends: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Sends between pipeline stages that a step waits for, one after the other.
 
     blocking where stages hold one piece of the model, asynchronous where they hold several
 
-    Parameters: stage_chunks [1], blocking_pipeline_sends [1], asynchronous_pipeline_sends [1]
+    Parameters: stage_chunks [1], blocking_pipeline_sends [1], asynchronous_pipeline_sends [1],
+        parameter_copies [1]
     Returns: [1] sends
     Source: Megatron-LM, megatron/training/arguments.py (overlap_p2p_comm, off without
         interleaving)
     """
-    return where(stage_chunks > 1, asynchronous_pipeline_sends, blocking_pipeline_sends)
+    return where(
+        stage_chunks * parameter_copies > 1, asynchronous_pipeline_sends, blocking_pipeline_sends
+    )
 
 
 @alternative("awaited_pipeline_sends", pipeline_sends="blocking")

@@ -272,25 +272,27 @@ def sync_wall_gpus(
     checkpoint_stall_time: Any,
     recovery_time: Any,
     cluster_mtbf: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Size of the cluster beyond which more GPUs make the run longer, the global batch fixed.
 
     n where d(job time) / dn = 0 for a step A / n + C + D n: gradients in a ring of k = n / (t p)
-    ranks, once a step and not hidden, take 2 (k - 1) a + (1 - 1 / k) M / B, M both ways; bubbles
-    and serial time stay (fixed_step_time); all else shrinks with n. Checkpoints at the exact
-    optimum, failures in proportion to GPUs. Layout, link and stall are those of the present point.
-    At least one replica; infinite where nothing ends the gain
+    ranks (twice as many in dualpipe), once a step and not hidden, take 2 (k - 1) a + (1 - 1 / k) M
+    / B, M both ways; bubbles and serial time stay (fixed_step_time); all else shrinks with n.
+    Checkpoints at the exact optimum, failures in proportion to GPUs. Layout, link and stall are
+    those of the present point. At least one replica; infinite where nothing ends the gain
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
         step_time [s], fixed_step_time [s], exposed_data_parallel_time [s], exchanged_message [B],
         data_parallel_latency [s], data_parallel_bandwidth [B/s],
-        checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s]
+        checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s], parameter_copies [1]
     Returns: [1] GPUs
     Range: a wall on the present point's side of m = p where stages hold several chunks
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """
-    shard = tensor_parallel * pipeline_parallel
+    replica = tensor_parallel * pipeline_parallel
+    shard = replica / parameter_copies
     shared = n_gpus * (step_time - fixed_step_time - exposed_data_parallel_time)
     volume = exchanged_message / data_parallel_bandwidth
     hops = 2 * data_parallel_latency
@@ -302,4 +304,4 @@ def sync_wall_gpus(
         recovery_time,
         cluster_mtbf * n_gpus,
     )
-    return np.maximum(wall, shard * context_parallel)
+    return np.maximum(wall, replica * context_parallel)

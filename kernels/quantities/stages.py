@@ -151,15 +151,19 @@ def slowest_stage_time(
     first_stage_layers: Any,
     middle_stage_layers: Any,
     last_stage_layers: Any,
+    logits_at_first: Any,
+    logits_at_last: Any,
 ) -> Any:
     """Time of one step in which the slowest stage computes and waits for its layers' traffic.
 
     max(l_first x layer + embedding, l_middle x layer, l_last x layer + logits); layer = (C (1 -
-    embedding - logits) + traffic) p / l, C that of the mean stage; all of it in one stage
+    embedding - logits) + traffic) p / l, C that of the mean stage; all of it in one stage. Logits
+    at the first stage where a pipeline comes back to it, half at either end in dualpipe
 
     Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
         embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
-        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1]
+        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1],
+        logits_at_first [1], logits_at_last [1]
     Returns: [s] time of one step
     Range: layers alike, or mixed alike on every stage
     Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
@@ -168,8 +172,9 @@ def slowest_stage_time(
     stages = pipeline_parallel * computing
     inside = stages * (1 - embedding_share - logits_share)
     layer = (inside + pipeline_parallel * exposed_layer_communication_time) / layers
-    first = first_stage_layers * layer + embedding_share * stages
-    last = last_stage_layers * layer + logits_share * stages
+    logits = logits_share * stages / (logits_at_first + logits_at_last)
+    first = first_stage_layers * layer + embedding_share * stages + logits_at_first * logits
+    last = last_stage_layers * layer + logits_at_last * logits
     slowest = np.maximum(np.maximum(first, middle_stage_layers * layer), last)
     alone = computing + exposed_layer_communication_time
     return where(pipeline_parallel > 1, np.maximum(slowest, alone), alone)
@@ -505,19 +510,80 @@ def common_layer_parameters(
     return np.maximum(left, 0.0) / layers
 
 
-@same_as(parameters_of_stage)
-def stage_shared_parameters(*operands: Any) -> Any:
+def first_stage_tables(logits_at_first: Any, parameter_copies: Any) -> Any:
+    """Tables of embeddings that the first of several stages holds, of each stage that it holds.
+
+    1, and one more where it yields logits; tied tables, too, one for each
+
+    Parameters: logits_at_first [1], parameter_copies [1]
+    Returns: [1] tables
+    Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.3
+    """
+    return (1 + logits_at_first) / parameter_copies
+
+
+def last_stage_tables(logits_at_last: Any, parameter_copies: Any) -> Any:
+    """Tables of embeddings that the last of several stages holds, of each stage that it holds.
+
+    1 where it yields logits, and that of the first stage where it holds that, too
+
+    Parameters: logits_at_last [1], parameter_copies [1]
+    Returns: [1] tables
+    Source: Megatron-LM, initialize_embedding_word (a tied table on both ends); DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.3
+    """
+    return (logits_at_last + parameter_copies - 1) / parameter_copies
+
+
+def stage_shared_parameters(
+    pipeline_stage: Any,
+    pipeline_parallel: Any,
+    held_layers: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_held_layers: Any,
+    leading_dense_layers: Any,
+    common_layer_parameters: Any,
+    dense_layer_parameters: Any,
+    expert_layer_parameters: Any,
+    embedding_tables: Any,
+    first_stage_tables: Any,
+    last_stage_tables: Any,
+    end_table_parameters: Any,
+    parameter_copies: Any,
+) -> Any:
     """Parameters of a stage, its routed experts aside; an end holds a table of embeddings.
 
-    layers x common + dense layers x dense block + others x (shared experts and router) + ends V h
+    copies x (layers x common + dense layers x dense block + others x (shared experts and router) +
+    ends V h)
 
     Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         common_layer_parameters [1], dense_layer_parameters [1], expert_layer_parameters [1],
-        embedding_tables [1], end_table_parameters [1]
+        embedding_tables [1], first_stage_tables [1], last_stage_tables [1],
+        end_table_parameters [1], parameter_copies [1]
     Returns: [1] parameters
+    Range: dualpipe: the stage of the other way as large as the stage itself
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
     """
+    once = parameters_of_stage(
+        pipeline_stage,
+        pipeline_parallel,
+        held_layers,
+        first_stage_layers,
+        middle_stage_layers,
+        last_stage_held_layers,
+        leading_dense_layers,
+        common_layer_parameters,
+        dense_layer_parameters,
+        expert_layer_parameters,
+        embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
+        end_table_parameters,
+    )
+    return parameter_copies * once
 
 
 def stage_routed_parameters(
@@ -529,19 +595,20 @@ def stage_routed_parameters(
     last_stage_held_layers: Any,
     leading_dense_layers: Any,
     routed_layer_parameters: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Parameters of a stage's routed experts, all of them.
 
-    (layers - dense layers) E x parameters of an expert
+    copies x (layers - dense layers) E x parameters of an expert
 
     Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        routed_layer_parameters [1]
+        routed_layer_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 4.2 (dense layers come first)
     """
-    return parameters_of_stage(
+    once = parameters_of_stage(
         pipeline_stage,
         pipeline_parallel,
         held_layers,
@@ -554,7 +621,10 @@ def stage_routed_parameters(
         routed_layer_parameters,
         0.0,
         0.0,
+        0.0,
+        0.0,
     )
+    return parameter_copies * once
 
 
 # Memory
@@ -572,6 +642,8 @@ def fullest_stage(
     expert_layer_parameters: Any,
     routed_layer_parameters: Any,
     embedding_tables: Any,
+    first_stage_tables: Any,
+    last_stage_tables: Any,
     end_table_parameters: Any,
     tensor_parallel: Any,
     expert_parallel: Any,
@@ -584,6 +656,9 @@ def fullest_stage(
     activation_memory_per_layer: Any,
     microbatch_tokens: Any,
     vocab_size: Any,
+    logits_at_first: Any,
+    logits_at_last: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Pipeline stage whose GPUs need most memory, counted from 1.
 
@@ -594,17 +669,20 @@ def fullest_stage(
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
-        embedding_tables [1], end_table_parameters [1], tensor_parallel [1], expert_parallel [1],
+        embedding_tables [1], first_stage_tables [1], last_stage_tables [1],
+        end_table_parameters [1], tensor_parallel [1], expert_parallel [1],
         gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
         microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
-        activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1]
+        activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1],
+        logits_at_first [1], logits_at_last [1], parameter_copies [1]
     Returns: [1] stage
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
         last keeps)
     """
     split = (held_layers, first_stage_layers, middle_stage_layers, last_stage_held_layers)
-    held = held_state_bytes / tensor_parallel
-    sharded = sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    held = parameter_copies * held_state_bytes / tensor_parallel
+    sharded = parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
+    logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
     of_stage = (
         leading_dense_layers,
         common_layer_parameters,
@@ -612,6 +690,8 @@ def fullest_stage(
         expert_layer_parameters,
         routed_layer_parameters,
         embedding_tables,
+        first_stage_tables,
+        last_stage_tables,
         end_table_parameters,
         held + sharded,
         held / expert_parallel + sharded,
@@ -619,7 +699,8 @@ def fullest_stage(
         schedule_depth,
         schedule_slope,
         activation_memory_per_layer,
-        4 * microbatch_tokens * vocab_size / tensor_parallel,
+        logits_at_first * logits,
+        where(pipeline_parallel > 1, logits_at_last, 1.0) * logits,
     )
     stages = pipeline_parallel
     sparse = first_sparse_stage(

@@ -40,7 +40,7 @@ def num_microbatches(global_batch_size: Any, data_parallel: Any, micro_batch_siz
     return global_batch_size / (data_parallel * micro_batch_size)
 
 
-@alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved"))
+@alternative("bubble_ratio", pipeline_schedule=("gpipe", "1f1b", "interleaved", "combined_1f1b"))
 @same_as(idle_over_ideal)
 def flushed_bubble_ratio(*operands: Any) -> Any:
     """Pipeline idle time over useful time.

@@ -12,61 +12,74 @@ from hypothesis import strategies as st
 
 import fleetcube
 from fleetcube import InputError, simulate_schedule
+from fleetcube.kernels.inputs import INPUTS
 
+
+def runs(layout: dict[str, Any]) -> dict[str, Any]:
+    """The layout with as many micro-batches and stages as its schedule runs."""
+    p, m = layout["pipeline_parallel"], layout["num_microbatches"]
+    match layout["pipeline_schedule"]:
+        case "dualpipe" | "dualpipev":
+            p += p % 2
+            m = 2 * (p + m % 5)
+        case "combined_1f1b":
+            layout = {**layout, "pipeline_scheduler": "megatron", "recompute_time": 0.0}
+            layout["virtual_stages"] = max(2, layout["virtual_stages"])
+            m = p * (1 + m % 3)
+        case _:
+            m -= m % max(1, m // p)
+    return {**layout, "pipeline_parallel": p, "num_microbatches": m}
+
+
+SCHEDULES = INPUTS["pipeline_schedule"].choices
 LAYOUTS = st.fixed_dictionaries(
     {
-        "pipeline_schedule": st.sampled_from(["gpipe", "1f1b", "interleaved", "zb_h1", "zb_v"]),
+        "pipeline_schedule": st.sampled_from(SCHEDULES),
         "pipeline_parallel": st.integers(2, 8),
         "num_microbatches": st.integers(1, 20),
         "virtual_stages": st.integers(1, 4),
         "pipeline_scheduler": st.just("pytorch"),
         "recompute_time": st.sampled_from([0.0, 1.0]),
     }
-)
-
-
-def play(layout: dict[str, Any], **more: Any) -> Any:
-    p, m = layout["pipeline_parallel"], layout["num_microbatches"]
-    layout = {**layout, "num_microbatches": m - m % max(1, m // p)}
-    return simulate_schedule(**layout, **more)
+).map(runs)
 
 
 @settings(deadline=None)
 @given(LAYOUTS)
 def test_every_pass_is_played_once_and_none_before_its_input(layout: dict[str, Any]) -> None:
-    played = play(layout, send_time=0.25, pipeline_sends="asynchronous")
+    played = simulate_schedule(send_time=0.25, pipeline_sends="asynchronous", **layout)
     ends: dict[Any, float] = {}
-    home: dict[int, int] = {}
+    home: dict[Any, int] = {}
     for stage, passes in enumerate(played.stages):
         for before, after in itertools.pairwise(passes):
             assert before.end <= after.start
         for part in passes:
             assert (part.kind, part.piece, part.microbatch) not in ends
             ends[part.kind, part.piece, part.microbatch] = part.end
-            home[part.piece] = stage
+            home[part.piece, part.microbatch] = stage
     for passes in played.stages:
         for part in passes:
-            before = part.piece - 1 if part.kind == "F" else part.piece + 1
+            here = part.piece, part.microbatch
+            before = part.piece - 1 if part.kind == "F" else part.piece + 1, part.microbatch
             if part.kind in "FB" and before in home:
-                send = 0.25 * (home[before] != home[part.piece])
-                arrived = ends[part.kind, before, part.microbatch] + send
+                arrived = ends[part.kind, *before] + 0.25 * (home[before] != home[here])
                 assert part.start >= arrived
             if part.kind != "F":
                 needed = "F" if part.kind == "B" else "B"
-                assert part.start >= ends[needed, part.piece, part.microbatch]
+                assert part.start >= ends[needed, *here]
 
 
 @settings(deadline=None, max_examples=200)
 @given(LAYOUTS, st.sampled_from(["blocking", "asynchronous"]), st.floats(0, 0.2))
 def test_the_laws_hold_where_they_say(layout: dict[str, Any], sends: str, send: float) -> None:
     # Bubble and sends waited for are those of a step played, and where a law is a bound, above it.
-    played = play(layout, send_time=send, pipeline_sends=sends)
-    m = len({part.microbatch for part in played.stages[0]})
+    played = simulate_schedule(send_time=send, pipeline_sends=sends, **layout)
+    m = layout["num_microbatches"]
     given = {key: value for key, value in layout.items() if key != "recompute_time"}
     found = fleetcube.evaluate(
         ["bubble_ratio", "awaited_pipeline_sends"],
         engine="numpy",
-        **{**given, "num_microbatches": m},
+        **given,
         pipeline_sends=sends,
         recompute_flops_factor=4 / 3 if layout["recompute_time"] else 1.0,
     )
@@ -101,6 +114,22 @@ def test_a_slow_boundary_is_waited_for() -> None:
     assert simulate_schedule(send_time=[1.0, 3.0, 0.0], **layout).step_time == even + 4
 
 
+def test_passes_that_overlap_take_their_time_together() -> None:
+    # One stage: of 4 micro-batches 3 pairs; the first forward and the last backward pass are alone.
+    played = simulate_schedule(
+        "combined_1f1b", pipeline_parallel=1, num_microbatches=4, overlapped_time=2.0
+    )
+    assert played.step_time == 1 + 3 * 2 + 2
+    assert [part.overlaps for part in played.stages[0]] == [False, *6 * [True], False]
+    assert played.microbatches_in_flight == (2,)
+    # Ranks of DualPipe mirror each other, in time and in the stages that they hold
+    both = simulate_schedule("dualpipe", pipeline_parallel=4, num_microbatches=8)
+    for near, far in ((0, 3), (1, 2)):
+        for one, other in zip(both.stages[near], both.stages[far], strict=True):
+            assert (one.kind, one.start, one.end) == (other.kind, other.start, other.end)
+            assert (one.piece, one.microbatch) == (other.piece, (other.microbatch + 4) % 8)
+
+
 def test_pieces_take_times_of_their_own() -> None:
     # A slow last stage never waits but for the first micro-batch; then the last goes back up.
     played = simulate_schedule(pipeline_parallel=3, num_microbatches=5, piece_times=[1, 1.5, 2])
@@ -114,6 +143,9 @@ def test_pieces_take_times_of_their_own() -> None:
         weight_gradient_time=0.0,
     )
     assert folded.step_time == (1 + 2 + 3 + 4) * (0.5 + 0.5)
+
+
+PAIRS: dict[str, Any] = {"pipeline_schedule": "combined_1f1b", "virtual_stages": 2}
 
 
 @pytest.mark.parametrize(
@@ -150,6 +182,14 @@ def test_pieces_take_times_of_their_own() -> None:
         ({"virtual_stages": 2, "num_microbatches": 9}, "groups"),
         ({"virtual_stages": 2, "microbatch_group_size": 3}, "groups"),
         ({"virtual_stages": 2, "pipeline_parallel": 1}, "one stage"),
+        ({"pipeline_schedule": "dualpipe", "num_microbatches": 6}, "twice theirs"),
+        ({"pipeline_schedule": "dualpipe", "num_microbatches": 9}, "even"),
+        ({"pipeline_schedule": "dualpipe", "pipeline_parallel": 3}, "even"),
+        ({"pipeline_schedule": "dualpipev", "num_microbatches": 7}, "twice as many"),
+        ({"pipeline_schedule": "combined_1f1b"}, "virtual_stages > 1"),
+        ({**PAIRS, "num_microbatches": 3}, "as many as stages"),
+        ({**PAIRS, "pipeline_scheduler": "pytorch"}, "PyTorch"),
+        ({**PAIRS, "overlapped_time": -1.0}, "overlapped_time = -1.0"),
         ({"virtual_stages": 2, "num_microbatches": 13, "pipeline_scheduler": "pytorch"}, "rounds"),
     ],
 )
@@ -158,11 +198,14 @@ def test_what_cannot_be_played_is_refused(change: dict[str, Any], told: str) -> 
         simulate_schedule(**{"pipeline_parallel": 4, "num_microbatches": 8, **change})
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "interleaved", "zb_v"])
+@pytest.mark.parametrize("schedule", ["gpipe", "interleaved", "zb_v", "dualpipe"])
 def test_the_picture_has_a_bar_for_every_pass(schedule: str, tmp_path: Path) -> None:
-    played = simulate_schedule(schedule, pipeline_parallel=3, num_microbatches=6, virtual_stages=2)
+    played = simulate_schedule(schedule, pipeline_parallel=2, num_microbatches=6, virtual_stages=2)
     figure = played.plot(tmp_path / "schedule.png")
     (axes,) = figure.axes
-    assert len(axes.patches) == sum(map(len, played.stages))
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "2", "3"]
+    parts = [part for passes in played.stages for part in passes]
+    assert len(axes.patches) == len(parts)
+    framed = [bar for bar in axes.patches if bar.get_edgecolor()[:3] == (0, 0, 0)]
+    assert len(framed) == sum(part.overlaps for part in parts)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["1", "2"]
     assert (tmp_path / "schedule.png").stat().st_size > 1000

@@ -22,6 +22,13 @@ LAYOUT: dict[str, Any] = {
     "attention_heads": 32,
 }
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
+BOTH_WAYS = {"pipeline_schedule": "dualpipe"}
+PAIRS: dict[str, Any] = {
+    **MOE,
+    "expert_parallel": 2,
+    "virtual_stages": 2,
+    "pipeline_schedule": "combined_1f1b",
+}
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "checkpoint_overhead": 0.25,
@@ -92,6 +99,16 @@ def reason_code(scenario: dict[str, Any]) -> float:
             {"pipeline_schedule": "zb_v", "pipeline_parallel": 16, "layers": 29},
             "stage_without_layers",
         ),
+        # dualpipe.py asserts on these; 4 micro-batches are as few as run on 2 stages
+        ({**BOTH_WAYS, "global_batch_size": 32}, "feasible"),
+        ({**BOTH_WAYS, "global_batch_size": 40}, "dual_pipeline_does_not_fit"),
+        ({**BOTH_WAYS, "global_batch_size": 16}, "dual_pipeline_does_not_fit"),
+        ({**BOTH_WAYS, "pipeline_parallel": 1}, "dual_pipeline_does_not_fit"),
+        ({**BOTH_WAYS, "layers": 33}, "feasible"),
+        ({"pipeline_schedule": "dualpipev", "global_batch_size": 40}, "feasible"),
+        ({"pipeline_schedule": "dualpipev", "global_batch_size": 24}, "dual_pipeline_does_not_fit"),
+        ({"pipeline_schedule": "dualpipev", "layers": 36}, "feasible"),
+        ({"pipeline_schedule": "dualpipev", "layers": 33}, "feasible"),
         ({"attention_heads": 30}, "heads_not_divisible"),
         # 8 micro-batches on 2 stages; megatron/core/pipeline_parallel/schedules.py raises on these
         ({"virtual_stages": 2}, "feasible"),
@@ -122,6 +139,17 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, "expert_parallel": 1.6}, "experts_not_divisible"),  # 8 / 1.6 = 5
         ({"experts": 16, "expert_parallel": 16}, "experts_not_divisible"),  # over 8 replicas
         ({"experts": 16, "expert_parallel": 16, "context_parallel": 2}, "experts_not_divisible"),
+        ({"experts": 16, "expert_parallel": 16, **BOTH_WAYS}, "experts_not_divisible"),
+        ({"experts": 8, "expert_parallel": 8, **BOTH_WAYS}, "feasible"),
+        # transformer_config.py asserts on these
+        (PAIRS, "feasible"),
+        ({**PAIRS, "virtual_stages": 1}, "passes_do_not_overlap"),
+        ({**PAIRS, "virtual_stages": 1, "pipeline_parallel": 1}, "feasible"),
+        ({**PAIRS, "recompute": "full"}, "passes_do_not_overlap"),
+        ({**PAIRS, "recompute": "core_attention"}, "feasible"),
+        ({**PAIRS, "expert_parallel": 1}, "passes_do_not_overlap"),
+        ({**PAIRS, "global_batch_size": 24}, "microbatch_group_does_not_fit"),
+        ({**PAIRS, "global_batch_size": 8}, "fewer_microbatches_than_stages"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
@@ -175,7 +203,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(17))
+    assert list(read(formulas[0]).flags) == list(range(19))
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

@@ -59,8 +59,8 @@ def zero_states() -> Pairs:
     }
     for parameters, rows in table.items():
         for ranks, printed in rows.items():
-            share = memory.even_sharded_parameters(parameters, 1, 1, ranks)
-            held = memory.even_held_parameters(parameters)
+            share = memory.even_sharded_parameters(parameters, 1, 1, ranks, 1)
+            held = memory.even_held_parameters(parameters, 1)
             states = memory.optimizer_memory(memory.sharded_optimizer_parameters(share), 12)
             whole = memory.replicated_weights_memory(held, 2)
             grads = memory.replicated_gradients_memory(held, 2)

@@ -161,6 +161,7 @@ def sync_wall_gpus() -> Pairs:
             STALL,
             RECOVERY,
             mtbf,
+            1,
         )
         yield law, least(time, low=t * p, high=1e7)
 

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from fleetcube.kernels import stages as laws
-from fleetcube.kernels.quantities import activations, stages, step
+from fleetcube.kernels.quantities import activations, overlapped_pipeline, stages, step
 
 from .check import Pairs, check
 from .models import MIXTRAL, computed
@@ -101,12 +101,26 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
     "staged_reduced_parameters",
     "staged_reduced_expert_parameters",
     "ring_routed_reduction_share",
+    "first_stage_tables",
+    "last_stage_tables",
     by="simulator",
     source="a Mixtral's layers, dense ones first, put on stages one by one, weights added up",
 )
 def parameters_on_stages() -> Pairs:
     """six splits of 5 to 32 layers over 1 to 8 stages, 0 to 8 of them dense; t 2, e 4"""
+    folded = []  # zb_v: the model comes back to the first stage; dualpipe: it also runs back
     for point, found in points():
+        p = len(found)
+        if p > 1:
+            moved = [(a + TABLE * ((s == 0) - (s == p - 1)), b) for s, (a, b) in enumerate(found)]
+            folded.append(({**point, "pipeline_schedule": "zb_v"}, moved))
+    mirrored, found = next(points())
+    both = [(a + c, b + d) for (a, b), (c, d) in zip(found, found[::-1], strict=True)]
+    names = ("held_parameters", "sharded_parameters")
+    for stage, (shared, routed) in enumerate(both, 1):
+        mirrored |= {"pipeline_schedule": "dualpipe", "pipeline_stage": stage}
+        yield computed(mirrored, *names), ((shared + routed / 4) / 2, (shared + routed) / 2 / 256)
+    for point, found in (*points(), *folded):
         rings = 128 - 4, 128 - 1  # hops of a ring of n / e ranks, e of them; of all n = 128
         for stage, (shared, routed) in enumerate(found, 1):
             names = ("stage_shared_parameters", "stage_routed_parameters", "held_parameters")
@@ -122,6 +136,7 @@ def parameters_on_stages() -> Pairs:
     "stage_memory",
     "microbatches_of_stage",
     "one_forward_one_backward_schedule_depth",
+    "combined_schedule_depth",
     "one_forward_one_backward_schedule_slope",
     "staged_activation_memory",
     "staged_logits_memory",
@@ -159,12 +174,16 @@ def memory_of_stages() -> Pairs:
         yield computed(point, "memory_per_gpu")[0], max(needed)
         fullest = int(computed(point, "fullest_stage")[0])
         yield needed[fullest - 1], max(needed)
-    for p, m, v in ((4, 8, 1), (4, 2, 1), (4, 8, 2), (8, 16, 3)):
-        layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": v}
+    alone = activations.one_forward_one_backward_microbatches_in_flight
+    pairs = overlapped_pipeline.combined_microbatches_in_flight
+    for p, m, v in ((4, 8, 1), (4, 2, 1), (4, 8, 2), (8, 16, 3), (2, 8, -2), (8, 16, -3)):
+        layout = {"pipeline_parallel": p, "num_microbatches": m, "virtual_stages": abs(v)}
+        layout["pipeline_schedule"] = "1f1b" if v > 0 else "combined_1f1b"
         seen = played(**layout).microbatches_in_flight
-        first = activations.one_forward_one_backward_microbatches_in_flight(p, m, v, p)
+        first = alone(p, m, v, p) if v > 0 else pairs(p, m, -v, p)
         depth = activations.one_forward_one_backward_schedule_depth(p, v, p)
-        slope = activations.one_forward_one_backward_schedule_slope(v)
+        depth = depth if v > 0 else overlapped_pipeline.combined_schedule_depth(p, -v, p)
+        slope = activations.one_forward_one_backward_schedule_slope(abs(v))
         for stage in range(1, p + 1):
             ours = laws.microbatches_of_stage(first, depth, slope, stage)
             yield ours, seen[stage - 1]
