@@ -259,12 +259,68 @@ def test_infiniband_ports_have_four_lanes(label: str, lane: float) -> None:
         ("dgx-h100", "infiniband-ndr", 400),
         ("frontier-node", "slingshot-11", 200),
         ("azure-nd-mi300x-v5", "infiniband-ndr", 400),
+        ("aws-trn2-ultraserver", "efa-trn2", 200),
+        ("h800-8gpu", "deepseek-h800", 400),
+        ("grand-teton-h100", "meta-24k-roce", 400),
     ],
 )
 def test_share_of_the_network(node: str, fabric: str, gigabits: float) -> None:
     cards, gpus = (of("node", node)[key] for key in ("nics_per_node", "gpus_per_node"))
     share = of("fabric", fabric)["inter_node_bandwidth"]
     assert share == cards * gigabits * 1e9 / 8 / gpus
+
+
+# Leaf switches of published clusters, from what their papers count: GPUs over the switches they use.
+LEAVES = {
+    "meta-24k-roce": (3072 / 192, 1),  # a rack of two servers behind one switch
+    "deepseek-h800": (64 / 2, 1),  # a plane of 16,384 / 8 GPUs in two layers of 64 ports: 64 x 64 / 2
+    "fire-flyer-2": (8 * 800 / 40, 1),  # 800 nodes in two layers of 40 ports, one card a node
+    "megascale": (2 * 64 / 2, 1),  # half of 64 ports down, each cut in two
+    "alibaba-hpn": (1024 / 16, 1.067),
+    "dgx-superpod-ndr": (512 / 16, 1),
+}
+
+
+@pytest.mark.parametrize("label", LEAVES)
+def test_leaves_of_clusters(label: str) -> None:
+    fabric = of("fabric", label)
+    assert (fabric["gpus_per_switch"], fabric["oversubscription"]) == LEAVES[label]
+
+
+# Jin et al. 2025, MegaScale-MoE (arXiv:2505.11432), table 4: TFLOP/s, GB, TB/s, duplex GB/s of NVLink.
+@pytest.mark.parametrize(
+    ("label", "peak", "memory", "rate", "link"),
+    [
+        ("h800-sxm", 989, 80, 3.4, 400),
+        ("a100-sxm-80gb", 312, 80, 2.0, 600),
+        ("h20", 148, 96, 4.0, 900),
+    ],
+)
+def test_export_variants(label: str, peak: float, memory: float, rate: float, link: float) -> None:
+    gpu = of("gpu", label)
+    assert gpu["peak_flops_bf16"] == peak * 1e12
+    assert gpu["hbm_capacity"] == pytest.approx(memory * 2**30, rel=0.07)
+    assert gpu["hbm_bandwidth"] == pytest.approx(rate * 1e12, rel=0.03)
+    assert gpu["intra_node_bandwidth"] == link * 1e9 / 2
+
+
+# Totals of an UltraServer: PFLOP/s in 16 and 8 bits, TB/s (AWS Neuron documentation).
+@pytest.mark.parametrize(
+    ("label", "chips", "sixteen_bit", "eight_bit", "rate"),
+    [
+        ("trainium-2", 64, 42.8, 83.2, 185.6),
+        ("trainium-3", 64, None, 161, 314),
+        ("trainium-3", 144, None, 362, 706),
+    ],
+)
+def test_ultraservers(
+    label: str, chips: int, sixteen_bit: float | None, eight_bit: float, rate: float
+) -> None:
+    chip = of("gpu", label)
+    assert chips * chip["peak_flops_fp8"] == pytest.approx(eight_bit * 1e15, rel=2e-3)
+    assert chips * chip["hbm_bandwidth"] == pytest.approx(rate * 1e12, rel=2e-3)
+    if sixteen_bit is not None:
+        assert chips * chip["peak_flops_bf16"] == pytest.approx(sixteen_bit * 1e15, rel=4e-3)
 
 
 @pytest.mark.parametrize("chip", ["v4", "v5e", "v5p", "v6e", "7x"])
@@ -311,7 +367,15 @@ def test_switches_add_up_from_hopper_on(label: str) -> None:
 
 
 # Everything that is not a rack, a pod or a server of another size has 8.
-SIZES = {"gb200-nvl72": 72, "gb300-nvl72": 72, "kempner-h100-4gpu": 4, "frontier-node": 4}
+SIZES = {
+    "gb200-nvl72": 72,
+    "gb300-nvl72": 72,
+    "kempner-h100-4gpu": 4,
+    "frontier-node": 4,
+    "aws-trn2-ultraserver": 4 * 16,
+    "aws-trn3-ultraserver-gen1": 4 * 16,
+    "aws-trn3-ultraserver-gen2": 36 * 4,
+}
 
 
 @pytest.mark.parametrize("label", [name for name in kind("node") if not name.startswith("tpu")])
