@@ -270,10 +270,13 @@ def test_share_of_the_network(node: str, fabric: str, gigabits: float) -> None:
     assert share == cards * gigabits * 1e9 / 8 / gpus
 
 
-# Leaf switches of published clusters, from what their papers count: GPUs over the switches they use.
+# Leaf switches of published clusters, from what their papers count: GPUs over switches.
 LEAVES = {
     "meta-24k-roce": (3072 / 192, 1),  # a rack of two servers behind one switch
-    "deepseek-h800": (64 / 2, 1),  # a plane of 16,384 / 8 GPUs in two layers of 64 ports: 64 x 64 / 2
+    "deepseek-h800": (
+        64 / 2,
+        1,
+    ),  # a plane of 16,384 / 8 GPUs in two layers of 64 ports: 64 x 64 / 2
     "fire-flyer-2": (8 * 800 / 40, 1),  # 800 nodes in two layers of 40 ports, one card a node
     "megascale": (2 * 64 / 2, 1),  # half of 64 ports down, each cut in two
     "alibaba-hpn": (1024 / 16, 1.067),
@@ -287,7 +290,7 @@ def test_leaves_of_clusters(label: str) -> None:
     assert (fabric["gpus_per_switch"], fabric["oversubscription"]) == LEAVES[label]
 
 
-# Jin et al. 2025, MegaScale-MoE (arXiv:2505.11432), table 4: TFLOP/s, GB, TB/s, duplex GB/s of NVLink.
+# Jin et al. 2025, MegaScale-MoE (arXiv:2505.11432), table 4: TFLOP/s, GB, TB/s, duplex GB/s.
 @pytest.mark.parametrize(
     ("label", "peak", "memory", "rate", "link"),
     [
