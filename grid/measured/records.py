@@ -142,7 +142,7 @@ def _readings(
     """What a record measured, with inputs that resolve."""
     steps = next((room for room in (record_training, record_runs) if room.reads(group)), None)
     if steps is not None:
-        readings = steps.readings(Facts(entry))
+        readings: list[Reading] = steps.readings(Facts(entry))
         labels = [calibration_for(entry, reading.inputs, calibrated) for reading in readings]
         readings = [
             replace(r, inputs={**r.inputs, "calibration": label}) if label else r

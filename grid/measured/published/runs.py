@@ -16,7 +16,7 @@ _OPT_TOKENS, _OPT_BATCH = 300e9, 2**21
 _MEGASCALE = {"175B": (96, 12288, 128, 8, 6), "530B": (105, 20480, 160, 35, 3)}
 _MEGASCALE_VOCABULARY = 64_000
 # Korthikanti et al. 2022, table 4: one layer of the 22B model, tensor parallelism of 8
-_LAYER = {
+_LAYER: Mapping[str, Inputs] = {
     "baseline no recompute": {"recompute": "none"},
     "sequence parallelism": {"recompute": "none", "sequence_parallel": True},
     "full recompute": {"recompute": "full"},
