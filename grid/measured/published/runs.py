@@ -24,7 +24,7 @@ _LAYER: Mapping[str, Inputs] = {
     "selective+sequence": {"recompute": "selective", "sequence_parallel": True},
 }
 # Llama 3 Herd of Models, section 3.3: table 4's second row, on which most tokens were seen.
-# Chunks of one layer: the first and the last of 16 x 8 hold the embedding and the loss alone
+# Chunks of one layer, but the first and the last of 16 x 8 hold the embedding and the loss alone
 _LLAMA_3: Inputs = {
     "model": "llama-3-405b",
     "node": "grand-teton-h100",
@@ -33,6 +33,8 @@ _LLAMA_3: Inputs = {
     "tensor_parallel": 8,
     "sequence_parallel": True,
     "pipeline_parallel": 16,
+    "embedding_split_layers": 1,
+    "loss_split_layers": 1,
     "global_batch_size": 2048,
     "micro_batch_size": 1,
     "zero_stage": 2,
