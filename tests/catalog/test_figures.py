@@ -273,10 +273,7 @@ def test_share_of_the_network(node: str, fabric: str, gigabits: float) -> None:
 # Leaf switches of published clusters, from what their papers count: GPUs over switches.
 LEAVES = {
     "meta-24k-roce": (3072 / 192, 1),  # a rack of two servers behind one switch
-    "deepseek-h800": (
-        64 / 2,
-        1,
-    ),  # a plane of 16,384 / 8 GPUs in two layers of 64 ports: 64 x 64 / 2
+    "deepseek-h800": (64 / 2, 1),  # a plane in two layers of 64 ports: 64 x 64 / 2 = 16,384 / 8
     "fire-flyer-2": (8 * 800 / 40, 1),  # 800 nodes in two layers of 40 ports, one card a node
     "megascale": (2 * 64 / 2, 1),  # half of 64 ports down, each cut in two
     "alibaba-hpn": (1024 / 16, 1.067),
