@@ -67,7 +67,13 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "node_overhead_power",
             "node_power",
         ),
-        "fabric": ("inter_node_bandwidth", "inter_node_latency", "fabric_reduction"),
+        "fabric": (
+            "inter_node_bandwidth",
+            "inter_node_latency",
+            "gpus_per_switch",
+            "oversubscription",
+            "fabric_reduction",
+        ),
         "model": (
             "parameters",
             "active_parameters",

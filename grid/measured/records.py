@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from ...catalog import KINDS, CatalogError, record
 from ..errors import InputError, shown
 from ..spec import values
 from .published import collectives as record_collectives
+from .published import runs as record_runs
 from .published import training as record_training
 from .published.calibration import calibration_for, in_catalog
 from .published.facts import LONGEST, Facts, Reading, UnreadableError
@@ -18,20 +19,16 @@ from .published.tables import own_tables, read_file
 
 # Groups of records without an output at known inputs
 _NOT_PREDICTED: Mapping[str, str] = {
-    "sc21_misc": "its figures are not outputs at stated inputs",
-    "korthikanti_table4": "times of one layer's passes with their communication are not an output",
     "korthikanti_fig1_memory": "model.name has no known layout",
     "korthikanti_fig7_memory": "model.name has no known layout",
-    "llama3_table5": "shares of causes of failures are inputs",
+    "llama3_table5": "counts of causes are inputs (reliability = llama-3-405b-components)",
     "llama3_reliability": "its count of failures is an input (reliability = llama-3-405b-run)",
-    "training_cost": "layout and batch are not in the record",
-    "megascale_fig9": "layout and batch are not in the record",
-    "megascale_ops": "its figures are bounds, or not outputs",
+    "megascale_ops": "its figures are bounds (above 90 %, below 15 min), or not outputs",
     "palm_table3": "layout and batch are not in the record",
     "palm_540b": "recomputation and the network between the pods are not in the record",
-    "opt_175b": "layout and batch are not in the record",
     "deepseek_v3": "layout and batch are not in the record",
-    "reliability_other": "its figures are inputs, or their inputs are not in the record",
+    "reliability_other": "times to failure are inputs (gpu_mttf); of the ETTR, an upper end, the "
+    "time lost at an incident is not published",
     "maxtext_tpu": "shape, layout and batch are not in the record",
 }
 _ONLY_OF_MESSAGES = ("message_bytes", "ranks", "nodes")
@@ -127,7 +124,7 @@ def _rows(
     rows = [
         Row(
             f"{name}:{reading.variant}" if reading.of in several else name,
-            group,
+            reading.group or group,
             source if isinstance(source, str) else "",
             reading.inputs,
             reading.of,
@@ -143,13 +140,12 @@ def _readings(
     entry: Mapping[str, Any], group: str, calibrated: Callable[[str], bool]
 ) -> list[Reading]:
     """What a record measured, with inputs that resolve."""
-    if record_training.reads(group):
-        readings = record_training.readings(Facts(entry))
+    steps = next((room for room in (record_training, record_runs) if room.reads(group)), None)
+    if steps is not None:
+        readings: list[Reading] = steps.readings(Facts(entry))
         labels = [calibration_for(entry, reading.inputs, calibrated) for reading in readings]
         readings = [
-            Reading({**r.inputs, "calibration": label}, r.measured, r.of, r.notes, r.variant)
-            if label
-            else r
+            replace(r, inputs={**r.inputs, "calibration": label}) if label else r
             for r, label in zip(readings, labels, strict=True)
         ]
     elif record_collectives.reads(group):

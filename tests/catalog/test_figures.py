@@ -259,12 +259,68 @@ def test_infiniband_ports_have_four_lanes(label: str, lane: float) -> None:
         ("dgx-h100", "infiniband-ndr", 400),
         ("frontier-node", "slingshot-11", 200),
         ("azure-nd-mi300x-v5", "infiniband-ndr", 400),
+        ("aws-trn2-ultraserver", "efa-trn2", 200),
+        ("h800-8gpu", "deepseek-h800", 400),
+        ("grand-teton-h100", "meta-24k-roce", 400),
     ],
 )
 def test_share_of_the_network(node: str, fabric: str, gigabits: float) -> None:
     cards, gpus = (of("node", node)[key] for key in ("nics_per_node", "gpus_per_node"))
     share = of("fabric", fabric)["inter_node_bandwidth"]
     assert share == cards * gigabits * 1e9 / 8 / gpus
+
+
+# Leaf switches of published clusters, from what their papers count: GPUs over switches.
+LEAVES = {
+    "meta-24k-roce": (3072 / 192, 1),  # a rack of two servers behind one switch
+    "deepseek-h800": (64 / 2, 1),  # a plane in two layers of 64 ports: 64 x 64 / 2 = 16,384 / 8
+    "fire-flyer-2": (8 * 800 / 40, 1),  # 800 nodes in two layers of 40 ports, one card a node
+    "megascale": (2 * 64 / 2, 1),  # half of 64 ports down, each cut in two
+    "alibaba-hpn": (1024 / 16, 1.067),
+    "dgx-superpod-ndr": (512 / 16, 1),
+}
+
+
+@pytest.mark.parametrize("label", LEAVES)
+def test_leaves_of_clusters(label: str) -> None:
+    fabric = of("fabric", label)
+    assert (fabric["gpus_per_switch"], fabric["oversubscription"]) == LEAVES[label]
+
+
+# Jin et al. 2025, MegaScale-MoE (arXiv:2505.11432), table 4: TFLOP/s, GB, TB/s, duplex GB/s.
+@pytest.mark.parametrize(
+    ("label", "peak", "memory", "rate", "link"),
+    [
+        ("h800-sxm", 989, 80, 3.4, 400),
+        ("a100-sxm-80gb", 312, 80, 2.0, 600),
+        ("h20", 148, 96, 4.0, 900),
+    ],
+)
+def test_export_variants(label: str, peak: float, memory: float, rate: float, link: float) -> None:
+    gpu = of("gpu", label)
+    assert gpu["peak_flops_bf16"] == peak * 1e12
+    assert gpu["hbm_capacity"] == pytest.approx(memory * 2**30, rel=0.07)
+    assert gpu["hbm_bandwidth"] == pytest.approx(rate * 1e12, rel=0.03)
+    assert gpu["intra_node_bandwidth"] == link * 1e9 / 2
+
+
+# Totals of an UltraServer: PFLOP/s in 16 and 8 bits, TB/s (AWS Neuron documentation).
+@pytest.mark.parametrize(
+    ("label", "chips", "sixteen_bit", "eight_bit", "rate"),
+    [
+        ("trainium-2", 64, 42.8, 83.2, 185.6),
+        ("trainium-3", 64, None, 161, 314),
+        ("trainium-3", 144, None, 362, 706),
+    ],
+)
+def test_ultraservers(
+    label: str, chips: int, sixteen_bit: float | None, eight_bit: float, rate: float
+) -> None:
+    chip = of("gpu", label)
+    assert chips * chip["peak_flops_fp8"] == pytest.approx(eight_bit * 1e15, rel=2e-3)
+    assert chips * chip["hbm_bandwidth"] == pytest.approx(rate * 1e12, rel=2e-3)
+    if sixteen_bit is not None:
+        assert chips * chip["peak_flops_bf16"] == pytest.approx(sixteen_bit * 1e15, rel=4e-3)
 
 
 @pytest.mark.parametrize("chip", ["v4", "v5e", "v5p", "v6e", "7x"])
@@ -311,7 +367,15 @@ def test_switches_add_up_from_hopper_on(label: str) -> None:
 
 
 # Everything that is not a rack, a pod or a server of another size has 8.
-SIZES = {"gb200-nvl72": 72, "gb300-nvl72": 72, "kempner-h100-4gpu": 4, "frontier-node": 4}
+SIZES = {
+    "gb200-nvl72": 72,
+    "gb300-nvl72": 72,
+    "kempner-h100-4gpu": 4,
+    "frontier-node": 4,
+    "aws-trn2-ultraserver": 4 * 16,
+    "aws-trn3-ultraserver-gen1": 4 * 16,
+    "aws-trn3-ultraserver-gen2": 36 * 4,
+}
 
 
 @pytest.mark.parametrize("label", [name for name in kind("node") if not name.startswith("tpu")])
@@ -426,12 +490,19 @@ RELEASED = {
     "mistral-7b": 7_241_732_096,
     "mixtral-8x7b": 46_702_792_704,
     "qwen-2-5-72b": 72_706_203_648,
+    "qwen-3-0-6b": 596_049_920,
+    "qwen-3-1-7b": 1_720_574_976,
+    "qwen-3-4b": 4_022_468_096,
+    "qwen-3-8b": 8_190_735_360,
+    "qwen-3-14b": 14_768_307_200,
+    "qwen-3-32b": 32_762_123_264,
 }
 
 
 @pytest.mark.parametrize("label", RELEASED)
 def test_the_shape_yields_the_released_weights(label: str) -> None:
-    # Left out: the last norm of a GPT (2 h), the biases of Qwen's queries, keys and values.
+    # Left out: the last norm of a GPT (2 h), the biases of Qwen's queries, keys and values, the
+    # norms of the queries and keys of Qwen3.
     assert counted(label) == pytest.approx(RELEASED[label], rel=1.5e-5)
 
 
@@ -449,6 +520,8 @@ NOT_EXACT = {
     "llama-2-70b": (-0.015, "named 70B for 68.98B"),
     "falcon-40b": (0.035, "named 40B for 41.3B"),
     "kimi-k2": (0.03, "announced as 1T for 1.026T"),
+    "kimi-k2-thinking": (0.03, "announced as 1T for 1.026T"),
+    "llama-4-scout": (-0.012, "109B with the encoder of images"),
 }
 
 
@@ -516,7 +589,15 @@ ACTIVE = {
     "dbrx": (0.015, False),  # 36.47 is printed as 36
     "deepseek-v2": (0.01, True),
     "deepseek-v3": (0.011, True),
+    "deepseek-v3-2": (0.013, True),  # with the indexer, which 37 does not name
     "kimi-k2": (0.011, True),
+    "kimi-k2-thinking": (0.011, True),
+    "llama-4-scout": (0.011, False),  # 17.17 is printed as 17
+    "llama-4-maverick": (0.011, False),
+    "glm-4-5": (0.002, True),
+    "glm-4-5-air": (0.002, True),
+    "glm-5": (0.002, True),
+    "minimax-m2": (0.002, True),
     "gpt-oss-120b": (0.01, True),
     "gpt-oss-20b": (0.01, True),
 }
@@ -533,6 +614,22 @@ def test_active_parameters_of_a_mixture_of_experts(label: str) -> None:
     assert shape["active_parameters"] == pytest.approx(found, rel=tolerance)
 
 
+# For one token, without either embedding, as published; the records have the output layer.
+WITHOUT_EMBEDDINGS = {
+    "glm-4-5": 32e9,  # arXiv:2508.06471, table 1: the multi-token prediction layer is counted
+    "glm-4-5-air": 12e9,
+    "glm-5": 40e9,
+    "minimax-m2": 10e9,
+}
+
+
+@pytest.mark.parametrize("label", WITHOUT_EMBEDDINGS)
+def test_active_parameters_without_embeddings(label: str) -> None:
+    shape = of("model", label)
+    found = counted(label, "active_parameters") - 2 * shape["vocab_size"] * shape["hidden_size"]
+    assert found == pytest.approx(WITHOUT_EMBEDDINGS[label], rel=0.021)
+
+
 def test_latent_attention_counts_its_matrices() -> None:
     # DeepSeek-V3, section 4.2: d = 7168, 128 heads, latents 1536 and 512, heads 128 + 64 and 128.
     down = 7168 * 1536 + 7168 * (512 + 64)
@@ -540,6 +637,16 @@ def test_latent_attention_counts_its_matrices() -> None:
     shape = of("model", "deepseek-v3")
     assert shape["attention_parameters_per_layer"] == down + up + 128 * 128 * 7168
     assert shape["kv_elements_per_layer"] == 512 + 64
+    # DeepSeek-V3.2 and GLM-5: an indexer beside it, of queries from the latent, one key, weights.
+    sparse = of("model", "deepseek-v3-2")
+    indexer = 1536 * 64 * 128 + 7168 * 128 + 7168 * 64
+    dense = shape["attention_parameters_per_layer"]
+    assert sparse["attention_parameters_per_layer"] == dense + indexer
+    assert sparse["kv_elements_per_layer"] == 512 + 64 + 128
+    down, up = 6144 * 2048 + 6144 * (512 + 64), 2048 * 64 * 256 + 512 * 64 * (192 + 256)
+    indexer = 2048 * 32 * 128 + 6144 * 128 + 6144 * 32
+    glm = of("model", "glm-5")["attention_parameters_per_layer"]
+    assert glm == down + up + 64 * 256 * 6144 + indexer
 
 
 @each("label", kind("model"))

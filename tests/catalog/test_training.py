@@ -24,7 +24,8 @@ def test_the_catalog_holds_the_fit(label: str) -> None:
     own = training.sets()[label]
     fit = own.fit()
     assert fit.rows == HELD[label]["fit"]["rows"]
-    rows = [row for row in read_records()[0] if row.inputs.get("calibration") == label]
+    mine = [row for row in read_records()[0] if row.inputs.get("calibration") == label]
+    rows = [row for row in mine if not {row.group, row.id} & {*training.NOT_FITTED}]
     predicted = {row.id: row.predicted for row in validate(rows).rows if row.of == "step_time"}
     fitted = {own.rows[line].id: time for line, time in zip(fit.lines, fit.fitted, strict=True)}
     assert predicted == pytest.approx(fitted, rel=5e-3)  # coefficients are written to 4 digits

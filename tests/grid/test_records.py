@@ -282,6 +282,84 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
         [({"n_gpus": 16000, "fixed_checkpoint_interval": 3600.0, "restart_time": 300.0}, 0.7)],
     ),
     (
+        "opt_175b",  # 2^21 tokens in whole sequences of 124 replicas: 8 each
+        {"system": {"gpus": 992}, "measured": {"tflops_per_gpu": 147}},
+        [
+            (
+                A100
+                | {
+                    "layers": 96,
+                    "tensor_parallel": 8,
+                    "global_batch_size": 992,
+                    "micro_batch_size": 8,
+                    "zero_stage": 3,
+                    "recompute": "full",
+                },
+                # 96 B s l h^2 (1 + s / 6h + V / 16 l h) / (992 x 147e12)
+                96 * 992 * 2048 * 96 * 12288**2 * 1.0304395 / (992 * 147e12),
+            )
+        ],
+    ),
+    (
+        "opt_175b",  # 300e9 tokens in steps of 1024 x 2048: 143,051 of them
+        {"system": {"gpus": 1024}, "measured": {"ideal_days_1024": 33}},
+        [({"global_batch_size": 1024}, 33 * 86400 / 143051.15)],
+    ),
+    (
+        "megascale_fig9",  # 72 B s l h^2 (1 + s / 6h + V / 12 l h), the batch that of the GPUs
+        {"system": {"gpus": 2240}, "measured": {"megatron_mfu_pct": 49.2}},
+        [
+            (
+                {
+                    "layers": 105,
+                    "pipeline_parallel": 35,
+                    "virtual_stages": 3,
+                    "global_batch_size": 2240,
+                    "fabric": "megascale",
+                },
+                72 * 2048 * 105 * 20480**2 * 1.0191468 / (0.492 * 312e12),
+            )
+        ],
+    ),
+    (
+        "megascale_table2",
+        {
+            "model": {"name": "175B"},
+            "system": {"gpus": 256},
+            "parallel": {"gbs": 768},
+            "measured": {"megatron_iteration_time_s": 40.0},
+        },
+        [({"attention_heads": 128, "virtual_stages": 6, "global_batch_size": 768}, 40.0)],
+    ),
+    (
+        "korthikanti_table4",
+        {"measured": {"experiment": "selective+sequence", "combined_ms": 20.3}},
+        [({"layers": 1, "logits_time": 0.0, "recompute": "selective", "n_gpus": 8}, 0.0203)],
+    ),
+    (
+        "llama3_table4",  # 6 (405e9 + 126 x 16384 x 8192) 2048 x 8192 / (8192 x 430e12)
+        {
+            "model": {"seq": 8192},
+            "system": {"gpus": 8192},
+            "parallel": {"gbs": 2048},
+            "measured": {"tflops_per_gpu": 430},
+        },
+        [({"model": "llama-3-405b", "virtual_stages": 8, "n_gpus": 8192}, 12.05801)],
+    ),
+    (
+        "training_cost",
+        {
+            "model": {"name": "Llama 3.1 405B", "tokens_t": 15.6},
+            "measured": {"gpu_hours_h100_m": 30.84},
+        },
+        [({"n_gpus": 16384, "training_tokens": 15.6e12, "global_batch_size": 2048}, 30.84e6)],
+    ),
+    (
+        "sc21_misc",
+        {"measured": {"ckpt_1T_TB": 13.8}},
+        [({"model": "megatron-1t", "checkpoint_bytes_per_parameter": 14.0}, 13.8e12)],
+    ),
+    (
         "nemo_longseq",  # 6 (32 (4 h^2 + 3 h 11008) + V h) + 12 32 s h = 52.53e9 for a token
         {
             "model": {"name": "Llama2-7B FP8", "seq": 8192},
@@ -334,6 +412,13 @@ def test_a_record_is_read_as_by_hand(
         ("mosaic", "model", {"name": "MPT-9b"}, "'MPT-9b' has no published shape"),
         ("megatron_bridge", "model", {"name": "Nemotron_3_Nano"}, "no shape in the catalog"),
         ("mlperf_gpt3", "system", {"gpus": None}, "system.gpus is missing"),
+        ("mlperf_gpt3", "system", {"accel": "cloud-tpu-v5p-1024-maxtext"}, "products are INT8"),
+        ("mlperf_gpt3", "system", {"accel": "HLS-Gaudi2-N32-PT"}, "'a paper' has no published"),
+        ("opt_175b", "measured", {"tflops_per_gpu": None}, "neither a rate of a GPU nor days"),
+        ("megascale_fig9", "system", {"gpus": 240}, "no replica of the published layout"),
+        ("korthikanti_table4", "measured", {"experiment": "guess"}, "is not one of"),
+        ("llama3_table4", "model", {"seq": 131072}, "is not stated"),
+        ("training_cost", "model", {"name": "Llama 3 8B"}, "has no published layout"),
         ("mlperf_gpt3", "parallel", {"dp": 47}, "is not system.gpus"),
         ("vtrain_multi", "parallel", {"tp": 128}, "more than system.gpus"),
         ("vtrain_multi", "measured", {"iteration_time_s": "fast"}, "is not a number"),
@@ -348,6 +433,32 @@ def test_a_record_that_cannot_be_predicted_says_why(
     assert not rows
     assert reason in left_out.reason
     assert left_out.id == record["id"]
+
+
+def test_gpt_3_on_gaudi_runs_as_its_commands_say(tmp_path: Path) -> None:
+    mlperf = next(case[1] for case in CASES if case[0] == "mlperf_gpt3")
+    system = {"accel": "HLS-Gaudi2-N128-PT"}
+    record = named("mlperf_gpt3", mlperf | {"system": system})
+    record |= {"source": "MLCommons training_results_v4.0", "parallel": {"gbs": 2048}}
+    (row,), left_out = read(tmp_path, record)
+    assert not left_out
+    assert row.group == "mlperf_gpt3_gaudi"  # nothing is fitted to it: errors of its own
+    expected = {"n_gpus": 1024, "tensor_parallel": 8, "pipeline_parallel": 8, "precision": "fp8"}
+    expected |= {"micro_batch_size": 2, "global_batch_size": 2048, "recompute": "selective"}
+    assert {name: row.inputs.get(name) for name in expected} == expected
+    assert row.measured == pytest.approx(4.0)  # 2048 x 2048 / 1048576
+
+
+def test_a_run_listed_again_is_that_of_the_round_before() -> None:
+    rows = {row.id: row for row in read_records()[0] if row.group == "mlperf_gpt3"}
+    first, again = rows["mlperf_gpt3/024"], rows["mlperf_gpt3/034"]
+    assert (first.inputs, first.measured) == (again.inputs, again.measured)
+
+
+def test_batches_of_the_chronicle_are_those_of_its_headings() -> None:
+    rows = {row.id: row for row in read_records()[0] if row.group == "bloom_prequel"}
+    for name in ("bloom_prequel/045", "bloom_prequel/046"):
+        assert rows[name].inputs["global_batch_size"] == 512
 
 
 @pytest.mark.parametrize("kind", ["SFT", "LoRA"])
@@ -368,20 +479,28 @@ def test_a_second_record_of_an_id_is_left_out(tmp_path: Path) -> None:
 
 COUNTS = {
     "bloom_176b": 1,
-    "bloom_prequel": 90,
+    "bloom_prequel": 92,
     "daly2006": 3,
+    "korthikanti_table4": 5,
     "korthikanti_table5": 9,
+    "llama3_table4": 2,
+    "megascale_fig9": 3,
+    "megascale_table2": 8,
     "megatron_bridge": 114,
     "meta_rsc": 5,
-    "mlperf_gpt3": 13,
+    "mlperf_gpt3": 14,
+    "mlperf_gpt3_gaudi": 5,
     "mosaic": 144,
     "nccl_algo_by_ranks": 23,
     "nccl_allreduce": 106,
     "nccl_worked_example": 2,
     "nemo_longseq": 9,
+    "opt_175b": 2,
+    "sc21_misc": 1,
     "sc21_table1": 10,
     "simumax_b200": 29,
     "torchtitan": 20,
+    "training_cost": 1,
     "vtrain_multi": 73,
 }
 

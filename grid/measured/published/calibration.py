@@ -13,6 +13,8 @@ _STACKS = {
     "nemo_longseq": "nemo",
     "opt_175b": "megatron",
     "megascale_fig9": "megatron",
+    "megascale_table2": "megatron",
+    "korthikanti_table4": "megatron",
     "vtrain_multi": "deepspeed",
     "vtrain_single": "deepspeed-node",
     "bloom_prequel": "jean-zay",

@@ -145,6 +145,8 @@ def _daly(facts: Facts) -> list[Reading]:
 def _meta(facts: Facts) -> list[Reading]:
     """Projections of Kokolis et al. 2025 from the failures of a node that they fitted."""
     measured = facts.raw("measured")
+    if measured is None and facts.raw("derived") is not None:
+        raise UnreadableError("its figures follow from the source's formula: none is measured")
     if not isinstance(measured, Mapping) or len(measured) != 1:
         raise UnreadableError("measured has no single figure")
     name = str(next(iter(measured)))

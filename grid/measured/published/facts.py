@@ -21,7 +21,8 @@ class UnreadableError(Exception):
 class Reading:
     """One value that a record states: inputs by public name, the measured value in the base unit.
 
-    `variant` distinguishes the readings of one record; `notes` list assumptions.
+    `variant` distinguishes the readings of one record; `notes` list assumptions. `group` is that of
+    readings whose errors are counted apart from those of the record's group.
     """
 
     inputs: Mapping[str, Any]
@@ -29,6 +30,7 @@ class Reading:
     of: str = "step_time"
     notes: tuple[str, ...] = ()
     variant: str = ""
+    group: str = ""
 
 
 class Facts:

@@ -35,6 +35,24 @@ _KORTHIKANTI = {  # Korthikanti et al. 2022, table 3; 8 tensor ranks
     "1T": (128, 25600, 160, 64, 512, 1, 1),
 }
 _BLOOM_VOCABULARIES = (51200, 250880)  # before and after its own tokenizer
+# Lines of the chronicle whose heading gives a batch of 512: the column repeats 2048, but only with
+# 512 do time and FLOP/s agree
+_BLOOM_512 = ("line 658", "line 659", "line 660")
+# Intel-HabanaLabs's GPT-3, README and run_gpt.sh of each MLPerf round: micro-batch, number format,
+# sequence parallelism with fused attention; 8 tensor ranks and 8 stages in all
+_GAUDI = {
+    "training_results_v3.0": (1, "bf16", False),
+    "training_results_v3.1": (2, "fp8", True),
+    "training_results_v4.0": (2, "fp8", True),
+}
+# Google's scripts of v4.0 (MaxText, quantization=int8); those of v4.1 were not found
+_TPU_INT8 = "TPU: some products are INT8, whose rate no precision states"
+# The run of v4.0 on 1452 nodes that v4.1 lists again, without its layout
+_EOS = "eos-dfw_n1452_ngc24.04_nemo"
+_EOS_PARALLEL: Inputs = {
+    **{"tp": 4, "pp": 6, "cp": 1, "vp": 8, "mbs": 1, "precision": "FP8"},
+    **{"dist_optimizer": True, "sequence_parallel": True},
+}
 _APART = 0.2  # relative difference from which two figures of one record contradict each other
 _CLOSE = 0.02
 # Sequences of a GPU and step stated by a table's caption, not its rows, and recomputation:
@@ -54,12 +72,12 @@ def reads(group: str) -> bool:
 
 
 def _sc21(facts: Facts) -> list[Reading]:
-    inputs = _gpt(facts) | _a100("standard") | _layout(facts)
+    inputs = _gpt(facts) | a100("standard") | _layout(facts)
     layers = inputs["layers"]
     if layers not in _SC21:
         raise UnreadableError(f"model.layers = {layers} has no published micro-batch")
     micro_batch, chunks = _SC21[layers]
-    inputs |= _network(facts) | _stages(chunks)
+    inputs |= _network(facts) | chunked(chunks)
     inputs |= {"micro_batch_size": micro_batch, "recompute": "full", "zero_stage": 0}
     seconds = facts.number("derived.iteration_time_s", None)
     if seconds is None:
@@ -78,7 +96,7 @@ def _korthikanti(facts: Facts) -> list[Reading]:
         gpus = facts.whole("system.gpus")
         if gpus < 8 * stages:
             raise UnreadableError("system.gpus holds no replica of the published layout")
-        inputs = _shape(layers, hidden, heads, 51200, 2048) | {
+        inputs = gpt_shape(layers, hidden, heads, 51200, 2048) | {
             "n_gpus": gpus,
             "tensor_parallel": 8,
             "pipeline_parallel": stages,
@@ -89,7 +107,7 @@ def _korthikanti(facts: Facts) -> list[Reading]:
     else:
         inputs = _gpt(facts) | _layout(facts)
         chunks = facts.whole("parallel.vp", 1)
-    inputs |= _a100("standard") | _stages(chunks) | {"zero_stage": 0}
+    inputs |= a100("standard") | chunked(chunks) | {"zero_stage": 0}
     full = inputs | {"recompute": "full"}
     selective = inputs | {"recompute": "selective", "sequence_parallel": True}
     steps = []
@@ -108,7 +126,7 @@ def _korthikanti(facts: Facts) -> list[Reading]:
 
 
 def _vtrain(facts: Facts) -> list[Reading]:
-    inputs = _gpt(facts) | _a100("standard") | _layout(facts) | _network(facts)
+    inputs = _gpt(facts) | a100("standard") | _layout(facts) | _network(facts)
     inputs |= {"inter_node_bandwidth": 12.5e9} if "inter_node_bandwidth" not in inputs else {}
     seconds, notes = _seconds(facts, inputs)
     # in one node models of width 2048 reach the model FLOP/s of those of 12288 in many
@@ -120,7 +138,10 @@ def _vtrain(facts: Facts) -> list[Reading]:
 
 def _bloom(facts: Facts) -> list[Reading]:
     notes = []
-    inputs = _gpt(facts, heads=64) | _a100("standard") | _layout(facts) | _network(facts)
+    inputs = _gpt(facts, heads=64) | a100("standard") | _layout(facts) | _network(facts)
+    if facts.text("where", "") in _BLOOM_512 and facts.text("model.size", "") == "18B":
+        inputs["global_batch_size"] = 512
+        notes.append("the batch is that of the heading above the table: 512")
     if facts.raw("model.heads") is None:
         notes.append("heads are not stated: 64")
     if facts.raw("model.vocab") is None:
@@ -168,7 +189,7 @@ def _mosaic(facts: Facts) -> list[Reading]:
     shape = hardware.MPT.get(name.lower().removeprefix("mpt-"))
     if shape is None:
         raise UnreadableError(f"model.name = {shown(name)} has no published shape")
-    inputs = _shape(*shape, 50368, facts.whole("model.seq"))
+    inputs = gpt_shape(*shape, 50368, facts.whole("model.seq"))
     stated = facts.number("model.params", None)
     if stated is not None and abs(gpt_parameters(inputs) / stated - 1) > _CLOSE:
         raise UnreadableError(f"model.params = {stated:.4g} is not that of {shown(name)}")
@@ -202,18 +223,44 @@ def _bridge(facts: Facts) -> list[Reading]:
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
     sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
     inputs |= {"zero_stage": 3 if sharded else 1, "recompute": "none"}
-    inputs |= _stages(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
+    inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
     seconds, notes = _seconds(facts, inputs)
     return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
 
 
+def _gaudi(facts: Facts, nodes: int) -> list[Reading]:
+    """GPT-3 on Gaudi 2, as its submitter's commands launch it; nothing is fitted to such runs."""
+    known = next((run for name, run in _GAUDI.items() if name in facts.text("source", "")), None)
+    if known is None:
+        raise UnreadableError(f"source = {shown(facts.raw('source'))} has no published layout")
+    micro_batch, precision, fused = known
+    inputs = _gpt(facts) | _run(precision, "flash" if fused else "standard")
+    inputs |= {"node": "hls-gaudi-2", "fabric": "gaudi-2-scale-out", "n_gpus": 8 * nodes}
+    inputs |= {"tensor_parallel": 8, "pipeline_parallel": 8, "micro_batch_size": micro_batch}
+    inputs |= {"global_batch_size": facts.whole("parallel.gbs"), "zero_stage": 0}
+    inputs |= {"recompute": "selective", "sequence_parallel": fused}
+    seconds, more = _seconds(facts, inputs)
+    notes = ("layout and recomputation are those of the submission's commands", *more)
+    return [Reading(inputs, seconds, notes=notes, group="mlperf_gpt3_gaudi")]
+
+
 def _mlperf(facts: Facts) -> list[Reading]:
+    accelerator = facts.text("system.accel")
+    cards = re.fullmatch(r"HLS-Gaudi2-N(\d{1,5})-PT", accelerator)
+    if cards:
+        return _gaudi(facts, int(cards[1]))
+    if "tpu" in accelerator:
+        raise UnreadableError(_TPU_INT8)
+    if accelerator == _EOS:
+        parallel = _EOS_PARALLEL | {"gbs": facts.raw("parallel.gbs")}
+        system = {"accel": "H100-SXM", "gpus": 1452 * 8}
+        facts = Facts({**facts.record, "system": system, "parallel": parallel})
     facts.whole("system.gpus")
     facts.whole("parallel.tp")
     node, fabric = hardware.system_of(facts.text("system.accel"))
     inputs = _gpt(facts) | {"node": node, "fabric": fabric}
     inputs |= _run(precision=facts.text("parallel.precision")) | _layout(facts)
-    inputs |= _stages(inputs.pop("virtual_stages"))
+    inputs |= chunked(inputs.pop("virtual_stages"))
     inputs |= {"recompute": "none", "zero_stage": 1 if facts.flag("parallel.dist_optimizer") else 0}
     inputs |= {"sequence_parallel": facts.flag("parallel.sequence_parallel")}
     seconds, notes = _seconds(facts, inputs)
@@ -228,7 +275,7 @@ def _simumax(facts: Facts) -> list[Reading]:
     replicas, each = facts.whole("parallel.dp"), facts.whole("parallel.mbs")
     batch = replicas * each * facts.whole("parallel.microbatches")
     inputs |= _run(precision="bf16") | _layout(facts, batch)
-    inputs |= _stages(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
+    inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
     inputs |= {"recompute": "none", "zero_stage": 1, "gradient_bytes_per_element": 4}
     notes = ["optimizer, gradients and recomputation are those of its launch scripts"]
     if label.startswith("deepseek"):
@@ -268,7 +315,7 @@ def _torchtitan(facts: Facts) -> list[Reading]:
         notes.append(f"each batch of a GPU is cut into {stages} micro-batches, as by default")
     inputs |= {"micro_batch_size": max(each / stages, 1), "zero_stage": 3, "recompute": recompute}
     if "interleaved" in variant:
-        inputs |= _stages(2)
+        inputs |= chunked(2)
         notes.append("two chunks a stage, as by default")
     inputs |= _sequence_parallel(inputs)
     hidden = inputs | {"tensor_parallel_overlap": 1.0}
@@ -333,7 +380,7 @@ def _gpt(facts: Facts, heads: int | None = None) -> Inputs:
     """The shape of a GPT in a record."""
     heads = facts.whole("model.heads") if heads is None else facts.whole("model.heads", heads)
     hidden = facts.whole("model.hidden")
-    shape = _shape(
+    shape = gpt_shape(
         facts.whole("model.layers"),
         hidden,
         heads,
@@ -343,7 +390,7 @@ def _gpt(facts: Facts, heads: int | None = None) -> Inputs:
     return shape | {"ffn_hidden_size": facts.number("model.ffn_mult", 4.0) * hidden}
 
 
-def _shape(layers: int, hidden: int, heads: int, vocabulary: int, tokens: int) -> Inputs:
+def gpt_shape(layers: int, hidden: int, heads: int, vocabulary: int, tokens: int) -> Inputs:
     return {
         "layers": layers,
         "hidden_size": hidden,
@@ -364,7 +411,7 @@ def _run(precision: str, attention: str = "flash") -> Inputs:
     }
 
 
-def _a100(attention: str) -> Inputs:
+def a100(attention: str) -> Inputs:
     """A node of 8 A100 with as many cards of 200 Gbit/s."""
     system = {"gpu": "a100-sxm-80gb", "gpus_per_node": 8, "fabric": "infiniband-hdr"}
     return system | _run("fp16", attention)
@@ -398,7 +445,7 @@ def _layout(facts: Facts, batch: int | None = None) -> Inputs:
     return inputs
 
 
-def _stages(chunks: int) -> Inputs:
+def chunked(chunks: int) -> Inputs:
     """Chunks of a pipeline stage; Megatron-LM then scatters and gathers what stages send."""
     several = {"scatter_gather": True} if chunks > 1 and "scatter_gather" in INPUTS else {}
     return {"virtual_stages": chunks, **several}
