@@ -205,6 +205,7 @@ BY_ROLE = [
 ]
 # Modules about one topic: their names are what they are about
 TOPICS = {
+    "grid/ask/job_schedule.py": "one job's schedule, played",
     "grid/ask/schedule.py": "one pipeline's schedule, played",
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",
     "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetcube import evaluate
 from fleetcube.cli import cli
+from fleetcube.grid.ask.job_schedule import job_schedule
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.sweep import Sweep
 
@@ -42,6 +44,38 @@ def test_flips_compares_the_losses_named(tmp_path: Path) -> None:
     assert "Which is the largest of communication, reliability</text>" in text
     assert "communication</text>" in text
     assert "bubble" not in text
+
+
+def test_a_schedule_is_the_step_of_a_point(tmp_path: Path) -> None:
+    job = {"model": "deepseek-v3", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 256}
+    layout = {"expert_parallel": 16, "expert_parallel_overlap": 1.0, "global_batch_size": 1024}
+    axes = {
+        "pipeline_schedule": ["1f1b", "dualpipe"],
+        "layout": {"pipeline_parallel": [4, 8], "micro_batch_size": [1, 2], "labels": ["a", "b"]},
+    }
+    sweep = Sweep({**job, **layout}, axes, ["step_time", "exposed_data_parallel_time"])
+    cube = str(sweep.store(tmp_path / "cube.zarr"))
+    picture = tmp_path / "schedule.svg"
+    words = ["plot", cube, "--kind", "schedule", "-o", str(picture)]
+    with pytest.raises(InputError, match="axis=value for pipeline_schedule, layout"):
+        cli.main(words, standalone_mode=False)
+    cli.main([*words, "pipeline_schedule=dualpipe", "layout=b"], standalone_mode=False)
+    text = picture.read_text(encoding="utf-8")
+    assert "overlapping</text>" in text
+    assert ">8</text>" in text  # stages
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "combined_1f1b", "dualpipe", "dualpipev"])
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+def test_a_schedule_takes_as_long_as_its_step(schedule: str, overlap: float) -> None:
+    job = {"model": "deepseek-v3", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 256}
+    job |= {"expert_parallel": 16, "global_batch_size": 512, "pipeline_send_time": 0.0}
+    job |= {"pipeline_parallel": 4, "expert_parallel_overlap": overlap, "link_sharing": False}
+    job |= {"pipeline_schedule": schedule, "virtual_stages": 1 + (schedule == "combined_1f1b")}
+    parts = ["compute_time", "bubble_time", "exposed_layer_communication_time"]
+    found = evaluate(parts, **job)
+    played = job_schedule(job).step_time
+    assert played == pytest.approx(sum(float(found[part]) for part in parts), rel=1e-9)
 
 
 BAD = [

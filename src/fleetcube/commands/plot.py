@@ -16,6 +16,7 @@ _NEEDED = {
     "flips": ("-x", "-y"),
     "roofline": (),
     "pareto": ("-x", "-y"),
+    "schedule": (),
 }
 _ALLOWED = {
     "surface": ("-v",),
@@ -71,6 +72,7 @@ def plot(
               left out; -v, repeated, names the losses to compare
     roofline  what GPUs could reach and what they do reach, for each point of --by
     pareto    the best points in two outputs, -x and -y
+    schedule  which pipeline stage computes what, and when, in a step of one point
 
     \b
     Example:
@@ -80,6 +82,7 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
+    from fleetcube.grid.ask.job_schedule import schedule_at
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.picture import check_picture, need
     from fleetcube.grid.plots.plot import plot as draw
@@ -99,6 +102,8 @@ def plot(
     drawn, more = _variables(kind, named, x, y)
     need(dataset, drawn)
     dataset, notes = select(dataset, selectors)
+    if kind == "schedule":
+        drawn = [str(name) for name in dataset.data_vars]  # with all axes
     cut = dataset[[*drawn, *(name for name in more if name in dataset)]]
     for note in notes:
         say(note, err=True)
@@ -110,6 +115,8 @@ def plot(
         plot_kinds.roofline(cut, path, by)
     elif kind == "pareto":
         plot_kinds.pareto(cut, x or "", y or "", path, best.split(","), by)
+    elif kind == "schedule":
+        schedule_at(cut).plot(path)
     else:
         draw(cut, drawn[0], x or "", y, path)
     say(f"wrote {output}")
@@ -151,4 +158,6 @@ def _variables(
         return [str(x), str(y)], []
     if kind == "flips":
         return list(named or plot_kinds.WAITS), [CROSSING]
+    if kind == "schedule":
+        return [], []
     return list(named or ["goodput"]), []

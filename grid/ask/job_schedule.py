@@ -1,0 +1,87 @@
+"""The schedule of a job: its step played with the times that its scenario predicts."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...catalog import KINDS
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from ..run.evaluation import Evaluation
+from ..spec.values import is_known
+from ..store.cube import spec_of
+from .schedule import PlayedSchedule, simulate_schedule
+
+if TYPE_CHECKING:
+    import xarray
+
+_TIMES = (
+    "num_microbatches",
+    "compute_time",
+    "recompute_flops_factor",
+    "exposed_tensor_parallel_time",
+    "exposed_context_parallel_time",
+    "expert_parallel_time",
+    "expert_all_to_alls_per_layer",
+    "pipeline_send_time",
+    "pipeline_gather_time",
+)
+_PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # where passes hide each other's traffic
+
+
+def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
+    """Play one step of a job; stages are alike, and nobody is slower than the others.
+
+    A forward pass is a third of the operations done once, an input gradient and a weight gradient
+    another third each. They last as long as they wait for tensor and context traffic, and for the
+    expert traffic that nothing hides.
+    """
+    given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
+    chosen = {**given.options, **given.constants}
+    stated = {
+        name: chosen.get(name, INPUTS[name].default)
+        for name in (
+            "pipeline_schedule",
+            "pipeline_parallel",
+            "virtual_stages",
+            "pipeline_scheduler",
+            "pipeline_sends",
+            "pipeline_flush",
+            "expert_parallel_overlap",
+        )
+    }
+    several = stated["virtual_stages"] > 1
+    names = [*_TIMES, *(["microbatch_group_size"] if several else [])]
+    values = Evaluation(scenario, {}, names).evaluate("numpy")
+    found = {name: float(values[name]) for name in names}
+    microbatches = found.pop("num_microbatches")
+    layers = ("compute_time", "exposed_tensor_parallel_time", "exposed_context_parallel_time")
+    passes = sum(found[name] for name in layers) / microbatches
+    third = passes / (3 * found["recompute_flops_factor"])
+    traffic = found["expert_parallel_time"] / microbatches
+    late = max(0.0, traffic - stated.pop("expert_parallel_overlap") * passes)
+    beside = traffic if stated["pipeline_schedule"] in _PAIRS else late
+    there = beside * 2 / found["expert_all_to_alls_per_layer"]
+    return simulate_schedule(
+        **stated,
+        num_microbatches=microbatches,
+        microbatch_group_size=found.get("microbatch_group_size"),
+        forward_time=third + there,
+        input_gradient_time=third + beside - there,
+        weight_gradient_time=third,
+        recompute_time=passes - 3 * third,
+        overlapped_time=passes + late,
+        send_time=found["pipeline_send_time"] + found["pipeline_gather_time"],
+    )
+
+
+def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
+    """Play one step of a point of a cube: of its scenario, and of what its axes say there."""
+    several = [str(name) for name, size in point.sizes.items() if size > 1]
+    if several:
+        raise InputError(
+            f"a picture of a schedule is of one point; give axis=value for {', '.join(several)}"
+        )
+    spec = spec_of(point.attrs)
+    along = {*INPUTS, *KINDS, *filter(is_known, spec["axes"])}  # not flags, nor names of points
+    at = {name: point[name].values.item() for name in point.coords if name in along}
+    return job_schedule({**spec["scenario"], **at})
