@@ -94,7 +94,7 @@ FLOORS = {
     "fleetcube.kernels": (
         {"ops", "inputs", "alternatives", "roles", "log"},
         {"checkpoint", "collectives", "layer", "pipeline", "roofline", "statistics", "topology"},
-        {"reduce_scatter", "reliability", "scaling"},
+        {"reduce_scatter", "reliability", "scaling", "torus"},
         {"quantities"},
         {"graph"},
         {"calculus"},

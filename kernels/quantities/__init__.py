@@ -25,6 +25,7 @@ MODULES = (
     "working_memory",
     "memory",
     "offload",
+    "torus_traffic",
     "link_sharing",
     "step",
     "failures",

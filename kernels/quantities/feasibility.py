@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
+from ..inputs import SWITCHED
 from ..ops import where
 
 # Flags of all these formulas. Published cubes hold the numbers: add new reasons at the end
@@ -13,7 +14,8 @@ REASONS = """
     4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
+    24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod
 """
 
 
@@ -182,6 +184,7 @@ def routed_expert_layout_reason(
     return where(layout_reason == 0, shared, layout_reason)
 
 
+@alternative("capacity_reason", all_reduce=SWITCHED)
 def capacity_reason(
     expert_layout_reason: Any,
     memory_per_gpu: Any,
@@ -203,6 +206,72 @@ def capacity_reason(
     known = memory_per_gpu + hbm_capacity
     full = where(known == known, full, np.nan)
     return where(expert_layout_reason == 0, full, expert_layout_reason)
+
+
+def torus_reason(
+    n_gpus: Any,
+    gpus_per_node: Any,
+    largest_slice: Any,
+    torus_x: Any,
+    torus_y: Any,
+    torus_z: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    gradient_ranks: Any,
+) -> Any:
+    """Why a torus cannot hold a job; 0 where it can.
+
+    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips fill a
+    box: each of them divides x, x y and the torus, or is a multiple
+
+    Parameters: n_gpus [1], gpus_per_node [1], largest_slice [1], torus_x [1], torus_y [1],
+        torus_z [1], tensor_parallel [1], context_parallel [1], expert_parallel [1],
+        gradient_ranks [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    sequence = tensor_parallel * context_parallel
+    replicas = tensor_parallel * gradient_ranks
+    boxes = _fills(tensor_parallel, torus_x, torus_y, gpus_per_node)
+    boxes = boxes & _fills(sequence, torus_x, torus_y, gpus_per_node)
+    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, gpus_per_node)
+    boxes = boxes & _fills(replicas, torus_x, torus_y, gpus_per_node)
+    tori = n_gpus / gpus_per_node
+    whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
+    whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
+    reason = where(whole & boxes, 0.0, 24.0)
+    reason = where(gpus_per_node > largest_slice, 25.0, reason)
+    known = n_gpus + gpus_per_node + torus_x + torus_y + replicas + sequence + expert_parallel
+    return where(known == known, reason, np.nan)
+
+
+@alternative("capacity_reason", all_reduce="torus")
+def torus_capacity_reason(
+    expert_layout_reason: Any,
+    torus_reason: Any,
+    memory_per_gpu: Any,
+    memory_error_factor: Any,
+    hbm_capacity: Any,
+) -> Any:
+    """Why a layout cannot be run, torus and memory counted.
+
+    the layout's reason; the torus holds the groups; memory needed / error factor <= capacity
+
+    Parameters: expert_layout_reason [flag], torus_reason [flag], memory_per_gpu [B],
+        memory_error_factor [1], hbm_capacity [B]
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: within the error factor of the capacity either may be true: `near_memory_limit`
+    Source: by definition
+    """
+    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
+    known = memory_per_gpu + hbm_capacity
+    full = where(known == known, full, np.nan)
+    laid = where(expert_layout_reason == 0, torus_reason, expert_layout_reason)
+    return where(laid == 0, full, laid)
 
 
 @alternative("goodput_reason", goodput_model="exact")
@@ -351,6 +420,17 @@ def _whole(value: Any) -> Any:
     Source: by definition
     """
     return np.floor(value) == value
+
+
+def _fills(chips: Any, x: Any, y: Any, torus: Any) -> Any:
+    """Whether groups of neighbouring chips are boxes of a torus."""
+    return _divides(chips, x) & _divides(chips, x * y) & _divides(chips, torus)
+
+
+def _divides(one: Any, other: Any) -> Any:
+    """Whether one of two numbers divides the other."""
+    up, down = one / other, other / one
+    return (np.floor(up) == up) | (np.floor(down) == down)
 
 
 def _progress_reason(share: Any) -> Any:
