@@ -244,7 +244,7 @@ def torus_reason(
     whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
     reason = where(whole & boxes, 0.0, 24.0)
     reason = where(gpus_per_node > largest_slice, 25.0, reason)
-    known = n_gpus + gpus_per_node + torus_x + torus_y + replicas + sequence + expert_parallel
+    known = n_gpus + gpus_per_node + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
 
 

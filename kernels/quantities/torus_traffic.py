@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..alternatives import alternative, renaming, same_as
 from ..collectives import point_to_point_time
 from ..ops import where
@@ -200,8 +202,8 @@ def expert_gradient_torus_bandwidth(
 ) -> Any:
     """Bandwidth of one rank that adds up gradients over its links in the torus.
 
-    (1 - 1 / g) / (dense bytes / B + bytes of routed experts / B_e): experts' groups have neighbours
-    e times as far apart
+    1 / (dense share / B + share of routed experts / B_e) of the bytes sent: neighbours of experts'
+    groups are e times as far apart
 
     Parameters: data_torus_bandwidth [B/s], data_parallel_ranks_per_node [1], data_node_share [1],
         reduced_parameters [1], reduced_expert_parameters [1], expert_gradient_ranks_per_node [1],
@@ -224,10 +226,11 @@ def expert_gradient_torus_bandwidth(
         torus_link_bandwidth,
     )
     alone = 1 - 1 / data_parallel_ranks_per_node
-    dense = alone * (1 - reduced_expert_parameters / reduced_parameters)
-    together = dense / data_torus_bandwidth + (data_node_share - dense) / experts
-    sent = (alone > 0) & (together > 0)
-    return where(sent, alone / where(sent, together, 1.0), data_torus_bandwidth)
+    dense = 1 - reduced_expert_parameters / reduced_parameters
+    several = alone > 0
+    routed = np.maximum(data_node_share / where(several, alone, 1.0) - dense, 0.0)
+    seconds = dense / data_torus_bandwidth + routed / experts
+    return 1 / where(several, seconds, 1 / data_torus_bandwidth)
 
 
 @alternative("tensor_parallel_gather_time", all_reduce="torus")
@@ -395,8 +398,7 @@ def torus_pipeline_send_time(
     pipeline_message: Any,
     pipeline_parallel: Any,
     pipeline_ranks_per_node: Any,
-    gradient_ranks: Any,
-    tensor_parallel: Any,
+    n_gpus: Any,
     torus_x: Any,
     torus_y: Any,
     intra_node_latency: Any,
@@ -409,12 +411,12 @@ def torus_pipeline_send_time(
     h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
 
     Parameters: pipeline_message [B], pipeline_parallel [1], pipeline_ranks_per_node [1],
-        gradient_ranks [1], tensor_parallel [1], torus_x [1], torus_y [1], intra_node_latency [s],
-        torus_link_bandwidth [B/s], inter_node_latency [s], pipeline_rail_bandwidth [B/s]
+        n_gpus [1], torus_x [1], torus_y [1], intra_node_latency [s], torus_link_bandwidth [B/s],
+        inter_node_latency [s], pipeline_rail_bandwidth [B/s]
     Returns: [s] time of one send
     Source: Hockney 1994; Narayanan et al. 2021 (SC21), section 3.2
     """
-    links = neighbour_links(tensor_parallel * gradient_ranks, torus_x, torus_y)
+    links = neighbour_links(n_gpus / pipeline_parallel, torus_x, torus_y)
     inside = pipeline_ranks_per_node >= pipeline_parallel
     latency = where(inside, links * intra_node_latency, inter_node_latency)
     bandwidth = where(inside, torus_link_bandwidth / links, pipeline_rail_bandwidth)
