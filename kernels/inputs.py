@@ -111,6 +111,13 @@ _ROWS: list[str | Input] = [
     _count(
         "torus_ring_multiple", 4, "sizes that close into rings are multiples of this (else lines)"
     ),
+    _option(
+        "twisted_torus",
+        False,
+        (False, True),
+        "rings of the short dimensions come back shifted along the long ones (n x n x 2n, "
+        "n x 2n x 2n)",
+    ),
     _real(
         "largest_slice",
         "1",

@@ -215,6 +215,7 @@ def torus_reason(
     torus_x: Any,
     torus_y: Any,
     torus_z: Any,
+    torus_twist: Any,
     tensor_parallel: Any,
     context_parallel: Any,
     expert_parallel: Any,
@@ -223,11 +224,12 @@ def torus_reason(
     """Why a torus cannot hold a job; 0 where it can.
 
     the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips fill a
-    box: each of them divides x, x y and the torus, or is a multiple
+    box: each of them divides x, x y and the torus, or is a multiple; twisted tori are n x n x 2n or
+    n x 2n x 2n, n from 4
 
     Parameters: n_gpus [1], gpus_per_node [1], largest_slice [1], torus_x [1], torus_y [1],
-        torus_z [1], tensor_parallel [1], context_parallel [1], expert_parallel [1],
-        gradient_ranks [1]
+        torus_z [1], torus_twist [1], tensor_parallel [1], context_parallel [1],
+        expert_parallel [1], gradient_ranks [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
@@ -242,7 +244,11 @@ def torus_reason(
     tori = n_gpus / gpus_per_node
     whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
     whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
-    reason = where(whole & boxes, 0.0, 24.0)
+    short = np.minimum(np.minimum(torus_x, torus_y), torus_z)
+    twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
+    twice = twice & _once_or_twice(torus_z, short) & (gpus_per_node > short * short * short)
+    twice = twice & (gpus_per_node < 8 * short * short * short)
+    reason = where(whole & boxes & ((torus_twist == 0) | twice), 0.0, 24.0)
     reason = where(gpus_per_node > largest_slice, 25.0, reason)
     known = n_gpus + gpus_per_node + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
@@ -420,6 +426,11 @@ def _whole(value: Any) -> Any:
     Source: by definition
     """
     return np.floor(value) == value
+
+
+def _once_or_twice(size: Any, short: Any) -> Any:
+    """Whether a size is another, or twice as much."""
+    return (size == short) | (size == 2 * short)
 
 
 def _fills(chips: Any, x: Any, y: Any, torus: Any) -> Any:

@@ -49,7 +49,7 @@ def torus_x_ways(*operands: Any) -> Any:
 
     Parameters: torus_x [1], torus_y [1], torus_z [1], torus_ring_multiple [1]
     Returns: [1] ways
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2.2; Austin et al. 2025 (How to
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
     """
 
@@ -62,7 +62,7 @@ def torus_y_ways(*operands: Any) -> Any:
 
     Parameters: torus_y [1], torus_x [1], torus_z [1], torus_ring_multiple [1]
     Returns: [1] ways
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2.2; Austin et al. 2025 (How to
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
     """
 
@@ -75,9 +75,35 @@ def torus_z_ways(*operands: Any) -> Any:
 
     Parameters: torus_z [1], torus_x [1], torus_y [1], torus_ring_multiple [1]
     Returns: [1] ways
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2.2; Austin et al. 2025 (How to
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
     """
+
+
+@alternative("torus_twist", twisted_torus=False)
+def plain_torus_twist() -> Any:
+    """Whether a torus is twisted: 1 or 0.
+
+    0
+
+    Parameters: none
+    Returns: [1] 1 where it is
+    Source: stated by the scenario
+    """
+    return 0.0
+
+
+@alternative("torus_twist", twisted_torus=True)
+def shifted_torus_twist() -> Any:
+    """Whether a torus is twisted: 1 or 0.
+
+    1
+
+    Parameters: none
+    Returns: [1] 1 where it is
+    Source: stated by the scenario
+    """
+    return 1.0
 
 
 def tensor_torus_bandwidth(
@@ -436,6 +462,7 @@ def torus_expert_all_to_all_time(
     torus_x_ways: Any,
     torus_y_ways: Any,
     torus_z_ways: Any,
+    torus_twist: Any,
     intra_node_latency: Any,
     torus_link_bandwidth: Any,
     inter_node_latency: Any,
@@ -448,10 +475,13 @@ def torus_expert_all_to_all_time(
 
     Parameters: expert_message [B], expert_parallel [1], expert_ranks_per_node [1],
         tensor_parallel [1], context_parallel [1], torus_x [1], torus_y [1], torus_z [1],
-        torus_x_ways [1], torus_y_ways [1], torus_z_ways [1], intra_node_latency [s],
-        torus_link_bandwidth [B/s], inter_node_latency [s], expert_rail_bandwidth [B/s]
+        torus_x_ways [1], torus_y_ways [1], torus_z_ways [1], torus_twist [1],
+        intra_node_latency [s], torus_link_bandwidth [B/s], inter_node_latency [s],
+        expert_rail_bandwidth [B/s]
     Returns: [s] time of one all-to-all
-    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
+    Range: a twist helps groups that fill the torus; others are as on a plain one
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jouppi et al. 2023 (TPU
+        v4), arXiv:2304.01433, section 2 (twisted)
     """
     return torus_all_to_all_time(
         expert_message,
@@ -464,6 +494,7 @@ def torus_expert_all_to_all_time(
         torus_x_ways,
         torus_y_ways,
         torus_z_ways,
+        torus_twist,
         intra_node_latency,
         torus_link_bandwidth,
         inter_node_latency,

@@ -197,7 +197,7 @@ def exchanges() -> Pairs:
     """groups of 2 to 64 chips on rings, lines and parts of rings, in one to three dimensions"""
     for net, stride, ranks in PLACED:
         here = _placed(net, stride, ranks)
-        ours = torus.torus_all_to_all_time(1.0, ranks, *here, 0.0, 1.0, 0.0, 1.0)
+        ours = torus.torus_all_to_all_time(1.0, ranks, *here, 0.0, 0.0, 1.0, 0.0, 1.0)
         yield ours, exchange_time(net, stride, ranks)
 
 
@@ -213,17 +213,18 @@ def neighbours() -> Pairs:
 @check(
     "torus_ways",
     by="table",
-    source="Google Cloud TPU v5p documentation (shapes); Austin et al. 2025, part 2 (v5e: 16)",
+    source="MaxText, src/maxtext/utils/accelerator_to_spec_map.py (dimensions that wrap)",
 )
 def rings() -> Pairs:
-    """shapes of v5p slices below and from one cube on, and slices of v5e"""
-    shapes = {(2, 2, 1): 0, (2, 2, 2): 0, (2, 4, 4): 0, (4, 4, 4): 3, (4, 4, 8): 3, (8, 16, 16): 3}
-    for sizes, closed in shapes.items():
-        ours = [torus.torus_ways(*sizes[k:], *sizes[:k], 4) for k in range(3)]
-        yield np.sum(ours) - 3, closed
-    for sizes, closed in {(4, 4): 0, (4, 8): 0, (8, 16): 1, (16, 16): 2}.items():
-        ours = [torus.torus_ways(*pair, 1, 16) for pair in (sizes, sizes[::-1])]
-        yield np.sum(ours) - 2, closed
+    """slices of v4 and v5p from 4 to 4480 chips, of v5e and v6e from 1 to 256"""
+    lines = ((2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4))
+    cubes = ((4, 4, 4), (4, 4, 12), (4, 8, 8), (8, 8, 16), (8, 16, 16), (12, 16, 16), (8, 20, 28))
+    for shape in (*lines, *cubes):
+        ours = [torus.torus_ways(*shape[k:], *shape[:k], 4) for k in range(3)]
+        yield ours, [2 if shape in cubes else 1] * 3
+    for flat in ((1, 1), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16)):
+        ours = [torus.torus_ways(*pair, 1, 16) for pair in (flat, flat[::-1])]
+        yield ours, [2 if size == 16 else 1 for size in flat]
 
 
 @check(
@@ -235,7 +236,7 @@ def published_pod() -> Pairs:
     """a pod of 256 chips with links of 50 GB/s"""
     pod = (256, 1, 16.0, 16.0, 1.0, 2.0, 2.0, 1.0)
     yield 256 * torus.torus_bandwidth(*pod, 50e9), 51.2e12
-    seconds = torus.torus_all_to_all_time(1e9, 256, *pod, 0.0, 50e9, 0.0, 1.0)
+    seconds = torus.torus_all_to_all_time(1e9, 256, *pod, 0.0, 0.0, 50e9, 0.0, 1.0)
     yield 128 * 0.5e9 / seconds, 1.6e12
 
 
@@ -270,8 +271,53 @@ def several_tori() -> Pairs:
         yield ours, inside + ring
         away = 24 * 1e-2 + 4 * 1e-3
         bytes_at_once = max(exchange_time(net, 1, 8) * 8 / 32, 24 / 32 / outer)
-        ours = torus.torus_all_to_all_time(1.0, 32, *here, 1e-3, 1.0, 1e-2, outer)
+        ours = torus.torus_all_to_all_time(1.0, 32, *here, 0.0, 1e-3, 1.0, 1e-2, outer)
         yield ours, away + bytes_at_once
+
+
+def mean_distance(sizes: Chip, shifts: dict[int, dict[int, int]]) -> float:
+    """Mean number of links from a chip to all, itself counted; wraps shift other dimensions."""
+    far = {(0, 0, 0): 0}
+    queue = [(0, 0, 0)]
+    for chip in queue:
+        for dim, way in itertools.product(range(3), (1, -1)):
+            moved = list(chip)
+            moved[dim] += way
+            if not 0 <= moved[dim] < sizes[dim]:
+                for other, shift in shifts.get(dim, {}).items():
+                    moved[other] += shift * way
+            there = tuple(a % b for a, b in zip(moved, sizes, strict=True))
+            if there not in far:
+                far[there] = far[chip] + 1  # type: ignore[index]
+                queue.append(there)  # type: ignore[arg-type]
+    return sum(far.values()) / len(far)
+
+
+@check("twisted_load", by="derivation", source="ways between all chips found link by link")
+def twisted() -> Pairs:
+    """n x n x 2n and n x 2n x 2n, n = 4, 8 and 12; wraps shift the long dimensions by n"""
+    for n in (4, 8, 12):
+        both = {0: {2: n}, 1: {2: n}}
+        yield torus.twisted_load(n, n, 2 * n), mean_distance((n, n, 2 * n), both) / 6
+        one = {0: {1: n, 2: n}}
+        yield torus.twisted_load(n, 2 * n, 2 * n), mean_distance((n, 2 * n, 2 * n), one) / 6
+
+
+@check(
+    *("torus_all_to_all_time", "twisted_load"),
+    by="table",
+    source="Jouppi et al. 2023 (TPU v4), section 2: all-to-alls gain 1.63 and 1.31",
+    tolerance=0.08,
+)
+def twisted_gains() -> Pairs:
+    """4 x 4 x 8 and 4 x 8 x 8 chips, twisted over plain"""
+    for sizes, gain in (((4.0, 4.0, 8.0), 1.63), ((4.0, 8.0, 8.0), 1.31)):
+        chips = prod(sizes)
+        here = (1.0, chips, chips, 1, *sizes, 2.0, 2.0, 2.0)
+        plain, shifted = (
+            torus.torus_all_to_all_time(*here, twist, 0.0, 1.0, 0.0, 1.0) for twist in (0.0, 1.0)
+        )
+        yield plain / shifted, gain
 
 
 # Quantities: two tori of 4 x 4 x 4 chips, with links of 1 GB/s, and a network between them
@@ -370,6 +416,9 @@ def what_a_torus_holds() -> Pairs:
         ({"largest_slice": 32}, 25),
         ({"hbm_capacity": 1e9}, 10),
         ({"tensor_parallel": 5}, 3),
+        ({"twisted_torus": True}, 24),  # a cube
+        ({"gpus_per_node": 128, "twisted_torus": True}, 0),
+        ({"n_gpus": 64, "gpus_per_node": 16, "torus_x": 2, "twisted_torus": True}, 24),
     ):
         job = good | {"global_batch_size": 144 if "n_gpus" in changed else 64} | changed
         yield computed(job, "infeasible_reason")[0], code

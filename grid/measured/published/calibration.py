@@ -13,7 +13,6 @@ _STACKS = {
     "nemo_longseq": "nemo",
     "opt_175b": "megatron",
     "megascale_fig9": "megatron",
-    "palm_table3": "megatron",
     "vtrain_multi": "deepspeed",
     "vtrain_single": "deepspeed-node",
     "bloom_prequel": "jean-zay",

@@ -44,7 +44,7 @@ _TITAN_ASYNC = {"llama-3-70b": (16, "full"), "llama-3-8b": (12, "selective")}
 # Why a row of Chowdhery et al. 2022, table 3, is not predicted
 _PALM_TABLE3 = {
     "GPT-3": "the layout, batch and number of V100 of GPT-3's run are unpublished",
-    "Gopher": "TPU v3 has no published bandwidth of memory and links in the catalog",
+    "Gopher": "Gopher's layout on 4096 TPU v3, and its batch, are not in the record",
     "PaLM": "it is the run of palm_540b, which is predicted",
 }
 
