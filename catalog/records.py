@@ -54,6 +54,9 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "gpu_tdp",
             "intra_node_bandwidth",
             "intra_node_latency",
+            "torus_dimensions",
+            "torus_ring_multiple",
+            "largest_slice",
         ),
         "node": (
             "gpu",

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from . import scaling as scaling
     from . import statistics as statistics
     from . import topology as topology
+    from . import torus as torus
 
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
     *("checkpoint", "collectives", "layer", "pipeline", "reduce_scatter", "reliability"),
-    *("roofline", "scaling", "stages", "statistics", "topology"),
+    *("roofline", "scaling", "stages", "statistics", "topology", "torus"),
 )
 
 

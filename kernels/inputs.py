@@ -68,6 +68,10 @@ def _mttf(name: str, default: float, component: str) -> Input:
 
 
 _GPU = "gpu or node"
+SWITCHED = (
+    *("auto", "ring", "tree", "double_binary_tree", "recursive_halving_doubling"),
+    *("hierarchical", "in_network", "fitted"),
+)  # algorithms of all-reduces for nodes whose GPUs all reach each other over a switch
 
 _ROWS: list[str | Input] = [
     "Cluster",
@@ -101,6 +105,27 @@ _ROWS: list[str | Input] = [
     _real("inter_node_latency", "s", 5e-6, "one hop between nodes", positive=False),
     _real("oversubscription", "1", 1.0, "downlink over uplink bandwidth of leaf switches", low=1.0),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
+    _count("torus_x", 1, "accelerators along the first dimension of a node that is a torus"),
+    _count("torus_y", 1, "accelerators along the second dimension; the third is the rest"),
+    _count("torus_dimensions", 3, "dimensions of the torus: an accelerator has two links in each"),
+    _count(
+        "torus_ring_multiple", 4, "sizes that close into rings are multiples of this (else lines)"
+    ),
+    _option(
+        "twisted_torus",
+        False,
+        (False, True),
+        "rings of the short dimensions come back shifted along the long ones (n x n x 2n, "
+        "n x 2n x 2n)",
+    ),
+    _real(
+        "largest_slice",
+        "1",
+        math.inf,
+        "accelerators of the largest torus that a pod gives to a job (infinite: not checked)",
+        low=1.0,
+        may_be_infinite=True,
+    ),
     _option("fabric_reduction", False, (False, True), "switches of the fabric add up (SHARP)"),
     "Power and money",
     _real("gpu_tdp", "W", None, "power of one GPU, where node_power is not given"),
@@ -289,17 +314,11 @@ _ROWS: list[str | Input] = [
     _option(
         "all_reduce",
         "auto",
-        (
-            "auto",
-            "ring",
-            "tree",
-            "double_binary_tree",
-            "recursive_halving_doubling",
-            "hierarchical",
-            "in_network",
-            "fitted",
-        ),
-        "algorithm of every all-reduce, and of its halves",
+        (*SWITCHED, "torus"),
+        "algorithm of every all-reduce, and of its halves (torus: rings along all dimensions of a "
+        "torus, whose links carry all that stays in a node)",
+        implied="torus",
+        implied_by=("torus_x",),
     ),
     _real(
         "sqrt_coefficient",

@@ -97,7 +97,7 @@ FLOORS = {
             *("checkpoint", "collectives", "layer", "pipeline", "roofline", "stages"),
             *("statistics", "topology"),
         },
-        {"reduce_scatter", "reliability", "scaling"},
+        {"reduce_scatter", "reliability", "scaling", "torus"},
         {"quantities"},
         {"graph"},
         {"calculus"},

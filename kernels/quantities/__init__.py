@@ -26,6 +26,7 @@ MODULES = (
     "stages",
     "memory",
     "offload",
+    "torus_traffic",
     "link_sharing",
     "overlapped_pipeline",
     "step",

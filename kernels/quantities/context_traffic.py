@@ -6,6 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..collectives import point_to_point_time
+from ..inputs import SWITCHED
 from ..ops import where
 from ..topology import group_ranks_per_node
 
@@ -42,6 +43,7 @@ def context_ranks_per_node(*operands: Any) -> Any:
     """
 
 
+@alternative("context_send_time", all_reduce=SWITCHED)
 def context_send_time(
     context_message: Any,
     context_parallel: Any,

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..collectives import two_level_all_to_all_time
+from ..inputs import SWITCHED
 from ..ops import where
 from ..stages import most_stage_parameters
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
@@ -41,6 +42,7 @@ def expert_ranks_per_node(
     return group_ranks_per_node(gpus_per_node, tensor_parallel * context_parallel, expert_parallel)
 
 
+@alternative("expert_all_to_all_time", all_reduce=SWITCHED)
 def expert_all_to_all_time(
     expert_message: Any,
     expert_parallel: Any,

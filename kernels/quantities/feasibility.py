@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
+from ..inputs import SWITCHED
 from ..ops import where
 
 # Flags of all these formulas. Published cubes hold the numbers: add new reasons at the end
@@ -14,7 +15,13 @@ REASONS = """
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
     13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
-    16 dual_pipeline_does_not_fit, 17 passes_do_not_overlap, 18 stage_without_layers
+    16 dual_pipeline_does_not_fit, 17 passes_do_not_overlap,
+    18 replicas_not_divisible_into_sharding_groups, 19 experts_do_not_fold_over_ranks,
+    20 routing_nodes_hold_too_few_experts, 21 expert_nodes_not_whole,
+    22 replicas_not_divisible_over_sites, 23 more_fragments_than_inner_steps,
+    24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
+    26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
+    28 stage_without_layers
 """
 
 
@@ -165,7 +172,7 @@ def whole_stage_reason(
     """Why layers cannot be split over a pipeline's stages; 0 where they can.
 
     whole layers, the stages' together those of the model (6); a layer for each of the p v pieces,
-    where an end holds an embedding or logits it may have none (18)
+    where an end holds an embedding or logits it may have none (28)
 
     Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], first_stage_layers [1],
         middle_stage_layers [1], last_stage_layers [1]
@@ -182,7 +189,7 @@ def whole_stage_reason(
     fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
     pieces = pipeline_parallel * stage_chunks
     ends = where(first_stage_layers > 0, 0.0, 1.0) + where(last_stage_layers > 0, 0.0, 1.0)
-    reason = where(layers + ends < pieces, 18.0, 0.0)
+    reason = where(layers + ends < pieces, 28.0, 0.0)
     reason = where(fits, reason, 6.0)
     known = layers + pieces + first_stage_layers + middle_stage_layers + last_stage_layers
     return where(known == known, reason, np.nan)
@@ -292,6 +299,7 @@ def routed_expert_layout_reason(
     return where(layout_reason == 0, shared, layout_reason)
 
 
+@alternative("capacity_reason", all_reduce=SWITCHED)
 def capacity_reason(
     expert_layout_reason: Any,
     memory_per_gpu: Any,
@@ -313,6 +321,78 @@ def capacity_reason(
     known = memory_per_gpu + hbm_capacity
     full = where(known == known, full, np.nan)
     return where(expert_layout_reason == 0, full, expert_layout_reason)
+
+
+def torus_reason(
+    n_gpus: Any,
+    gpus_per_node: Any,
+    largest_slice: Any,
+    torus_x: Any,
+    torus_y: Any,
+    torus_z: Any,
+    torus_twist: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    gradient_ranks: Any,
+) -> Any:
+    """Why a torus cannot hold a job; 0 where it can.
+
+    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips fill a
+    box: each of them divides x, x y and the torus, or is a multiple; twisted tori are n x n x 2n or
+    n x 2n x 2n, n from 4
+
+    Parameters: n_gpus [1], gpus_per_node [1], largest_slice [1], torus_x [1], torus_y [1],
+        torus_z [1], torus_twist [1], tensor_parallel [1], context_parallel [1],
+        expert_parallel [1], gradient_ranks [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    sequence = tensor_parallel * context_parallel
+    replicas = tensor_parallel * gradient_ranks
+    boxes = _fills(tensor_parallel, torus_x, torus_y, gpus_per_node)
+    boxes = boxes & _fills(sequence, torus_x, torus_y, gpus_per_node)
+    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, gpus_per_node)
+    boxes = boxes & _fills(replicas, torus_x, torus_y, gpus_per_node)
+    tori = n_gpus / gpus_per_node
+    whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
+    whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
+    short = np.minimum(np.minimum(torus_x, torus_y), torus_z)
+    twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
+    twice = twice & _once_or_twice(torus_z, short) & (gpus_per_node > short * short * short)
+    twice = twice & (gpus_per_node < 8 * short * short * short)
+    reason = where(whole & boxes & ((torus_twist == 0) | twice), 0.0, 24.0)
+    reason = where(gpus_per_node > largest_slice, 25.0, reason)
+    known = n_gpus + gpus_per_node + torus_x + torus_y + sequence + expert_parallel
+    return where(known == known, reason, np.nan)
+
+
+@alternative("capacity_reason", all_reduce="torus")
+def torus_capacity_reason(
+    expert_layout_reason: Any,
+    torus_reason: Any,
+    memory_per_gpu: Any,
+    memory_error_factor: Any,
+    hbm_capacity: Any,
+) -> Any:
+    """Why a layout cannot be run, torus and memory counted.
+
+    the layout's reason; the torus holds the groups; memory needed / error factor <= capacity
+
+    Parameters: expert_layout_reason [flag], torus_reason [flag], memory_per_gpu [B],
+        memory_error_factor [1], hbm_capacity [B]
+    Returns: [flag] reason
+    Flags: REASONS
+    Range: within the error factor of the capacity either may be true: `near_memory_limit`
+    Source: by definition
+    """
+    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
+    known = memory_per_gpu + hbm_capacity
+    full = where(known == known, full, np.nan)
+    laid = where(expert_layout_reason == 0, torus_reason, expert_layout_reason)
+    return where(laid == 0, full, laid)
 
 
 @alternative("goodput_reason", goodput_model="exact")
@@ -461,6 +541,22 @@ def _whole(value: Any) -> Any:
     Source: by definition
     """
     return np.floor(value) == value
+
+
+def _once_or_twice(size: Any, short: Any) -> Any:
+    """Whether a size is another, or twice as much."""
+    return (size == short) | (size == 2 * short)
+
+
+def _fills(chips: Any, x: Any, y: Any, torus: Any) -> Any:
+    """Whether groups of neighbouring chips are boxes of a torus."""
+    return _divides(chips, x) & _divides(chips, x * y) & _divides(chips, torus)
+
+
+def _divides(one: Any, other: Any) -> Any:
+    """Whether one of two numbers divides the other."""
+    up, down = one / other, other / one
+    return (np.floor(up) == up) | (np.floor(down) == down)
 
 
 def _progress_reason(share: Any) -> Any:

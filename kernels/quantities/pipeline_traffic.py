@@ -6,6 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..collectives import all_gather_time, point_to_point_time
+from ..inputs import SWITCHED
 from ..ops import where
 from ..topology import group_ranks_per_node
 
@@ -161,6 +162,7 @@ def pipeline_ranks_per_node(
     return group_ranks_per_node(gpus_per_node, stride, pipeline_parallel)
 
 
+@alternative("pipeline_send_time", all_reduce=SWITCHED)
 def pipeline_send_time(
     pipeline_message: Any,
     pipeline_parallel: Any,

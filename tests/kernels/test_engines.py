@@ -110,6 +110,10 @@ def points() -> dict[str, Any]:
         "step_time_jitter": rng.uniform(0, 0.1, POINTS),
         "serial_time_per_step": rng.uniform(0, 0.1, POINTS),
         "attention_window": rng.choice([512.0, np.inf], POINTS),
+        "torus_x": rng.choice([1.0, 2.0, 4.0], POINTS),
+        "torus_y": rng.choice([1.0, 2.0], POINTS),
+        "torus_ring_multiple": rng.choice([1.0, 4.0], POINTS),
+        "largest_slice": rng.choice([4.0, np.inf], POINTS),
     }
 
 

@@ -203,7 +203,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(19))
+    assert list(read(formulas[0]).flags) == list(range(29))
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

@@ -59,6 +59,12 @@ _CLOSE = 0.02
 # torchtitan, benchmarks/llama3_h100_202412 and asyncTP_llama3_h100_2025-06
 _TITAN_TABLES = {"Table 2": 1, "Table 6": 8}
 _TITAN_ASYNC = {"llama-3-70b": (16, "full"), "llama-3-8b": (12, "selective")}
+# Why a row of Chowdhery et al. 2022, table 3, is not predicted
+_PALM_TABLE3 = {
+    "GPT-3": "the layout, batch and number of V100 of GPT-3's run are unpublished",
+    "Gopher": "Gopher's layout on 4096 TPU v3, and its batch, are not in the record",
+    "PaLM": "it is the run of palm_540b, which is predicted",
+}
 
 
 def readings(facts: Facts) -> list[Reading]:
@@ -338,6 +344,114 @@ def _torchtitan(facts: Facts) -> list[Reading]:
     return [Reading(inputs, seconds, notes=(*notes, *more))]
 
 
+def _maxtext(facts: Facts) -> list[Reading]:
+    generation = facts.text("system.accel").removeprefix("TPU ")
+    sizes = [int(size) for size in facts.text("system.topology").split("x")]
+    chips, ranks = facts.whole("system.gpus"), facts.whole("parallel.tp")
+    inputs: Inputs = {
+        "layers": facts.whole("model.layers"),
+        "hidden_size": facts.whole("model.hidden"),
+        "attention_heads": facts.whole("model.heads"),
+        "kv_heads": facts.whole("model.heads"),
+        "head_size": facts.whole("model.head_size"),
+        "ffn_hidden_size": facts.whole("model.ffn"),
+        "gated_ffn": facts.flag("model.gated"),
+        "vocab_size": facts.whole("model.vocab"),
+        "sequence_length": facts.whole("model.seq"),
+    }
+    each = facts.whole("parallel.batch_per_chip")
+    layout = Facts({"system": {"gpus": chips}, "parallel": {"tp": ranks, "mbs": each * ranks}})
+    inputs |= _run(precision="bf16") | _layout(layout, each * chips) | _slice(generation, sizes)
+    inputs |= _sharded_in_slices(inputs) | _sequence_parallel(inputs)
+    inputs |= {"data_parallel_overlap": 1.0, "tensor_parallel_overlap": 1.0 if ranks > 1 else 0.0}
+    remat = facts.text("parallel.remat")
+    inputs["recompute"] = "core_attention" if remat == "minimal" else "full"
+    rate = facts.number("measured.tflops_per_chip") * 1e12
+    notes = [
+        "collectives overlap compute, as the script's flags ask",
+        "time is that of the printed FLOP/s: 6 N D and attention without what a mask hides",
+    ]
+    if remat == "qkv_proj_offloaded":
+        notes.append("projections of queries, keys and values are kept by the host: recomputed")
+    if generation == "v4":
+        notes.append("heads of 256 and plain layers, defaults of its day, as the name's size")
+    seconds = _maxtext_flops(inputs) / (rate * chips)
+    return [Reading(inputs, seconds, notes=tuple(notes))]
+
+
+def _maxtext_flops(inputs: Mapping[str, Any]) -> float:
+    """6 (N + l h_a s) tokens: FLOP of a step as MaxText's calculate_tflops counted them."""
+    width, hidden = inputs["attention_heads"] * inputs["head_size"], inputs["hidden_size"]
+    matrices = 3 if inputs["gated_ffn"] else 2
+    layer = 4 * hidden * width + matrices * hidden * inputs["ffn_hidden_size"]
+    weights = inputs["layers"] * layer + 2 * hidden * inputs["vocab_size"]
+    tokens = float(inputs["global_batch_size"] * inputs["sequence_length"])
+    return 6 * tokens * (weights + inputs["layers"] * width * inputs["sequence_length"])
+
+
+def _slice(generation: str, sizes: list[int]) -> Inputs:
+    """A slice of TPUs: the longest dimension first, where tensor ranks lie."""
+    x, y, *_ = sorted(sizes, reverse=True)
+    slice_inputs: Inputs = {"gpu": f"tpu-{generation}", "fabric": f"tpu-dcn-{generation}"}
+    return slice_inputs | {"gpus_per_node": math.prod(sizes), "torus_x": x, "torus_y": y}
+
+
+def _sharded_in_slices(inputs: Mapping[str, Any]) -> Inputs:
+    """Weights sharded within a slice, and replicas in each slice where that can be stated."""
+    whole = inputs["n_gpus"] == inputs["gpus_per_node"]
+    if whole or "data_parallel_shard" not in INPUTS:
+        return {"zero_stage": 3}
+    shard = inputs["gpus_per_node"] / inputs["tensor_parallel"]
+    return {"zero_stage": 3, "data_parallel_shard": shard}
+
+
+def _palm(facts: Facts) -> list[Reading]:
+    hidden = facts.whole("model.hidden")
+    inputs: Inputs = {
+        "layers": facts.whole("model.layers"),
+        "hidden_size": hidden,
+        "attention_heads": facts.whole("model.heads"),
+        "kv_heads": 1,
+        "head_size": facts.whole("model.head_size"),
+        "ffn_hidden_size": 4 * hidden,
+        "gated_ffn": True,
+        "vocab_size": facts.whole("model.vocab"),
+        "embedding_tables": 1,
+        "sequence_length": facts.whole("model.seq"),
+    }
+    inputs |= _run(precision="bf16") | _layout(facts) | _slice("v4", [12, 16, 16])
+    inputs |= {"torus_x": 12, "torus_y": 16, "micro_batch_size": 4, "recompute": "full"}
+    inputs |= _sharded_in_slices(inputs) | _sequence_parallel(inputs)
+    inputs |= {"tensor_parallel_all_reduces_per_layer": 3}
+    inputs |= {"data_parallel_overlap": 1.0, "tensor_parallel_overlap": 1.0}
+    seconds, more = _seconds(facts, inputs)
+    notes = (
+        "attention and feed-forward layers stand side by side: half of the all-reduces",
+        "recomputation is not stated: full (HFU is 1.25 times MFU, full counts 1.33)",
+        "the network between the pods is not stated: 25 GB/s of a host; slices of 12 x 16 x 16",
+        "one micro-batch, collectives overlap compute: not stated",
+    )
+    return [Reading(inputs, seconds, notes=(*notes, *more))]
+
+
+def _palm_table3(facts: Facts) -> list[Reading]:
+    name = facts.text("model.name")
+    if name != "MT-NLG":
+        why = _PALM_TABLE3.get(name, f"model.name = {shown(name)} is not in the paper's table 3")
+        raise UnreadableError(why)
+    run = {"gpus": 2240}, {"tp": 8, "pp": 35, "gbs": 1920}
+    layout = _layout(Facts(dict(zip(("system", "parallel"), run, strict=True))))
+    inputs = _shape(105, 20480, 128, 51200, 2048) | _a100("standard") | layout
+    inputs |= {"recompute": "full", "zero_stage": 1}
+    share = facts.number("measured.mfu_pct") / 100
+    seconds = gpt_flops(inputs) / (share * A100_PEAK * inputs["n_gpus"])
+    notes = (
+        "shape, layout and batch are those of Smith et al. 2022, arXiv:2201.11990, section 2.4",
+        "time is that of the printed MFU; micro-batch is not stated: 1",
+    )
+    return [Reading(inputs, seconds, notes=notes)]
+
+
 def _memory(text: str) -> Inputs:
     """Capacity and bandwidth of an unusual GPU memory, as stated in a text."""
     size = re.search(r"(\d{2,4}) ?GB(?![A-Za-z/])", text)
@@ -515,4 +629,7 @@ _READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
     "simumax_b200": _simumax,
     "torchtitan": _torchtitan,
     "nemo_longseq": _nemo,
+    "maxtext_tpu": _maxtext,
+    "palm_540b": _palm,
+    "palm_table3": _palm_table3,
 }
