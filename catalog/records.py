@@ -25,6 +25,7 @@ from .units import UnitError, parse
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
 _FACTS: dict[str, str | type] = {
     "gpu": str,
+    "layer_pattern": str,  # counts of layers, which grid reads from it
     # quantities that a label may state: the graph is cut there
     "parameters": "1",
     "active_parameters": "1",
@@ -92,6 +93,15 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "shared_experts",
             "dense_layers",
             "expert_ffn_hidden_size",
+            "layer_pattern",
+            "linear_attention",
+            "linear_layers",
+            "linear_heads",
+            "linear_head_size",
+            "linear_key_heads",
+            "linear_state_size",
+            "linear_convolution_size",
+            "linear_chunk_size",
             "sequence_length",
             "training_tokens",
         ),

@@ -44,6 +44,14 @@ _SHAPE = _HEADS | frozenset(
         "expert_ffn_hidden_size",
         "shared_experts",
         "dense_layers",
+        "attention_layers",
+        "ffn_layers",
+        "linear_attention",
+        "linear_layers",
+        "linear_heads",
+        "linear_head_size",
+        "linear_key_heads",
+        "linear_state_size",
     }
 )
 _COUNTED = _SHAPE | {"parameters", "experts_per_token"}

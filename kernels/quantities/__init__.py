@@ -25,6 +25,7 @@ MODULES = (
     "working_memory",
     "memory",
     "offload",
+    "layer_kinds",
     "link_sharing",
     "step",
     "failures",

@@ -10,6 +10,7 @@ from ..ops import where
 from ..topology import group_ranks_per_node
 
 
+@alternative("context_message", linear_attention="none")
 def context_message(
     microbatch_tokens: Any,
     kv_heads: Any,

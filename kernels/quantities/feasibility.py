@@ -13,7 +13,8 @@ REASONS = """
     4 batch_smaller_than_data_parallel, 5 batch_not_divisible, 6 layers_not_divisible,
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
-    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress
+    13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
+    26 layers_do_not_add_up
 """
 
 
@@ -182,6 +183,7 @@ def routed_expert_layout_reason(
     return where(layout_reason == 0, shared, layout_reason)
 
 
+@alternative("capacity_reason", linear_attention="none")
 def capacity_reason(
     expert_layout_reason: Any,
     memory_per_gpu: Any,

@@ -150,6 +150,7 @@ def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrice
     return ffn_matrices * hidden_size * expert_ffn_hidden_size
 
 
+@alternative("expert_layers", linear_attention="none")
 def expert_layers(layers: Any, dense_layers: Any) -> Any:
     """Layers whose feed-forward block is a mixture of experts.
 
@@ -280,6 +281,7 @@ def llama_unmultiplied_parameters(
     return (2 * layers + 1 + (embedding_tables - 1) * vocab_size) * hidden_size
 
 
+@alternative("parameters", linear_attention="none")
 def parameters(
     layers: Any,
     hidden_size: Any,

@@ -146,6 +146,7 @@ def sharded_layer_state_memory(layer_parameters: Any, bytes_per_element: Any) ->
     return 2 * layer_parameters * bytes_per_element
 
 
+@alternative("ffn_gradients_memory", linear_attention="none")
 def ffn_gradients_memory(
     microbatch_tokens: Any,
     ffn_input_width: Any,

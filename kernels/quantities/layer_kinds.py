@@ -1,0 +1,915 @@
+"""Layers of several kinds: some keep a state of fixed size in place of keys and values.
+
+A layer holds a mixer (attention or a state), a feed-forward block, or both.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..layer import gemm_time
+from ..ops import where
+from .activations import matrix_activations_per_token
+from .context_traffic import context_message
+from .feasibility import _whole, capacity_reason
+from .layer_compute import elementwise_time
+from .tensor_traffic import tensor_parallel_time
+from .working_memory import ffn_gradients_memory
+
+KINDS = ("mamba2", "gated_deltanet", "lightning", "kimi_delta")
+
+# How many of each
+
+
+def attention_layers(layers: Any, linear_layers: Any) -> Any:
+    """Layers that attend to keys and values: those without a state, unless some have no mixer.
+
+    l - l_s
+
+    Parameters: layers [1], linear_layers [1]
+    Returns: [1] layers
+    Source: by definition (Waleffe et al. 2024, arXiv:2406.07887: hybrids of Mamba-2 and attention)
+    """
+    return layers - linear_layers
+
+
+def ffn_layers(layers: Any) -> Any:
+    """Layers with a feed-forward block: all, unless a layer holds a single block.
+
+    l
+
+    Parameters: layers [1]
+    Returns: [1] layers
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1
+    """
+    return 1.0 * layers
+
+
+def mixer_and_ffn_blocks(attention_layers: Any, linear_layers: Any, ffn_layers: Any) -> Any:
+    """Blocks of the model, each with a norm and a residual: mixers and feed-forward blocks.
+
+    l_a + l_s + l_f: two in each layer of a usual transformer
+
+    Parameters: attention_layers [1], linear_layers [1], ffn_layers [1]
+    Returns: [1] blocks
+    Source: by definition (NVIDIA 2025, Nemotron-H, arXiv:2504.03624: one block in each layer)
+    """
+    return attention_layers + linear_layers + ffn_layers
+
+
+@alternative("expert_layers", linear_attention=KINDS)
+def mixed_expert_layers(ffn_layers: Any, dense_layers: Any) -> Any:
+    """Layers whose feed-forward block is a mixture of experts.
+
+    l_f - dense layers
+
+    Parameters: ffn_layers [1], dense_layers [1]
+    Returns: [1] layers
+    Source: by definition (DeepSeek-AI 2024, arXiv:2412.19437, section 4.2)
+    """
+    return ffn_layers - dense_layers
+
+
+# Weights
+
+
+def linear_inner_width(linear_heads: Any, linear_head_size: Any) -> Any:
+    """Width of what a layer with a state puts out, all heads together.
+
+    H P
+
+    Parameters: linear_heads [1], linear_head_size [1]
+    Returns: [1] width
+    Source: by definition (Dao & Gu 2024, arXiv:2405.21060, section 7.2)
+    """
+    return linear_heads * linear_head_size
+
+
+def linear_key_width(linear_key_heads: Any, linear_state_size: Any) -> Any:
+    """Width of the keys of a layer with a state, all heads together; of its queries, too.
+
+    G N
+
+    Parameters: linear_key_heads [1], linear_state_size [1]
+    Returns: [1] width
+    Source: by definition (Dao & Gu 2024, arXiv:2405.21060, section 7.2: groups of heads share them)
+    """
+    return linear_key_heads * linear_state_size
+
+
+@alternative("linear_parameters_per_layer", linear_attention="none")
+def no_linear_parameters_per_layer() -> Any:
+    """Weights of the matrices of a mixer with a state: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_parameters_per_layer", linear_attention="mamba2")
+def mamba2_parameters_per_layer(
+    hidden_size: Any, linear_inner_width: Any, linear_key_width: Any, linear_heads: Any
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N + H): gate, input and output; B and C; step sizes
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1], linear_heads [1]
+    Returns: [1] parameters
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1 (parallel projections)
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + linear_heads)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="gated_deltanet")
+def gated_deltanet_parameters_per_layer(
+    hidden_size: Any, linear_inner_width: Any, linear_key_width: Any, linear_heads: Any
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N + 2 H): values, gate and output; queries and keys; strength and decay
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1], linear_heads [1]
+    Returns: [1] parameters
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + 2 * linear_heads)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="lightning")
+def lightning_parameters_per_layer(
+    hidden_size: Any, linear_inner_width: Any, linear_key_width: Any
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N): values, gate and output; queries and keys
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1]
+    Returns: [1] parameters
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="kimi_delta")
+def kimi_delta_parameters_per_layer(
+    hidden_size: Any,
+    linear_inner_width: Any,
+    linear_key_width: Any,
+    linear_heads: Any,
+    linear_head_size: Any,
+    linear_state_size: Any,
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (2 H P + 2 G N + H + 2 P) + P H (N + P): values and output; queries and keys; strength; decay
+    of each channel and gate, both of rank P
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1], linear_heads [1],
+        linear_head_size [1], linear_state_size [1]
+    Returns: [1] parameters
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
+    """
+    width = 2 * linear_inner_width + 2 * linear_key_width + linear_heads + 2 * linear_head_size
+    low_rank = linear_inner_width * (linear_state_size + linear_head_size)
+    return hidden_size * width + low_rank
+
+
+@alternative("linear_convolution_width", linear_attention=("none", "lightning"))
+def no_linear_convolution_width() -> Any:
+    """Channels of a mixer's short convolution: it has none.
+
+    0
+
+    Parameters: none
+    Returns: [1] channels
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return 0.0
+
+
+@alternative(
+    "linear_convolution_width", linear_attention=("mamba2", "gated_deltanet", "kimi_delta")
+)
+def short_linear_convolution_width(linear_inner_width: Any, linear_key_width: Any) -> Any:
+    """Channels of a mixer's short convolution: values, queries and keys.
+
+    H P + 2 G N
+
+    Parameters: linear_inner_width [1], linear_key_width [1]
+    Returns: [1] channels
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1; Yang et al. 2024 (Gated
+        DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    return linear_inner_width + 2 * linear_key_width
+
+
+@alternative("linear_vector_parameters", linear_attention="none")
+def no_linear_vector_parameters() -> Any:
+    """Parameters of a mixer with a state that are in no matrix: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_vector_parameters", linear_attention="mamba2")
+def mamba2_vector_parameters(
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    linear_heads: Any,
+    linear_inner_width: Any,
+) -> Any:
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size of each head;
+    norm
+
+    Parameters: linear_convolution_width [1], linear_convolution_size [1], linear_heads [1],
+        linear_inner_width [1]
+    Returns: [1] parameters
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1
+    """
+    convolution = linear_convolution_width * (linear_convolution_size + 1)
+    return convolution + 3 * linear_heads + linear_inner_width
+
+
+@alternative("linear_vector_parameters", linear_attention="gated_deltanet")
+def gated_deltanet_vector_parameters(
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    linear_heads: Any,
+    linear_head_size: Any,
+) -> Any:
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels k + 2 H + P: convolution; decay and step size of each head; norm of a head
+
+    Parameters: linear_convolution_width [1], linear_convolution_size [1], linear_heads [1],
+        linear_head_size [1]
+    Returns: [1] parameters
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    convolution = linear_convolution_width * linear_convolution_size
+    return convolution + 2 * linear_heads + linear_head_size
+
+
+@alternative("linear_vector_parameters", linear_attention="lightning")
+def lightning_vector_parameters(linear_inner_width: Any) -> Any:
+    """Parameters of a mixer with a state that are in no matrix: a norm.
+
+    H P
+
+    Parameters: linear_inner_width [1]
+    Returns: [1] parameters
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return 1.0 * linear_inner_width
+
+
+@alternative("linear_vector_parameters", linear_attention="kimi_delta")
+def kimi_delta_vector_parameters(
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    linear_heads: Any,
+    linear_head_size: Any,
+    linear_state_size: Any,
+) -> Any:
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels k + H (N + 1) + P: convolution; decay of each head and channel; norm of a head
+
+    Parameters: linear_convolution_width [1], linear_convolution_size [1], linear_heads [1],
+        linear_head_size [1], linear_state_size [1]
+    Returns: [1] parameters
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
+    """
+    convolution = linear_convolution_width * linear_convolution_size
+    return convolution + linear_heads * (linear_state_size + 1) + linear_head_size
+
+
+def mixed_unmultiplied_parameters(
+    mixer_and_ffn_blocks: Any,
+    hidden_size: Any,
+    linear_layers: Any,
+    linear_vector_parameters: Any,
+    embedding_tables: Any,
+    vocab_size: Any,
+) -> Any:
+    """Parameters in no matrix product of a model with layers of several kinds.
+
+    (blocks + 1 + (tables - 1) V) h + l_s x those of a mixer with a state: no biases, no positions
+
+    Parameters: mixer_and_ffn_blocks [1], hidden_size [1], linear_layers [1],
+        linear_vector_parameters [1], embedding_tables [1], vocab_size [1]
+    Returns: [1] parameters
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (RMSNorm, no biases, no
+        position embeddings)
+    """
+    rows = mixer_and_ffn_blocks + 1 + (embedding_tables - 1) * vocab_size
+    return rows * hidden_size + linear_layers * linear_vector_parameters
+
+
+@alternative("looked_up_parameters", linear_attention=KINDS)
+def mixed_looked_up_parameters(mixed_unmultiplied_parameters: Any) -> Any:
+    """Active parameters that no product reads: look-ups, convolutions, norms.
+
+    N_unmultiplied
+
+    Parameters: mixed_unmultiplied_parameters [1]
+    Returns: [1] parameters
+    Source: stated by the scenario
+    """
+    return 1.0 * mixed_unmultiplied_parameters
+
+
+@alternative("parameters", linear_attention=KINDS)
+def mixed_parameters(
+    attention_layers: Any,
+    attention_parameters_per_layer: Any,
+    linear_layers: Any,
+    linear_parameters_per_layer: Any,
+    ffn_parameters: Any,
+    vocab_size: Any,
+    hidden_size: Any,
+    mixed_unmultiplied_parameters: Any,
+) -> Any:
+    """Parameters of the model, where the scenario does not state them.
+
+    l_a x attention + l_s x mixer with a state + feed-forward + V h + those in no product
+
+    Parameters: attention_layers [1], attention_parameters_per_layer [1], linear_layers [1],
+        linear_parameters_per_layer [1], ffn_parameters [1], vocab_size [1], hidden_size [1],
+        mixed_unmultiplied_parameters [1]
+    Returns: [1] parameters
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1
+    """
+    attention = attention_layers * attention_parameters_per_layer
+    mixers = attention + linear_layers * linear_parameters_per_layer
+    return mixers + ffn_parameters + vocab_size * hidden_size + mixed_unmultiplied_parameters
+
+
+# Operations
+
+
+@alternative("linear_state_flops_per_token", linear_attention="none")
+def no_linear_state_flops_per_token() -> Any:
+    """Operations of one token around a layer's state, forward: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [FLOP] operations of one token
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_state_flops_per_token", linear_attention="mamba2")
+def mamba2_state_flops_per_token(
+    linear_inner_width: Any, linear_key_width: Any, linear_state_size: Any, linear_chunk_size: Any
+) -> Any:
+    """Operations of one token around a layer's state, forward, in chunks of Q tokens.
+
+    2 Q (G N + H P / 2) + 4 N H P: C by B in a chunk, whole; that by the inputs, masked; the state
+    that a chunk leaves, and what earlier ones left for its outputs
+
+    Parameters: linear_inner_width [1], linear_key_width [1], linear_state_size [1],
+        linear_chunk_size [1]
+    Returns: [FLOP] operations of one token
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6 (block decomposition; the mask
+        leaves half of the diagonal blocks)
+    """
+    inside = linear_chunk_size * (2 * linear_key_width + linear_inner_width)
+    return inside + 4 * linear_state_size * linear_inner_width
+
+
+@alternative("linear_state_flops_per_token", linear_attention=("gated_deltanet", "kimi_delta"))
+def delta_state_flops_per_token(
+    linear_heads: Any, linear_head_size: Any, linear_state_size: Any, linear_chunk_size: Any
+) -> Any:
+    """Operations of one token around a layer's state, forward, in chunks of C tokens.
+
+    H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by
+    values, queries by keys, those by values; what the state holds of keys and of queries, and its
+    update
+
+    Parameters: linear_heads [1], linear_head_size [1], linear_state_size [1], linear_chunk_size [1]
+    Returns: [FLOP] operations of one token
+    Range: blocks under a mask are multiplied whole, as kernels for short chunks do
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.3; Yang et al. 2024
+        (DeltaNet), arXiv:2406.06484, section 3.2 (WY representation in chunks)
+    """
+    products = 6 * linear_state_size + 4 * linear_head_size + linear_chunk_size / 3
+    state = 6 * linear_state_size * linear_head_size
+    return linear_heads * (linear_chunk_size * products + state)
+
+
+@alternative("linear_state_flops_per_token", linear_attention="lightning")
+def lightning_state_flops_per_token(
+    linear_heads: Any, linear_head_size: Any, linear_state_size: Any, linear_chunk_size: Any
+) -> Any:
+    """Operations of one token around a layer's state, forward, in blocks of B tokens.
+
+    H (2 B (N + P) + 4 N P): queries by keys in a block and those by values; the state's share of
+    the output, and its update
+
+    Parameters: linear_heads [1], linear_head_size [1], linear_state_size [1], linear_chunk_size [1]
+    Returns: [FLOP] operations of one token
+    Range: blocks under a mask are multiplied whole
+    Source: Qin et al. 2024 (Lightning Attention-2), arXiv:2401.04658, algorithm 1; MiniMax 2025
+        (MiniMax-01), arXiv:2501.08313, section 2.2.1
+    """
+    inside = 2 * linear_chunk_size * (linear_state_size + linear_head_size)
+    return linear_heads * (inside + 4 * linear_state_size * linear_head_size)
+
+
+@alternative("layer_matrix_flops_per_token", linear_attention=KINDS)
+def mixed_layer_matrix_flops_per_token(
+    active_matrix_parameters: Any, linear_layers: Any, linear_state_flops_per_token: Any
+) -> Any:
+    """Operations of one token in the layers' matrices and states, forward and backward.
+
+    6 N_matrices + 3 l_s x those around a state: backward takes two products for one
+
+    Parameters: active_matrix_parameters [1], linear_layers [1], linear_state_flops_per_token [FLOP]
+    Returns: [FLOP] operations of one token
+    Range: with a precision of 8 bits and less, states are counted at the rate of the matrices
+        (compute_model = mfu); they are some 1 to 4 % of the operations
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 6
+    """
+    return 6 * active_matrix_parameters + 3 * linear_layers * linear_state_flops_per_token
+
+
+# Times on the roofline
+
+
+def linear_projection_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    linear_parameters_per_layer: Any,
+    linear_inner_width: Any,
+    tensor_parallel: Any,
+    operand_bytes_per_element: Any,
+    bytes_per_element: Any,
+    peak_flops: Any,
+    gemm_efficiency: Any,
+    gemm_half_size: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of the products with the weights of a mixer with a state.
+
+    GEMM(T, W / t, h) + GEMM(T, h, H P / t); W = weights / h - H P
+
+    Parameters: microbatch_tokens [1], hidden_size [1], linear_parameters_per_layer [1],
+        linear_inner_width [1], tensor_parallel [1], operand_bytes_per_element [B],
+        bytes_per_element [B], peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1],
+        reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (tensor parallelism)
+    """
+    output = linear_inner_width / tensor_parallel
+    inputs = linear_parameters_per_layer / hidden_size / tensor_parallel - output
+    on_gpu = (
+        operand_bytes_per_element,
+        bytes_per_element,
+        peak_flops,
+        gemm_efficiency,
+        gemm_half_size,
+        reached_hbm_bandwidth,
+    )
+    entering = gemm_time(microbatch_tokens, inputs, hidden_size, *on_gpu)
+    leaving = gemm_time(microbatch_tokens, hidden_size, output, *on_gpu)
+    return entering + leaving
+
+
+def linear_state_time(
+    microbatch_tokens: Any,
+    linear_state_flops_per_token: Any,
+    attention_peak_flops: Any,
+    attention_efficiency: Any,
+    linear_inner_width: Any,
+    linear_key_width: Any,
+    linear_convolution_width: Any,
+    linear_state_size: Any,
+    linear_chunk_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time around a layer's state: convolution, chunks and gated norm; operations or memory.
+
+    T / t x max(operations / (share P), (e (7 H P + 2 G N + 2 channels) + 16 N H P / Q) / BW):
+    inputs and keys are read and outputs written, gate, outputs and norm pass once more, states of
+    each chunk are written, passed on and read in FP32
+
+    Parameters: microbatch_tokens [1], linear_state_flops_per_token [FLOP],
+        attention_peak_flops [FLOP/s], attention_efficiency [1], linear_inner_width [1],
+        linear_key_width [1], linear_convolution_width [1], linear_state_size [1],
+        linear_chunk_size [1], tensor_parallel [1], bytes_per_element [B],
+        reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Williams et al. 2009, CACM 52(4); Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6
+        (steps of the algorithm)
+    """
+    flops = linear_state_flops_per_token / (attention_efficiency * attention_peak_flops)
+    width = 7 * linear_inner_width + 2 * linear_key_width + 2 * linear_convolution_width
+    states = 16 * linear_state_size * linear_inner_width / linear_chunk_size
+    moved = (bytes_per_element * width + states) / reached_hbm_bandwidth
+    return microbatch_tokens / tensor_parallel * np.maximum(flops, moved)
+
+
+@alternative("layer_matrix_time", linear_attention=KINDS)
+def mixed_layer_matrix_time(
+    attention_layers: Any,
+    attention_projection_time: Any,
+    linear_layers: Any,
+    linear_projection_time: Any,
+    linear_state_time: Any,
+    layers: Any,
+    ffn_time: Any,
+    elementwise_time: Any,
+) -> Any:
+    """Time of a layer's forward pass without the attention products, the mean over layers.
+
+    (l_a x projections + l_s x (projections + state)) / l + feed-forward + norms, residuals and
+    activations
+
+    Parameters: attention_layers [1], attention_projection_time [s], linear_layers [1],
+        linear_projection_time [s], linear_state_time [s], layers [1], ffn_time [s],
+        elementwise_time [s]
+    Returns: [s] time of one forward pass
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (layers of three kinds)
+    """
+    attending = attention_layers * attention_projection_time
+    keeping = linear_layers * (linear_projection_time + linear_state_time)
+    return (attending + keeping) / layers + ffn_time + elementwise_time
+
+
+@alternative("elementwise_time", linear_attention=KINDS)
+def mixed_elementwise_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    mixer_and_ffn_blocks: Any,
+    layers: Any,
+    residual_ranks: Any,
+    ffn_matrices: Any,
+    active_ffn_width: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+) -> Any:
+    """Time of a layer's norms, residuals and activation functions, the mean over layers.
+
+    T e (5 h blocks / (l t_s) + (2 or 3) f / t) / BW: a norm and a residual for each block
+
+    Parameters: microbatch_tokens [1], hidden_size [1], mixer_and_ffn_blocks [1], layers [1],
+        residual_ranks [1], ffn_matrices [1], active_ffn_width [1], tensor_parallel [1],
+        bytes_per_element [B], reached_hbm_bandwidth [B/s]
+    Returns: [s] time of one forward pass
+    Source: Ivanov et al. 2021, arXiv:2007.00072, section 4 (data movement of a layer)
+    """
+    return elementwise_time(
+        microbatch_tokens,
+        hidden_size * mixer_and_ffn_blocks / (2 * layers),
+        residual_ranks,
+        ffn_matrices,
+        active_ffn_width,
+        tensor_parallel,
+        bytes_per_element,
+        reached_hbm_bandwidth,
+    )
+
+
+# Traffic
+
+
+@alternative("tensor_parallel_time", linear_attention=KINDS)
+def mixed_tensor_parallel_time(
+    tensor_parallel_all_reduces_per_layer: Any,
+    mixer_and_ffn_blocks: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_exchange_time: Any,
+    saved_input_gather_time: Any,
+    regather_time: Any,
+) -> Any:
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    all-reduces per layer x blocks / (2 p) x m x t + inputs gathered: one in each pass through a
+    block
+
+    Parameters: tensor_parallel_all_reduces_per_layer [1], mixer_and_ffn_blocks [1],
+        pipeline_parallel [1], num_microbatches [1], tensor_parallel_exchange_time [s],
+        saved_input_gather_time [s], regather_time [s]
+    Returns: [s] tensor-parallel traffic of one step
+    Range: inputs that sequence parallelism gathers again are counted for every layer, a bound from
+        above where layers hold a feed-forward block alone
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer);
+        Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return tensor_parallel_time(
+        tensor_parallel_all_reduces_per_layer,
+        mixer_and_ffn_blocks / 2,
+        pipeline_parallel,
+        num_microbatches,
+        tensor_parallel_exchange_time,
+        saved_input_gather_time,
+        regather_time,
+    )
+
+
+def linear_state_message(
+    micro_batch_size: Any, linear_inner_width: Any, linear_state_size: Any, tensor_parallel: Any
+) -> Any:
+    """Bytes of a layer's state that a context-parallel rank hands on.
+
+    4 b N H P / t, in FP32
+
+    Parameters: micro_batch_size [1], linear_inner_width [1], linear_state_size [1],
+        tensor_parallel [1]
+    Returns: [B] message
+    Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 8.2 (states are passed from rank to rank)
+    """
+    return 4 * micro_batch_size * linear_state_size * linear_inner_width / tensor_parallel
+
+
+@alternative("context_message", linear_attention=KINDS)
+def mixed_context_message(
+    attention_layers: Any,
+    linear_layers: Any,
+    layers: Any,
+    linear_state_message: Any,
+    microbatch_tokens: Any,
+    kv_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes that one rank hands on for one layer and micro-batch, the mean over layers.
+
+    l_a / l x keys and values + l_s / l x a state
+
+    Parameters: attention_layers [1], linear_layers [1], layers [1], linear_state_message [B],
+        microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
+        bytes_per_element [B]
+    Returns: [B] message
+    Range: states go once round backward, not twice as keys, values and their gradients do, and
+        layers that hold a feed-forward block alone exchange nothing: a bound from above
+    Source: Sun et al. 2024 (LASP), arXiv:2404.02882, section 2.2; Liu et al. 2023 (ring
+        attention), arXiv:2310.01889, section 3
+    """
+    shape = (microbatch_tokens, kv_heads, head_size, tensor_parallel, bytes_per_element)
+    keys_and_values = attention_layers * context_message(*shape)
+    return (keys_and_values + linear_layers * linear_state_message) / layers
+
+
+# Memory
+
+
+@alternative("residual_activations_per_token", linear_attention=KINDS)
+def mixed_residual_activations_per_token(
+    hidden_size: Any,
+    ffn_input_width: Any,
+    bytes_per_element: Any,
+    dropout_mask_bytes: Any,
+    residual_ranks: Any,
+    mixer_and_ffn_blocks: Any,
+    layers: Any,
+) -> Any:
+    """Bytes of a layer's activations that only sequence parallelism shares, the mean over layers.
+
+    ((2 e + m) h blocks / l + e (w - h)) / t_s: inputs of a norm and of what follows for each block,
+    and copies of tokens for experts
+
+    Parameters: hidden_size [1], ffn_input_width [1], bytes_per_element [B],
+        dropout_mask_bytes [B], residual_ranks [1], mixer_and_ffn_blocks [1], layers [1]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.2
+    """
+    block = (2 * bytes_per_element + dropout_mask_bytes) * hidden_size
+    copies = bytes_per_element * (ffn_input_width - hidden_size)
+    return (block * mixer_and_ffn_blocks / layers + copies) / residual_ranks
+
+
+def linear_activations_per_token(
+    linear_parameters_per_layer: Any,
+    hidden_size: Any,
+    linear_inner_width: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of the activations of a mixer with a state, of one token: shared by tensor ranks.
+
+    e (W + H P) / t, W = weights / h - H P: what goes into the convolution and its gate, the output
+    of the state and the input of the output projection; states are computed again backward
+
+    Parameters: linear_parameters_per_layer [1], hidden_size [1], linear_inner_width [1],
+        tensor_parallel [1], bytes_per_element [B]
+    Returns: [B] activations of one token in one layer
+    Range: of a fused kernel, as that of Mamba-2; without one, outputs of the convolution come on
+        top
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6, and its kernel in
+        mamba_ssm/ops/triton/ssd_combined.py (MambaSplitConv1dScanCombinedFn: what forward saves)
+    """
+    projected = linear_parameters_per_layer / hidden_size - linear_inner_width
+    return bytes_per_element * (projected + 2 * linear_inner_width) / tensor_parallel
+
+
+@alternative("matrix_activations_per_token", linear_attention=KINDS)
+def mixed_matrix_activations_per_token(
+    attention_layers: Any,
+    linear_layers: Any,
+    layers: Any,
+    linear_activations_per_token: Any,
+    attention_heads: Any,
+    kv_heads: Any,
+    head_size: Any,
+    ffn_matrices: Any,
+    active_ffn_width: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of a layer's activations around its matrices, the mean over layers.
+
+    l_a / l x those of attention + l_s / l x those of a state + e (2 or 3) f / t
+
+    Parameters: attention_layers [1], linear_layers [1], layers [1],
+        linear_activations_per_token [B], attention_heads [1], kv_heads [1], head_size [1],
+        ffn_matrices [1], active_ffn_width [1], tensor_parallel [1], bytes_per_element [B]
+    Returns: [B] activations of one token in one layer
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.1 and 4.2.1; Dao & Gu 2024
+        (Mamba-2), arXiv:2405.21060, section 8.1
+    """
+    shared = (tensor_parallel, bytes_per_element)
+    attention = matrix_activations_per_token(
+        attention_heads, kv_heads, head_size, 0.0, 0.0, *shared
+    )
+    mixers = attention_layers * attention + linear_layers * linear_activations_per_token
+    ffn = bytes_per_element * ffn_matrices * active_ffn_width / tensor_parallel
+    return mixers / layers + ffn
+
+
+@alternative("ffn_gradients_memory", linear_attention=KINDS)
+def mixed_ffn_gradients_memory(
+    microbatch_tokens: Any,
+    ffn_input_width: Any,
+    residual_ranks: Any,
+    ffn_matrices: Any,
+    active_ffn_width: Any,
+    tensor_parallel: Any,
+    bytes_per_element: Any,
+    ffn_layers: Any,
+    layers: Any,
+    linear_activations_per_token: Any,
+) -> Any:
+    """Memory of the gradients of the widest activations of a layer: feed-forward or a state's.
+
+    T max(e (w / t_s + (2 or 3) f l / (l_f t)), those of a state); f is the mean over layers
+
+    Parameters: microbatch_tokens [1], ffn_input_width [1], residual_ranks [1], ffn_matrices [1],
+        active_ffn_width [1], tensor_parallel [1], bytes_per_element [B], ffn_layers [1],
+        layers [1], linear_activations_per_token [B]
+    Returns: [B] gradients of activations
+    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (as large as the activations)
+    """
+    ffn = ffn_gradients_memory(
+        microbatch_tokens,
+        ffn_input_width,
+        residual_ranks,
+        ffn_matrices,
+        active_ffn_width * where(ffn_layers > 0, layers / ffn_layers, 0.0),
+        tensor_parallel,
+        bytes_per_element,
+    )
+    return np.maximum(ffn, microbatch_tokens * linear_activations_per_token)
+
+
+# What runs
+
+
+def layer_kinds_reason(
+    attention_layers: Any,
+    linear_layers: Any,
+    ffn_layers: Any,
+    layers: Any,
+    linear_heads: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Why layers of several kinds cannot be laid out; 0 where they can.
+
+    no more mixers than layers, no more feed-forward blocks, none below 0; H / t whole
+
+    Parameters: attention_layers [1], linear_layers [1], ffn_layers [1], layers [1],
+        linear_heads [1], tensor_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
+        megatron/core/models/hybrid/hybrid_layer_allocation.py (one symbol for each layer)
+    """
+    adds_up = (attention_layers >= 0) & (attention_layers + linear_layers <= layers)
+    adds_up = adds_up & (ffn_layers <= layers)
+    reason = where(_whole(linear_heads / tensor_parallel), 0.0, 7.0)
+    known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
+    return where(known == known, where(adds_up, reason, 26.0), np.nan)
+
+
+@alternative("capacity_reason", linear_attention=KINDS)
+def mixed_capacity_reason(
+    expert_layout_reason: Any,
+    layer_kinds_reason: Any,
+    memory_per_gpu: Any,
+    memory_error_factor: Any,
+    hbm_capacity: Any,
+) -> Any:
+    """Why a layout cannot be run, kinds of layers and memory counted.
+
+    the layout's reason; that of its kinds of layers; memory needed / error factor <= capacity
+
+    Parameters: expert_layout_reason [flag], layer_kinds_reason [flag], memory_per_gpu [B],
+        memory_error_factor [1], hbm_capacity [B]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    laid_out = where(expert_layout_reason == 0, layer_kinds_reason, expert_layout_reason)
+    return capacity_reason(laid_out, memory_per_gpu, memory_error_factor, hbm_capacity)
+
+
+# Serving
+
+
+def linear_state_bytes(
+    linear_layers: Any,
+    linear_inner_width: Any,
+    linear_state_size: Any,
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    kv_bytes_per_element: Any,
+) -> Any:
+    """Bytes that layers with a state keep of a sequence, however long it is.
+
+    l_s (N H P + channels (k - 1)) x bytes
+
+    Parameters: linear_layers [1], linear_inner_width [1], linear_state_size [1],
+        linear_convolution_width [1], linear_convolution_size [1], kv_bytes_per_element [B]
+    Returns: [B] states of one sequence
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 3.4.1 (a state for each head), and
+        the last inputs of the convolution
+    """
+    window = linear_convolution_width * (linear_convolution_size - 1)
+    state = linear_state_size * linear_inner_width + window
+    return linear_layers * state * kv_bytes_per_element
+
+
+@alternative("request_kv_cache", linear_attention=KINDS)
+def mixed_request_kv_cache(
+    cached_tokens: Any, kv_cache_bytes_per_token: Any, linear_state_bytes: Any
+) -> Any:
+    """Keys, values and states of one request at its end.
+
+    tokens kept x bytes per token + states
+
+    Parameters: cached_tokens [1], kv_cache_bytes_per_token [B], linear_state_bytes [B]
+    Returns: [B] cache of one request
+    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3; Kwon et al. 2023 (vLLM),
+        arXiv:2309.06180, section 3
+    """
+    return cached_tokens * kv_cache_bytes_per_token + linear_state_bytes
+
+
+@alternative("decode_bytes", linear_attention=KINDS)
+def mixed_decode_bytes(
+    decode_weights_bytes: Any,
+    serving_batch_size: Any,
+    decode_context: Any,
+    kv_cache_bytes_per_token: Any,
+    kv_cache_ranks: Any,
+    linear_state_bytes: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Bytes that the mean decode step moves on each GPU: weights, keys, values and states.
+
+    weights + b x context x bytes per token / cache ranks + 2 b x states / t: read and written
+
+    Parameters: decode_weights_bytes [B], serving_batch_size [1], decode_context [1],
+        kv_cache_bytes_per_token [B], kv_cache_ranks [1], linear_state_bytes [B],
+        tensor_parallel [1]
+    Returns: [B] bytes of one step on one GPU
+    Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 8.1 (heads over tensor ranks)
+    """
+    kept = decode_context * kv_cache_bytes_per_token / kv_cache_ranks
+    states = 2 * linear_state_bytes / tensor_parallel
+    return decode_weights_bytes + serving_batch_size * (kept + states)
