@@ -44,6 +44,7 @@ _SHAPE = _HEADS | frozenset(
         "expert_ffn_hidden_size",
         "shared_experts",
         "dense_layers",
+        "expert_input_width",
         "attention_layers",
         "ffn_layers",
         "linear_attention",
@@ -62,6 +63,24 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "attention_parameters_per_layer": _HEADS,
     "kv_elements_per_layer": _HEADS,
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
+}
+
+# A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
+LETTERS: Mapping[str, tuple[str, ...]] = {
+    "M": ("layers", "linear_layers"),
+    "G": ("layers", "linear_layers"),
+    "*": ("layers", "attention_layers"),
+    "-": ("layers", "ffn_layers", "dense_layers"),
+    "E": ("layers", "ffn_layers"),
+}
+SAID: Mapping[str, Mapping[str, Any]] = {
+    "M": {"linear_attention": "mamba2"},
+    "G": {"linear_attention": "gated_deltanet"},
+    "": {"mixture_of_experts": True},  # feed-forward blocks are counted
+}
+UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
+    "E": {"experts": 1, "experts_per_token": 1},
+    "MG": {"linear_attention": "mamba2"},
 }
 
 # How results are read

@@ -3,59 +3,61 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...kernels.roles import LETTERS, SAID, UNSAID
 from ..errors import InputError, shown
 
 NAME = "layer_pattern"
-_LETTERS = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
-_STATES = {"M": "mamba2", "G": "gated_deltanet"}
+_RULE = (
+    "write one letter for each layer: M Mamba-2, G gated DeltaNet, * attention, - feed-forward, "
+    "E experts"
+)
 
 
 def counts(pattern: Any) -> dict[str, Any]:
-    """The inputs that a pattern sets, as Megatron-LM and Nemotron-H write it.
+    """The inputs that a pattern sets, which is written as Megatron-LM and Nemotron-H do.
 
     Each letter is a layer of one block; | marks the ends of stages and counts for nothing. Raises
     InputError for what is no pattern.
     """
-    known = f"write one letter for each layer: {_LETTERS}"
     if not isinstance(pattern, str):
-        raise InputError(f"{NAME} = {shown(pattern)} is not a pattern; {known}")
-    letters = pattern.replace("|", "")
-    if "/" in letters:
+        raise InputError(f"{NAME} = {shown(pattern)} is not a pattern; {_RULE}")
+    letters, slash, _ = pattern.replace("|", "").partition("/")
+    if slash:
         raise InputError(
-            f"{NAME} = {shown(pattern)} has layers that predict further tokens after /; leave them "
-            "out"
+            f"{NAME} = {shown(pattern)} has layers that predict further tokens after /; end it "
+            "before"
         )
-    wrong = next((letter for letter in letters if letter not in "MG*-E"), None)
+    wrong = next((letter for letter in letters if letter not in LETTERS), None)
     if wrong is not None or not letters:
         what = f"has {wrong!r}" if letters else "is empty"
-        raise InputError(f"{NAME} = {shown(pattern)} {what}; {known}")
-    if {"M", "G"} <= {*letters}:
-        raise InputError(f"{NAME} = {shown(pattern)} has both M and G; give states of one kind")
-    number = {letter: letters.count(letter) for letter in "MG*-E"}
-    made: dict[str, Any] = {
-        "layers": len(letters),
-        "linear_attention": next((_STATES[x] for x in "MG" if number[x]), "mamba2"),
-        "linear_layers": number["M"] + number["G"],
-        "attention_layers": number["*"],
-        "mixture_of_experts": True,
-        "ffn_layers": number["-"] + number["E"],
-        "dense_layers": number["-"],
-    }
-    return made if number["E"] else {**made, "experts": 1, "experts_per_token": 1}
+        raise InputError(f"{NAME} = {shown(pattern)} {what}; {_RULE}")
+    made: dict[str, Any] = {name: 0 for names in LETTERS.values() for name in names}
+    for letter in letters:
+        for name in LETTERS[letter]:
+            made[name] += 1
+    for some, values in UNSAID.items():
+        made |= {} if {*some} & {*letters} else values
+    for letter, values in SAID.items():
+        if letter in letters:
+            if any(made.get(name, value) != value for name, value in values.items()):
+                raise InputError(
+                    f"{NAME} = {shown(pattern)} has two kinds of states; give M or G alone"
+                )
+            made |= values
+    return made
 
 
 def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mapping[str, Any]:
     """A scenario with the counts of its pattern in place of the pattern."""
     if NAME not in scenario:
         return scenario
-    pattern = scenario[NAME]
-    made = counts(pattern)
+    made = counts(scenario[NAME])
     for name, value in made.items():
         if name in swept:
-            raise InputError(f"{NAME} sets {name}, which is an axis too; keep one of them")
+            raise InputError(f"{name} is set by {NAME} and by an axis; keep one")
         if name in scenario and scenario[name] != value:
             raise InputError(
-                f"{name} = {shown(scenario[name])} does not add up with {NAME}, which has "
-                f"{name} = {shown(value)}; leave one of them out"
+                f"{name} = {shown(scenario[name])} does not add up with {NAME}, which makes it "
+                f"{value}; leave one of them out"
             )
     return {**{name: v for name, v in scenario.items() if name != NAME}, **made}

@@ -26,6 +26,8 @@ MODULES = (
     "memory",
     "offload",
     "layer_kinds",
+    "layer_kinds_step",
+    "latent_experts",
     "link_sharing",
     "step",
     "failures",

@@ -10,6 +10,7 @@ from ..ops import where
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
+@alternative("expert_message", linear_attention="none")
 def expert_message(
     activation_message: Any, residual_ranks: Any, experts_per_token: Any, expert_bytes_share: Any
 ) -> Any:

@@ -138,6 +138,7 @@ def ffn_parameters_per_layer(hidden_size: Any, ffn_hidden_size: Any, ffn_matrice
     return ffn_matrices * hidden_size * ffn_hidden_size
 
 
+@alternative("expert_parameters", linear_attention="none")
 def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrices: Any) -> Any:
     """Weights of one expert.
 
