@@ -371,7 +371,7 @@ COUNTS = {
     "bloom_prequel": 90,
     "daly2006": 3,
     "korthikanti_table5": 9,
-    "megatron_bridge": 114,
+    "megatron_bridge": 148,
     "meta_rsc": 5,
     "mlperf_gpt3": 13,
     "mosaic": 144,
