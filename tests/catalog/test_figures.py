@@ -449,7 +449,6 @@ NOT_EXACT = {
     "llama-2-70b": (-0.015, "named 70B for 68.98B"),
     "falcon-40b": (0.035, "named 40B for 41.3B"),
     "kimi-k2": (0.03, "announced as 1T for 1.026T"),
-    "kimi-linear-48b-a3b": (0.03, "named 48B for 49.1B"),
 }
 
 
