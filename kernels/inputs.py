@@ -203,6 +203,20 @@ _ROWS: list[str | Input] = [
     _count("tensor_parallel", 1, "GPUs that share each layer"),
     _count("pipeline_parallel", 1, "pipeline stages"),
     _count("context_parallel", 1, "GPUs that share each sequence"),
+    _option(
+        "context_parallel_type",
+        "p2p",
+        ("p2p", "all_gather", "a2a", "a2a+p2p"),
+        "how they do: a ring of keys and values, all of them gathered, heads shared out "
+        "(Ulysses), or that inside a node and a ring across",
+    ),
+    _option(
+        "context_balance",
+        "zigzag",
+        ("zigzag", "contiguous"),
+        "parts of a sequence that each holds: an early and a late one, or one (a causal mask then "
+        "gives the last of them most to do)",
+    ),
     _count("expert_parallel", 1, "data-parallel ranks that share the routed experts"),
     _count("virtual_stages", 1, "model chunks on each pipeline stage"),
     _option(

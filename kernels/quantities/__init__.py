@@ -30,6 +30,7 @@ MODULES = (
     "latent_experts",
     "link_sharing",
     "step",
+    "context_kinds",
     "failures",
     "checkpointing",
     "recovery",

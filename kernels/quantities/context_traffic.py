@@ -99,6 +99,7 @@ def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
     return 4 * (context_parallel - 1)
 
 
+@alternative("context_parallel_time", context_parallel_type="p2p")
 def context_parallel_time(
     context_exchanges_per_layer: Any,
     layers: Any,
@@ -121,6 +122,7 @@ def context_parallel_time(
     return per_microbatch * num_microbatches * context_send_time
 
 
+@alternative("exposed_context_parallel_time", context_parallel_type="p2p")
 def exposed_context_parallel_time(
     context_parallel_time: Any,
     context_parallel_overlap: Any,

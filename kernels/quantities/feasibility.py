@@ -14,7 +14,7 @@ REASONS = """
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
     13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
-    26 layers_do_not_add_up
+    26 layers_do_not_add_up, 27 heads_not_divisible_over_context
 """
 
 
@@ -91,6 +91,7 @@ def interleaved_schedule_reason(
     return where(stage_chunks > 1, reason, 0.0)
 
 
+@alternative("layout_reason", context_parallel_type=("p2p", "all_gather"))
 def layout_reason(
     n_gpus: Any,
     tensor_parallel: Any,

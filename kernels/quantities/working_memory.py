@@ -222,6 +222,7 @@ def full_layer_activation_memory(
     return again + ffn_gradients_memory
 
 
+@alternative("working_memory", context_parallel_type="p2p")
 def working_memory(layer_state_memory: Any, layer_activation_memory: Any) -> Any:
     """Memory that one layer needs only while its backward pass is at work.
 
