@@ -36,6 +36,7 @@ MODULES = (
     "recovery",
     "goodput",
     "whole_run",
+    "training_stages",
     "feasibility",
     "scale_out",
     "serving",
