@@ -25,6 +25,7 @@ from .units import UnitError, parse
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
 _FACTS: dict[str, str | type] = {
     "gpu": str,
+    "layer_pattern": str,  # counts of layers, which grid reads from it
     # quantities that a label may state: the graph is cut there
     "parameters": "1",
     "active_parameters": "1",
@@ -37,6 +38,9 @@ _FACTS: dict[str, str | type] = {
     "embedding_tables": "1",
     "looked_up_parameters": "1",
     "windowed_layers": "1",
+    "attention_layers": "1",
+    "ffn_layers": "1",
+    "expert_input_width": "1",
     "attention_parameters_per_layer": "1",
     "kv_elements_per_layer": "1",
     "node_power": "W",
@@ -101,6 +105,18 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "shared_experts",
             "dense_layers",
             "expert_ffn_hidden_size",
+            "expert_input_width",
+            "layer_pattern",
+            "attention_layers",
+            "ffn_layers",
+            "linear_attention",
+            "linear_layers",
+            "linear_heads",
+            "linear_head_size",
+            "linear_key_heads",
+            "linear_state_size",
+            "linear_convolution_size",
+            "linear_chunk_size",
             "sequence_length",
             "training_tokens",
         ),

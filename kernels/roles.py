@@ -9,7 +9,7 @@ from typing import Any
 # What judges a point
 REASON = "infeasible_reason"  # why it cannot be run; 0 where it can
 NEAR = "near_memory_limit"  # 1 where the error of the limits' model decides over that
-LAYOUT_REASON = "expert_layout_reason"  # why a neighbour cannot be laid out; 0 where it can
+LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
 LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what they reach depends on the layout
 # A quantity, and the inputs whose product it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
@@ -44,6 +44,15 @@ _SHAPE = _HEADS | frozenset(
         "expert_ffn_hidden_size",
         "shared_experts",
         "dense_layers",
+        "expert_input_width",
+        "attention_layers",
+        "ffn_layers",
+        "linear_attention",
+        "linear_layers",
+        "linear_heads",
+        "linear_head_size",
+        "linear_key_heads",
+        "linear_state_size",
     }
 )
 _COUNTED = _SHAPE | {"parameters", "experts_per_token"}
@@ -54,6 +63,24 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "attention_parameters_per_layer": _HEADS,
     "kv_elements_per_layer": _HEADS,
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
+}
+
+# A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
+LETTERS: Mapping[str, tuple[str, ...]] = {
+    "M": ("layers", "linear_layers"),
+    "G": ("layers", "linear_layers"),
+    "*": ("layers", "attention_layers"),
+    "-": ("layers", "ffn_layers", "dense_layers"),
+    "E": ("layers", "ffn_layers"),
+}
+SAID: Mapping[str, Mapping[str, Any]] = {
+    "M": {"linear_attention": "mamba2"},
+    "G": {"linear_attention": "gated_deltanet"},
+    "": {"mixture_of_experts": True},  # feed-forward blocks are counted
+}
+UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
+    "E": {"experts": 1, "experts_per_token": 1},
+    "MG": {"linear_attention": "mamba2"},
 }
 
 # How results are read

@@ -13,7 +13,7 @@ from ...catalog import KINDS, CatalogError, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-from . import values
+from . import patterns, values
 from .memo import Memo
 
 Array = np.ndarray[Any, Any]
@@ -108,7 +108,8 @@ def _read(name: str, spec: Any) -> Axis:
         return design_axis(name, spec)
     if is_coupled(spec):
         return _coupled(name, spec)
-    values.check_name(name)
+    if name != patterns.NAME:
+        values.check_name(name)
     return _single(name, name, _points(name, spec))
 
 
@@ -240,6 +241,12 @@ def _single(name: str, target: str, points: list[Any] | Array) -> Axis:
         _check_distinct(name, names)
         labels = tuple(points)  # as written: with or without an edition
         return Axis(name, np.array(labels), records={target: labels})
+    if target == patterns.NAME:
+        _check_distinct(name, points)
+        rows = [patterns.counts(point) for point in points]
+        if any(row.keys() != rows[0].keys() for row in rows):
+            raise InputError(f"axis {name!r} has patterns with E and without; sweep them apart")
+        return _together(name, np.array(points), {key: [r[key] for r in rows] for key in rows[0]})
     if values.is_option(target):
         choices = tuple(values.option(target, point) for point in points)
         _check_distinct(name, choices)

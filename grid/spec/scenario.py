@@ -12,7 +12,7 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import WHOLES
 from ..errors import InputError
-from . import values
+from . import patterns, values
 from .axes import Axis, make_axes
 from .distributions import Distribution, distribution
 
@@ -60,6 +60,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
                     f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
                 )
             owner[name] = axis.name
+    scenario = patterns.spelled_out(scenario, owner)
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
@@ -226,7 +227,8 @@ def _values_of(
     A node also sets what its gpu does, unless the scenario has a gpu of its own.
     """
     entry = used.setdefault((kind, label), record(kind, label))
-    own = {key: value for key, value in entry.values.items() if key in INPUTS or key in load()}
+    spelled = patterns.spelled_out(entry.values, {})
+    own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
     if isinstance(entry.values.get("gpu"), str) and not own_gpu:
         return {**_values_of("gpu", entry.values["gpu"], used, own_gpu), **own}
     return own

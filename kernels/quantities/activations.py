@@ -66,6 +66,7 @@ def no_dropout_mask_bytes() -> Any:
     return 0.0
 
 
+@alternative("residual_activations_per_token", linear_attention="none")
 def residual_activations_per_token(
     hidden_size: Any,
     ffn_input_width: Any,
@@ -87,6 +88,7 @@ def residual_activations_per_token(
     return (masked + bytes_per_element * ffn_input_width) / residual_ranks
 
 
+@alternative("matrix_activations_per_token", linear_attention="none")
 def matrix_activations_per_token(
     attention_heads: Any,
     kv_heads: Any,

@@ -23,6 +23,7 @@ def tokens_per_step(global_batch_size: Any, sequence_length: Any) -> Any:
     return global_batch_size * sequence_length
 
 
+@alternative("looked_up_parameters", linear_attention="none")
 def looked_up_parameters(unmultiplied_parameters: Any) -> Any:
     """Active parameters that no product reads: look-ups, biases, norms.
 
@@ -50,6 +51,7 @@ def active_matrix_parameters(
     return np.maximum(multiplied - vocab_size * hidden_size, 0.0)
 
 
+@alternative("layer_matrix_flops_per_token", linear_attention="none")
 def layer_matrix_flops_per_token(active_matrix_parameters: Any) -> Any:
     """Operations of one token in the layers' matrices, forward and backward, nothing repeated.
 
@@ -89,19 +91,25 @@ def full_attention_span(sequence_length: Any) -> Any:
 
 @alternative("attention_span", sliding_window=True)
 def windowed_attention_span(
-    sequence_length: Any, attention_window: Any, windowed_layers: Any, layers: Any
+    sequence_length: Any,
+    attention_window: Any,
+    windowed_layers: Any,
+    attention_layers: Any,
+    layers: Any,
 ) -> Any:
     """Keys in front of each query, the mask not counted: in some layers those of a window.
 
-    s - l_w / l (s - min(w, s)), the mean over layers
+    l_a / l s - l_w / l (s - min(w, s)), the mean over layers; l_a of them attend at all
 
-    Parameters: sequence_length [1], attention_window [1], windowed_layers [1], layers [1]
+    Parameters: sequence_length [1], attention_window [1], windowed_layers [1],
+        attention_layers [1], layers [1]
     Returns: [1] keys of one query
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     width = np.minimum(attention_window, sequence_length)
-    share = np.minimum(windowed_layers / layers, 1.0)
-    return sequence_length - share * (sequence_length - width)
+    attending = np.minimum(attention_layers / layers, 1.0)
+    share = np.minimum(windowed_layers / layers, attending)
+    return attending * sequence_length - share * (sequence_length - width)
 
 
 @alternative("causal_attention_span", sliding_window=False)
@@ -120,35 +128,42 @@ def full_causal_attention_span(sequence_length: Any) -> Any:
 
 @alternative("causal_attention_span", sliding_window=True)
 def windowed_causal_attention_span(
-    sequence_length: Any, attention_window: Any, windowed_layers: Any, layers: Any
+    sequence_length: Any,
+    attention_window: Any,
+    windowed_layers: Any,
+    attention_layers: Any,
+    layers: Any,
 ) -> Any:
     """Keys that each query sees under a causal mask, in some layers only those of a window.
 
-    s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w no longer than s; the mean over sequence and
-    layers: the first w queries of a sequence have fewer keys than the window
+    l_a / l s / 2 - l_w / l (s / 2 - w (1 - w / (2 s))), w no longer than s; the mean over sequence
+    and layers, of which l_a attend: the first w queries of a sequence have fewer keys than the
+    window
 
-    Parameters: sequence_length [1], attention_window [1], windowed_layers [1], layers [1]
+    Parameters: sequence_length [1], attention_window [1], windowed_layers [1],
+        attention_layers [1], layers [1]
     Returns: [1] keys of one query
     Range: short of the exact w - w (w - 1) / (2 s) by w / (2 s), at most half a key
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2; mean over the triangle and
         the band under the mask
     """
     width = np.minimum(attention_window, sequence_length)
-    share = np.minimum(windowed_layers / layers, 1.0)
+    attending = np.minimum(attention_layers / layers, 1.0)
+    share = np.minimum(windowed_layers / layers, attending)
     seen = width * (1 - width / (2 * sequence_length))
-    return sequence_length / 2 - share * (sequence_length / 2 - seen)
+    return attending * (sequence_length / 2) - share * (sequence_length / 2 - seen)
 
 
-def windowed_layers(layers: Any) -> Any:
-    """Layers whose attention sees a window alone: all, unless the model alternates.
+def windowed_layers(attention_layers: Any) -> Any:
+    """Layers whose attention sees a window alone: all that attend, unless the model alternates.
 
-    l_w = l
+    l_w = l_a
 
-    Parameters: layers [1]
+    Parameters: attention_layers [1]
     Returns: [1] layers
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
-    return 1.0 * layers
+    return 1.0 * attention_layers
 
 
 @alternative("kernel_attention_span", attention_kernel="standard")

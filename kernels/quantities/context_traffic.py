@@ -11,6 +11,7 @@ from ..ops import where
 from ..topology import group_ranks_per_node
 
 
+@alternative("context_message", linear_attention="none")
 def context_message(
     microbatch_tokens: Any,
     kv_heads: Any,
@@ -100,6 +101,7 @@ def repeated_context_exchanges_per_layer(context_parallel: Any) -> Any:
     return 4 * (context_parallel - 1)
 
 
+@alternative("context_parallel_time", context_parallel_type="p2p")
 def context_parallel_time(
     context_exchanges_per_layer: Any,
     layers: Any,
@@ -122,6 +124,7 @@ def context_parallel_time(
     return per_microbatch * num_microbatches * context_send_time
 
 
+@alternative("exposed_context_parallel_time", context_parallel_type="p2p")
 def exposed_context_parallel_time(
     context_parallel_time: Any,
     context_parallel_overlap: Any,

@@ -12,6 +12,7 @@ from ..stages import most_stage_parameters
 from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
 
 
+@alternative("expert_message", linear_attention="none")
 def expert_message(
     activation_message: Any, residual_ranks: Any, experts_per_token: Any, expert_bytes_share: Any
 ) -> Any:

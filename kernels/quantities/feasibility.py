@@ -299,9 +299,26 @@ def routed_expert_layout_reason(
     return where(layout_reason == 0, shared, layout_reason)
 
 
-@alternative("capacity_reason", all_reduce=SWITCHED)
+def arrangement_reason(
+    expert_layout_reason: Any, head_reason: Any, layer_kinds_reason: Any, torus_reason: Any
+) -> Any:
+    """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
+
+    those of the layout, of heads shared out, of kinds of layers, of a torus
+
+    Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
+        torus_reason [flag]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    inside = where(head_reason == 0, layer_kinds_reason, head_reason)
+    inside = where(inside == 0, torus_reason, inside)
+    return where(expert_layout_reason == 0, inside, expert_layout_reason)
+
+
 def capacity_reason(
-    expert_layout_reason: Any,
+    arrangement_reason: Any,
     memory_per_gpu: Any,
     memory_error_factor: Any,
     hbm_capacity: Any,
@@ -310,7 +327,7 @@ def capacity_reason(
 
     the layout's reason; memory needed / error factor <= capacity; NaN where either is undefined
 
-    Parameters: expert_layout_reason [flag], memory_per_gpu [B], memory_error_factor [1],
+    Parameters: arrangement_reason [flag], memory_per_gpu [B], memory_error_factor [1],
         hbm_capacity [B]
     Returns: [flag] reason
     Flags: REASONS
@@ -320,10 +337,25 @@ def capacity_reason(
     full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
     known = memory_per_gpu + hbm_capacity
     full = where(known == known, full, np.nan)
-    return where(expert_layout_reason == 0, full, expert_layout_reason)
+    return where(arrangement_reason == 0, full, arrangement_reason)
 
 
-def torus_reason(
+@alternative("torus_reason", all_reduce=SWITCHED)
+def switched_torus_reason() -> Any:
+    """Why a torus cannot hold a job; 0 where it can.
+
+    0: switches connect all
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("torus_reason", all_reduce="torus")
+def ring_torus_reason(
     n_gpus: Any,
     gpus_per_node: Any,
     largest_slice: Any,
@@ -367,32 +399,6 @@ def torus_reason(
     reason = where(gpus_per_node > largest_slice, 25.0, reason)
     known = n_gpus + gpus_per_node + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
-
-
-@alternative("capacity_reason", all_reduce="torus")
-def torus_capacity_reason(
-    expert_layout_reason: Any,
-    torus_reason: Any,
-    memory_per_gpu: Any,
-    memory_error_factor: Any,
-    hbm_capacity: Any,
-) -> Any:
-    """Why a layout cannot be run, torus and memory counted.
-
-    the layout's reason; the torus holds the groups; memory needed / error factor <= capacity
-
-    Parameters: expert_layout_reason [flag], torus_reason [flag], memory_per_gpu [B],
-        memory_error_factor [1], hbm_capacity [B]
-    Returns: [flag] reason
-    Flags: REASONS
-    Range: within the error factor of the capacity either may be true: `near_memory_limit`
-    Source: by definition
-    """
-    full = where(memory_per_gpu / memory_error_factor > hbm_capacity, 10.0, 0.0)
-    known = memory_per_gpu + hbm_capacity
-    full = where(known == known, full, np.nan)
-    laid = where(expert_layout_reason == 0, torus_reason, expert_layout_reason)
-    return where(laid == 0, full, laid)
 
 
 @alternative("goodput_reason", goodput_model="exact")

@@ -58,6 +58,7 @@ def tokens_per_expert(
     return microbatch_tokens * experts_per_token * expert_parallel / experts
 
 
+@alternative("routed_ffn_time", linear_attention="none")
 def routed_ffn_time(
     tokens_per_expert: Any,
     experts: Any,

@@ -187,6 +187,7 @@ def sharded_residual_ranks(tensor_parallel: Any) -> Any:
     return 1.0 * tensor_parallel
 
 
+@alternative("elementwise_time", linear_attention="none")
 def elementwise_time(
     microbatch_tokens: Any,
     hidden_size: Any,
@@ -214,6 +215,7 @@ def elementwise_time(
     return moved / reached_hbm_bandwidth
 
 
+@alternative("layer_matrix_time", linear_attention="none")
 def layer_matrix_time(attention_projection_time: Any, ffn_time: Any, elementwise_time: Any) -> Any:
     """Time of a layer's forward pass without the attention products.
 

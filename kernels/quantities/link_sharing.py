@@ -65,6 +65,7 @@ def tensor_node_time(
     ) + busy_time(saved_input_gather_time, tensor_parallel_gather_time, moved, intra_node_bandwidth)
 
 
+@alternative("context_fabric_time", context_parallel_type="p2p")
 def context_fabric_time(
     context_parallel_time: Any,
     context_send_time: Any,
@@ -86,6 +87,7 @@ def context_fabric_time(
     return busy_time(context_parallel_time, context_send_time, across, context_rail_bandwidth)
 
 
+@alternative("context_node_time", context_parallel_type="p2p")
 def context_node_time(
     context_parallel_time: Any,
     context_send_time: Any,

@@ -138,6 +138,7 @@ def ffn_parameters_per_layer(hidden_size: Any, ffn_hidden_size: Any, ffn_matrice
     return ffn_matrices * hidden_size * ffn_hidden_size
 
 
+@alternative("expert_parameters", linear_attention="none")
 def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrices: Any) -> Any:
     """Weights of one expert.
 
@@ -150,6 +151,7 @@ def expert_parameters(hidden_size: Any, expert_ffn_hidden_size: Any, ffn_matrice
     return ffn_matrices * hidden_size * expert_ffn_hidden_size
 
 
+@alternative("expert_layers", linear_attention="none")
 def expert_layers(layers: Any, dense_layers: Any) -> Any:
     """Layers whose feed-forward block is a mixture of experts.
 
@@ -280,6 +282,7 @@ def llama_unmultiplied_parameters(
     return (2 * layers + 1 + (embedding_tables - 1) * vocab_size) * hidden_size
 
 
+@alternative("parameters", linear_attention="none")
 def parameters(
     layers: Any,
     hidden_size: Any,

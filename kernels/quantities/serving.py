@@ -44,22 +44,22 @@ def divided_serving_weights_memory(weights_bytes: Any, tensor_parallel: Any) -> 
 @alternative("serving_weights_memory", data_parallel_attention=True)
 def copied_attention_serving_weights_memory(
     weights_bytes: Any,
-    layers: Any,
+    attention_layers: Any,
     attention_parameters_per_layer: Any,
     bytes_per_element: Any,
     tensor_parallel: Any,
 ) -> Any:
     """Memory of one GPU's weights while it serves: all of attention, a part of the rest.
 
-    (N - l A) e / t + l A e
+    (N - l_a A) e / t + l_a A e
 
-    Parameters: weights_bytes [B], layers [1], attention_parameters_per_layer [1],
+    Parameters: weights_bytes [B], attention_layers [1], attention_parameters_per_layer [1],
         bytes_per_element [B], tensor_parallel [1]
     Returns: [B] weights
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.4 (attention is data parallel, experts
         are shared out)
     """
-    copied = layers * attention_parameters_per_layer * bytes_per_element
+    copied = attention_layers * attention_parameters_per_layer * bytes_per_element
     return (weights_bytes - copied) / tensor_parallel + copied
 
 
@@ -169,22 +169,26 @@ def windowed_cached_tokens(
     output_tokens: Any,
     attention_window: Any,
     windowed_layers: Any,
+    attention_layers: Any,
     layers: Any,
 ) -> Any:
     """Tokens of a request that a layer keeps at its end, the mean over layers: no more than see it.
 
-    n - l_w / l (n - min(w, n)), n = prompt + output
+    l_a / l n - l_w / l (n - min(w, n)), n = prompt + output; l_a layers attend at all
 
     Parameters: prompt_tokens [1], output_tokens [1], attention_window [1], windowed_layers [1],
-        layers [1]
+        attention_layers [1], layers [1]
     Returns: [1] tokens
     Range: what falls out of a window is overwritten at once; paged caches keep up to a block more
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2 (rolling buffer)
     """
     tokens = prompt_tokens + output_tokens
-    return windowed_attention_span(tokens, attention_window, windowed_layers, layers)
+    return windowed_attention_span(
+        tokens, attention_window, windowed_layers, attention_layers, layers
+    )
 
 
+@alternative("request_kv_cache", linear_attention="none")
 def request_kv_cache(cached_tokens: Any, kv_cache_bytes_per_token: Any) -> Any:
     """Keys and values of one request at its end: the prompt and the answer.
 
@@ -328,16 +332,17 @@ def windowed_decode_context(
     output_tokens: Any,
     attention_window: Any,
     windowed_layers: Any,
+    attention_layers: Any,
     layers: Any,
 ) -> Any:
     """Tokens whose keys and values the mean decode step reads, the mean over layers.
 
     with n = max(output - 1, 1) steps: prompt + (n - 1) / 2, and in windowed layers the mean of
     min(prompt + j, w - 1), j = 0 .. n - 1: (k (prompt + (k - 1) / 2) + (n - k) (w - 1)) / n over
-    the k = clip(w - 1 - prompt, 0, n) steps that see all
+    the k = clip(w - 1 - prompt, 0, n) steps that see all; 0 in layers that do not attend
 
     Parameters: prompt_tokens [1], output_tokens [1], attention_window [1], windowed_layers [1],
-        layers [1]
+        attention_layers [1], layers [1]
     Returns: [1] tokens
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
@@ -346,10 +351,12 @@ def windowed_decode_context(
     width = np.minimum(attention_window - 1, prompt_tokens + steps)
     growing = np.maximum(np.minimum(width - prompt_tokens, steps), 0.0)
     seen = growing * (prompt_tokens + (growing - 1) / 2) + (steps - growing) * width
-    share = np.minimum(windowed_layers / layers, 1.0)
-    return full - share * (full - seen / steps)
+    attending = np.minimum(attention_layers / layers, 1.0)
+    share = np.minimum(windowed_layers / layers, attending)
+    return attending * full - share * (full - seen / steps)
 
 
+@alternative("decode_bytes", linear_attention="none")
 def decode_bytes(
     decode_weights_bytes: Any,
     serving_batch_size: Any,
@@ -465,18 +472,25 @@ def full_prompt_attention_span(prompt_tokens: Any) -> Any:
 
 @alternative("prompt_attention_span", sliding_window=True)
 def windowed_prompt_attention_span(
-    prompt_tokens: Any, attention_window: Any, windowed_layers: Any, layers: Any
+    prompt_tokens: Any,
+    attention_window: Any,
+    windowed_layers: Any,
+    attention_layers: Any,
+    layers: Any,
 ) -> Any:
     """Keys that each query of a prompt sees, the mean over the prompt and the layers.
 
     as `causal_attention_span`, with s = max(prompt, 1)
 
-    Parameters: prompt_tokens [1], attention_window [1], windowed_layers [1], layers [1]
+    Parameters: prompt_tokens [1], attention_window [1], windowed_layers [1],
+        attention_layers [1], layers [1]
     Returns: [1] keys of one query
     Source: Jiang et al. 2023 (Mistral 7B), arXiv:2310.06825, section 2
     """
     positions = np.maximum(prompt_tokens, 1.0)
-    return windowed_causal_attention_span(positions, attention_window, windowed_layers, layers)
+    return windowed_causal_attention_span(
+        positions, attention_window, windowed_layers, attention_layers, layers
+    )
 
 
 def prefill_attention_flops(

@@ -444,17 +444,26 @@ def no_expert_layer_parameters() -> Any:
 
 @alternative("expert_layer_parameters", mixture_of_experts=True)
 def mixed_expert_layer_parameters(
-    shared_experts: Any, expert_parameters: Any, hidden_size: Any, experts: Any
+    shared_experts: Any,
+    expert_parameters: Any,
+    hidden_size: Any,
+    experts: Any,
+    expert_layers: Any,
+    layers: Any,
+    dense_layers: Any,
 ) -> Any:
     """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
 
-    E_shared x expert + h E: shared experts and the router
+    (E_shared x expert + h E) l_e / (l - dense layers): shared experts and the router, the mean over
+    layers behind the dense ones
 
-    Parameters: shared_experts [1], expert_parameters [1], hidden_size [1], experts [1]
+    Parameters: shared_experts [1], expert_parameters [1], hidden_size [1], experts [1],
+        expert_layers [1], layers [1], dense_layers [1]
     Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
-    return shared_experts * expert_parameters + hidden_size * experts
+    each = shared_experts * expert_parameters + hidden_size * experts
+    return each * (expert_layers / np.maximum(layers - dense_layers, 1.0))
 
 
 @alternative("routed_layer_parameters", mixture_of_experts=False)
@@ -471,16 +480,18 @@ def no_routed_layer_parameters() -> Any:
 
 
 @alternative("routed_layer_parameters", mixture_of_experts=True)
-def mixed_routed_layer_parameters(experts: Any, expert_parameters: Any) -> Any:
-    """Parameters of a layer's routed experts.
+def mixed_routed_layer_parameters(
+    experts: Any, expert_parameters: Any, expert_layers: Any, layers: Any, dense_layers: Any
+) -> Any:
+    """Parameters of a layer's routed experts, the mean over layers behind the dense ones.
 
-    E x parameters of an expert
+    E x parameters of an expert x l_e / (l - dense layers): where not every layer has experts
 
-    Parameters: experts [1], expert_parameters [1]
+    Parameters: experts [1], expert_parameters [1], expert_layers [1], layers [1], dense_layers [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
     """
-    return experts * expert_parameters
+    return experts * expert_parameters * (expert_layers / np.maximum(layers - dense_layers, 1.0))
 
 
 def common_layer_parameters(

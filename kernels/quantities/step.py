@@ -182,6 +182,7 @@ def gumbel_slowest_rank_deviation(*operands: Any) -> Any:
     """
 
 
+@alternative("straggler_time", context_balance="zigzag")
 def straggler_time(
     compute_time: Any,
     straggler_slowdown: Any,

@@ -420,6 +420,7 @@ def sequence_hidden_regather_time(
     return layers / pipeline_parallel * num_microbatches * (attention + ffn)
 
 
+@alternative("tensor_parallel_time", linear_attention="none")
 def tensor_parallel_time(
     tensor_parallel_all_reduces_per_layer: Any,
     layers: Any,

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..alternatives import alternative
 from ..ops import where
 
 
@@ -31,6 +32,7 @@ def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any
     return training_steps / (goodput * availability)
 
 
+@alternative("job_time", training_stages="one")
 def job_time(attempted_steps: Any, step_time: Any) -> Any:
     """Wall time of the run.
 

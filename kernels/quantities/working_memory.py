@@ -146,6 +146,7 @@ def sharded_layer_state_memory(layer_parameters: Any, bytes_per_element: Any) ->
     return 2 * layer_parameters * bytes_per_element
 
 
+@alternative("ffn_gradients_memory", linear_attention="none")
 def ffn_gradients_memory(
     microbatch_tokens: Any,
     ffn_input_width: Any,
@@ -221,6 +222,7 @@ def full_layer_activation_memory(
     return again + ffn_gradients_memory
 
 
+@alternative("working_memory", context_parallel_type="p2p")
 def working_memory(layer_state_memory: Any, layer_activation_memory: Any) -> Any:
     """Memory that one layer needs only while its backward pass is at work.
 

@@ -472,7 +472,7 @@ def counted(label: str, quantity: str = "parameters") -> float:
     shape = {
         key: value
         for key, value in of("model", label).items()
-        if key not in STATED and (key in INPUTS or key in load())
+        if key not in STATED and (key in INPUTS or key in load() or key == "layer_pattern")
     }
     return float(fleetcube.evaluate(quantity, **shape))
 

@@ -21,6 +21,7 @@ JOB: dict[str, Any] = {
     "all_reduce": "auto",
     "torus_x": 4,
     "torus_y": 2,
+    "linear_heads": 64,
     "mfu": 0.4,
     "fixed_checkpoint_interval": 600,
     "peak_flops_fp16": 1e15,

@@ -375,8 +375,8 @@ def test_whole_numbers_have_the_slope_between_their_neighbours(
     job = {**JOB, **others}
     job = {k: v for k, v in job.items() if k != name}
     low, high = (here if side is None else side for side in (below, above))
-    ends = Sweep(job, {name: [low, high]}, [of, "expert_layout_reason"]).evaluate()
-    assert (ends.expert_layout_reason == 0).all()
+    ends = Sweep(job, {name: [low, high]}, [of, "arrangement_reason"]).evaluate()
+    assert (ends.arrangement_reason == 0).all()
     values = np.broadcast_to(ends[of].values, 2)
     sweep = Sweep({**job, name: here}, {}, [of])
     slope = (values[1] - values[0]) / (high - low)

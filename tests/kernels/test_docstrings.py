@@ -70,7 +70,7 @@ def test_every_unit_parses(function: Function) -> None:
     for unit in doc.parameters.values():
         check_unit(unit)
     if doc.unit == "flag":
-        assert list(doc.flags) == sorted(doc.flags)  # branches leave gaps for each other
+        assert list(doc.flags) == sorted(doc.flags)
     else:
         check_unit(doc.unit)
 

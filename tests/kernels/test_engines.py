@@ -71,6 +71,8 @@ def points() -> dict[str, Any]:
         "parameters": 70e9,
         "layers": 80.0,
         "hidden_size": 8192.0,
+        "linear_layers": 20.0,
+        "linear_heads": 64.0,
         "cables_per_node": 8.0,
         "cable_mttf": 1e9,
         "data_parallel_overlap": rng.uniform(0, 1, POINTS),

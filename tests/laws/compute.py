@@ -34,10 +34,12 @@ def keys_of_a_query() -> Pairs:
             band = pairs_seen(sequence, window) / sequence
             width = min(window, sequence)
             for windowed in range(7):
-                ours = compute.windowed_causal_attention_span(sequence, window, windowed, 6)
-                # the law is continuous: w / (2 s) of a key short in a window, half without
-                ours += (windowed * width / (2 * sequence) + (6 - windowed) / 2) / 6
-                yield ours, (windowed * band + (6 - windowed) * whole) / 6
+                for layers in (6, 9):  # three more keep a state and see no key
+                    shares = (windowed, 6, layers)
+                    ours = compute.windowed_causal_attention_span(sequence, window, *shares)
+                    # the law is continuous: w / (2 s) of a key short in a window, half without
+                    ours += (windowed * width / (2 * sequence) + (6 - windowed) / 2) / layers
+                    yield ours, (windowed * band + (6 - windowed) * whole) / layers
 
 
 @check(
@@ -52,9 +54,11 @@ def keys_in_front() -> Pairs:
         for sequence in (64, 4096, 8192, 131072):
             columns = [min(window, sequence) if k < windowed else sequence for k in range(layers)]
             yield (
-                compute.windowed_attention_span(sequence, window, windowed, layers),
+                compute.windowed_attention_span(sequence, window, windowed, layers, layers),
                 sum(columns) / layers,
             )
+            some = compute.windowed_attention_span(sequence, window, windowed, layers, 2 * layers)
+            yield some, sum(columns) / (2 * layers)
             yield compute.full_attention_span(sequence), sequence
 
 

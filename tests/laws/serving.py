@@ -86,7 +86,7 @@ def replayed_answers() -> Pairs:
     each = layers * 2 * kv * size * 2
     bandwidth, peak, slow = 3.35e12, 1979e12, 989e12
     for ranks, window, windowed in ((1, math.inf, 0), (16, 1, 32), (8, 512, 24), (8, 800, 24)):
-        width = windowed, layers
+        width = windowed, layers, layers
         for prompt, output in ((0, 1), (0, 300), (700, 1), (700, 2), (700, 300), (131_072, 90)):
             share = 1 / min(ranks, kv)
             begin = max(prompt, 1)
@@ -132,9 +132,9 @@ def replayed_answers() -> Pairs:
 )
 def published_windows() -> Pairs:
     """Mistral 7B at 32,768 tokens, gpt-oss-120b and 20b at 131,072"""
-    yield serving.windowed_cached_tokens(32_512, 256, 4096, 32, 32), 32_768 / 8
+    yield serving.windowed_cached_tokens(32_512, 256, 4096, 32, 32, 32), 32_768 / 8
     for layers in (36, 24):
-        kept = serving.windowed_cached_tokens(130_816, 256, 128, layers / 2, layers)
+        kept = serving.windowed_cached_tokens(130_816, 256, 128, layers / 2, layers, layers)
         yield kept, 131_072 / 2
 
 

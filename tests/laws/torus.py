@@ -399,7 +399,7 @@ def experts_on_a_cube() -> Pairs:
 
 
 @check(
-    *("torus_reason", "torus_capacity_reason"),
+    "ring_torus_reason",
     by="derivation",
     source="chips of each group listed, and whether they fill a box; pods of the data sheet",
 )

@@ -34,6 +34,9 @@ _MODELS = {
     "qwen330ba3b": "qwen-3-30b-a3b",
     "qwen3235ba22b": "qwen-3-235b-a22b",
     "kimik2": "kimi-k2",
+    "nemotron3nano": "nemotron-3-nano",
+    "nemotron3super": "nemotron-3-super",
+    "nemotron3ultra": "nemotron-3-ultra",
     "mixtral8x7b": "mixtral-8x7b",
     "mixtral8x22b": "mixtral-8x22b",
 }

@@ -441,7 +441,7 @@ def _palm_table3(facts: Facts) -> list[Reading]:
         raise UnreadableError(why)
     run = {"gpus": 2240}, {"tp": 8, "pp": 35, "gbs": 1920}
     layout = _layout(Facts(dict(zip(("system", "parallel"), run, strict=True))))
-    inputs = _shape(105, 20480, 128, 51200, 2048) | _a100("standard") | layout
+    inputs = gpt_shape(105, 20480, 128, 51200, 2048) | a100("standard") | layout
     inputs |= {"recompute": "full", "zero_stage": 1}
     share = facts.number("measured.mfu_pct") / 100
     seconds = gpt_flops(inputs) / (share * A100_PEAK * inputs["n_gpus"])
@@ -467,14 +467,19 @@ def _nemo(facts: Facts) -> list[Reading]:
     label = hardware.model_of(re.sub(r"[ _-]?(FP8|BF16)$", "", name))
     inputs: Inputs = {"model": label, "node": node, "fabric": fabric}
     inputs |= {"sequence_length": facts.whole("model.seq")}
-    inputs |= _run(precision=name) | _layout(facts)
+    # the layout gives the batch of a replica; on B200 the printed GPUs are four times as many, and
+    # with 512 and more of them replicas would have no sequence
+    gpus = math.prod(facts.whole(f"parallel.{key}") for key in ("tp", "pp", "dp", "cp"))
+    inputs |= _run(precision=name) | _layout(facts, gpus=gpus)
     inputs |= {"recompute": "none", "zero_stage": 1} | _sequence_parallel(inputs)
     rate = facts.number("measured.tflops_per_gpu_with_cp") * 1e12
     seconds = _model_flops(inputs) / (rate * inputs["n_gpus"])
-    notes = (
+    notes: tuple[str, ...] = (
         "time is that of the printed FLOP/s, whole attention counted",
         "micro-batch and recomputation are not stated: 1, none",
     )
+    if facts.whole("system.gpus") != gpus:
+        notes = (*notes, f"system.gpus is not tp x pp x dp x cp: {gpus}, which is taken")
     return [Reading(inputs, seconds, notes=notes)]
 
 
@@ -539,10 +544,10 @@ def _network(facts: Facts) -> Inputs:
     return {} if bandwidth is None else {"inter_node_bandwidth": bandwidth}
 
 
-def _layout(facts: Facts, batch: int | None = None) -> Inputs:
+def _layout(facts: Facts, batch: int | None = None, gpus: int | None = None) -> Inputs:
     """GPUs, ranks and batch of a run; ranks that are not stated are 1."""
     inputs = {
-        "n_gpus": facts.whole("system.gpus"),
+        "n_gpus": facts.whole("system.gpus") if gpus is None else gpus,
         "tensor_parallel": facts.whole("parallel.tp", 1),
         "pipeline_parallel": facts.whole("parallel.pp", 1),
         "context_parallel": facts.whole("parallel.cp", 1),

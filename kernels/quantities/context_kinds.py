@@ -1,0 +1,640 @@
+"""Other ways to share a sequence than a ring: all-gathers, all-to-alls over heads, and both."""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..collectives import point_to_point_time, two_level_all_to_all_time
+from ..ops import where
+from ..topology import flat_bandwidth, flat_latency
+from .feasibility import _whole
+from .layer_kinds import KINDS
+from .step import straggler_time
+from .working_memory import working_memory
+
+TO_HEADS = ("a2a", "a2a+p2p")  # attention's heads are shared out while it works
+
+
+@alternative("head_sharing_ranks", context_parallel_type=("p2p", "all_gather"))
+def no_head_sharing_ranks() -> Any:
+    """Ranks that share out the heads of attention, each with the tokens of all: none do.
+
+    1
+
+    Parameters: none
+    Returns: [1] ranks
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 1.0
+
+
+@alternative("head_sharing_ranks", context_parallel_type="a2a")
+def all_head_sharing_ranks(context_parallel: Any) -> Any:
+    """Ranks that share out the heads of attention, each with the tokens of all: the whole group.
+
+    c
+
+    Parameters: context_parallel [1]
+    Returns: [1] ranks
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1
+    """
+    return 1.0 * context_parallel
+
+
+@alternative("head_sharing_ranks", context_parallel_type="a2a+p2p")
+def near_head_sharing_ranks(context_ranks_per_node: Any) -> Any:
+    """Ranks that share out the heads of attention, each with the tokens of all: those of a node.
+
+    ranks on a node
+
+    Parameters: context_ranks_per_node [1]
+    Returns: [1] ranks
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3 (all-to-alls inside a node)
+    """
+    return 1.0 * context_ranks_per_node
+
+
+@alternative("context_passes", recompute=("none", "selective"))
+def kept_context_passes() -> Any:
+    """Passes of each layer and micro-batch through attention: forward and backward.
+
+    2
+
+    Parameters: none
+    Returns: [1] passes
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    return 2.0
+
+
+@alternative("context_passes", recompute=("core_attention", "full"))
+def repeated_context_passes() -> Any:
+    """Passes of each layer and micro-batch through attention: forward twice, and backward.
+
+    3
+
+    Parameters: none
+    Returns: [1] passes
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2, with forward
+        repeated
+    """
+    return 3.0
+
+
+@alternative("head_message", linear_attention="none")
+def attention_head_message(
+    microbatch_tokens: Any,
+    attention_heads: Any,
+    kv_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+    head_sharing_ranks: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of one rank that change places when heads are shared out, in one pass through a layer.
+
+    T (h / a) (2 a / t + 2 max(a_kv / t, u)) e: queries and outputs; keys and values, of which each
+    rank needs a head of its own
+
+    Parameters: microbatch_tokens [1], attention_heads [1], kv_heads [1], head_size [1],
+        tensor_parallel [1], head_sharing_ranks [1], bytes_per_element [B]
+    Returns: [B] message
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2 (four tensors);
+        Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.1 (heads of keys and values)
+    """
+    heads = attention_heads + np.maximum(kv_heads, head_sharing_ranks * tensor_parallel)
+    return 2 * microbatch_tokens * head_size * heads / tensor_parallel * bytes_per_element
+
+
+@alternative("head_message", linear_attention=KINDS)
+def mixed_head_message(
+    attention_layers: Any,
+    linear_layers: Any,
+    layers: Any,
+    microbatch_tokens: Any,
+    attention_heads: Any,
+    kv_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+    head_sharing_ranks: Any,
+    bytes_per_element: Any,
+    linear_parameters_per_layer: Any,
+    hidden_size: Any,
+) -> Any:
+    """Bytes of one rank that change places when heads are shared out, the mean over layers.
+
+    l_a / l x queries, keys, values and outputs + l_s / l x T W e / t, W = weights / h: all that a
+    mixer with a state projects, and what it puts out
+
+    Parameters: attention_layers [1], linear_layers [1], layers [1], microbatch_tokens [1],
+        attention_heads [1], kv_heads [1], head_size [1], tensor_parallel [1],
+        head_sharing_ranks [1], bytes_per_element [B], linear_parameters_per_layer [1],
+        hidden_size [1]
+    Returns: [B] message
+    Range: where groups of keys are fewer than ranks, each has copies, which come on top
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Megatron-LM,
+        megatron/core/ssm/mamba_context_parallel.py
+    """
+    attention = attention_head_message(
+        microbatch_tokens,
+        attention_heads,
+        kv_heads,
+        head_size,
+        tensor_parallel,
+        head_sharing_ranks,
+        bytes_per_element,
+    )
+    width = linear_parameters_per_layer / hidden_size / tensor_parallel
+    states = microbatch_tokens * width * bytes_per_element
+    return (attention_layers * attention + linear_layers * states) / layers
+
+
+def head_exchange_time(
+    head_message: Any,
+    head_sharing_ranks: Any,
+    context_ranks_per_node: Any,
+    intra_node_latency: Any,
+    inter_node_latency: Any,
+    intra_node_bandwidth: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time in which ranks share out heads, and tokens again, in one pass through a layer.
+
+    4 (u - 1) a + max(M (k - 1) / (u B_i), M (u - k) / (u B_e)): four all-to-alls
+
+    Parameters: head_message [B], head_sharing_ranks [1], context_ranks_per_node [1],
+        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one pass
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2; Thakur et al.
+        2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    latency = flat_latency(head_sharing_ranks, near, intra_node_latency, inter_node_latency)
+    bandwidths = (intra_node_bandwidth, context_rail_bandwidth)
+    one = two_level_all_to_all_time(head_message, head_sharing_ranks, near, latency, *bandwidths)
+    return one + 3 * (head_sharing_ranks - 1) * latency
+
+
+@alternative("context_collective_time", context_parallel_type="p2p")
+def no_context_collective_time() -> Any:
+    """Time of one step's context-parallel collectives, which nothing can hide: there are none.
+
+    0
+
+    Parameters: none
+    Returns: [s] traffic of one step
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 0.0
+
+
+@alternative("context_collective_time", context_parallel_type="all_gather")
+def gathered_context_collective_time(
+    context_exchanges_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    intra_node_latency: Any,
+    inter_node_latency: Any,
+    intra_node_bandwidth: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step's context-parallel collectives, which nothing can hide.
+
+    (3 or 4) l / p x m x (c - 1) (a + M / B), B over all rails of a node: keys and values gathered
+    forward and backward, their gradients reduced and scattered
+
+    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_message [B], context_parallel [1],
+        context_ranks_per_node [1], intra_node_latency [s], inter_node_latency [s],
+        intra_node_bandwidth [B/s], context_rail_bandwidth [B/s]
+    Returns: [s] traffic of one step
+    Range: keys and values of the whole sequence are gathered, also where a window needs those of
+        near ranks only, as in Transformer Engine
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
+        values all-gathered, then attention)
+    """
+    ranks = (context_parallel, context_ranks_per_node)
+    latency = flat_latency(*ranks, intra_node_latency, inter_node_latency)
+    bandwidth = flat_bandwidth(*ranks, intra_node_bandwidth, context_rail_bandwidth)
+    one = point_to_point_time(context_message, latency, bandwidth)
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * one
+
+
+@alternative("context_collective_time", context_parallel_type=TO_HEADS)
+def head_context_collective_time(
+    context_passes: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    head_exchange_time: Any,
+) -> Any:
+    """Time of one step's context-parallel collectives, which nothing can hide.
+
+    (2 or 3) l / p x m x t: all-to-alls before attention and after it
+
+    Parameters: context_passes [1], layers [1], pipeline_parallel [1], num_microbatches [1],
+        head_exchange_time [s]
+    Returns: [s] traffic of one step
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    per_microbatch = context_passes * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * head_exchange_time
+
+
+@alternative("context_parallel_time", context_parallel_type="all_gather")
+def gathered_context_parallel_time(context_collective_time: Any) -> Any:
+    """Time of one step's context-parallel traffic on each stage.
+
+    that of its collectives
+
+    Parameters: context_collective_time [s]
+    Returns: [s] context-parallel traffic of one step
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
+    """
+    return 1.0 * context_collective_time
+
+
+def head_ring_message(
+    microbatch_tokens: Any,
+    kv_heads: Any,
+    head_size: Any,
+    tensor_parallel: Any,
+    head_sharing_ranks: Any,
+    bytes_per_element: Any,
+) -> Any:
+    """Bytes of one rank's keys and values once heads are shared out: more tokens, fewer heads.
+
+    2 T (h / a) max(a_kv / t, u) e
+
+    Parameters: microbatch_tokens [1], kv_heads [1], head_size [1], tensor_parallel [1],
+        head_sharing_ranks [1], bytes_per_element [B]
+    Returns: [B] message
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    heads = np.maximum(kv_heads / tensor_parallel, head_sharing_ranks)
+    return 2 * microbatch_tokens * head_size * heads * bytes_per_element
+
+
+def head_ring_exchanges(context_passes: Any, context_parallel: Any, head_sharing_ranks: Any) -> Any:
+    """Exchanges of each layer and micro-batch on the ring across ranks that share out heads.
+
+    (3 or 4) (c / u - 1)
+
+    Parameters: context_passes [1], context_parallel [1], head_sharing_ranks [1]
+    Returns: [1] exchanges
+    Range: in models with states, which are handed on in their layers, counted for every layer: a
+        bound from above
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Liu et al. 2023 (ring
+        attention), arXiv:2310.01889, section 3
+    """
+    return (context_passes + 1) * (context_parallel / head_sharing_ranks - 1)
+
+
+@alternative("context_parallel_time", context_parallel_type=TO_HEADS)
+def head_context_parallel_time(
+    context_collective_time: Any,
+    head_ring_exchanges: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    head_ring_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    intra_node_latency: Any,
+    intra_node_bandwidth: Any,
+    inter_node_latency: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step's context-parallel traffic on each stage.
+
+    all-to-alls + ring exchanges x l / p x m x (a + M / B)
+
+    Parameters: context_collective_time [s], head_ring_exchanges [1], layers [1],
+        pipeline_parallel [1], num_microbatches [1], head_ring_message [B], context_parallel [1],
+        context_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
+        inter_node_latency [s], context_rail_bandwidth [B/s]
+    Returns: [s] context-parallel traffic of one step
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
+    one = point_to_point_time(head_ring_message, latency, bandwidth)
+    per_microbatch = head_ring_exchanges * layers / pipeline_parallel
+    return context_collective_time + per_microbatch * num_microbatches * one
+
+
+@alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))
+def collective_exposed_context_parallel_time(
+    context_collective_time: Any,
+    context_parallel_time: Any,
+    context_parallel_overlap: Any,
+    compute_time: Any,
+    exposed_tensor_parallel_time: Any,
+) -> Any:
+    """Time that a step waits for context-parallel traffic.
+
+    collectives + max(0, ring - overlap x (compute + waits for tensor-parallel traffic)): attention
+    cannot begin before its collectives end, and a ring goes on behind it
+
+    Parameters: context_collective_time [s], context_parallel_time [s],
+        context_parallel_overlap [1], compute_time [s], exposed_tensor_parallel_time [s]
+    Returns: [s] exposed traffic of one step
+    Range: on links of its own; what the same link carries at a time is in contention_time
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3; Grattafiori et al. 2024,
+        arXiv:2407.21783, section 3.3.2
+    """
+    window = context_parallel_overlap * (compute_time + exposed_tensor_parallel_time)
+    ring = context_parallel_time - context_collective_time
+    return context_collective_time + np.maximum(0.0, ring - window)
+
+
+# Links
+
+
+@alternative("context_fabric_time", context_parallel_type="all_gather")
+def gathered_context_fabric_time(
+    context_exchanges_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries context-parallel traffic.
+
+    exchanges x l / p x m x M / (k B_e) where the group leaves the node
+
+    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_message [B], context_parallel [1],
+        context_ranks_per_node [1], context_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: NCCL 2.30, rings over several cards of a node
+    """
+    across = where(context_ranks_per_node < context_parallel, context_message, 0.0)
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    moved = per_microbatch * num_microbatches * across / context_ranks_per_node
+    return moved / context_rail_bandwidth
+
+
+@alternative("context_node_time", context_parallel_type="all_gather")
+def gathered_context_node_time(
+    context_exchanges_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_message: Any,
+    context_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
+
+    exchanges x l / p x m x M / B_i
+
+    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_message [B], context_ranks_per_node [1],
+        intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: NCCL 2.30, rings over several cards of a node
+    """
+    inside = where(context_ranks_per_node > 1, context_message, 0.0)
+    per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
+    return per_microbatch * num_microbatches * inside / intra_node_bandwidth
+
+
+@alternative("context_fabric_time", context_parallel_type=TO_HEADS)
+def head_context_fabric_time(
+    context_passes: Any,
+    head_message: Any,
+    head_sharing_ranks: Any,
+    head_ring_exchanges: Any,
+    head_ring_message: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries context-parallel traffic.
+
+    l / p x m x (passes x M (u - k) / u + ring exchanges x M_ring) / B_e; the ring where it leaves
+    the node
+
+    Parameters: context_passes [1], head_message [B], head_sharing_ranks [1],
+        head_ring_exchanges [1], head_ring_message [B], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_parallel [1], context_ranks_per_node [1],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
+        (USP), arXiv:2405.07719, section 3.3
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    heads = context_passes * head_message * (1 - near / head_sharing_ranks)
+    leaves = context_ranks_per_node < context_parallel
+    ring = where(leaves, head_ring_exchanges * head_ring_message, 0.0)
+    moved = layers / pipeline_parallel * num_microbatches * (heads + ring)
+    return moved / context_rail_bandwidth
+
+
+@alternative("context_node_time", context_parallel_type=TO_HEADS)
+def head_context_node_time(
+    context_passes: Any,
+    head_message: Any,
+    head_sharing_ranks: Any,
+    head_ring_exchanges: Any,
+    head_ring_message: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_ranks_per_node: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries context-parallel traffic.
+
+    l / p x m x (passes x M (k - 1) / u + ring exchanges x M_ring) / B_i; the ring where two of its
+    ranks share a node
+
+    Parameters: context_passes [1], head_message [B], head_sharing_ranks [1],
+        head_ring_exchanges [1], head_ring_message [B], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_ranks_per_node [1], intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
+        (USP), arXiv:2405.07719, section 3.3
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    heads = context_passes * head_message * (near - 1) / head_sharing_ranks
+    shared = context_ranks_per_node > head_sharing_ranks
+    ring = where(shared, head_ring_exchanges * head_ring_message, 0.0)
+    moved = layers / pipeline_parallel * num_microbatches * (heads + ring)
+    return moved / intra_node_bandwidth
+
+
+# Memory, and what runs
+
+
+@alternative("working_memory", context_parallel_type="all_gather")
+def gathered_working_memory(
+    layer_state_memory: Any,
+    layer_activation_memory: Any,
+    context_message: Any,
+    context_parallel: Any,
+) -> Any:
+    """Memory that one layer needs only while its backward pass is at work.
+
+    weights and gradients + activations and their gradients + 2 c M: keys and values of the whole
+    sequence, and their gradients before they are scattered
+
+    Parameters: layer_state_memory [B], layer_activation_memory [B], context_message [B],
+        context_parallel [1]
+    Returns: [B] memory
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2
+    """
+    whole = where(context_parallel > 1, 2 * context_parallel * context_message, 0.0)
+    return working_memory(layer_state_memory, layer_activation_memory) + whole
+
+
+@alternative("working_memory", context_parallel_type=TO_HEADS)
+def head_working_memory(
+    layer_state_memory: Any,
+    layer_activation_memory: Any,
+    head_message: Any,
+    head_sharing_ranks: Any,
+) -> Any:
+    """Memory that one layer needs only while its backward pass is at work.
+
+    weights and gradients + activations and their gradients + M: what has arrived beside what was
+    sent
+
+    Parameters: layer_state_memory [B], layer_activation_memory [B], head_message [B],
+        head_sharing_ranks [1]
+    Returns: [B] memory
+    Range: where ranks are more than heads of keys and values, the copies that are kept until the
+        backward pass come on top
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    arrived = where(head_sharing_ranks > 1, head_message, 0.0)
+    return working_memory(layer_state_memory, layer_activation_memory) + arrived
+
+
+@alternative("head_reason", context_parallel_type=("p2p", "all_gather"))
+def no_head_reason() -> Any:
+    """Why context ranks cannot share out the heads of attention; 0 where they can.
+
+    0: they do not
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 0.0
+
+
+@alternative("head_reason", context_parallel_type=TO_HEADS)
+def shared_head_reason(
+    attention_heads: Any, tensor_parallel: Any, context_parallel: Any, head_sharing_ranks: Any
+) -> Any:
+    """Why context ranks cannot share out the heads of attention; 0 where they can.
+
+    a / (t u) and c / u whole
+
+    Parameters: attention_heads [1], tensor_parallel [1], context_parallel [1],
+        head_sharing_ranks [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jacobs et al. 2023 (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.1 (no more ranks
+        than heads); Megatron-LM, megatron/core/transformer/transformer_config.py (cp_comm_type)
+    """
+    divides = _whole(attention_heads / (tensor_parallel * head_sharing_ranks))
+    divides = divides & _whole(context_parallel / head_sharing_ranks)
+    return where(divides, 0.0, 27.0)
+
+
+# Attention's time, and how it is balanced under a causal mask
+
+
+@alternative("attention_time", compute_model="mfu")
+def mfu_attention_time(
+    attention_flops_per_token: Any,
+    attention_recompute_passes: Any,
+    attention_backward_ratio: Any,
+    tokens_per_step: Any,
+    n_gpus: Any,
+    attention_peak_flops: Any,
+    flops_efficiency: Any,
+) -> Any:
+    """Part of the compute time of one step that attention's two products take.
+
+    operations done / (n P_attention x efficiency)
+
+    Parameters: attention_flops_per_token [FLOP], attention_recompute_passes [1],
+        attention_backward_ratio [1], tokens_per_step [1], n_gpus [1],
+        attention_peak_flops [FLOP/s], flops_efficiency [1]
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), section 5.1; Dao 2023 (FlashAttention-2),
+        arXiv:2307.08691, section 4.1
+    """
+    passes = (1 + attention_backward_ratio + attention_recompute_passes) / 3
+    done = attention_flops_per_token * passes * tokens_per_step
+    return done / (n_gpus * attention_peak_flops * flops_efficiency)
+
+
+@alternative("attention_time", compute_model="roofline")
+def roofline_attention_time(
+    num_microbatches: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    attention_core_time: Any,
+    attention_backward_ratio: Any,
+    attention_recompute_passes: Any,
+) -> Any:
+    """Part of the compute time of one step that attention's two products take.
+
+    m l / p x (1 + r + passes repeated) x attention
+
+    Parameters: num_microbatches [1], layers [1], pipeline_parallel [1], attention_core_time [s],
+        attention_backward_ratio [1], attention_recompute_passes [1]
+    Returns: [s] time of one step
+    Source: Narayanan et al. 2021 (SC21), appendix, on the roofline of Williams et al. 2009
+    """
+    passes = 1 + attention_backward_ratio + attention_recompute_passes
+    return num_microbatches * layers / pipeline_parallel * passes * attention_core_time
+
+
+@alternative("straggler_time", context_balance="contiguous")
+def unbalanced_straggler_time(
+    compute_time: Any,
+    straggler_slowdown: Any,
+    step_time_jitter: Any,
+    slowest_rank_deviation: Any,
+    attention_time: Any,
+    head_sharing_ranks: Any,
+    context_parallel: Any,
+) -> Any:
+    """Time for which a step waits for its slowest rank: the one with a sequence's last tokens, too.
+
+    compute time x (slowdown + jitter x deviations) + (1 - u / c) x attention: its queries see the
+    keys of all, (2 - 1 / c) times as many as the mean rank's on a ring
+
+    Parameters: compute_time [s], straggler_slowdown [1], step_time_jitter [1],
+        slowest_rank_deviation [1], attention_time [s], head_sharing_ranks [1],
+        context_parallel [1]
+    Returns: [s] wait of one step
+    Range: of kernels that skip what a causal mask hides; a bound from above with windows
+    Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
+        causal mask waits for its last rank)
+    """
+    balanced = straggler_time(
+        compute_time, straggler_slowdown, step_time_jitter, slowest_rank_deviation
+    )
+    return balanced + (1 - head_sharing_ranks / context_parallel) * attention_time

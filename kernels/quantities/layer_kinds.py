@@ -1,0 +1,491 @@
+"""Layers of several kinds: some keep a state of fixed size in place of keys and values.
+
+A layer holds a mixer (attention or a state), a feed-forward block, or both.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..alternatives import alternative
+from ..ops import where
+from .feasibility import _whole
+
+KINDS = ("mamba2", "gated_deltanet", "lightning", "kimi_delta")
+
+# How many of each
+
+
+def attention_layers(layers: Any, linear_layers: Any) -> Any:
+    """Layers that attend to keys and values: those without a state, unless some have no mixer.
+
+    l - l_s
+
+    Parameters: layers [1], linear_layers [1]
+    Returns: [1] layers
+    Source: by definition (Waleffe et al. 2024, arXiv:2406.07887: hybrids of Mamba-2 and attention)
+    """
+    return layers - linear_layers
+
+
+def ffn_layers(layers: Any) -> Any:
+    """Layers with a feed-forward block: all, unless a layer holds a single block.
+
+    l
+
+    Parameters: layers [1]
+    Returns: [1] layers
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1
+    """
+    return 1.0 * layers
+
+
+def mixer_and_ffn_blocks(attention_layers: Any, linear_layers: Any, ffn_layers: Any) -> Any:
+    """Blocks of the model, each with a norm and a residual: mixers and feed-forward blocks.
+
+    l_a + l_s + l_f: two in each layer of a usual transformer
+
+    Parameters: attention_layers [1], linear_layers [1], ffn_layers [1]
+    Returns: [1] blocks
+    Source: by definition (NVIDIA 2025, Nemotron-H, arXiv:2504.03624: one block in each layer)
+    """
+    return attention_layers + linear_layers + ffn_layers
+
+
+@alternative("expert_layers", linear_attention=KINDS)
+def mixed_expert_layers(ffn_layers: Any, dense_layers: Any) -> Any:
+    """Layers whose feed-forward block is a mixture of experts.
+
+    l_f - dense layers
+
+    Parameters: ffn_layers [1], dense_layers [1]
+    Returns: [1] layers
+    Source: by definition (DeepSeek-AI 2024, arXiv:2412.19437, section 4.2)
+    """
+    return ffn_layers - dense_layers
+
+
+# Weights
+
+
+def linear_inner_width(linear_heads: Any, linear_head_size: Any) -> Any:
+    """Width of what a layer with a state puts out, all heads together.
+
+    H P
+
+    Parameters: linear_heads [1], linear_head_size [1]
+    Returns: [1] width
+    Source: by definition (Dao & Gu 2024, arXiv:2405.21060, section 7.2)
+    """
+    return linear_heads * linear_head_size
+
+
+def linear_key_width(linear_key_heads: Any, linear_state_size: Any) -> Any:
+    """Width of the keys of a layer with a state, all heads together; of its queries, too.
+
+    G N
+
+    Parameters: linear_key_heads [1], linear_state_size [1]
+    Returns: [1] width
+    Source: by definition (Dao & Gu 2024, arXiv:2405.21060, section 7.2: groups of heads share them)
+    """
+    return linear_key_heads * linear_state_size
+
+
+@alternative("linear_parameters_per_layer", linear_attention="none")
+def no_linear_parameters_per_layer() -> Any:
+    """Weights of the matrices of a mixer with a state: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_parameters_per_layer", linear_attention="mamba2")
+def mamba2_parameters_per_layer(
+    hidden_size: Any, linear_inner_width: Any, linear_key_width: Any, linear_heads: Any
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N + H): gate, input and output; B and C; step sizes
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1], linear_heads [1]
+    Returns: [1] parameters
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1 (parallel projections)
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + linear_heads)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="gated_deltanet")
+def gated_deltanet_parameters_per_layer(
+    hidden_size: Any, linear_inner_width: Any, linear_key_width: Any, linear_heads: Any
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N + 2 H): values, gate and output; queries and keys; strength and decay
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1], linear_heads [1]
+    Returns: [1] parameters
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width + 2 * linear_heads)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="lightning")
+def lightning_parameters_per_layer(
+    hidden_size: Any, linear_inner_width: Any, linear_key_width: Any
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (3 H P + 2 G N): values, gate and output; queries and keys
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1]
+    Returns: [1] parameters
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return hidden_size * (3 * linear_inner_width + 2 * linear_key_width)
+
+
+@alternative("linear_parameters_per_layer", linear_attention="kimi_delta")
+def kimi_delta_parameters_per_layer(
+    hidden_size: Any,
+    linear_inner_width: Any,
+    linear_key_width: Any,
+    linear_heads: Any,
+    linear_head_size: Any,
+    linear_state_size: Any,
+) -> Any:
+    """Weights of the matrices of a mixer with a state.
+
+    h (2 H P + 2 G N + H + 2 P) + P H (N + P): values and output; queries and keys; strength; decay
+    of each channel and gate, both of rank P
+
+    Parameters: hidden_size [1], linear_inner_width [1], linear_key_width [1], linear_heads [1],
+        linear_head_size [1], linear_state_size [1]
+    Returns: [1] parameters
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
+    """
+    width = 2 * linear_inner_width + 2 * linear_key_width + linear_heads + 2 * linear_head_size
+    low_rank = linear_inner_width * (linear_state_size + linear_head_size)
+    return hidden_size * width + low_rank
+
+
+@alternative("linear_convolution_width", linear_attention=("none", "lightning"))
+def no_linear_convolution_width() -> Any:
+    """Channels of a mixer's short convolution: it has none.
+
+    0
+
+    Parameters: none
+    Returns: [1] channels
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return 0.0
+
+
+@alternative(
+    "linear_convolution_width", linear_attention=("mamba2", "gated_deltanet", "kimi_delta")
+)
+def short_linear_convolution_width(linear_inner_width: Any, linear_key_width: Any) -> Any:
+    """Channels of a mixer's short convolution: values, queries and keys.
+
+    H P + 2 G N
+
+    Parameters: linear_inner_width [1], linear_key_width [1]
+    Returns: [1] channels
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1; Yang et al. 2024 (Gated
+        DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    return linear_inner_width + 2 * linear_key_width
+
+
+@alternative("linear_vector_parameters", linear_attention="none")
+def no_linear_vector_parameters() -> Any:
+    """Parameters of a mixer with a state that are in no matrix: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [1] parameters
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_vector_parameters", linear_attention="mamba2")
+def mamba2_vector_parameters(
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    linear_heads: Any,
+    linear_inner_width: Any,
+) -> Any:
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels (k + 1) + 3 H + H P: convolution and its bias; decay, skip and step size of each head;
+    norm
+
+    Parameters: linear_convolution_width [1], linear_convolution_size [1], linear_heads [1],
+        linear_inner_width [1]
+    Returns: [1] parameters
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 7.1
+    """
+    convolution = linear_convolution_width * (linear_convolution_size + 1)
+    return convolution + 3 * linear_heads + linear_inner_width
+
+
+@alternative("linear_vector_parameters", linear_attention="gated_deltanet")
+def gated_deltanet_vector_parameters(
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    linear_heads: Any,
+    linear_head_size: Any,
+) -> Any:
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels k + 2 H + P: convolution; decay and step size of each head; norm of a head
+
+    Parameters: linear_convolution_width [1], linear_convolution_size [1], linear_heads [1],
+        linear_head_size [1]
+    Returns: [1] parameters
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.4
+    """
+    convolution = linear_convolution_width * linear_convolution_size
+    return convolution + 2 * linear_heads + linear_head_size
+
+
+@alternative("linear_vector_parameters", linear_attention="lightning")
+def lightning_vector_parameters(linear_inner_width: Any) -> Any:
+    """Parameters of a mixer with a state that are in no matrix: a norm.
+
+    H P
+
+    Parameters: linear_inner_width [1]
+    Returns: [1] parameters
+    Source: MiniMax 2025 (MiniMax-01), arXiv:2501.08313, section 2.2
+    """
+    return 1.0 * linear_inner_width
+
+
+@alternative("linear_vector_parameters", linear_attention="kimi_delta")
+def kimi_delta_vector_parameters(
+    linear_convolution_width: Any,
+    linear_convolution_size: Any,
+    linear_heads: Any,
+    linear_head_size: Any,
+    linear_state_size: Any,
+) -> Any:
+    """Parameters of a mixer with a state that are in no matrix.
+
+    channels k + H (N + 1) + P: convolution; decay of each head and channel; norm of a head
+
+    Parameters: linear_convolution_width [1], linear_convolution_size [1], linear_heads [1],
+        linear_head_size [1], linear_state_size [1]
+    Returns: [1] parameters
+    Source: Kimi Team 2025 (Kimi Linear), arXiv:2510.26692, section 4
+    """
+    convolution = linear_convolution_width * linear_convolution_size
+    return convolution + linear_heads * (linear_state_size + 1) + linear_head_size
+
+
+def mixed_unmultiplied_parameters(
+    mixer_and_ffn_blocks: Any,
+    hidden_size: Any,
+    linear_layers: Any,
+    linear_vector_parameters: Any,
+    embedding_tables: Any,
+    vocab_size: Any,
+) -> Any:
+    """Parameters in no matrix product of a model with layers of several kinds.
+
+    (blocks + 1 + (tables - 1) V) h + l_s x those of a mixer with a state: no biases, no positions
+
+    Parameters: mixer_and_ffn_blocks [1], hidden_size [1], linear_layers [1],
+        linear_vector_parameters [1], embedding_tables [1], vocab_size [1]
+    Returns: [1] parameters
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1 (RMSNorm, no biases, no
+        position embeddings)
+    """
+    rows = mixer_and_ffn_blocks + 1 + (embedding_tables - 1) * vocab_size
+    return rows * hidden_size + linear_layers * linear_vector_parameters
+
+
+@alternative("looked_up_parameters", linear_attention=KINDS)
+def mixed_looked_up_parameters(mixed_unmultiplied_parameters: Any) -> Any:
+    """Active parameters that no product reads: look-ups, convolutions, norms.
+
+    N_unmultiplied
+
+    Parameters: mixed_unmultiplied_parameters [1]
+    Returns: [1] parameters
+    Source: stated by the scenario
+    """
+    return 1.0 * mixed_unmultiplied_parameters
+
+
+@alternative("parameters", linear_attention=KINDS)
+def mixed_parameters(
+    attention_layers: Any,
+    attention_parameters_per_layer: Any,
+    linear_layers: Any,
+    linear_parameters_per_layer: Any,
+    ffn_parameters: Any,
+    latent_parameters: Any,
+    vocab_size: Any,
+    hidden_size: Any,
+    mixed_unmultiplied_parameters: Any,
+) -> Any:
+    """Parameters of the model, where the scenario does not state them.
+
+    l_a x attention + l_s x mixer with a state + feed-forward + V h + those in no product
+
+    Parameters: attention_layers [1], attention_parameters_per_layer [1], linear_layers [1],
+        linear_parameters_per_layer [1], ffn_parameters [1], latent_parameters [1], vocab_size [1],
+        hidden_size [1], mixed_unmultiplied_parameters [1]
+    Returns: [1] parameters
+    Source: NVIDIA 2025 (Nemotron-H), arXiv:2504.03624, section 2.1
+    """
+    attention = attention_layers * attention_parameters_per_layer
+    mixers = attention + linear_layers * linear_parameters_per_layer
+    matrices = mixers + (ffn_parameters + latent_parameters)
+    return matrices + vocab_size * hidden_size + mixed_unmultiplied_parameters
+
+
+# Operations
+
+
+@alternative("linear_state_flops_per_token", linear_attention="none")
+def no_linear_state_flops_per_token() -> Any:
+    """Operations of one token around a layer's state, forward: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [FLOP] operations of one token
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("linear_state_flops_per_token", linear_attention="mamba2")
+def mamba2_state_flops_per_token(
+    linear_inner_width: Any, linear_key_width: Any, linear_state_size: Any, linear_chunk_size: Any
+) -> Any:
+    """Operations of one token around a layer's state, forward, in chunks of Q tokens.
+
+    2 Q (G N + H P / 2) + 4 N H P: C by B in a chunk, whole; that by the inputs, masked; the state
+    that a chunk leaves, and what earlier ones left for its outputs
+
+    Parameters: linear_inner_width [1], linear_key_width [1], linear_state_size [1],
+        linear_chunk_size [1]
+    Returns: [FLOP] operations of one token
+    Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 6 (block decomposition; the mask
+        leaves half of the diagonal blocks)
+    """
+    inside = linear_chunk_size * (2 * linear_key_width + linear_inner_width)
+    return inside + 4 * linear_state_size * linear_inner_width
+
+
+@alternative("linear_state_flops_per_token", linear_attention=("gated_deltanet", "kimi_delta"))
+def delta_state_flops_per_token(
+    linear_heads: Any, linear_head_size: Any, linear_state_size: Any, linear_chunk_size: Any
+) -> Any:
+    """Operations of one token around a layer's state, forward, in chunks of C tokens.
+
+    H (C (6 N + 4 P + C / 3) + 6 N P): keys by keys, their triangular inverse by keys and by
+    values, queries by keys, those by values; what the state holds of keys and of queries, and its
+    update
+
+    Parameters: linear_heads [1], linear_head_size [1], linear_state_size [1], linear_chunk_size [1]
+    Returns: [FLOP] operations of one token
+    Range: blocks under a mask are multiplied whole, as kernels for short chunks do
+    Source: Yang et al. 2024 (Gated DeltaNet), arXiv:2412.06464, section 3.3; Yang et al. 2024
+        (DeltaNet), arXiv:2406.06484, section 3.2 (WY representation in chunks)
+    """
+    products = 6 * linear_state_size + 4 * linear_head_size + linear_chunk_size / 3
+    state = 6 * linear_state_size * linear_head_size
+    return linear_heads * (linear_chunk_size * products + state)
+
+
+@alternative("linear_state_flops_per_token", linear_attention="lightning")
+def lightning_state_flops_per_token(
+    linear_heads: Any, linear_head_size: Any, linear_state_size: Any, linear_chunk_size: Any
+) -> Any:
+    """Operations of one token around a layer's state, forward, in blocks of B tokens.
+
+    H (2 B (N + P) + 4 N P): queries by keys in a block and those by values; the state's share of
+    the output, and its update
+
+    Parameters: linear_heads [1], linear_head_size [1], linear_state_size [1], linear_chunk_size [1]
+    Returns: [FLOP] operations of one token
+    Range: blocks under a mask are multiplied whole
+    Source: Qin et al. 2024 (Lightning Attention-2), arXiv:2401.04658, algorithm 1; MiniMax 2025
+        (MiniMax-01), arXiv:2501.08313, section 2.2.1
+    """
+    inside = 2 * linear_chunk_size * (linear_state_size + linear_head_size)
+    return linear_heads * (inside + 4 * linear_state_size * linear_head_size)
+
+
+@alternative("layer_matrix_flops_per_token", linear_attention=KINDS)
+def mixed_layer_matrix_flops_per_token(
+    active_matrix_parameters: Any, linear_layers: Any, linear_state_flops_per_token: Any
+) -> Any:
+    """Operations of one token in the layers' matrices and states, forward and backward.
+
+    6 N_matrices + 3 l_s x those around a state: backward takes two products for one
+
+    Parameters: active_matrix_parameters [1], linear_layers [1], linear_state_flops_per_token [FLOP]
+    Returns: [FLOP] operations of one token
+    Range: with a precision of 8 bits and less, states are counted at the rate of the matrices
+        (compute_model = mfu); they are some 1 to 4 % of the operations
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1; Dao & Gu 2024 (Mamba-2),
+        arXiv:2405.21060, section 6
+    """
+    return 6 * active_matrix_parameters + 3 * linear_layers * linear_state_flops_per_token
+
+
+# What runs
+
+
+@alternative("layer_kinds_reason", linear_attention="none")
+def plain_layer_kinds_reason() -> Any:
+    """Why layers of several kinds cannot be laid out; 0 where they can.
+
+    0: they are of one kind
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("layer_kinds_reason", linear_attention=KINDS)
+def mixed_layer_kinds_reason(
+    attention_layers: Any,
+    linear_layers: Any,
+    ffn_layers: Any,
+    layers: Any,
+    linear_heads: Any,
+    tensor_parallel: Any,
+) -> Any:
+    """Why layers of several kinds cannot be laid out; 0 where they can.
+
+    no more mixers than layers, no more feed-forward blocks, none below 0; H / t whole
+
+    Parameters: attention_layers [1], linear_layers [1], ffn_layers [1], layers [1],
+        linear_heads [1], tensor_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
+        megatron/core/models/hybrid/hybrid_layer_allocation.py (one symbol for each layer)
+    """
+    adds_up = (attention_layers >= 0) & (attention_layers + linear_layers <= layers)
+    adds_up = adds_up & (ffn_layers <= layers)
+    reason = where(_whole(linear_heads / tensor_parallel), 0.0, 7.0)
+    known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
+    return where(known == known, where(adds_up, reason, 26.0), np.nan)

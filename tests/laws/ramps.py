@@ -1,0 +1,104 @@
+"""Runs in stages, step by step: batches that grow, sequences that get longer."""
+
+from typing import Any
+
+from .check import Pairs, check
+from .kinds import values
+
+# Tokens of the run and of its ramp, sequences at first and later, tokens of a sequence
+RAMPS = (
+    (14.8e12, 469e9, 3072, 15360, 4096),  # DeepSeek-V3
+    (300e9, 12e9, 16, 1600, 2048),  # GPT-3 175B: 32K to 3.2M tokens
+    (1e12, 1e11, 2000, 1000, 4096),  # a batch that shrinks
+)
+STEPPED = ((15.6e12, 2.87e12, 1024, 2048, 8192),)  # Llama 3 405B: 8M, then 16M tokens
+EACH, REST = 2e-4, 1.7  # time of a sequence, and what a step takes besides
+
+
+def run(tokens: float, ramp: float, first: int, last: int, length: int) -> dict[str, Any]:
+    return {
+        "training_tokens": tokens,
+        "ramp_tokens": ramp,
+        "ramp_start_batch_size": first,
+        "global_batch_size": last,
+        "sequence_length": length,
+        "goodput": 0.8,
+        "availability": 1.0,
+        "compute_time": EACH * last * 0.75,
+        "straggler_time": EACH * last * 0.05,
+        "exposed_layer_communication_time": EACH * last * 0.2,
+        "step_time": EACH * last + REST,
+        "attention_time": 0.0,
+        "bubble_ratio": 0.25,
+    }
+
+
+@check(
+    "linear_ramp_steps",
+    "staged_job_time",
+    "batch_independent_time",
+    "extra_ramp_steps",
+    by="simulator",
+    source="runs played step by step, the batch set by the tokens seen so far",
+    tolerance=1e-3,
+)
+def growing_batches() -> Pairs:
+    """DeepSeek-V3 (3,072 to 15,360 in 469B tokens), GPT-3 (32K to 3.2M in 12B), one that shrinks"""
+    for tokens, ramp, first, last, length in RAMPS:
+        seen = clock = 0.0
+        steps = 0
+        while seen < ramp:
+            batch = first + (last - first) * seen / ramp
+            seen += batch * length
+            clock += EACH * batch + REST
+            steps += 1
+        clock += (tokens - seen) / (last * length) * (EACH * last + REST)
+        got = values(["ramp_steps", "job_time"], **run(tokens, ramp, first, last, length))
+        yield got["ramp_steps"], steps - (seen - ramp) / (last * length)
+        yield got["job_time"], clock / 0.8
+
+
+@check(
+    "stepped_ramp_steps",
+    "staged_job_time",
+    by="simulator",
+    source="runs played step by step, the batch set by the tokens seen so far",
+    tolerance=1e-5,
+)
+def doubled_batches() -> Pairs:
+    """Llama 3 405B: 8M tokens a step for 2.87T tokens, then 16M"""
+    for tokens, ramp, first, last, length in STEPPED:
+        early = late = 0
+        seen = 0.0
+        while seen < ramp:
+            seen, early = seen + first * length, early + 1
+        while seen < tokens:
+            seen, late = seen + last * length, late + 1
+        clock = early * (EACH * first + REST) + late * (EACH * last + REST)
+        given = run(tokens, ramp, first, last, length) | {"batch_ramp": "step"}
+        got = values(["ramp_steps", "job_time"], **given)
+        yield got["ramp_steps"], early
+        yield got["job_time"], clock / 0.8
+
+
+@check(
+    "long_context_extra_time",
+    "staged_job_time",
+    by="simulator",
+    source="pairs of queries and keys of every sequence of a step, at each length of two stages",
+)
+def longer_sequences() -> Pairs:
+    """DeepSeek-V3's stages: 1,000 steps at 32K, 1,000 at 128K, 63M tokens a step"""
+    tokens, short = 14.8e12, 4096
+    batch = 15360 * short
+    pair = 3e-13  # time of one query with one key, all layers, forward and backward
+    early = batch // short * short * short / 2 * pair
+    extra = 0.0
+    for length in (32768, 131072):
+        late = batch // length * length * length / 2 * pair
+        extra += 1000 * (late - early) * (1 + 0.25)  # every stage waits for the longer micro-batch
+    given = run(tokens, 0.0, 15360, 15360, short) | {"attention_time": early}
+    given |= {"long_context_tokens": 2000 * batch, "long_context_length": (32768 + 131072) / 2}
+    got = values(["job_time"], **given)
+    whole = tokens / batch * given["step_time"]
+    yield got["job_time"], (whole + extra) / 0.8
