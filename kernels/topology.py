@@ -103,3 +103,33 @@ def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) 
     takes = one_time > 0
     share = one_bytes / bandwidth / where(takes, one_time, 1.0)
     return traffic_time * np.minimum(where(takes, share, 0.0), 1.0)
+
+
+def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
+    """Groups, expected, that hold any of the items drawn; none is drawn twice.
+
+    n (1 - C(E - E / n, k) / C(E, k)), logarithms of factorials by G(x) = x ln x:
+    ln q = G(E - E / n + 1/2) - G(E - E / n + 1/2 - k) - G(E + 1/2) + G(E + 1/2 - k)
+
+    Parameters:
+        draws [1]: items k drawn; no more than there are
+        items [1]: items E, as many in each group
+        groups [1]: groups n
+    Returns: [1] groups
+    Range: within 0.7 % of the binomials from 8 items on, and exact for one group; items chosen
+        evenly
+    Source: Feller 1968, An Introduction to Probability Theory, vol. 1, II.5 (occupancy) and II.9
+        (Stirling's formula)
+    Example:
+        >>> round(float(distinct_groups(8, 256, 8)), 2), float(distinct_groups(8, 256, 1))
+        (5.29, 1.0)
+    """
+    drawn = np.minimum(draws, items)
+    rest = items - items / groups + 0.5
+    left = rest - drawn
+    some = left > 0
+    left = where(some, left, 1.0)
+    whole = items + 0.5
+    log = rest * np.log(rest) - left * np.log(left) - whole * np.log(whole)
+    log = log + (whole - drawn) * np.log(whole - drawn)
+    return groups * (1 - where(some, np.exp(log), 0.0))

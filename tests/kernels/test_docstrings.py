@@ -70,7 +70,7 @@ def test_every_unit_parses(function: Function) -> None:
     for unit in doc.parameters.values():
         check_unit(unit)
     if doc.unit == "flag":
-        assert list(doc.flags) == list(range(len(doc.flags)))
+        assert [0, *sorted(doc.flags)[1:]] == list(doc.flags)
     else:
         check_unit(doc.unit)
 

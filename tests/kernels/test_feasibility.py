@@ -22,6 +22,7 @@ LAYOUT: dict[str, Any] = {
     "attention_heads": 32,
 }
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
+NODES = {"expert_parallel": 8, "experts_per_token": 5, "expert_dispatch": "per_node"}
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "checkpoint_overhead": 0.25,
@@ -39,7 +40,10 @@ FLUSH: dict[str, Any] = {
 
 def reason(**scenario: Any) -> str:
     flag = fleetcube.evaluate("infeasible_reason", **scenario)
-    return str(flag.attrs["flag_meanings"].split()[int(flag)])
+    meanings = dict(
+        zip(flag.attrs["flag_values"], flag.attrs["flag_meanings"].split(), strict=True)
+    )
+    return str(meanings[int(flag)])
 
 
 def reason_code(scenario: dict[str, Any]) -> float:
@@ -122,6 +126,13 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, "expert_parallel": 1.6}, "experts_not_divisible"),  # 8 / 1.6 = 5
         ({"experts": 16, "expert_parallel": 16}, "experts_not_divisible"),  # over 8 replicas
         ({"experts": 16, "expert_parallel": 16, "context_parallel": 2}, "experts_not_divisible"),
+        ({**MOE, **NODES}, "feasible"),
+        ({**MOE, **NODES, "routing_nodes": 2}, "routing_nodes_hold_too_few_experts"),  # 2 of 4
+        ({**MOE, **NODES, "routing_nodes": 2, "experts_per_token": 4}, "feasible"),
+        ({**MOE, **NODES, "routing_nodes": 1.5}, "expert_nodes_not_whole"),
+        ({**MOE, **NODES, "routing_nodes": 9}, "feasible"),  # no more than there are
+        ({**MOE, **NODES, "gpus_per_node": 12}, "expert_nodes_not_whole"),  # 8 ranks by 3
+        ({**MOE, **NODES, "gpus_per_node": 12, "expert_dispatch": "per_expert"}, "feasible"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
@@ -175,7 +186,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(17))
+    assert list(read(formulas[0]).flags) == [*range(17), 20, 21]
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:
