@@ -198,7 +198,7 @@ _ROWS: list[str | Input] = [
         "1",
         1.25,
         "most tokens that an expert takes, over the mean (expert_capacity = padded, dropped)",
-        high=1e6,
+        low=1.0,
     ),
     _option(
         "expert_capacity",

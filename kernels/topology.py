@@ -108,8 +108,8 @@ def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) 
 def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
     """Groups, expected, that hold any of the items drawn; none is drawn twice.
 
-    n (1 - C(E - E / n, k) / C(E, k)), logarithms of factorials by G(x) = x ln x:
-    ln q = G(E - E / n + 1/2) - G(E - E / n + 1/2 - k) - G(E + 1/2) + G(E + 1/2 - k)
+    n (1 - C(E - E / n, k) / C(E, k)), factorials by Stirling: the quotient is
+    (r / (r - k))^r ((a - k) / a)^a ((r - k) / (a - k))^k, a = E + 1/2, r = a - E / n
 
     Parameters:
         draws [1]: items k drawn; no more than there are
@@ -125,11 +125,10 @@ def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
         (5.29, 1.0)
     """
     drawn = np.minimum(draws, items)
-    rest = items - items / groups + 0.5
-    left = rest - drawn
-    some = left > 0
-    left = where(some, left, 1.0)
     whole = items + 0.5
-    log = rest * np.log(rest) - left * np.log(left) - whole * np.log(whole)
-    log = log + (whole - drawn) * np.log(whole - drawn)
+    rest = whole - items / groups
+    held = whole - drawn
+    some = rest > drawn
+    left = where(some, rest - drawn, 1.0)
+    log = rest * np.log(rest / left) - whole * np.log(whole / held) + drawn * np.log(left / held)
     return groups * (1 - where(some, np.exp(log), 0.0))

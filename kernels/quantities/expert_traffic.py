@@ -502,15 +502,15 @@ def plain_expert_overlap_share(expert_parallel_overlap: Any) -> Any:
 
 @alternative("expert_overlap_share", shared_expert_overlap=True)
 def shared_expert_overlap_share(
-    expert_parallel_overlap: Any, shared_expert_compute_share: Any
+    expert_parallel_overlap: Any, shared_expert_flops_share: Any
 ) -> Any:
     """Share of compute that hides expert-parallel traffic.
 
     max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
 
-    Parameters: expert_parallel_overlap [1], shared_expert_compute_share [1]
+    Parameters: expert_parallel_overlap [1], shared_expert_flops_share [1]
     Returns: [1] share of compute
     Source: Megatron-LM, --moe-shared-expert-overlap,
         megatron/core/transformer/moe/shared_experts.py
     """
-    return np.maximum(expert_parallel_overlap, shared_expert_compute_share)
+    return np.maximum(expert_parallel_overlap, shared_expert_flops_share)

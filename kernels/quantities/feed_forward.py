@@ -191,51 +191,37 @@ def shared_ffn_time(
     return shared_experts * one
 
 
-@alternative("shared_expert_compute_share", compute_model="mfu")
-def mfu_shared_expert_compute_share(
+def shared_expert_flops_share(
     expert_layers: Any,
     shared_experts: Any,
     expert_parameters: Any,
+    active_matrix_parameters: Any,
     matrix_recompute_passes: Any,
+    layer_matrix_flops_per_token: Any,
     kernel_flops_per_token: Any,
     recompute_flops_factor: Any,
 ) -> Any:
-    """Share of a step's compute that shared experts take.
+    """Share of the operations of a step that shared experts do.
 
-    2 (3 + passes) l_e E_shared x parameters of an expert / operations done for a token
+    of the matrices, that of their weights: l_e E_shared x parameters of an expert / N_matrices,
+    x (1 + passes / 3) matrices / operations done
 
     Parameters: expert_layers [1], shared_experts [1], expert_parameters [1],
-        matrix_recompute_passes [1], kernel_flops_per_token [FLOP], recompute_flops_factor [1]
-    Returns: [1] share of compute
+        active_matrix_parameters [1], matrix_recompute_passes [1],
+        layer_matrix_flops_per_token [FLOP], kernel_flops_per_token [FLOP],
+        recompute_flops_factor [1]
+    Returns: [1] share of operations
+    Range: of time, too, where all operations are as fast; less of it where attention stays in
+        sixteen bits
     Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (operations of a weight); DeepSeek-AI
         2024, arXiv:2412.19437, section 2.1.2
     """
-    once = 2 * expert_layers * shared_experts * expert_parameters
+    weights = expert_layers * shared_experts * expert_parameters
+    some = active_matrix_parameters > 0
+    share = np.minimum(weights / where(some, active_matrix_parameters, 1.0), 1.0)
+    matrices = (1 + matrix_recompute_passes / 3) * layer_matrix_flops_per_token
     done = kernel_flops_per_token * recompute_flops_factor
-    return (3 + matrix_recompute_passes) * once / done
-
-
-@alternative("shared_expert_compute_share", compute_model="roofline")
-def roofline_shared_expert_compute_share(
-    num_microbatches: Any,
-    expert_layers: Any,
-    pipeline_parallel: Any,
-    matrix_recompute_passes: Any,
-    shared_ffn_time: Any,
-    compute_time: Any,
-) -> Any:
-    """Share of a step's compute that shared experts take.
-
-    (3 + passes) m l_e / p x their time / compute time
-
-    Parameters: num_microbatches [1], expert_layers [1], pipeline_parallel [1],
-        matrix_recompute_passes [1], shared_ffn_time [s], compute_time [s]
-    Returns: [1] share of compute
-    Source: Narayanan et al. 2021 (SC21), appendix (backward takes two products for one);
-        DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
-    """
-    blocks = num_microbatches * expert_layers / pipeline_parallel
-    return (3 + matrix_recompute_passes) * blocks * shared_ffn_time / compute_time
+    return where(some, share, 0.0) * matrices / done
 
 
 @alternative("sorted_copies_per_token", expert_dispatch="per_expert")

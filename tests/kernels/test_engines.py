@@ -110,6 +110,9 @@ def points() -> dict[str, Any]:
         "step_time_jitter": rng.uniform(0, 0.1, POINTS),
         "serial_time_per_step": rng.uniform(0, 0.1, POINTS),
         "attention_window": rng.choice([512.0, np.inf], POINTS),
+        "routing_nodes": rng.choice([1.0, 4.0, np.inf], POINTS),
+        "expert_load_imbalance": rng.uniform(1, 2, POINTS),
+        "capacity_factor": rng.uniform(1, 2, POINTS),
     }
 
 
