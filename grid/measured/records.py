@@ -30,7 +30,6 @@ _NOT_PREDICTED: Mapping[str, str] = {
     "palm_table3": "layout and batch are not in the record",
     "palm_540b": "recomputation and the network between the pods are not in the record",
     "opt_175b": "layout and batch are not in the record",
-    "deepseek_v3": "layout and batch are not in the record",
     "reliability_other": "its figures are inputs, or their inputs are not in the record",
     "maxtext_tpu": "shape, layout and batch are not in the record",
 }
