@@ -172,10 +172,12 @@ _ROWS: list[str | Input] = [
         implied=True,
         implied_by=("prediction_layers",),
     ),
-    _count(
+    _real(
         "routing_nodes",
+        "1",
         math.inf,
         "nodes whose experts a token may visit (infinite: those of all)",
+        low=1.0,
         may_be_infinite=True,
     ),
     _option(
