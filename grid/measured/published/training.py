@@ -45,6 +45,9 @@ _TITAN_ASYNC = {"llama-3-70b": (16, "full"), "llama-3-8b": (12, "selective")}
 # DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.3.3 (moments) and 4.2
 _DEEPSEEK_RUN: Inputs = {
     "intra_node_bandwidth": 160e9,
+    "prediction_layers": 1,
+    "first_stage_layers": 4,
+    "last_stage_layers": 1,
     "zero_stage": 1,
     "recompute": "none",
     "pipeline_schedule": "zb_h1",
@@ -57,8 +60,9 @@ _DEEPSEEK_RUN: Inputs = {
 _DEEPSEEK_NOTES = (
     "layout, batch, routing and hidden all-to-alls are those of the report, sections 3.2 and 4.2",
     "one sequence a micro-batch: DeepEP's README (4096 tokens per batch)",
-    "ZB-H1 in place of DualPipe; norms and up-projections computed again, the module that predicts "
-    "a second token, and SMs that send are not counted",
+    "4 layers a stage and 1 on the last, beside logits and multi-token prediction: not published",
+    "ZB-H1 in place of DualPipe; casts to FP8, norms and up-projections computed again, and SMs "
+    "that send are not counted",
 )
 
 
