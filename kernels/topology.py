@@ -103,3 +103,32 @@ def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) 
     takes = one_time > 0
     share = one_bytes / bandwidth / where(takes, one_time, 1.0)
     return traffic_time * np.minimum(where(takes, share, 0.0), 1.0)
+
+
+def distinct_groups(draws: Any, items: Any, groups: Any) -> Any:
+    """Groups, expected, that hold any of the items drawn; none is drawn twice.
+
+    n (1 - C(E - E / n, k) / C(E, k)), factorials by Stirling: the quotient is
+    (r / (r - k))^r ((a - k) / a)^a ((r - k) / (a - k))^k, a = E + 1/2, r = a - E / n
+
+    Parameters:
+        draws [1]: items k drawn; no more than there are
+        items [1]: items E, as many in each group
+        groups [1]: groups n
+    Returns: [1] groups
+    Range: within 0.7 % of the binomials from 8 items on, and exact for one group; items chosen
+        evenly
+    Source: Feller 1968, An Introduction to Probability Theory, vol. 1, II.5 (occupancy) and II.9
+        (Stirling's formula)
+    Example:
+        >>> round(float(distinct_groups(8, 256, 8)), 2), float(distinct_groups(8, 256, 1))
+        (5.29, 1.0)
+    """
+    drawn = np.minimum(draws, items)
+    whole = items + 0.5
+    rest = whole - items / groups
+    held = whole - drawn
+    some = rest > drawn
+    left = where(some, rest - drawn, 1.0)
+    log = rest * np.log(rest / left) - whole * np.log(whole / held) + drawn * np.log(left / held)
+    return groups * (1 - where(some, np.exp(log), 0.0))

@@ -228,7 +228,8 @@ def _infeasible(reason: "xarray.DataArray | None") -> str:
     if reason.ndim:
         count = int((reason != 0).sum())
         return f"{count:,} of {reason.size:,} layouts" if count else ""
-    code = int(reason)
+    codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
+    code = codes.index(int(reason))
     return str(reason.attrs["flag_meanings"]).split()[code] if code else ""
 
 

@@ -178,7 +178,9 @@ def _size(elasticity: float) -> float:
 
 
 def _meaning(plan: Plan, reason: int) -> str:
-    return str(attributes(plan, REASON)["flag_meanings"]).split()[reason] if reason else ""
+    attrs = attributes(plan, REASON)
+    code = attrs["flag_values"].tolist().index(reason)
+    return str(attrs["flag_meanings"]).split()[code] if reason else ""
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:

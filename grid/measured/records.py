@@ -24,7 +24,6 @@ _NOT_PREDICTED: Mapping[str, str] = {
     "llama3_table5": "counts of causes are inputs (reliability = llama-3-405b-components)",
     "llama3_reliability": "its count of failures is an input (reliability = llama-3-405b-run)",
     "megascale_ops": "its figures are bounds (above 90 %, below 15 min), or not outputs",
-    "deepseek_v3": "layout and batch are not in the record",
     "reliability_other": "times to failure are inputs (gpu_mttf); of the ETTR, an upper end, the "
     "time lost at an incident is not published",
 }

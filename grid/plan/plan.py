@@ -90,8 +90,10 @@ class Plan(Grid):
         return list(first.values())
 
     def unused(self) -> list[str]:
-        """Inputs that the scenario sets and that no formula in use reads."""
-        return sorted(self.problem.stated - self.structure.used)
+        """Inputs that the scenario sets, that no formula in use reads and that imply no option."""
+        stated, used = self.problem.stated, self.structure.used
+        implied = (used & INPUTS.keys()) - stated
+        return sorted(stated - used.union(*(INPUTS[name].implied_by for name in implied)))
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
@@ -125,7 +127,7 @@ class Structure:
         for row in {id(row): row for row in self.formulas}.values():
             for name, formula in row.items():
                 used |= {*parameters(formula), option_of(name) or name}
-        return frozenset(used.union(*(INPUTS[name].implied_by for name in used & INPUTS.keys())))
+        return frozenset(used)
 
 
 _known: Memo[Structure] = Memo(128)  # of 0.1 MB or so

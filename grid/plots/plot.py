@@ -124,9 +124,11 @@ def _curves(
 
 
 def _flags(variable: "xarray.DataArray") -> list[str]:
-    """What the codes of a flag mean; nothing for a variable that is a number."""
-    meanings = str(variable.attrs.get("flag_meanings", ""))
-    return [text.replace("_", " ") for text in meanings.split()]
+    """What each code of a flag means, empty where none does; nothing for a number."""
+    meanings = str(variable.attrs.get("flag_meanings", "")).split()
+    codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
+    known = dict(zip(codes, meanings, strict=True))
+    return [known.get(code, "").replace("_", " ") for code in range(max(codes, default=-1) + 1)]
 
 
 def _map(

@@ -26,18 +26,18 @@ def dense_ffn_input_width(hidden_size: Any) -> Any:
 
 @alternative("ffn_input_width", mixture_of_experts=True)
 def expert_ffn_input_width(
-    hidden_size: Any, experts_per_token: Any, expert_layers: Any, layers: Any
+    hidden_size: Any, routed_visits_per_token: Any, expert_layers: Any, layers: Any
 ) -> Any:
     """Width of the inputs of feed-forward blocks that each token has in a layer, the mean over all.
 
     h (1 + k l_e / l): the router and shared experts read the token, each expert visited a copy
 
-    Parameters: hidden_size [1], experts_per_token [1], expert_layers [1], layers [1]
+    Parameters: hidden_size [1], routed_visits_per_token [1], expert_layers [1], layers [1]
     Returns: [1] width
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841 (tokens are permuted into copies, one
         for each expert visited); Korthikanti et al. 2022, arXiv:2205.05198, section 4.1
     """
-    return hidden_size * (1 + experts_per_token * expert_layers / layers)
+    return hidden_size * (1 + routed_visits_per_token * expert_layers / layers)
 
 
 @alternative("dropout_mask_bytes", gated_ffn=False)

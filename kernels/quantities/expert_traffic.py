@@ -9,24 +9,27 @@ from ..collectives import two_level_all_to_all_time
 from ..inputs import SWITCHED
 from ..ops import where
 from ..stages import most_stage_parameters
-from ..topology import flat_bandwidth, flat_latency, group_ranks_per_node
+from ..topology import distinct_groups, flat_bandwidth, flat_latency, group_ranks_per_node
 
 
 @alternative("expert_message", linear_attention="none")
 def expert_message(
-    activation_message: Any, residual_ranks: Any, experts_per_token: Any, expert_bytes_share: Any
+    activation_message: Any,
+    residual_ranks: Any,
+    routed_visits_per_token: Any,
+    expert_bytes_share: Any,
 ) -> Any:
     """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
     (s / c) b h k e, shared over tensor ranks with sequence parallelism; less where dispatch is
-    quantised
+    quantised; k those of the busiest rank
 
-    Parameters: activation_message [B], residual_ranks [1], experts_per_token [1],
+    Parameters: activation_message [B], residual_ranks [1], routed_visits_per_token [1],
         expert_bytes_share [1]
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    return activation_message / residual_ranks * experts_per_token * expert_bytes_share
+    return activation_message / residual_ranks * routed_visits_per_token * expert_bytes_share
 
 
 def expert_ranks_per_node(
@@ -44,7 +47,20 @@ def expert_ranks_per_node(
 
 
 @alternative("expert_all_to_all_time", all_reduce=SWITCHED)
-def expert_all_to_all_time(
+def switched_expert_all_to_all_time(switched_all_to_all_time: Any) -> Any:
+    """Time of one all-to-all in an expert-parallel group.
+
+    that through switches
+
+    Parameters: switched_all_to_all_time [s]
+    Returns: [s] time of one all-to-all
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return 1.0 * switched_all_to_all_time
+
+
+@alternative("switched_all_to_all_time", expert_dispatch="per_expert")
+def per_expert_all_to_all_time(
     expert_message: Any,
     expert_parallel: Any,
     expert_ranks_per_node: Any,
@@ -55,7 +71,7 @@ def expert_all_to_all_time(
 ) -> Any:
     """Time of one all-to-all in an expert-parallel group.
 
-    (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e))
+    (n - 1) a + max(M (k - 1) / (n B_i), M (n - k) / (n B_e)): a copy for each expert visited
 
     Parameters: expert_message [B], expert_parallel [1], expert_ranks_per_node [1],
         intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
@@ -73,6 +89,170 @@ def expert_all_to_all_time(
         intra_node_bandwidth,
         expert_rail_bandwidth,
     )
+
+
+@alternative("switched_all_to_all_time", expert_dispatch="per_node")
+def per_node_all_to_all_time(
+    expert_fabric_bytes: Any,
+    expert_node_bytes: Any,
+    expert_nodes: Any,
+    expert_ranks_per_node: Any,
+    intra_node_latency: Any,
+    inter_node_latency: Any,
+    intra_node_bandwidth: Any,
+    expert_rail_bandwidth: Any,
+) -> Any:
+    """Time of one all-to-all in an expert-parallel group.
+
+    (N - 1) a_e + (g - 1) a_i + max(bytes in nodes / B_i, bytes between them / B_e): a copy for each
+    node visited, to the GPU of the same place there, which spreads it; the other way round for what
+    comes back
+
+    Parameters: expert_fabric_bytes [B], expert_node_bytes [B], expert_nodes [1],
+        expert_ranks_per_node [1], intra_node_latency [s], inter_node_latency [s],
+        intra_node_bandwidth [B/s], expert_rail_bandwidth [B/s]
+    Returns: [s] time of one all-to-all
+    Range: messages of many pieces, which are spread as others arrive; a bound from below for few
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (both networks fully overlapped)
+    """
+    hops = (expert_nodes - 1) * inter_node_latency
+    hops = hops + (expert_ranks_per_node - 1) * intra_node_latency
+    inside = expert_node_bytes / intra_node_bandwidth
+    return hops + np.maximum(inside, expert_fabric_bytes / expert_rail_bandwidth)
+
+
+@alternative("expert_fabric_bytes", expert_dispatch="per_expert")
+def per_expert_fabric_bytes(
+    expert_message: Any, expert_ranks_per_node: Any, expert_parallel: Any
+) -> Any:
+    """Bytes that one rank sends to experts on other nodes, for one layer and micro-batch.
+
+    M (1 - g / n)
+
+    Parameters: expert_message [B], expert_ranks_per_node [1], expert_parallel [1]
+    Returns: [B] bytes
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return expert_message * (1 - expert_ranks_per_node / expert_parallel)
+
+
+@alternative("expert_fabric_bytes", expert_dispatch="per_node")
+def per_node_fabric_bytes(
+    expert_message: Any,
+    experts_per_token: Any,
+    node_visits_per_token: Any,
+    expert_ranks_per_node: Any,
+    expert_parallel: Any,
+) -> Any:
+    """Bytes that one rank sends to experts on other nodes, for one layer and micro-batch.
+
+    M / k x nodes visited x (1 - g / n)
+
+    Parameters: expert_message [B], experts_per_token [1], node_visits_per_token [1],
+        expert_ranks_per_node [1], expert_parallel [1]
+    Returns: [B] bytes
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2
+    """
+    copies = node_visits_per_token / experts_per_token
+    return expert_message * copies * (1 - expert_ranks_per_node / expert_parallel)
+
+
+@alternative("expert_node_bytes", expert_dispatch="per_expert")
+def per_expert_node_bytes(
+    expert_message: Any, expert_ranks_per_node: Any, expert_parallel: Any
+) -> Any:
+    """Bytes that one rank sends inside its node for experts, for one layer and micro-batch.
+
+    M (g - 1) / n
+
+    Parameters: expert_message [B], expert_ranks_per_node [1], expert_parallel [1]
+    Returns: [B] bytes
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
+    """
+    return expert_message * (expert_ranks_per_node - 1) / expert_parallel
+
+
+@alternative("expert_node_bytes", expert_dispatch="per_node")
+def per_node_node_bytes(
+    expert_message: Any,
+    experts_per_token: Any,
+    rank_visits_per_token: Any,
+    expert_ranks_per_node: Any,
+) -> Any:
+    """Bytes that one rank sends inside its node for experts, for one layer and micro-batch.
+
+    M / k x ranks visited x (1 - 1 / g): what has come from other nodes is spread, too
+
+    Parameters: expert_message [B], experts_per_token [1], rank_visits_per_token [1],
+        expert_ranks_per_node [1]
+    Returns: [B] bytes
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.2 (forwarded in the node to the GPUs
+        that hold the experts)
+    """
+    copies = rank_visits_per_token / experts_per_token
+    return expert_message * copies * (1 - 1 / expert_ranks_per_node)
+
+
+def expert_nodes(expert_parallel: Any, expert_ranks_per_node: Any) -> Any:
+    """Nodes that one expert-parallel group lies on.
+
+    n / g
+
+    Parameters: expert_parallel [1], expert_ranks_per_node [1]
+    Returns: [1] nodes
+    Source: by definition
+    """
+    return expert_parallel / expert_ranks_per_node
+
+
+def open_nodes(expert_nodes: Any, routing_nodes: Any) -> Any:
+    """Nodes whose experts one token can visit: no more than it may, nor than there are.
+
+    min(N, limit)
+
+    Parameters: expert_nodes [1], routing_nodes [1]
+    Returns: [1] nodes
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2 (node-limited routing)
+    """
+    return np.minimum(expert_nodes, routing_nodes)
+
+
+def node_visits_per_token(
+    experts_per_token: Any, experts: Any, expert_nodes: Any, routing_nodes: Any
+) -> Any:
+    """Nodes among which the experts of a token are spread, expected, its own counted.
+
+    min(those that k of E experts on N nodes are found on, limit): a limit keeps the nodes of the
+    best experts
+
+    Parameters: experts_per_token [1], experts [1], expert_nodes [1], routing_nodes [1]
+    Returns: [1] nodes
+    Range: experts chosen evenly; up to 4 % above the mean where the limit is near what would be
+        visited without it
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
+    """
+    return np.minimum(distinct_groups(experts_per_token, experts, expert_nodes), routing_nodes)
+
+
+def rank_visits_per_token(
+    experts_per_token: Any,
+    experts: Any,
+    open_nodes: Any,
+    expert_nodes: Any,
+    expert_ranks_per_node: Any,
+) -> Any:
+    """Ranks among which the experts of a token are spread, expected, its own counted.
+
+    those that k of the E M / N experts on M nodes are found on, chosen evenly
+
+    Parameters: experts_per_token [1], experts [1], open_nodes [1], expert_nodes [1],
+        expert_ranks_per_node [1]
+    Returns: [1] ranks
+    Range: up to 2 % below the mean where a limit keeps the nodes of the best experts
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, sections 2.1.2 and 3.2.2
+    """
+    ranks = open_nodes * expert_ranks_per_node
+    return distinct_groups(experts_per_token, experts * open_nodes / expert_nodes, ranks)
 
 
 def expert_gradient_ranks(gradient_ranks: Any, expert_parallel: Any) -> Any:
@@ -308,7 +488,7 @@ def no_exposed_expert_parallel_time() -> Any:
 @alternative("exposed_expert_parallel_time", mixture_of_experts=True)
 def routed_exposed_expert_parallel_time(
     expert_parallel_time: Any,
-    expert_parallel_overlap: Any,
+    expert_overlap_share: Any,
     compute_time: Any,
     exposed_tensor_parallel_time: Any,
     exposed_context_parallel_time: Any,
@@ -319,7 +499,7 @@ def routed_exposed_expert_parallel_time(
     max(0, traffic - overlap x (compute + waits for tensor- and context-parallel traffic)), and
     that of passes beside which no other runs where passes overlap
 
-    Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s],
+    Parameters: expert_parallel_time [s], expert_overlap_share [1], compute_time [s],
         exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
         unpaired_expert_time [s]
     Returns: [s] exposed traffic of one step
@@ -327,5 +507,34 @@ def routed_exposed_expert_parallel_time(
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (overlap of dispatch and combine)
     """
     step = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
-    late = np.maximum(0.0, expert_parallel_time - expert_parallel_overlap * step)
+    late = np.maximum(0.0, expert_parallel_time - expert_overlap_share * step)
     return late + unpaired_expert_time
+
+
+@alternative("expert_overlap_share", shared_expert_overlap=False)
+def plain_expert_overlap_share(expert_parallel_overlap: Any) -> Any:
+    """Share of compute that hides expert-parallel traffic.
+
+    expert_parallel_overlap
+
+    Parameters: expert_parallel_overlap [1]
+    Returns: [1] share of compute
+    Source: stated by the scenario
+    """
+    return 1.0 * expert_parallel_overlap
+
+
+@alternative("expert_overlap_share", shared_expert_overlap=True)
+def shared_expert_overlap_share(
+    expert_parallel_overlap: Any, shared_expert_flops_share: Any
+) -> Any:
+    """Share of compute that hides expert-parallel traffic.
+
+    max(expert_parallel_overlap, share of the shared experts): they need nothing that travels
+
+    Parameters: expert_parallel_overlap [1], shared_expert_flops_share [1]
+    Returns: [1] share of compute
+    Source: Megatron-LM, --moe-shared-expert-overlap,
+        megatron/core/transformer/moe/shared_experts.py
+    """
+    return np.maximum(expert_parallel_overlap, shared_expert_flops_share)

@@ -253,6 +253,39 @@ def layout_reason(
     return where(known == known, reason, np.nan)
 
 
+@alternative("dispatch_reason", expert_dispatch="per_expert")
+def per_expert_dispatch_reason() -> Any:
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    0: a copy for each expert goes anywhere
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
+    """
+    return 0.0
+
+
+@alternative("dispatch_reason", expert_dispatch="per_node")
+def per_node_dispatch_reason(
+    experts: Any, experts_per_token: Any, expert_nodes: Any, open_nodes: Any
+) -> Any:
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    nodes of the group whole, and nodes that a token may visit; they hold k experts: E M / N >= k
+
+    Parameters: experts [1], experts_per_token [1], expert_nodes [1], open_nodes [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: DeepEP, deep_ep/buffer.py (ranks in whole nodes); DeepSeek-AI 2024, arXiv:2412.19437,
+        section 2.1.2 (k experts on at most M nodes)
+    """
+    holds = experts * open_nodes >= experts_per_token * expert_nodes
+    whole = _whole(expert_nodes) & _whole(open_nodes)
+    return where(whole, where(holds, 0.0, 20.0), 21.0)
+
+
 @alternative("expert_layout_reason", mixture_of_experts=False)
 def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
     """Why a layout cannot be laid out: a dense model has no experts to share.
@@ -278,14 +311,15 @@ def routed_expert_layout_reason(
     gradient_ranks: Any,
     expert_layers: Any,
     parameter_copies: Any,
+    dispatch_reason: Any,
 ) -> Any:
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
     the layout's reason; E / e and d c / e whole; no more dense layers than layers, and no more
-    experts of a token than experts
+    experts of a token than experts; the reason of dispatch
 
     Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
-        gradient_ranks [1], expert_layers [1], parameter_copies [1]
+        gradient_ranks [1], expert_layers [1], parameter_copies [1], dispatch_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
@@ -295,7 +329,7 @@ def routed_expert_layout_reason(
     divides = divides & _whole(expert_parallel) & (expert_layers >= 0)
     divides = divides & (experts_per_token <= experts)
     known = experts + experts_per_token + expert_parallel + expert_layers
-    shared = where(known == known, where(divides, 0.0, 9.0), np.nan)
+    shared = where(known == known, where(divides, dispatch_reason, 9.0), np.nan)
     return where(layout_reason == 0, shared, layout_reason)
 
 

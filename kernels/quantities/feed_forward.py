@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from ..alternatives import alternative
 from ..layer import gemm_time
+from ..ops import where
 
 
 def dense_ffn_time(
@@ -44,18 +47,65 @@ def dense_ffn_time(
     return entering + leaving
 
 
-def tokens_per_expert(
-    microbatch_tokens: Any, experts_per_token: Any, expert_parallel: Any, experts: Any
+@alternative("routed_visits_per_token", expert_capacity="unlimited")
+def unlimited_routed_visits_per_token(experts_per_token: Any, expert_load_imbalance: Any) -> Any:
+    """Visits of routed experts, for each token, on the busiest rank of their group.
+
+    k x imbalance
+
+    Parameters: experts_per_token [1], expert_load_imbalance [1]
+    Returns: [1] visits of one token
+    Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (k for a balanced load);
+        Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 2 (the busiest expert's load)
+    """
+    return experts_per_token * expert_load_imbalance
+
+
+@alternative("routed_visits_per_token", expert_capacity="padded")
+def padded_routed_visits_per_token(experts_per_token: Any, capacity_factor: Any) -> Any:
+    """Visits of routed experts, for each token, on the busiest rank: all buffers are filled up.
+
+    k x capacity factor
+
+    Parameters: experts_per_token [1], capacity_factor [1]
+    Returns: [1] visits of one token
+    Range: padding travels, too, as in GShard and in Megatron-Core's all-to-all dispatcher
+    Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Lepikhin
+        et al. 2020 (GShard), arXiv:2006.16668, section 2.2
+    """
+    return experts_per_token * capacity_factor
+
+
+@alternative("routed_visits_per_token", expert_capacity="dropped")
+def dropped_routed_visits_per_token(
+    experts_per_token: Any, expert_load_imbalance: Any, capacity_factor: Any
 ) -> Any:
-    """Tokens that each expert gets from one micro-batch of its group, shared out evenly.
+    """Visits of routed experts, for each token, on the busiest rank: those above are left out.
+
+    k x min(imbalance, capacity factor)
+
+    Parameters: experts_per_token [1], expert_load_imbalance [1], capacity_factor [1]
+    Returns: [1] visits of one token
+    Range: the imbalance of ranks is that of each rank's experts; a bound from above where some of
+        them are idler
+    Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Megatron-
+        LM, --moe-expert-capacity-factor
+    """
+    return experts_per_token * np.minimum(expert_load_imbalance, capacity_factor)
+
+
+def tokens_per_expert(
+    microbatch_tokens: Any, routed_visits_per_token: Any, expert_parallel: Any, experts: Any
+) -> Any:
+    """Tokens that each expert of the busiest rank gets from one micro-batch of its group.
 
     T k e / E
 
-    Parameters: microbatch_tokens [1], experts_per_token [1], expert_parallel [1], experts [1]
+    Parameters: microbatch_tokens [1], routed_visits_per_token [1], expert_parallel [1], experts [1]
     Returns: [1] tokens
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (balanced load)
     """
-    return microbatch_tokens * experts_per_token * expert_parallel / experts
+    return microbatch_tokens * routed_visits_per_token * expert_parallel / experts
 
 
 @alternative("routed_ffn_time", linear_attention="none")
@@ -142,6 +192,114 @@ def shared_ffn_time(
     return shared_experts * one
 
 
+def shared_expert_flops_share(
+    expert_layers: Any,
+    shared_experts: Any,
+    expert_parameters: Any,
+    active_matrix_parameters: Any,
+    matrix_recompute_passes: Any,
+    layer_matrix_flops_per_token: Any,
+    kernel_flops_per_token: Any,
+    recompute_flops_factor: Any,
+) -> Any:
+    """Share of the operations of a step that shared experts do.
+
+    of the matrices, that of their weights: l_e E_shared x parameters of an expert / N_matrices,
+    x (1 + passes / 3) matrices / operations done
+
+    Parameters: expert_layers [1], shared_experts [1], expert_parameters [1],
+        active_matrix_parameters [1], matrix_recompute_passes [1],
+        layer_matrix_flops_per_token [FLOP], kernel_flops_per_token [FLOP],
+        recompute_flops_factor [1]
+    Returns: [1] share of operations
+    Range: of time, too, where all operations are as fast; less of it where attention stays in
+        sixteen bits
+    Source: Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (operations of a weight); DeepSeek-AI
+        2024, arXiv:2412.19437, section 2.1.2
+    """
+    weights = expert_layers * shared_experts * expert_parameters
+    some = active_matrix_parameters > 0
+    share = np.minimum(weights / where(some, active_matrix_parameters, 1.0), 1.0)
+    matrices = (1 + matrix_recompute_passes / 3) * layer_matrix_flops_per_token
+    done = kernel_flops_per_token * recompute_flops_factor
+    return where(some, share, 0.0) * matrices / done
+
+
+@alternative("sorted_copies_per_token", expert_dispatch="per_expert")
+def per_expert_sorted_copies_per_token(
+    routed_visits_per_token: Any, experts: Any, expert_parallel: Any
+) -> Any:
+    """Copies of a token read and written to sort tokens by expert, before the experts or after.
+
+    1 + k, and 2 k more where a rank has several experts: tokens are copied in the order of ranks,
+    and what has come is sorted by expert
+
+    Parameters: routed_visits_per_token [1], experts [1], expert_parallel [1]
+    Returns: [1] copies read and written
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py
+        (MoEAlltoAllTokenDispatcher)
+    """
+    again = where(experts > expert_parallel, 2.0, 0.0)
+    return 1 + routed_visits_per_token * (1 + again)
+
+
+@alternative("sorted_copies_per_token", expert_dispatch="per_node")
+def per_node_sorted_copies_per_token(
+    routed_visits_per_token: Any, experts_per_token: Any, rank_visits_per_token: Any
+) -> Any:
+    """Copies of a token read and written to sort tokens by expert, before the experts or after.
+
+    (ranks visited + k) x load: one copy for each rank has come, one for each expert is made
+
+    Parameters: routed_visits_per_token [1], experts_per_token [1], rank_visits_per_token [1]
+    Returns: [1] copies read and written
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (the flex dispatcher
+        permutes what DeepEP has received)
+    """
+    return routed_visits_per_token * (1 + rank_visits_per_token / experts_per_token)
+
+
+@alternative("token_permutation_time", mixture_of_experts=False)
+def no_token_permutation_time() -> Any:
+    """Time to sort one layer's tokens by expert and back: a dense model has none to sort.
+
+    0
+
+    Parameters: none
+    Returns: [s] time of one pass
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("token_permutation_time", mixture_of_experts=True)
+def routed_token_permutation_time(
+    microbatch_tokens: Any,
+    hidden_size: Any,
+    residual_ranks: Any,
+    sorted_copies_per_token: Any,
+    dispatch_bytes_per_element: Any,
+    combine_bytes_per_element: Any,
+    reached_hbm_bandwidth: Any,
+    expert_layers: Any,
+    layers: Any,
+) -> Any:
+    """Time to sort one layer's tokens by expert and back: bound by memory; the mean over layers.
+
+    T h / t_s x copies x (dispatch + combine) / BW x l_e / l
+
+    Parameters: microbatch_tokens [1], hidden_size [1], residual_ranks [1],
+        sorted_copies_per_token [1], dispatch_bytes_per_element [B],
+        combine_bytes_per_element [B], reached_hbm_bandwidth [B/s], expert_layers [1], layers [1]
+    Returns: [s] time of one pass
+    Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 5.2 (permutation kernels);
+        SimuMax, simumax/core/transformer/moe_module.py (bytes of each)
+    """
+    tokens = microbatch_tokens * hidden_size / residual_ranks * expert_layers / layers
+    element = dispatch_bytes_per_element + combine_bytes_per_element
+    return tokens * sorted_copies_per_token * element / reached_hbm_bandwidth
+
+
 @alternative("ffn_time", mixture_of_experts=False)
 def dense_model_ffn_time(dense_ffn_time: Any) -> Any:
     """Time of the feed-forward products of a layer.
@@ -195,7 +353,7 @@ def expert_active_ffn_width(
     dense_layers: Any,
     ffn_hidden_size: Any,
     expert_layers: Any,
-    experts_per_token: Any,
+    routed_visits_per_token: Any,
     shared_experts: Any,
     expert_ffn_hidden_size: Any,
     layers: Any,
@@ -204,10 +362,10 @@ def expert_active_ffn_width(
 
     (dense x f + l_e (k + E_shared) f_e) / l
 
-    Parameters: dense_layers [1], ffn_hidden_size [1], expert_layers [1], experts_per_token [1],
-        shared_experts [1], expert_ffn_hidden_size [1], layers [1]
+    Parameters: dense_layers [1], ffn_hidden_size [1], expert_layers [1],
+        routed_visits_per_token [1], shared_experts [1], expert_ffn_hidden_size [1], layers [1]
     Returns: [1] width
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
-    visited = (experts_per_token + shared_experts) * expert_ffn_hidden_size
+    visited = (routed_visits_per_token + shared_experts) * expert_ffn_hidden_size
     return (dense_layers * ffn_hidden_size + expert_layers * visited) / layers

@@ -248,7 +248,8 @@ def layer_recompute_time(
     return matrices + attention_recompute_passes * attention_core_time
 
 
-def layer_time(
+@alternative("layer_time", token_permutation=False)
+def plain_layer_time(
     layer_matrix_time: Any,
     attention_core_time: Any,
     attention_backward_ratio: Any,
@@ -268,6 +269,34 @@ def layer_time(
     attention = (1 + attention_backward_ratio) * attention_core_time
     computing = 3 * layer_matrix_time + attention + layer_recompute_time
     return computing + layer_overhead_time
+
+
+@alternative("layer_time", token_permutation=True)
+def sorting_layer_time(
+    layer_matrix_time: Any,
+    attention_core_time: Any,
+    attention_backward_ratio: Any,
+    layer_recompute_time: Any,
+    layer_overhead_time: Any,
+    token_permutation_time: Any,
+    matrix_recompute_passes: Any,
+) -> Any:
+    """Time of a layer for one micro-batch, forward, backward and what is computed again.
+
+    3 x matrices + (1 + r) x attention + recompute + overhead + (2 + passes) x sorting tokens: a
+    backward pass moves what a forward pass does
+
+    Parameters: layer_matrix_time [s], attention_core_time [s], attention_backward_ratio [1],
+        layer_recompute_time [s], layer_overhead_time [s], token_permutation_time [s],
+        matrix_recompute_passes [1]
+    Returns: [s] time for one micro-batch
+    Source: Narayanan et al. 2021 (SC21), appendix; SimuMax,
+        simumax/core/transformer/moe_module.py (backward moves as many bytes)
+    """
+    attention = (1 + attention_backward_ratio) * attention_core_time
+    computing = 3 * layer_matrix_time + attention + layer_recompute_time
+    sorting = (2 + matrix_recompute_passes) * token_permutation_time
+    return computing + layer_overhead_time + sorting
 
 
 def logits_time(

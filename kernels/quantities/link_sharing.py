@@ -125,44 +125,21 @@ def no_expert_fabric_time() -> Any:
 def routed_expert_fabric_time(
     expert_parallel_time: Any,
     expert_all_to_all_time: Any,
-    expert_message: Any,
-    expert_parallel: Any,
-    expert_ranks_per_node: Any,
+    expert_fabric_bytes: Any,
     expert_rail_bandwidth: Any,
 ) -> Any:
     """Time of one step in which a GPU's rail carries expert-parallel traffic.
 
-    all-to-alls x M (n - k) / (n B_e)
+    all-to-alls x bytes / B
 
-    Parameters: expert_parallel_time [s], expert_all_to_all_time [s], expert_message [B],
-        expert_parallel [1], expert_ranks_per_node [1], expert_rail_bandwidth [B/s]
+    Parameters: expert_parallel_time [s], expert_all_to_all_time [s], expert_fabric_bytes [B],
+        expert_rail_bandwidth [B/s]
     Returns: [s] time of one step
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
-    moved = expert_message * (1 - expert_ranks_per_node / expert_parallel)
-    return busy_time(expert_parallel_time, expert_all_to_all_time, moved, expert_rail_bandwidth)
-
-
-@alternative("expert_node_time", mixture_of_experts=True)
-def routed_expert_node_time(
-    expert_parallel_time: Any,
-    expert_all_to_all_time: Any,
-    expert_message: Any,
-    expert_parallel: Any,
-    expert_ranks_per_node: Any,
-    intra_node_bandwidth: Any,
-) -> Any:
-    """Time of one step in which a GPU's link inside its node carries expert-parallel traffic.
-
-    all-to-alls x M (k - 1) / (n B_i)
-
-    Parameters: expert_parallel_time [s], expert_all_to_all_time [s], expert_message [B],
-        expert_parallel [1], expert_ranks_per_node [1], intra_node_bandwidth [B/s]
-    Returns: [s] time of one step
-    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
-    """
-    moved = expert_message * (expert_ranks_per_node - 1) / expert_parallel
-    return busy_time(expert_parallel_time, expert_all_to_all_time, moved, intra_node_bandwidth)
+    return busy_time(
+        expert_parallel_time, expert_all_to_all_time, expert_fabric_bytes, expert_rail_bandwidth
+    )
 
 
 def pipeline_fabric_time(
@@ -349,6 +326,8 @@ _inside_a_node = renaming(
         "tensor_fabric_time": "tensor_node_time",
         "context_fabric_time": "context_node_time",
         "expert_fabric_time": "expert_node_time",
+        "expert_fabric_bytes": "expert_node_bytes",
+        "expert_rail_bandwidth": "intra_node_bandwidth",
         "pipeline_fabric_time": "pipeline_node_time",
         "data_fabric_time": "data_node_time",
         "data_fabric_share": "data_node_share",
@@ -358,6 +337,7 @@ _inside_a_node = renaming(
 )
 
 no_expert_node_time = _inside_a_node(no_expert_fabric_time)
+routed_expert_node_time = _inside_a_node(routed_expert_fabric_time)
 data_node_time = _inside_a_node(data_fabric_time)
 node_network_busy_time = _inside_a_node(fabric_busy_time)
 
@@ -381,7 +361,7 @@ def shared_contention_time(
     regather_window: Any,
     tensor_parallel_overlap: Any,
     context_parallel_overlap: Any,
-    expert_parallel_overlap: Any,
+    expert_overlap_share: Any,
     data_parallel_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
@@ -403,7 +383,7 @@ def shared_contention_time(
     traffic, sends between stages included, in the whole step
 
     Parameters: compute_time [s], regather_window [s], tensor_parallel_overlap [1],
-        context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
+        context_parallel_overlap [1], expert_overlap_share [1], data_parallel_overlap [1],
         gradient_window [s], weight_window [s], exposed_layer_communication_time [s],
         exposed_data_parallel_time [s], awaited_pipeline_time [s],
         exposed_pipeline_parallel_time [s], straggler_time [s], bubble_time [s],
@@ -417,7 +397,7 @@ def shared_contention_time(
     """
     waits = exposed_layer_communication_time + exposed_data_parallel_time
     tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
-    layers = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
+    layers = np.maximum(context_parallel_overlap, expert_overlap_share) * compute_time
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
     data = data_parallel_overlap * (gradient_window + weight_window) * share
     window = np.maximum(np.maximum(regather_window + tensor, layers), data)

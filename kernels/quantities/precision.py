@@ -329,13 +329,29 @@ def blockwise_dispatch_bytes_per_element() -> Any:
     return 1.03125
 
 
-def expert_bytes_share(dispatch_bytes_per_element: Any, bytes_per_element: Any) -> Any:
-    """Bytes that travel to experts and back over those of activations, the mean of both ways.
+def combine_bytes_per_element(bytes_per_element: Any) -> Any:
+    """Bytes of an element that comes back from an expert: it is added up, in full.
 
-    (dispatch + e) / (2 e): what comes back is added up, in full
+    e, unless the scenario states it
 
-    Parameters: dispatch_bytes_per_element [B], bytes_per_element [B]
-    Returns: [1] bytes over bytes
+    Parameters: bytes_per_element [B]
+    Returns: [B] size
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3 (combine in BF16)
     """
-    return (dispatch_bytes_per_element / bytes_per_element + 1) / 2
+    return 1.0 * bytes_per_element
+
+
+def expert_bytes_share(
+    dispatch_bytes_per_element: Any, combine_bytes_per_element: Any, bytes_per_element: Any
+) -> Any:
+    """Bytes that travel to experts and back over those of activations, the mean of both ways.
+
+    (dispatch + combine) / (2 e)
+
+    Parameters: dispatch_bytes_per_element [B], combine_bytes_per_element [B],
+        bytes_per_element [B]
+    Returns: [1] bytes over bytes
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.3.3
+    """
+    back = combine_bytes_per_element / bytes_per_element
+    return (dispatch_bytes_per_element / bytes_per_element + back) / 2

@@ -374,6 +374,27 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[dict[str, Any], float]]]] = [
             )
         ],
     ),
+    (
+        "deepseek_v3",  # 3.7 days for a trillion tokens
+        {
+            "system": {"accel": "H800", "gpus": 2048},
+            "measured": {"tokens_t": 14.8, "gpu_hours_per_T_tokens_k": 180},
+        },
+        [
+            (
+                {
+                    "model": "deepseek-v3",
+                    "node": "h800-8gpu",
+                    "pipeline_parallel": 16,
+                    "expert_parallel": 64,
+                    "global_batch_size": 15360,
+                    "routing_nodes": 4,
+                    "precision": "fp8_blockwise",
+                },
+                15360 * 4096 * 180e3 * 3600 / 1e12 / 2048,
+            )
+        ],
+    ),
 ]
 
 
@@ -481,6 +502,7 @@ COUNTS = {
     "bloom_176b": 1,
     "bloom_prequel": 92,
     "daly2006": 3,
+    "deepseek_v3": 3,
     "korthikanti_table4": 5,
     "korthikanti_table5": 9,
     "llama3_table4": 2,

@@ -116,6 +116,9 @@ def points() -> dict[str, Any]:
         "torus_y": rng.choice([1.0, 2.0], POINTS),
         "torus_ring_multiple": rng.choice([1.0, 4.0], POINTS),
         "largest_slice": rng.choice([4.0, np.inf], POINTS),
+        "routing_nodes": rng.choice([1.0, 4.0, np.inf], POINTS),
+        "expert_load_imbalance": rng.uniform(1, 2, POINTS),
+        "capacity_factor": rng.uniform(1, 2, POINTS),
     }
 
 

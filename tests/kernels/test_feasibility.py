@@ -29,6 +29,7 @@ PAIRS: dict[str, Any] = {
     "virtual_stages": 2,
     "pipeline_schedule": "combined_1f1b",
 }
+NODES = {"expert_parallel": 8, "experts_per_token": 5, "expert_dispatch": "per_node"}
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "checkpoint_overhead": 0.25,
@@ -46,7 +47,10 @@ FLUSH: dict[str, Any] = {
 
 def reason(**scenario: Any) -> str:
     flag = fleetcube.evaluate("infeasible_reason", **scenario)
-    return str(flag.attrs["flag_meanings"].split()[int(flag)])
+    meanings = dict(
+        zip(flag.attrs["flag_values"], flag.attrs["flag_meanings"].split(), strict=True)
+    )
+    return str(meanings[int(flag)])
 
 
 def reason_code(scenario: dict[str, Any]) -> float:
@@ -150,6 +154,13 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**PAIRS, "expert_parallel": 1}, "passes_do_not_overlap"),
         ({**PAIRS, "global_batch_size": 24}, "microbatch_group_does_not_fit"),
         ({**PAIRS, "global_batch_size": 8}, "fewer_microbatches_than_stages"),
+        ({**MOE, **NODES}, "feasible"),
+        ({**MOE, **NODES, "routing_nodes": 2}, "routing_nodes_hold_too_few_experts"),  # 2 of 4
+        ({**MOE, **NODES, "routing_nodes": 2, "experts_per_token": 4}, "feasible"),
+        ({**MOE, **NODES, "routing_nodes": 1.5}, "expert_nodes_not_whole"),
+        ({**MOE, **NODES, "routing_nodes": 9}, "feasible"),  # no more than there are
+        ({**MOE, **NODES, "gpus_per_node": 12}, "expert_nodes_not_whole"),  # 8 ranks by 3
+        ({**MOE, **NODES, "gpus_per_node": 12, "expert_dispatch": "per_expert"}, "feasible"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),

@@ -69,7 +69,7 @@ def context_ring() -> Pairs:
 
 @check(
     "expert_ranks_per_node",
-    "expert_all_to_all_time",
+    "per_expert_all_to_all_time",
     "routed_expert_parallel_time",
     "kept_expert_all_to_alls_per_layer",
     "repeated_expert_all_to_alls_per_layer",

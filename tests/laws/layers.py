@@ -114,7 +114,7 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
     "attention_score_flops",
     "elementwise_time",
     "layer_recompute_time",
-    "layer_time",
+    "plain_layer_time",
     "logits_time",
     "roofline_compute_time",
     by="simulator",

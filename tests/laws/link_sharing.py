@@ -124,6 +124,8 @@ def _steps(cases: list[tuple[float, dict[str, tuple[str, float, float]]]]) -> An
     "context_node_time",
     "routed_expert_fabric_time",
     "routed_expert_node_time",
+    "per_expert_fabric_bytes",
+    "per_expert_node_bytes",
     "pipeline_fabric_time",
     "pipeline_node_time",
     "data_fabric_time",

@@ -119,7 +119,7 @@ def weights_products() -> Pairs:
     "attention_score_flops",
     "standard_attention_core_time",
     "standard_attention_backward_ratio",
-    "layer_time",
+    "plain_layer_time",
     "layer_recompute_time",
     by="peer",
     source=SOURCE,

@@ -66,6 +66,29 @@ _PALM_TABLE3 = {
     "PaLM": "it is the run of palm_540b, which is predicted",
 }
 
+# DeepSeek-AI 2024, arXiv:2412.19437, sections 3.2 (overlap, links), 3.3.3 (moments) and 4.2
+_DEEPSEEK_RUN: Inputs = {
+    "intra_node_bandwidth": 160e9,
+    "prediction_layers": 1,
+    "first_stage_layers": 4,
+    "last_stage_layers": 1,
+    "zero_stage": 1,
+    "recompute": "none",
+    "pipeline_schedule": "zb_h1",
+    "expert_parallel_overlap": 1.0,
+    "routing_nodes": 4,
+    "token_permutation": True,
+    "optimizer_bytes_per_parameter": 8,
+    "gradient_storage": "fp32",
+}
+_DEEPSEEK_NOTES = (
+    "layout, batch, routing and hidden all-to-alls are those of the report, sections 3.2 and 4.2",
+    "one sequence a micro-batch: DeepEP's README (4096 tokens per batch)",
+    "4 layers a stage and 1 on the last, beside logits and multi-token prediction: not published",
+    "ZB-H1 in place of DualPipe; casts to FP8, norms and up-projections computed again, and SMs "
+    "that send are not counted",
+)
+
 
 def readings(facts: Facts) -> list[Reading]:
     """What a record of a training run measured. Raises UnreadableError."""
@@ -452,6 +475,27 @@ def _palm_table3(facts: Facts) -> list[Reading]:
     return [Reading(inputs, seconds, notes=notes)]
 
 
+def _deepseek(facts: Facts) -> list[Reading]:
+    tokens, gpus = facts.whole("model.seq", 4096), facts.whole("system.gpus")
+    inputs: Inputs = {
+        "model": hardware.model_of(facts.text("model.name", "DeepSeek-V3")),
+        "node": "h800-8gpu",
+        "fabric": "infiniband-ndr",
+        "sequence_length": tokens,
+        "n_gpus": gpus,
+        "pipeline_parallel": facts.whole("parallel.pp", 16),
+        "expert_parallel": facts.whole("parallel.ep", 64),
+        "global_batch_size": facts.whole("parallel.gbs", 15360),
+        "micro_batch_size": facts.whole("parallel.mbs", 1),
+    }
+    inputs |= _DEEPSEEK_RUN | _run(precision="fp8") | {"precision": "fp8_blockwise"}
+    seconds = facts.number("measured.iteration_time_s", None)
+    if seconds is None:
+        hours = facts.number("measured.gpu_hours_per_T_tokens_k") * 1e3 / 1e12  # of a token
+        seconds = hours * 3600 * inputs["global_batch_size"] * tokens / gpus
+    return [Reading(inputs, seconds, notes=_DEEPSEEK_NOTES)]
+
+
 def _memory(text: str) -> Inputs:
     """Capacity and bandwidth of an unusual GPU memory, as stated in a text."""
     size = re.search(r"(\d{2,4}) ?GB(?![A-Za-z/])", text)
@@ -637,4 +681,5 @@ _READERS: Mapping[str, Callable[[Facts], list[Reading]]] = {
     "maxtext_tpu": _maxtext,
     "palm_540b": _palm,
     "palm_table3": _palm_table3,
+    "deepseek_v3": _deepseek,
 }
