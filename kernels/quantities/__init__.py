@@ -27,6 +27,8 @@ MODULES = (
     "memory",
     "offload",
     "link_sharing",
+    "network_tiers",
+    "sites",
     "step",
     "failures",
     "checkpointing",

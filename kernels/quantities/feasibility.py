@@ -14,7 +14,8 @@ REASONS = """
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
     13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
-    16 stage_without_layers
+    16 stage_without_layers,
+    22 replicas_not_divisible_over_sites, 23 more_fragments_than_inner_steps
 """
 
 
@@ -141,7 +142,8 @@ def even_stage_reason(layers: Any, pipeline_parallel: Any, stage_chunks: Any) ->
     return where(each == each, where(_whole(each), 0.0, 6.0), np.nan)
 
 
-def layout_reason(
+@alternative("layout_reason", multi_site=False)
+def one_site_layout_reason(
     n_gpus: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,

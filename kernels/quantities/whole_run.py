@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from ..alternatives import alternative
 from ..ops import where
 
 
-def training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
+@alternative("training_steps", site_sync="every_step")
+def synchronous_training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
     """Optimizer steps of the run.
 
     D / (B s)

@@ -338,11 +338,11 @@ def cache_of_opt() -> Pairs:
     "weight_message",
     "whole_gradient_buckets",
     "bucket_message",
-    "gradient_ranks",
+    "one_site_gradient_ranks",
     "data_parallel",
     "num_microbatches",
-    "pipeline_ranks_per_node",
-    "tensor_parallel_ranks_per_node",
+    "node_pipeline_ranks_per_node",
+    "node_tensor_parallel_ranks_per_node",
     by="simulator",
     source="GPUs numbered in Megatron's order, gradients cut into buckets until none is left",
 )
@@ -381,7 +381,7 @@ def layout() -> Pairs:
 
 
 @check(
-    "layout_reason",
+    "one_site_layout_reason",
     "even_stage_reason",
     "whole_stage_reason",
     "dense_expert_layout_reason",
