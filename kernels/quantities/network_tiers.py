@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..alternatives import alternative, renaming
+from ..alternatives import alternative, renaming, same_as
 from ..ops import np
 from ..topology import (
     crossed_tier,
@@ -386,13 +386,8 @@ def tensor_parallel_tier(
     return crossed_tier(tensor_parallel, 1.0, scale_up_gpus, leaf_gpus, gpus_per_pod)
 
 
-def context_parallel_tier(
-    context_parallel: Any,
-    tensor_parallel: Any,
-    scale_up_gpus: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-) -> Any:
+@same_as(crossed_tier)
+def context_parallel_tier(*operands: Any) -> Any:
     """Highest tier that context-parallel traffic crosses.
 
     the smallest tier that holds t c GPUs
@@ -400,10 +395,9 @@ def context_parallel_tier(
     Parameters: context_parallel [1], tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1],
         gpus_per_pod [1]
     Returns: [flag] tier
-    Flags: TIERS
+    Flags: 0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
     """
-    return crossed_tier(context_parallel, tensor_parallel, scale_up_gpus, leaf_gpus, gpus_per_pod)
 
 
 data_parallel_tier = renaming(

@@ -225,7 +225,6 @@ def rails() -> Pairs:
     "domain_expert_ranks_per_node",
     "domain_expert_gradient_ranks_per_node",
     "domain_pipeline_ranks_per_node",
-    "context_parallel_tier",
     "expert_parallel_tier",
     "pipeline_parallel_tier",
     "pod_gpus",
@@ -424,6 +423,6 @@ def outages() -> Pairs:
         ({"sites": 2.5}, "not_a_whole_number"),
         ({"sites": 2, "inner_steps": 4, "model_fragments": 5}, "more_fragments_than_inner_steps"),
         ({"sites": 2, "inner_steps": 4.5}, "not_a_whole_number"),
-        ({"sites": 3, "virtual_stages": 5}, "layers_not_divisible"),
+        ({"sites": 3, "global_batch_size": 1023}, "batch_not_divisible"),
     ):
         yield _values("layout_reason", **broken)[0], codes[reason]
