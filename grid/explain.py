@@ -14,6 +14,7 @@ from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
 from ..kernels.roles import MEANT
+from .ask.traffic import crossings
 from .errors import InputError, nearest, shown
 from .show.tables import scale
 from .spec.scenario import choose
@@ -73,6 +74,35 @@ def _search(text: str) -> list[str]:
         lines += _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
     more = len(matches) - MOST_MATCHES
     return [*lines, *([f"and {more} more: `fleetcube explain` lists all"] if more > 0 else [])]
+
+
+# The traffic of a job
+
+
+def explain_traffic(point: Any) -> str:
+    """Text that says which traffic of a job crosses which tier of its network.
+
+    Args:
+        point: values of `grid.ask.traffic.names_of` at one point.
+    """
+    tiers, traffic = crossings(point)
+    rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
+    for place, tier in enumerate(tiers):
+        held = [f"{each.kind} {_seconds(each.seconds)}" for each in traffic if each.tier == place]
+        numbers = (f"{tier.gpus:,.6g}", f"{tier.bandwidth / 1e9:.4g}")
+        rows.append((tier.name, *numbers, ", ".join(held) or "-"))
+    wide = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        f"{name:<{wide[0]}}  {gpus:>{wide[1]}}  {rate:>{wide[2]}}  {held}"
+        for name, gpus, rate, held in rows
+    ]
+    none = [each.kind for each in traffic if each.tier < 0]
+    lines += ["", f"no traffic: {', '.join(none)}"] if none else []
+    return "\n".join([*lines, "", "Times are those of one step, hidden or not."])
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
 
 
 # What nothing depends on

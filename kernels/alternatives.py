@@ -62,7 +62,8 @@ def renaming(home: str, names: Mapping[str, str]) -> Callable[[F], F]:
         if len(set(variables)) < len(variables):
             raise ValueError(f"two names of {formula.__name__} become one: {', '.join(variables)}")
         quantity, *choice = getattr(formula, "__alternative__", (formula.__name__,))
-        name = formula.__name__.replace(quantity, _renamed(quantity, names))
+        name = formula.__name__
+        name = names.get(name, name.replace(quantity, _renamed(quantity, names)))
         # co_name and the place in the file stay: they lead to the formula as it is written
         twin: Any = types.FunctionType(
             code.replace(co_varnames=variables), formula.__globals__, name

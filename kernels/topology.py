@@ -84,6 +84,145 @@ def rail_under_switches(span: Any, gpus_per_switch: Any, rail: Any, oversubscrip
     return where(span <= gpus_per_switch, rail * oversubscription, rail)
 
 
+def tiered_bandwidth(
+    ranks: Any,
+    ranks_per_node: Any,
+    ranks_per_leaf: Any,
+    ranks_per_pod: Any,
+    leaf_bandwidth: Any,
+    fabric_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes of one rank of a collective that is done tier by tier.
+
+    B = (1/g - 1/n) / ((1/g - 1/l) / B_leaf + (1/l - 1/q) / B_fabric + (1/q - 1/n) / B_pod): what
+    is added up inside g, l and q ranks leaves them as one g-th, l-th and q-th
+
+    Parameters:
+        ranks [1]: size n of the group
+        ranks_per_node [1]: ranks g of the group on each node
+        ranks_per_leaf [1]: ranks l of the group below each leaf switch
+        ranks_per_pod [1]: ranks q of the group in each pod
+        leaf_bandwidth [B/s]: rate of one rail below its leaf switch
+        fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
+        pod_bandwidth [B/s]: rate of one rail that leaves its pod
+    Returns: [B/s] bandwidth per rank
+    Range: tiers that hold equally many ranks; else a continuous relaxation. Tiers work one after
+        the other: a ring over neighbours, whose tiers work at once, is as fast or faster
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level; Cho et al. 2019
+        (BlueConnect), MLSys, section 3
+    Example:
+        >>> round(float(tiered_bandwidth(64, 1, 1, 8, 50e9, 50e9, 50e9 / 7)) / 1e9, 6)
+        30.0
+    """
+    out, leaf, pod = 1 / ranks_per_node, 1 / ranks_per_leaf, 1 / ranks_per_pod
+    last = 1 / ranks
+    spent = (out - leaf) / leaf_bandwidth + (leaf - pod) / fabric_bandwidth
+    spent = spent + (pod - last) / pod_bandwidth
+    leaves = spent > 0
+    return where(leaves, (out - last) / where(leaves, spent, 1.0), leaf_bandwidth)
+
+
+def tiered_all_to_all_bandwidth(
+    ranks: Any,
+    ranks_per_node: Any,
+    ranks_per_leaf: Any,
+    ranks_per_pod: Any,
+    leaf_bandwidth: Any,
+    fabric_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes of one rank of an all-to-all, whose tiers all work at once.
+
+    B = (n - g) / max((n - g) / B_leaf, (n - l) / B_fabric, (n - q) / B_pod): what is meant for
+    others than the near g, l and q ranks passes the tier
+
+    Parameters:
+        ranks [1]: size n of the group
+        ranks_per_node [1]: ranks g of the group on each node
+        ranks_per_leaf [1]: ranks l of the group below each leaf switch
+        ranks_per_pod [1]: ranks q of the group in each pod
+        leaf_bandwidth [B/s]: rate of one rail below its leaf switch
+        fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
+        pod_bandwidth [B/s]: rate of one rail that leaves its pod
+    Returns: [B/s] bandwidth per rank
+    Range: tiers that hold equally many ranks; else a continuous relaxation
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
+    Example:
+        >>> float(tiered_all_to_all_bandwidth(16, 8, 8, 12, 50e9, 50e9, 10e9)) / 1e9
+        20.0
+    """
+    spent = np.maximum(
+        (ranks - ranks_per_node) / leaf_bandwidth,
+        np.maximum(
+            (ranks - ranks_per_leaf) / fabric_bandwidth, (ranks - ranks_per_pod) / pod_bandwidth
+        ),
+    )
+    leaves = spent > 0
+    return where(leaves, (ranks - ranks_per_node) / where(leaves, spent, 1.0), leaf_bandwidth)
+
+
+def crossing_bandwidth(
+    ranks: Any,
+    stride: Any,
+    tier_gpus: Any,
+    inside_bandwidth: Any,
+    outside_bandwidth: Any,
+) -> Any:
+    """Bandwidth of sends to the next rank of a group, some of which leave a tier.
+
+    B_in where the tier holds the group, else min(B_in, B_out max(1, P / (2 s))): those who send
+    out of a tier, the s ranks at either of its ends, share the bandwidth of all its P GPUs
+
+    Parameters:
+        ranks [1]: size of the group
+        stride [1]: GPUs s between neighbours of the group
+        tier_gpus [1]: GPUs P of the tier
+        inside_bandwidth [B/s]: rate of one GPU inside the tier
+        outside_bandwidth [B/s]: rate of one GPU out of the tier, where all send
+    Returns: [B/s] bandwidth of the slowest sender
+    Range: the GPUs of a tier fill it one group after the other; sends both ways at once, so that
+        a ring, which sends one way, is as fast or faster
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription: all send at once)
+    Example:
+        >>> float(crossing_bandwidth(16, 64, 3072, 50e9, 50e9 / 7)) / 1e9
+        50.0
+        >>> float(crossing_bandwidth(16, 1024, 1024, 50e9, 5e9)) / 1e9
+        5.0
+    """
+    crosses = ranks * stride > tier_gpus
+    near = where(crosses, tier_gpus, stride)
+    share = np.maximum(near / (2 * stride), 1.0)
+    out = np.minimum(inside_bandwidth, outside_bandwidth * share)
+    return where(crosses, out, inside_bandwidth)
+
+
+def crossed_tier(ranks: Any, stride: Any, node_gpus: Any, leaf_gpus: Any, pod_gpus: Any) -> Any:
+    """Highest tier that traffic of a group crosses: the smallest that holds it.
+
+    0 one rank, 1 node, 2 leaf switch, 3 pod, 4 between pods
+
+    Parameters:
+        ranks [1]: size of the group
+        stride [1]: GPUs between neighbours of the group
+        node_gpus [1]: GPUs of a node, or of a scale-up domain
+        leaf_gpus [1]: GPUs that one leaf switch joins
+        pod_gpus [1]: GPUs of a pod
+    Returns: [1] tier
+    Range: groups that begin where a tier begins
+    Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
+    Example:
+        >>> float(crossed_tier(16, 8, 8, 32, 1024)), float(crossed_tier(8, 1, 8, 32, 1024))
+        (3.0, 1.0)
+    """
+    span = ranks * stride
+    tier = where(span <= pod_gpus, 3.0, 4.0)
+    tier = where(span <= leaf_gpus, 2.0, tier)
+    tier = where(span <= node_gpus, 1.0, tier)
+    tier = where(ranks > 1, tier, 0.0)
+    return where(span == span, tier, np.nan)
+
+
 def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) -> Any:
     """Time in which traffic of many equal operations keeps a link busy.
 

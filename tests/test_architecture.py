@@ -209,11 +209,13 @@ TOPICS = {
     "grid/ask/schedule.py": "one pipeline's schedule, played",
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",
     "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
+    "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
     "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
 }
 # Words that happen to be names
 WORDS = {
     "grid/plots/picture.py": {"ettr", "hfu", "mfu", "pue"},  # abbreviations, in upper case
+    "grid/plots/topology.py": {"sites"},  # a kind of traffic
     "grid/show/tables.py": {"feasible"},  # the heading of a column
 }
 

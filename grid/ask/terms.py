@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...kernels.graph.formulas import load, parameters
+from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ..run.evaluation import Evaluation
 
@@ -38,7 +38,9 @@ def term_names(pair: Sequence[Evaluation], of: str) -> list[str]:
 def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     if name not in _SUMS or not _computed(pair, "step_time", name):
         return [name]
-    parts = parameters(load()[name].formulas[None])
+    plans = [sweep.of(["step_time"]).plan("numpy") for sweep in pair]
+    used = [case.formulas[name] for plan in plans for case in plan.cases]
+    parts = dict.fromkeys(part for formula in used for part in parameters(formula))
     return [term for part in parts for term in _expanded(pair, part)]
 
 

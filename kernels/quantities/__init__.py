@@ -32,6 +32,8 @@ MODULES = (
     "latent_experts",
     "link_sharing",
     "overlapped_pipeline",
+    "network_tiers",
+    "sites",
     "step",
     "context_kinds",
     "failures",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..alternatives import renaming, same_as
+from ..alternatives import alternative, renaming, same_as
 from ..topology import rail_under_switches
 
 
@@ -20,8 +20,9 @@ def rail_bandwidth(
     return network_efficiency * inter_node_bandwidth / oversubscription
 
 
+@alternative("tensor_rail_bandwidth", network_tiers=False)
 @same_as(rail_under_switches)
-def tensor_rail_bandwidth(*operands: Any) -> Any:
+def switched_tensor_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
 
     that without oversubscription where a group (t GPUs) is under one leaf switch
@@ -35,7 +36,8 @@ def tensor_rail_bandwidth(*operands: Any) -> Any:
     """
 
 
-def context_rail_bandwidth(
+@alternative("context_rail_bandwidth", network_tiers=False)
+def switched_context_rail_bandwidth(
     tensor_parallel: Any,
     context_parallel: Any,
     gpus_per_switch: Any,
@@ -59,7 +61,7 @@ def context_rail_bandwidth(
     )
 
 
-data_rail_bandwidth = renaming(
+switched_data_rail_bandwidth = renaming(
     __name__,
     {
         "context_rail_bandwidth": "data_rail_bandwidth",
@@ -67,10 +69,11 @@ data_rail_bandwidth = renaming(
         "context_parallel": "gradient_ranks",
         "t c GPUs": "t c d GPUs",
     },
-)(context_rail_bandwidth)
+)(switched_context_rail_bandwidth)
 
 
-def expert_rail_bandwidth(
+@alternative("expert_rail_bandwidth", network_tiers=False)
+def switched_expert_rail_bandwidth(
     tensor_parallel: Any,
     context_parallel: Any,
     expert_parallel: Any,
@@ -98,8 +101,9 @@ def expert_rail_bandwidth(
     )
 
 
+@alternative("pipeline_rail_bandwidth", network_tiers=False)
 @same_as(rail_under_switches)
-def pipeline_rail_bandwidth(*operands: Any) -> Any:
+def switched_pipeline_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
     that without oversubscription where a group (the whole job GPUs) is under one leaf switch
@@ -113,7 +117,8 @@ def pipeline_rail_bandwidth(*operands: Any) -> Any:
     """
 
 
-def communication_time(
+@alternative("communication_time", multi_site=False)
+def one_site_communication_time(
     tensor_parallel_time: Any,
     context_parallel_time: Any,
     expert_parallel_time: Any,
@@ -153,7 +158,8 @@ def exposed_layer_communication_time(
     )
 
 
-def exposed_communication_time(
+@alternative("exposed_communication_time", multi_site=False)
+def one_site_exposed_communication_time(
     exposed_layer_communication_time: Any,
     exposed_pipeline_parallel_time: Any,
     exposed_data_parallel_time: Any,

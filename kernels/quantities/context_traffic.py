@@ -32,8 +32,9 @@ def context_message(
     return 2 * microbatch_tokens * width * bytes_per_element
 
 
+@alternative("context_ranks_per_node", scale_up_domain=False)
 @same_as(group_ranks_per_node)
-def context_ranks_per_node(*operands: Any) -> Any:
+def node_context_ranks_per_node(*operands: Any) -> Any:
     """Ranks of one context-parallel group on each node.
 
     clip(gpus per node / t, 1, c)

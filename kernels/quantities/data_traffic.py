@@ -10,7 +10,10 @@ from ..stages import most_stage_parameters
 from ..topology import flat_latency, group_ranks_per_node
 
 
-def gradient_ranks(data_parallel: Any, context_parallel: Any, parameter_copies: Any) -> Any:
+@alternative("gradient_ranks", multi_site=False)
+def one_site_gradient_ranks(
+    data_parallel: Any, context_parallel: Any, parameter_copies: Any
+) -> Any:
     """Ranks that hold the same weights and add up their gradients.
 
     d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
@@ -22,8 +25,9 @@ def gradient_ranks(data_parallel: Any, context_parallel: Any, parameter_copies: 
     return data_parallel * context_parallel * parameter_copies
 
 
+@alternative("data_parallel_ranks_per_node", scale_up_domain=False)
 @same_as(group_ranks_per_node)
-def data_parallel_ranks_per_node(*operands: Any) -> Any:
+def node_data_parallel_ranks_per_node(*operands: Any) -> Any:
     """Ranks of one data-parallel group on each node.
 
     clip(gpus per node / t, 1, group size)

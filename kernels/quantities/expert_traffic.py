@@ -32,7 +32,8 @@ def expert_message(
     return activation_message / residual_ranks * routed_visits_per_token * expert_bytes_share
 
 
-def expert_ranks_per_node(
+@alternative("expert_ranks_per_node", scale_up_domain=False)
+def node_expert_ranks_per_node(
     gpus_per_node: Any, tensor_parallel: Any, context_parallel: Any, expert_parallel: Any
 ) -> Any:
     """Ranks of one expert-parallel group on each node.
@@ -267,7 +268,8 @@ def expert_gradient_ranks(gradient_ranks: Any, expert_parallel: Any) -> Any:
     return np.maximum(gradient_ranks / expert_parallel, 1.0)
 
 
-def expert_gradient_ranks_per_node(
+@alternative("expert_gradient_ranks_per_node", scale_up_domain=False)
+def node_expert_gradient_ranks_per_node(
     gpus_per_node: Any,
     tensor_parallel: Any,
     expert_parallel: Any,

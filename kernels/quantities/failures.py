@@ -106,26 +106,29 @@ def component_cluster_mtbf(
     nodes: Any,
     switches: Any,
     switch_mttf: Any,
+    outage_rate: Any,
 ) -> Any:
     """Mean time between failures of the whole cluster.
 
-    M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch)
+    M = 1 / (nodes / MTTF_node x (1 - f (1 - 1/k)) + switches / MTTF_switch + outages)
 
     A share f of the node failures comes k nodes at a time, or all nodes of a job that has fewer,
     which is one interruption.
 
     Parameters: node_failure_rate [1/s], correlated_failure_fraction [1], failure_domain_nodes [1],
-        nodes [1], switches [1], switch_mttf [s]
+        nodes [1], switches [1], switch_mttf [s], outage_rate [1/s]
     Returns: [s] mean time between failures of the cluster; infinite where nothing fails
     Range: a fleet past its first failures (goodput says by how much a new one differs)
     Source: Fleet Foundations eq. 1; beta-factor of common-cause failures (Fleming 1975)
     Example:
-        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0.0, 4, 128, 32, float("inf"))), 1)
+        >>> never = float("inf")
+        >>> round(float(component_cluster_mtbf(128 / 4285.714, 0, 4, 128, 32, never, 0)), 1)
         33.5
     """
     hit = np.minimum(failure_domain_nodes, np.maximum(nodes, 1.0))
     together = interruptions_per_failure(correlated_failure_fraction, hit)
-    return mean_time(node_failure_rate * together + switches / switch_mttf)
+    rate = node_failure_rate * together + switches / switch_mttf
+    return mean_time(rate + outage_rate)
 
 
 @alternative("cluster_mtbf", mtbf_model="empirical")
@@ -383,7 +386,8 @@ def shrinking_elastic_capacity(
     return 1 - np.minimum(lost / data_parallel, 1.0)
 
 
-def availability(maintenance_fraction: Any, elastic_capacity: Any) -> Any:
+@alternative("availability", multi_site=False)
+def one_site_availability(maintenance_fraction: Any, elastic_capacity: Any) -> Any:
     """Share of the cluster's time that is there for the job.
 
     (1 - maintenance) x running replicas

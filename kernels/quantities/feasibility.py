@@ -334,20 +334,25 @@ def routed_expert_layout_reason(
 
 
 def arrangement_reason(
-    expert_layout_reason: Any, head_reason: Any, layer_kinds_reason: Any, torus_reason: Any
+    expert_layout_reason: Any,
+    head_reason: Any,
+    layer_kinds_reason: Any,
+    site_reason: Any,
+    torus_reason: Any,
 ) -> Any:
     """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
 
-    those of the layout, of heads shared out, of kinds of layers, of a torus
+    those of the layout, of heads shared out, of kinds of layers, of sites, of a torus
 
     Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
-        torus_reason [flag]
+        site_reason [flag], torus_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    inside = where(head_reason == 0, layer_kinds_reason, head_reason)
-    inside = where(inside == 0, torus_reason, inside)
+    inside = where(site_reason == 0, torus_reason, site_reason)
+    inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)
+    inside = where(head_reason == 0, inside, head_reason)
     return where(expert_layout_reason == 0, inside, expert_layout_reason)
 
 

@@ -312,7 +312,8 @@ def optimizer_memory(optimizer_parameters: Any, kept_optimizer_bytes: Any) -> An
     return optimizer_parameters * kept_optimizer_bytes
 
 
-def memory_per_gpu(
+@alternative("memory_per_gpu", site_sync="every_step")
+def one_site_memory_per_gpu(
     weights_memory: Any,
     gradients_memory: Any,
     optimizer_memory: Any,

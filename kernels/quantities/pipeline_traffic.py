@@ -142,7 +142,8 @@ def scattered_pipeline_gather_time(
     )
 
 
-def pipeline_ranks_per_node(
+@alternative("pipeline_ranks_per_node", scale_up_domain=False)
+def node_pipeline_ranks_per_node(
     gpus_per_node: Any,
     pipeline_parallel: Any,
     tensor_parallel: Any,

@@ -22,7 +22,8 @@ def activation_message(microbatch_tokens: Any, hidden_size: Any, bytes_per_eleme
     return microbatch_tokens * hidden_size * bytes_per_element
 
 
-def tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any) -> Any:
+@alternative("tensor_parallel_ranks_per_node", scale_up_domain=False)
+def node_tensor_parallel_ranks_per_node(gpus_per_node: Any, tensor_parallel: Any) -> Any:
     """Ranks of one tensor-parallel group on each node.
 
     clip(gpus per node, 1, group size)

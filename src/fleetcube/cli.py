@@ -17,7 +17,7 @@ import click
 
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS, complete
-from fleetcube.commands.changed import changed
+from fleetcube.commands.changed import changed, traffic
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
@@ -339,19 +339,29 @@ def slice_cube(
 
 @cli.command()
 @click.argument("name", required=False, shell_complete=complete.any_name)
-def explain(name: str | None) -> None:
+@click.argument("selectors", nargs=-1)
+def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     """Explain a name: formula, unit, default, source, what it is computed from and what it feeds.
 
     Any other word lists the names that have it in their name or meaning. Without NAME, list all
-    inputs with their defaults, and all quantities.
+    inputs with their defaults, and all quantities. A spec (SPEC.toml axis=value ...) is explained
+    by the tiers of its network, and the traffic that crosses each.
 
     \b
     Example:
       fleetcube explain goodput
       fleetcube explain price
+      fleetcube explain examples/h100.toml n_gpus=1024 pipeline_parallel=4
     """
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.explain import explain as text
+    from fleetcube.grid.explain import explain_traffic
 
+    if name is not None and name.endswith(".toml"):
+        say(explain_traffic(traffic(name, selectors)))
+        return
+    if selectors:
+        raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
     say(text(name))
 
 

@@ -243,3 +243,15 @@ def test_bad_questions_are_refused_in_one_line(asked: dict[str, object], words: 
     with pytest.raises(InputError, match=words.replace("?", r"\?")) as error:
         compare(a, b, **asked)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
+
+
+def test_traffic_between_sites_is_a_term() -> None:
+    """A step on one site and on two differ by what they wait for each other, and by groups."""
+    one = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
+    two = {**one, "sites": 2, "site_bandwidth": "400 Gbit/s"}
+    found = compare(Sweep(one, {}, ["step_time"]), Sweep(two, {}, ["step_time"]))
+    terms = found.values["step_time_terms"]
+    waits = terms.sel(step_time_term="exposed_site_parallel_time")
+    assert float(waits.sel(scenario="a")) == 0 < float(waits.sel(scenario="b"))
+    whole = found.values["step_time"]
+    np.testing.assert_allclose(terms.sum("step_time_term") / whole, 1, rtol=1e-12)

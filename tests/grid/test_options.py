@@ -27,6 +27,7 @@ JOB: dict[str, Any] = {
     "peak_flops_fp16": 1e15,
     "peak_flops_fp8": 2e15,
     "peak_flops_fp4": 4e15,
+    "site_bandwidth": 1e11,
 }
 
 

@@ -399,3 +399,21 @@ def test_axes_that_are_not_cut_are_named(png: Path) -> None:
         roofline(held, png)
     with pytest.raises(InputError, match="'fabric' is not an axis of the losses"):
         losses(held, "fabric", png)
+
+
+def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
+    from fleetcube.grid.ask.traffic import names_of
+    from fleetcube.grid.plots.topology import topology
+
+    job: dict[str, Any] = {"model": "llama-3-405b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    job |= {"n_gpus": 24576, "gpus_per_switch": 16, "gpus_per_pod": 3072, "tensor_parallel": 8}
+    job |= {"pipeline_parallel": 16, "global_batch_size": 3072, "sites": 2, "site_bandwidth": 1e11}
+    point = Sweep(job, {}, names_of({"scenario": job})).evaluate("numpy")
+    left, right = topology(point, None).axes
+    names = [tick.get_text().split("\n")[0] for tick in left.get_yticklabels()]
+    assert names == ["node", "leaf switch", "pod", "between pods", "between sites"]
+    tops = {
+        tick.get_text(): round(float(bar.get_height() - 0.8))
+        for tick, bar in zip(right.get_xticklabels(), right.patches, strict=True)
+    }
+    assert tops == {"tensor": 0, "data": 2, "pipeline": 3, "sites": 4}

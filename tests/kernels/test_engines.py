@@ -119,6 +119,14 @@ def points() -> dict[str, Any]:
         "routing_nodes": rng.choice([1.0, 4.0, np.inf], POINTS),
         "expert_load_imbalance": rng.uniform(1, 2, POINTS),
         "capacity_factor": rng.uniform(1, 2, POINTS),
+        "gpus_per_pod": rng.choice([32.0, 512.0, np.inf], POINTS),
+        "pod_oversubscription": rng.choice([1.0, 7.0], POINTS),
+        "pod_mttf": 1e9,
+        "sites": rng.choice([1.0, 2.0, 3.0], POINTS),
+        "site_bandwidth": 10.0 ** rng.uniform(9, 12, POINTS),
+        "site_overlap": rng.uniform(0, 0.1, POINTS),
+        "site_mttf": 1e8,
+        "model_fragments": rng.choice([1.0, 4.0, 600.0], POINTS),
     }
 
 

@@ -68,6 +68,7 @@ def test_nothing_else_is_selected() -> None:
         "nodes",
         "node_mttf",
         "switches",
+        "outage_rate",  # a constant
     }
 
 

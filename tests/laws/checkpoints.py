@@ -65,7 +65,7 @@ def phases() -> Pairs:
     "additive_goodput",
     "additive_checkpoint_overhead",
     "additive_recovery_overhead",
-    "availability",
+    "one_site_availability",
     by="table",
     source="Fleet Foundations table 8: 77 % of the time is useful; a ledger of 1,000 h",
 )
@@ -88,7 +88,7 @@ def budgets() -> Pairs:
     for hour in range(1000):
         for replica in range(16):
             replicas += hour >= 50 and replica < 12  # 50 h of maintenance, 4 replicas stopped
-    yield failures.availability(0.05, 12 / 16), replicas / 16_000
+    yield failures.one_site_availability(0.05, 12 / 16), replicas / 16_000
 
 
 @check(

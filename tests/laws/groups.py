@@ -68,7 +68,7 @@ def context_ring() -> Pairs:
 
 
 @check(
-    "expert_ranks_per_node",
+    "node_expert_ranks_per_node",
     "per_expert_all_to_all_time",
     "routed_expert_parallel_time",
     "kept_expert_all_to_alls_per_layer",
@@ -103,7 +103,7 @@ def expert_exchange() -> Pairs:
 
 @check(
     "expert_gradient_ranks",
-    "expert_gradient_ranks_per_node",
+    "node_expert_gradient_ranks_per_node",
     by="derivation",
     source="GPUs that hold the same experts counted, in the cluster and on the first node",
 )

@@ -565,6 +565,6 @@ def kinds_in_a_row() -> Pairs:
                     ours = mixed_layer_kinds_reason(**given, tensor_parallel=t)
                     yield ours, (7 if t == 4 else 0) if fits else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
-                        laid = arrangement_reason(layout, 0.0, ours, 0.0)
+                        laid = arrangement_reason(layout, 0.0, ours, 0.0, 0.0)
                         grave = capacity_reason(laid, memory, 1.0, 8.0)
                         yield grave, layout or int(ours) or (10 if memory > 8 else 0)

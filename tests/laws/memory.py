@@ -10,7 +10,7 @@ from .check import Pairs, check
 
 
 @check(
-    "memory_per_gpu",
+    "one_site_memory_per_gpu",
     "staged_activation_memory",
     "even_activation_memory",
     "full_activation_memory_per_layer",

@@ -101,7 +101,7 @@ def layer_states() -> Pairs:
     "selective_layer_activation_memory",
     "ffn_gradients_memory",
     "working_memory",
-    "memory_per_gpu",
+    "one_site_memory_per_gpu",
     by="derivation",
     source="tensors alive in the backward pass of one layer, listed; parts of a GPU's memory added",
 )
@@ -121,12 +121,12 @@ def alive() -> Pairs:
         yield ours, sorted([gradient, tokens * 500.0])[-1]
     yield working_memory.working_memory(3.0, 4.0), 7.0
     parts = (1e9, 2e9, 4e9, 8e9, 16e9, 32e9)  # each bit once
-    yield memory.memory_per_gpu(*parts), 63e9
+    yield memory.one_site_memory_per_gpu(*parts), 63e9
 
 
 @check(
-    "communication_time",
-    "exposed_communication_time",
+    "one_site_communication_time",
+    "one_site_exposed_communication_time",
     "step_time",
     "mfu",
     "step_time_low",
@@ -137,8 +137,8 @@ def alive() -> Pairs:
 def timeline() -> Pairs:
     """parts of 1, 2, 4, ... s, so that each counts once"""
     bits = [float(2**k) for k in range(6)]
-    yield communication.communication_time(*bits), 63
-    yield communication.exposed_communication_time(*bits[:5]), 31
+    yield communication.one_site_communication_time(*bits), 63
+    yield communication.one_site_exposed_communication_time(*bits[:5]), 31
     clock = 0.0
     for part in bits:
         clock += part

@@ -61,7 +61,7 @@ def interruptions() -> Pairs:
             for switches, switch_life in ((0.0, NEVER), (8.0, 500.0)):
                 rate = failures.component_node_failure_rate(nodes, life)
                 mtbf = failures.component_cluster_mtbf(
-                    rate, shared, 4.0, nodes, switches, switch_life
+                    rate, shared, 4.0, nodes, switches, switch_life, 0.0
                 )
                 hit = min(4, nodes)
                 repeats = max(1, round(2e6 / (nodes * span / life)))

@@ -481,11 +481,11 @@ def passes_of_sequence_parallel_layers() -> Pairs:
 
 @check(
     "rail_bandwidth",
-    "tensor_rail_bandwidth",
-    "context_rail_bandwidth",
-    "expert_rail_bandwidth",
-    "data_rail_bandwidth",
-    "pipeline_rail_bandwidth",
+    "switched_tensor_rail_bandwidth",
+    "switched_context_rail_bandwidth",
+    "switched_expert_rail_bandwidth",
+    "switched_data_rail_bandwidth",
+    "switched_pipeline_rail_bandwidth",
     "rail_under_switches",
     by="derivation",
     source="ranks seated in Megatron-LM's order: does any group of a kind meet two leaf switches?",

@@ -19,6 +19,24 @@ def changed_spec(
     return spec
 
 
+def traffic(path: str, selectors: Sequence[str]) -> Any:
+    """What a picture and a table of the tiers of a spec's network need, at one point of it."""
+    from fleetcube.grid.ask.traffic import names_of
+    from fleetcube.grid.show.selectors import select
+    from fleetcube.grid.spec.file import read_spec
+    from fleetcube.grid.sweep import Sweep
+
+    axes = read_spec(path)["axes"]
+    cuts = [each for each in selectors if each.partition("=")[0] in axes]
+    spec = changed_spec(path, [each for each in selectors if each not in cuts])
+    values = Sweep(spec["scenario"], spec["axes"], names_of(spec)).evaluate("numpy")
+    there = [each for each in cuts if each.partition("=")[0] in values.dims]
+    point, notes = select(values, there)
+    for note in notes:
+        say(note, err=True)
+    return point
+
+
 def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = ()) -> Any:
     """The sweep of a spec, with other values and outputs."""
     from fleetcube.grid.sweep import Sweep

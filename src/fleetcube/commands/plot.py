@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands import complete
+from fleetcube.commands.changed import traffic
 from fleetcube.commands.say import say
 
 # The options that each kind of picture needs, and others that it allows
@@ -17,6 +18,7 @@ _NEEDED = {
     "roofline": (),
     "pareto": ("-x", "-y"),
     "schedule": (),
+    "topology": (),
 }
 _ALLOWED = {
     "surface": ("-v",),
@@ -73,6 +75,8 @@ def plot(
     roofline  what GPUs could reach and what they do reach, for each point of --by
     pareto    the best points in two outputs, -x and -y
     schedule  which pipeline stage computes what, and when, in a step of one point
+    topology  of a spec, not a cube: the tiers of its network, and which traffic
+              crosses them
 
     \b
     Example:
@@ -86,6 +90,7 @@ def plot(
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.picture import check_picture, need
     from fleetcube.grid.plots.plot import plot as draw
+    from fleetcube.grid.plots.topology import topology
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
@@ -95,6 +100,10 @@ def plot(
     _check(kind, named, x, y, by, best)
     path = Path(output)
     check_picture(path)
+    if kind == "topology":
+        topology(traffic(cube, selectors), path)
+        say(f"wrote {output}")
+        return
     dataset = open_cube(cube)
     if REASON in named and REASON in dataset.coords:
         dataset = dataset.reset_coords(REASON)

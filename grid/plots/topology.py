@@ -1,0 +1,93 @@
+"""Picture of a job's network: its tiers, and the traffic that crosses each."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..ask.traffic import Tier, crossings
+from .picture import PALETTE, blank, check_picture, headed, saved, styled
+
+if TYPE_CHECKING:
+    import xarray
+
+_COLOURS = dict(
+    zip(
+        ("tensor", "context", "expert", "data", "pipeline", "sites"),
+        (PALETTE[1], PALETTE[6], PALETTE[4], PALETTE[2], PALETTE[5], PALETTE[7]),
+        strict=True,
+    )
+)
+_MOST = 12  # boxes of one tier that are drawn as such
+_GAP = 0.06  # between boxes, of the width of one
+
+
+@styled
+def topology(point: "xarray.Dataset", path: Path | None) -> Any:
+    """Draw the tiers of a job's network, and for each kind of traffic how far up it goes.
+
+    Left, each tier is a row of boxes, one for each unit of the job; more than twelve are cut short.
+    Right, a bar rises from the GPUs to the highest tier that a kind crosses, with its time of a
+    step, hidden or not. `point` holds the quantities of `ask.traffic.NAMES`, and of SITES where
+    there are several. Returns the figure.
+    """
+    check_picture(path)
+    tiers, traffic = crossings(point)
+    moving = [each for each in traffic if each.tier >= 0]
+    figure, (left, right) = blank(
+        1.4 + 0.72 * len(tiers), 1, 2, sharey=True, width_ratios=[3, 0.7 + 0.62 * len(moving)]
+    )
+    for row, tier in enumerate(tiers):
+        _boxes(left, row, tier, tiers[-1].gpus)
+    left.set_xlim(0, 1)
+    left.set_ylim(-0.5, len(tiers) - 0.35)
+    left.set_yticks(
+        range(len(tiers)),
+        [f"{tier.name}\n{_rate(tier.bandwidth)} a GPU" for tier in tiers],
+        fontsize=8,
+    )
+    left.set_xticks([])
+    left.tick_params(length=0)
+    for place, each in enumerate(moving):
+        colour = _COLOURS[each.kind]
+        right.bar(place, each.tier + 0.8, 0.62, -0.4, color=colour)
+        text = f"{each.seconds:.2g} s" if each.seconds >= 0.1 else f"{each.seconds * 1e3:.2g} ms"
+        how = {"ha": "center", "va": "bottom", "fontsize": 7.5}
+        right.text(place, each.tier + 0.41, text, **how)
+    right.set_xticks(range(len(moving)), [each.kind for each in moving], fontsize=8)
+    right.set_xlim(-0.6, max(1, len(moving)) - 0.4)
+    right.tick_params(axis="both", length=0)
+    for row in range(1, len(tiers)):
+        for axes in (left, right):
+            axes.axhline(row - 0.5, color="#d9d9d9", linewidth=0.8, zorder=0)
+    for axes in (left, right):
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+    right.set_xlabel("traffic, with its time of one step", fontsize=8)
+    left.set_xlabel("units of the job", fontsize=8)
+    headed(figure, f"Tiers of {tiers[-1].gpus:,.6g} GPUs, and the traffic that crosses them")
+    return saved(figure, path)
+
+
+def _boxes(axes: Any, row: int, tier: Tier, job: float) -> None:
+    """Draw the units of one tier: all of them, or the first few, dots and the last."""
+    from matplotlib import patches
+
+    count = max(1, round(job / tier.gpus))
+    shown = min(count, _MOST)
+    width = 1 / shown
+    for place in range(shown):
+        if count > shown and place == shown - 2:
+            axes.text((place + 0.5) * width, row, "...", ha="center", va="center", fontsize=9)
+            continue
+        box = (place + _GAP / 2) * width, row - 0.3
+        face = {"facecolor": "#f2f2f2", "edgecolor": PALETTE[0], "linewidth": 0.8}
+        axes.add_patch(patches.Rectangle(box, (1 - _GAP) * width, 0.6, **face))
+    each = f"{tier.gpus:,.6g} GPUs" if tier.gpus != 1 else "1 GPU"
+    text = f"{count:,} x {each}" if count > 1 else each
+    how = {"ha": "center", "va": "center", "fontsize": 8}
+    back = {"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
+    axes.text(0.5, row, text, bbox=back, **how)
+
+
+def _rate(bandwidth: float) -> str:
+    near = bandwidth >= 1e9
+    return f"{bandwidth / 1e9:.3g} GB/s" if near else f"{bandwidth / 1e6:.3g} MB/s"

@@ -1,0 +1,455 @@
+"""Tiers above the node: leaf switches, rails, pods; what each group's traffic has of them."""
+
+from typing import Any
+
+from ..alternatives import alternative, renaming, same_as
+from ..ops import np
+from ..topology import (
+    crossed_tier,
+    crossing_bandwidth,
+    group_ranks_per_node,
+    tiered_all_to_all_bandwidth,
+    tiered_bandwidth,
+)
+from .context_traffic import node_context_ranks_per_node
+from .data_traffic import node_data_parallel_ranks_per_node
+from .expert_traffic import node_expert_gradient_ranks_per_node, node_expert_ranks_per_node
+from .pipeline_traffic import node_pipeline_ranks_per_node
+from .tensor_traffic import node_tensor_parallel_ranks_per_node
+
+# What a tier's number means in the flags below
+TIERS = "0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods"
+
+
+@alternative("leaf_gpus", rail_optimized=False)
+def shared_leaf_gpus(gpus_per_switch: Any) -> Any:
+    """GPUs that reach each other through one leaf switch.
+
+    those behind it
+
+    Parameters: gpus_per_switch [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * gpus_per_switch
+
+
+@alternative("leaf_gpus", rail_optimized=True)
+def rail_leaf_gpus(gpus_per_switch: Any, gpus_per_node: Any) -> Any:
+    """GPUs that reach each other through one leaf switch, each along its rail.
+
+    GPUs behind one switch x GPUs per node: a switch serves one GPU of each of its nodes, and what
+    is meant for another rail changes rails inside the node
+
+    Parameters: gpus_per_switch [1], gpus_per_node [1]
+    Returns: [1] GPUs
+    Range: libraries that change rails inside the node (NCCL's PXN); without it all-to-alls leave
+        the leaf
+    Source: Wang et al. 2024 (rail-only), arXiv:2307.12169, section 2; Qian et al. 2024 (Alibaba
+        HPN), SIGCOMM, section 4
+    """
+    return gpus_per_switch * gpus_per_node
+
+
+def leaf_bandwidth(rail_bandwidth: Any, oversubscription: Any) -> Any:
+    """Bandwidth per direction of one GPU's rail below its leaf switch.
+
+    that out of the leaf x oversubscription
+
+    Parameters: rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    """
+    return rail_bandwidth * oversubscription
+
+
+def pod_bandwidth(rail_bandwidth: Any, pod_oversubscription: Any) -> Any:
+    """Bandwidth per direction that one GPU has out of its pod where all send.
+
+    that out of the leaf / oversubscription of pods
+
+    Parameters: rail_bandwidth [B/s], pod_oversubscription [1]
+    Returns: [B/s] bandwidth of one rail
+    Source: Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.1 (1:7 between pods)
+    """
+    return rail_bandwidth / pod_oversubscription
+
+
+@alternative("tensor_rail_bandwidth", network_tiers=True)
+def tiered_tensor_rail_bandwidth(
+    tensor_parallel: Any,
+    tensor_parallel_ranks_per_node: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    rail_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for tensor-parallel traffic, per direction.
+
+    bytes out of the node over the time that they take below leaf switches, in pods, between pods
+
+    Parameters: tensor_parallel [1], tensor_parallel_ranks_per_node [1], leaf_gpus [1],
+        gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: as in topology.tiered_bandwidth
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
+    """
+    return _reducing(
+        tensor_parallel,
+        1.0,
+        tensor_parallel_ranks_per_node,
+        leaf_gpus,
+        gpus_per_pod,
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+@alternative("data_rail_bandwidth", network_tiers=True)
+def tiered_data_rail_bandwidth(
+    gradient_ranks: Any,
+    tensor_parallel: Any,
+    data_parallel_ranks_per_node: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    rail_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for data-parallel traffic, per direction.
+
+    bytes out of the node over the time that they take below leaf switches, in pods, between pods
+
+    Parameters: gradient_ranks [1], tensor_parallel [1], data_parallel_ranks_per_node [1],
+        leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s],
+        pod_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: as in topology.tiered_bandwidth; of the group of dense weights where there are experts
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
+    """
+    return _reducing(
+        gradient_ranks,
+        tensor_parallel,
+        data_parallel_ranks_per_node,
+        leaf_gpus,
+        gpus_per_pod,
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+@alternative("expert_rail_bandwidth", network_tiers=True)
+def tiered_expert_rail_bandwidth(
+    expert_parallel: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_ranks_per_node: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    rail_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
+
+    bytes out of the node over the longest time that a tier takes for its share of them
+
+    Parameters: expert_parallel [1], tensor_parallel [1], context_parallel [1],
+        expert_ranks_per_node [1], leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s],
+        rail_bandwidth [B/s], pod_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: as in topology.tiered_all_to_all_bandwidth
+    Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
+    """
+    stride = tensor_parallel * context_parallel
+    below = np.maximum(
+        group_ranks_per_node(leaf_gpus, stride, expert_parallel), expert_ranks_per_node
+    )
+    return tiered_all_to_all_bandwidth(
+        expert_parallel,
+        expert_ranks_per_node,
+        below,
+        np.maximum(group_ranks_per_node(gpus_per_pod, stride, expert_parallel), below),
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+@alternative("context_rail_bandwidth", network_tiers=True)
+def tiered_context_rail_bandwidth(
+    context_parallel: Any,
+    tensor_parallel: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    rail_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for context-parallel traffic, per direction.
+
+    that of the slowest send to the next rank: out of a leaf switch, or of a pod
+
+    Parameters: context_parallel [1], tensor_parallel [1], leaf_gpus [1], gpus_per_pod [1],
+        leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: as in topology.crossing_bandwidth
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    """
+    return _sending(
+        context_parallel,
+        tensor_parallel,
+        leaf_gpus,
+        gpus_per_pod,
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+@alternative("pipeline_rail_bandwidth", network_tiers=True)
+def tiered_pipeline_rail_bandwidth(
+    pipeline_parallel: Any,
+    tensor_parallel: Any,
+    gradient_ranks: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    rail_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
+
+    that of the slowest send to the next stage, t c d GPUs away: out of a leaf switch, or of a pod
+
+    Parameters: pipeline_parallel [1], tensor_parallel [1], gradient_ranks [1], leaf_gpus [1],
+        gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: as in topology.crossing_bandwidth
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
+    """
+    return _sending(
+        pipeline_parallel,
+        tensor_parallel * gradient_ranks,
+        leaf_gpus,
+        gpus_per_pod,
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+def _reducing(
+    ranks: Any,
+    stride: Any,
+    ranks_per_node: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    fabric_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth of a collective that adds up or gathers tier by tier."""
+    below = np.maximum(group_ranks_per_node(leaf_gpus, stride, ranks), ranks_per_node)
+    in_pod = np.maximum(group_ranks_per_node(gpus_per_pod, stride, ranks), below)
+    return tiered_bandwidth(
+        ranks, ranks_per_node, below, in_pod, leaf_bandwidth, fabric_bandwidth, pod_bandwidth
+    )
+
+
+def _sending(
+    ranks: Any,
+    stride: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    fabric_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth of sends to the next rank, by the slowest tier that any of them leaves."""
+    return np.minimum(
+        crossing_bandwidth(ranks, stride, leaf_gpus, leaf_bandwidth, fabric_bandwidth),
+        crossing_bandwidth(ranks, stride, gpus_per_pod, leaf_bandwidth, pod_bandwidth),
+    )
+
+
+def _in_domains(formula: Any) -> Any:
+    """The twin of a formula of ranks on a node, for scale-up domains of several nodes."""
+    names = {
+        "gpus_per_node": "gpus_per_domain",
+        "gpus per node": "gpus per domain",
+        "on each node": "in each scale-up domain",
+        "on one node": "in one domain",
+        formula.__name__: formula.__name__.replace("node_", "domain_", 1),
+    }
+    twin = renaming(__name__, names)(formula)
+    return alternative(formula.__alternative__[0], scale_up_domain=True)(twin)
+
+
+domain_tensor_parallel_ranks_per_node = _in_domains(node_tensor_parallel_ranks_per_node)
+domain_context_ranks_per_node = _in_domains(node_context_ranks_per_node)
+domain_expert_ranks_per_node = _in_domains(node_expert_ranks_per_node)
+domain_expert_gradient_ranks_per_node = _in_domains(node_expert_gradient_ranks_per_node)
+domain_data_parallel_ranks_per_node = _in_domains(node_data_parallel_ranks_per_node)
+domain_pipeline_ranks_per_node = _in_domains(node_pipeline_ranks_per_node)
+
+
+@alternative("scale_up_gpus", scale_up_domain=False)
+def node_scale_up_gpus(gpus_per_node: Any) -> Any:
+    """GPUs that reach each other without the network between nodes.
+
+    those of a node
+
+    Parameters: gpus_per_node [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * gpus_per_node
+
+
+@alternative("scale_up_gpus", scale_up_domain=True)
+def domain_scale_up_gpus(gpus_per_domain: Any) -> Any:
+    """GPUs that reach each other without the network between nodes.
+
+    those of a scale-up domain
+
+    Parameters: gpus_per_domain [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * gpus_per_domain
+
+
+def scale_up_bandwidth(intra_node_bandwidth: Any) -> Any:
+    """Bandwidth per direction of one GPU inside its node, or scale-up domain.
+
+    that of the node
+
+    Parameters: intra_node_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one GPU
+    Source: by definition
+    """
+    return 1.0 * intra_node_bandwidth
+
+
+def job_gpus(n_gpus: Any) -> Any:
+    """GPUs of the job on all sites.
+
+    n
+
+    Parameters: n_gpus [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 1.0 * n_gpus
+
+
+def site_gpus(n_gpus: Any, sites: Any) -> Any:
+    """GPUs of the job on one site.
+
+    n / S
+
+    Parameters: n_gpus [1], sites [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return n_gpus / sites
+
+
+def pod_gpus(gpus_per_pod: Any, site_gpus: Any) -> Any:
+    """GPUs of the job in one pod.
+
+    min(P, n / S)
+
+    Parameters: gpus_per_pod [1], site_gpus [1]
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return np.minimum(gpus_per_pod, site_gpus)
+
+
+def tensor_parallel_tier(
+    tensor_parallel: Any, scale_up_gpus: Any, leaf_gpus: Any, gpus_per_pod: Any
+) -> Any:
+    """Highest tier that tensor-parallel traffic crosses.
+
+    the smallest tier that holds t GPUs
+
+    Parameters: tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1]
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    return crossed_tier(tensor_parallel, 1.0, scale_up_gpus, leaf_gpus, gpus_per_pod)
+
+
+@same_as(crossed_tier)
+def context_parallel_tier(*operands: Any) -> Any:
+    """Highest tier that context-parallel traffic crosses.
+
+    the smallest tier that holds t c GPUs
+
+    Parameters: context_parallel [1], tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1],
+        gpus_per_pod [1]
+    Returns: [flag] tier
+    Flags: 0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+
+
+data_parallel_tier = renaming(
+    __name__,
+    {
+        "context_parallel_tier": "data_parallel_tier",
+        "context-parallel": "data-parallel",
+        "context_parallel": "gradient_ranks",
+        "t c GPUs": "t c d GPUs, those of one site",
+    },
+)(context_parallel_tier)
+
+
+def expert_parallel_tier(
+    expert_parallel: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    scale_up_gpus: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+) -> Any:
+    """Highest tier that expert-parallel traffic crosses.
+
+    the smallest tier that holds t c e GPUs
+
+    Parameters: expert_parallel [1], tensor_parallel [1], context_parallel [1], scale_up_gpus [1],
+        leaf_gpus [1], gpus_per_pod [1]
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    stride = tensor_parallel * context_parallel
+    return crossed_tier(expert_parallel, stride, scale_up_gpus, leaf_gpus, gpus_per_pod)
+
+
+def pipeline_parallel_tier(
+    pipeline_parallel: Any,
+    tensor_parallel: Any,
+    gradient_ranks: Any,
+    scale_up_gpus: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+) -> Any:
+    """Highest tier that traffic between pipeline stages crosses.
+
+    the smallest tier that holds t c d p GPUs, those of one site
+
+    Parameters: pipeline_parallel [1], tensor_parallel [1], gradient_ranks [1], scale_up_gpus [1],
+        leaf_gpus [1], gpus_per_pod [1]
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    stride = tensor_parallel * gradient_ranks
+    return crossed_tier(pipeline_parallel, stride, scale_up_gpus, leaf_gpus, gpus_per_pod)

@@ -1,0 +1,478 @@
+"""One job on several sites: what they exchange and when, what it costs, and how sites fail."""
+
+from typing import Any
+
+from ..alternatives import alternative
+from ..collectives import ring_all_reduce_time
+from ..ops import np, where
+from .communication import one_site_communication_time, one_site_exposed_communication_time
+from .failures import one_site_availability
+from .feasibility import REASONS as REASONS
+from .memory import one_site_memory_per_gpu
+
+
+@alternative("gradient_ranks", multi_site=True)
+def several_site_gradient_ranks(
+    data_parallel: Any, context_parallel: Any, parameter_copies: Any, sites: Any
+) -> Any:
+    """Ranks of one site that hold the same weights and add up their gradients.
+
+    d c / S: each site shards optimizer states, gradients and weights among its own; twice as many
+    in dualpipe
+
+    Parameters: data_parallel [1], context_parallel [1], parameter_copies [1], sites [1]
+    Returns: [1] ranks
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2 (hybrid sharding:
+        shards in a group, copies between groups)
+    """
+    return data_parallel * context_parallel * parameter_copies / sites
+
+
+@alternative("site_message", site_sync="every_step")
+def gradient_site_message(
+    parameters: Any, gradient_bytes_per_element: Any, gradient_compression: Any
+) -> Any:
+    """Bytes that one site has for the others at an exchange: the gradients of a whole model.
+
+    N x bytes / compression
+
+    Parameters: parameters [1], gradient_bytes_per_element [B], gradient_compression [1]
+    Returns: [B] message of all GPUs of one site
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (data parallelism, H = 1)
+    """
+    return parameters * gradient_bytes_per_element / gradient_compression
+
+
+@alternative("site_message", site_sync="local_steps")
+def outer_site_message(parameters: Any, outer_bytes_per_element: Any) -> Any:
+    """Bytes that one site has for the others: by what all weights moved since the last exchange.
+
+    N x bytes
+
+    Parameters: parameters [1], outer_bytes_per_element [B]
+    Returns: [B] message of all GPUs of one site
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1; Douillard et al. 2025
+        (Streaming DiLoCo), arXiv:2501.18512 (4-bit outer gradients)
+    """
+    return parameters * outer_bytes_per_element
+
+
+def site_link_bandwidth(site_bandwidth: Any, n_gpus: Any, sites: Any, rail_bandwidth: Any) -> Any:
+    """Bandwidth per direction with which a site reaches the others.
+
+    min(W, n / S x rail): no more than its GPUs can fill
+
+    Parameters: site_bandwidth [B/s], n_gpus [1], sites [1], rail_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one site
+    Source: by definition: the narrower of two links in line
+    """
+    return np.minimum(site_bandwidth, n_gpus / sites * rail_bandwidth)
+
+
+def site_exchange_time(
+    site_message: Any,
+    model_fragments: Any,
+    sites: Any,
+    site_latency: Any,
+    site_link_bandwidth: Any,
+) -> Any:
+    """Time in which sites bring the whole model together once.
+
+    P x 2 (S - 1) (a + M / (P S W)): a ring of sites for each fragment, every GPU with its part;
+    nothing for one site
+
+    Parameters: site_message [B], model_fragments [1], sites [1], site_latency [s],
+        site_link_bandwidth [B/s]
+    Returns: [s] time of one exchange of all fragments
+    Range: sites whose links carry nothing else; two of them could save one of the two latencies
+    Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1; Douillard et al. 2025 (Streaming DiLoCo),
+        arXiv:2501.18512 (fragments)
+    """
+    fragment = site_message / model_fragments
+    return model_fragments * ring_all_reduce_time(
+        fragment, sites, site_latency, site_link_bandwidth
+    )
+
+
+@alternative("steps_per_site_exchange", site_sync="every_step")
+def one_steps_per_site_exchange() -> Any:
+    """Steps for each exchange of the whole model between sites.
+
+    1
+
+    Parameters: none
+    Returns: [1] steps
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("steps_per_site_exchange", site_sync="local_steps")
+def inner_steps_per_site_exchange(inner_steps: Any) -> Any:
+    """Steps for each exchange of the whole model between sites.
+
+    H
+
+    Parameters: inner_steps [1]
+    Returns: [1] steps
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1
+    """
+    return 1.0 * inner_steps
+
+
+@alternative("site_parallel_time", multi_site=False)
+def no_site_parallel_time() -> Any:
+    """Traffic between sites, for each step: there is one.
+
+    0
+
+    Parameters: none
+    Returns: [s] traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("site_parallel_time", multi_site=True)
+def several_site_parallel_time(site_exchange_time: Any, steps_per_site_exchange: Any) -> Any:
+    """Traffic between sites, for each step.
+
+    time of one exchange / H
+
+    Parameters: site_exchange_time [s], steps_per_site_exchange [1]
+    Returns: [s] traffic of one step, on average
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2
+    """
+    return site_exchange_time / steps_per_site_exchange
+
+
+@alternative("site_window", site_sync="every_step")
+def gradient_site_window(gradient_window: Any) -> Any:
+    """Time of a step behind which traffic between sites can hide.
+
+    that of gradients: backward passes
+
+    Parameters: gradient_window [s]
+    Returns: [s] window of one step
+    Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3
+    """
+    return 1.0 * gradient_window
+
+
+@alternative("site_window", site_sync="local_steps")
+def compute_site_window(compute_time: Any) -> Any:
+    """Time of a step behind which traffic between sites can hide.
+
+    its compute: sites go on while the last exchange is under way
+
+    Parameters: compute_time [s]
+    Returns: [s] window of one step
+    Range: updates that arrive late are merged late, up to H steps at an overlap of 1; what that
+        costs belongs into `tokens_factor`
+    Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512 (overlap); Kale et al. 2025
+        (eager updates), arXiv:2502.12996
+    """
+    return 1.0 * compute_time
+
+
+@alternative("exposed_site_parallel_time", multi_site=False)
+def no_exposed_site_parallel_time() -> Any:
+    """Time that a step waits for traffic between sites: there is one.
+
+    0
+
+    Parameters: none
+    Returns: [s] exposed traffic of one step
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("exposed_site_parallel_time", multi_site=True)
+def several_site_exposed_parallel_time(
+    site_parallel_time: Any, site_overlap: Any, site_window: Any
+) -> Any:
+    """Time that a step waits for traffic between sites, on average.
+
+    max(0, traffic - overlap x window)
+
+    Parameters: site_parallel_time [s], site_overlap [1], site_window [s]
+    Returns: [s] exposed traffic of one step
+    Range: links between sites are their own, and share nothing with links inside
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    return np.maximum(0.0, site_parallel_time - site_overlap * site_window)
+
+
+@alternative("communication_time", multi_site=True)
+def several_site_communication_time(
+    tensor_parallel_time: Any,
+    context_parallel_time: Any,
+    expert_parallel_time: Any,
+    pipeline_parallel_time: Any,
+    data_parallel_time: Any,
+    offload_time: Any,
+    site_parallel_time: Any,
+) -> Any:
+    """Communication of one step on one GPU, hidden or not.
+
+    that inside a site + between sites
+
+    Parameters: tensor_parallel_time [s], context_parallel_time [s], expert_parallel_time [s],
+        pipeline_parallel_time [s], data_parallel_time [s], offload_time [s],
+        site_parallel_time [s]
+    Returns: [s] communication of one step
+    Source: sum of the exclusive parts; Narayanan et al. 2021 (SC21), section 3
+    """
+    inside = one_site_communication_time(
+        tensor_parallel_time,
+        context_parallel_time,
+        expert_parallel_time,
+        pipeline_parallel_time,
+        data_parallel_time,
+        offload_time,
+    )
+    return inside + site_parallel_time
+
+
+@alternative("exposed_communication_time", multi_site=True)
+def several_site_exposed_communication_time(
+    exposed_layer_communication_time: Any,
+    exposed_pipeline_parallel_time: Any,
+    exposed_data_parallel_time: Any,
+    offload_time: Any,
+    contention_time: Any,
+    exposed_site_parallel_time: Any,
+) -> Any:
+    """Communication of one step that computing does not hide.
+
+    that inside a site + exposed between sites
+
+    Parameters: exposed_layer_communication_time [s], exposed_pipeline_parallel_time [s],
+        exposed_data_parallel_time [s], offload_time [s], contention_time [s],
+        exposed_site_parallel_time [s]
+    Returns: [s] exposed communication of one step
+    Source: by definition of exposed communication; Wang et al. 2023 (ASPLOS), section 2
+    """
+    inside = one_site_exposed_communication_time(
+        exposed_layer_communication_time,
+        exposed_pipeline_parallel_time,
+        exposed_data_parallel_time,
+        offload_time,
+        contention_time,
+    )
+    return inside + exposed_site_parallel_time
+
+
+@alternative("memory_per_gpu", site_sync="local_steps")
+def outer_memory_per_gpu(
+    weights_memory: Any,
+    gradients_memory: Any,
+    optimizer_memory: Any,
+    activation_memory: Any,
+    working_memory: Any,
+    reserved_memory: Any,
+    optimizer_parameters: Any,
+    outer_state_bytes: Any,
+) -> Any:
+    """Memory that one GPU needs at most: activations of the first stage, states of the fullest.
+
+    as with exchanges at each step, and the outer optimizer's states, sharded as the inner one's
+
+    Parameters: weights_memory [B], gradients_memory [B], optimizer_memory [B],
+        activation_memory [B], working_memory [B], reserved_memory [B], optimizer_parameters [1],
+        outer_state_bytes [B]
+    Returns: [B] memory
+    Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
+        stage is found without them
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
+        Nesterov momentum); Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
+    """
+    inner = one_site_memory_per_gpu(
+        weights_memory,
+        gradients_memory,
+        optimizer_memory,
+        activation_memory,
+        working_memory,
+        reserved_memory,
+    )
+    return inner + optimizer_parameters * outer_state_bytes
+
+
+@alternative("training_steps", site_sync="local_steps")
+def local_training_steps(training_tokens: Any, tokens_per_step: Any, tokens_factor: Any) -> Any:
+    """Optimizer steps of the run.
+
+    D x tokens factor / (B s)
+
+    Parameters: training_tokens [1], tokens_per_step [1], tokens_factor [1]
+    Returns: [1] steps
+    Range: the factor is stated: published runs have up to 8 sites and 1e10 parameters
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
+        arXiv:2503.09799 (losses with and without local steps)
+    """
+    return training_tokens * tokens_factor / tokens_per_step
+
+
+@alternative("outage_rate", outages=False)
+def no_outage_rate() -> Any:
+    """Outages of whole pods, sites and links between sites per unit of time: not counted.
+
+    0
+
+    Parameters: none
+    Returns: [1/s] outages per second
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("outage_rate", outages=True)
+def counted_outage_rate(
+    n_gpus: Any,
+    gpus_per_pod: Any,
+    pod_mttf: Any,
+    sites: Any,
+    site_mttf: Any,
+    site_link_mttf: Any,
+) -> Any:
+    """Outages of whole pods, sites and links between sites per unit of time.
+
+    max(S, n / P) / MTTF_pod + S / MTTF_site + S / MTTF_link; one site has no link
+
+    Parameters: n_gpus [1], gpus_per_pod [1], pod_mttf [s], sites [1], site_mttf [s],
+        site_link_mttf [s]
+    Returns: [1/s] outages per second
+    Range: each stops the whole job once, also where sites could go on alone for some steps
+    Source: superposition of independent renewals (Barlow & Proschan 1975, ch. 3)
+    """
+    pods = np.maximum(n_gpus / gpus_per_pod, sites)
+    links = where(sites > 1, sites, 0.0)
+    return pods / pod_mttf + sites / site_mttf + links / site_link_mttf
+
+
+def site_uptime(sites: Any, site_mttf: Any, site_link_mttf: Any, site_repair_time: Any) -> Any:
+    """Share of the time in which one site is up and reaches the others.
+
+    1 / ((1 + r / MTTF_site) (1 + r / MTTF_link)), r the time of a repair
+
+    Parameters: sites [1], site_mttf [s], site_link_mttf [s], site_repair_time [s]
+    Returns: [1] share of the wall time
+    Source: Barlow & Proschan 1975, ch. 7 (availability of a renewed part)
+    """
+    link = where(sites > 1, site_repair_time / site_link_mttf, 0.0)
+    return 1 / ((1 + site_repair_time / site_mttf) * (1 + link))
+
+
+@alternative("running_sites", elastic="off")
+def rigid_running_sites(sites: Any, site_uptime: Any) -> Any:
+    """Share of the sites that work for the job, on average: it waits until all are up.
+
+    u^S
+
+    Parameters: sites [1], site_uptime [1]
+    Returns: [1] share
+    Source: series system of independent parts (Barlow & Proschan 1975, ch. 2)
+    """
+    return np.exp(sites * np.log(site_uptime))
+
+
+@alternative("running_sites", elastic="shrink")
+def elastic_running_sites(site_uptime: Any) -> Any:
+    """Share of the sites that work for the job, on average: the others go on.
+
+    u
+
+    Parameters: site_uptime [1]
+    Returns: [1] share
+    Source: by definition
+    """
+    return 1.0 * site_uptime
+
+
+@alternative("availability", multi_site=True)
+def several_site_availability(
+    maintenance_fraction: Any, elastic_capacity: Any, running_sites: Any
+) -> Any:
+    """Share of the cluster's time that is there for the job.
+
+    that of one site x running sites
+
+    Parameters: maintenance_fraction [1], elastic_capacity [1], running_sites [1]
+    Returns: [1] share of the wall time, weighted with the replicas that run
+    Range: sites fail independently of nodes
+    Source: by definition
+    """
+    return one_site_availability(maintenance_fraction, elastic_capacity) * running_sites
+
+
+@alternative("site_sync_reason", site_sync="every_step")
+def no_site_sync_reason() -> Any:
+    """Why sites cannot exchange as stated; 0 where they can.
+
+    0
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("site_sync_reason", site_sync="local_steps")
+def local_site_sync_reason(inner_steps: Any, model_fragments: Any) -> Any:
+    """Why sites cannot exchange as stated; 0 where they can.
+
+    H and P whole; P <= H: a step sends one fragment at most
+
+    Parameters: inner_steps [1], model_fragments [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Douillard et al. 2025 (Streaming DiLoCo), arXiv:2501.18512, algorithm 2
+    """
+    reason = where(model_fragments <= inner_steps, 0.0, 23.0)
+    whole = (np.floor(inner_steps) == inner_steps) & (np.floor(model_fragments) == model_fragments)
+    reason = where(whole, reason, 1.0)
+    known = inner_steps + model_fragments
+    return where(known == known, reason, np.nan)
+
+
+@alternative("site_reason", multi_site=False)
+def one_site_reason() -> Any:
+    """Why a job cannot be spread over sites; 0 where it can.
+
+    0: it is on one
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("site_reason", multi_site=True)
+def several_site_reason(
+    n_gpus: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    context_parallel: Any,
+    sites: Any,
+    site_sync_reason: Any,
+) -> Any:
+    """Why a job cannot be spread over sites; 0 where it can.
+
+    sites whole, and replicas / sites whole: none is cut by a slow link
+
+    Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
+        sites [1], site_sync_reason [flag]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, section 2 (a replica on each site)
+    """
+    share = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel) / sites
+    reason = where(np.floor(share) == share, site_sync_reason, 22.0)
+    reason = where(np.floor(sites) == sites, reason, 1.0)
+    known = share + sites
+    return where(known == known, reason, np.nan)
