@@ -82,5 +82,6 @@ def dual_idle_passes(stages: Any, recompute_flops_factor: Any) -> Any:
         >>> float(dual_idle_passes(8, 1.0)), float(dual_idle_passes(8, 4 / 3))
         (14.0, 27.0)
     """
-    before, gradient = stages - 1, 3 * recompute_flops_factor - 2
+    before = np.maximum(stages - 1, 0.0)
+    gradient = 3 * recompute_flops_factor - 2
     return before * (gradient + 1) + np.maximum(0.0, before * gradient - stages)

@@ -235,7 +235,7 @@ def dual_unpaired_expert_time(
     )
     there = 2 * expert_parallel_time / expert_all_to_alls_per_layer
     back = expert_parallel_time - there
-    stages = stage_chunks * pipeline_parallel / 2
+    stages = np.maximum(stage_chunks * pipeline_parallel / 2, 1.0)
     before = stages - 1
     forward = window / (3 * recompute_flops_factor)
     gradient = forward * (3 * recompute_flops_factor - 2)
