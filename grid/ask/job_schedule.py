@@ -29,7 +29,7 @@ _PAIRS = ("combined_1f1b", "dualpipe", "dualpipev")  # where passes hide each ot
 
 
 def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
-    """Play one step of a job; stages are alike, and nobody is slower than the others.
+    """Play one step of a job in which no GPU is slower than others.
 
     A forward pass is a third of the operations done once, an input gradient and a weight gradient
     another third each. They last as long as they wait for tensor and context traffic, and for the
@@ -51,8 +51,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     }
     several = stated["virtual_stages"] > 1
     names = [*_TIMES, *(["microbatch_group_size"] if several else [])]
-    values = Evaluation(scenario, {}, names).evaluate("numpy")
-    found = {name: float(values[name]) for name in names}
+    found = _values(scenario, names)
     microbatches = found.pop("num_microbatches")
     layers = ("compute_time", "exposed_tensor_parallel_time", "exposed_context_parallel_time")
     passes = sum(found[name] for name in layers) / microbatches
@@ -61,6 +60,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     late = max(0.0, traffic - stated.pop("expert_parallel_overlap") * passes)
     beside = traffic if stated["pipeline_schedule"] in _PAIRS else late
     there = beside * 2 / found["expert_all_to_alls_per_layer"]
+    whole = chosen["stage_split"] == "whole_layers" and stated["pipeline_parallel"] > 1
     return simulate_schedule(
         **stated,
         num_microbatches=microbatches,
@@ -71,7 +71,42 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
         recompute_time=passes - 3 * third,
         overlapped_time=passes + late,
         send_time=found["pipeline_send_time"] + found["pipeline_gather_time"],
+        piece_times=_piece_times(scenario, stated, found) if whole else None,
     )
+
+
+def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, float]:
+    values = Evaluation(scenario, {}, names).evaluate("numpy")
+    return {name: float(values[name]) for name in names}
+
+
+def _piece_times(
+    scenario: Mapping[str, Any], stated: Mapping[str, Any], found: Mapping[str, float]
+) -> list[float]:
+    """How much longer each piece of the model takes than the mean: layers, and what ends do alone.
+
+    Pieces on a stage have the same share of its layers.
+    """
+    p = int(stated["pipeline_parallel"])
+    schedule = stated["pipeline_schedule"]
+    folded = schedule in ("zb_v", "dualpipev")
+    interleaves = schedule in ("1f1b", "interleaved", "combined_1f1b")
+    v = 2 if folded else int(stated["virtual_stages"]) if interleaves else 1
+    job = _values(scenario, ["embedding_share", "logits_share", "last_stage_layers"])
+    stages = {"pipeline_stage": list(range(1, p + 1))}
+    layers = Evaluation(scenario, stages, ["stage_layers"]).evaluate("numpy")["stage_layers"].values
+    layers[-1] = job["last_stage_layers"]  # logits_share has those of multi-token prediction
+    traffic = found["exposed_tensor_parallel_time"] + found["exposed_context_parallel_time"]
+    computing = found["compute_time"] / (found["compute_time"] + traffic)
+    embedding, logits = (job[f"{end}_share"] * computing for end in ("embedding", "logits"))
+    layer = p * (1 - embedding - logits) / layers.sum()
+    times = []
+    for piece in range(p * v):
+        stage = min(piece, 2 * p - 1 - piece) if folded else piece % p
+        alone = p * v * (piece == 0) * embedding
+        alone += p * v * (piece == p * v - 1) * logits
+        times.append(float(layers[stage] * layer + alone))
+    return times
 
 
 def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
