@@ -7,6 +7,7 @@ from ...catalog import KINDS
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..run.evaluation import Evaluation
+from ..spec.scenario import choose
 from ..spec.values import is_known
 from ..store.cube import spec_of
 from .schedule import PlayedSchedule, simulate_schedule
@@ -36,7 +37,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     expert traffic that nothing hides.
     """
     given = Evaluation(scenario, {}, ["num_microbatches"]).plan("numpy").problem
-    chosen = {**given.options, **given.constants}
+    chosen = {**choose(given.options, given.constants), **given.constants}
     stated = {
         name: chosen.get(name, INPUTS[name].default)
         for name in (
@@ -75,7 +76,7 @@ def job_schedule(scenario: Mapping[str, Any]) -> PlayedSchedule:
     )
 
 
-def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, float]:
+def _values(scenario: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
     values = Evaluation(scenario, {}, names).evaluate("numpy")
     return {name: float(values[name]) for name in names}
 
@@ -118,5 +119,5 @@ def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
         )
     spec = spec_of(point.attrs)
     along = {*INPUTS, *KINDS, *filter(is_known, spec["axes"])}  # not flags, nor names of points
-    at = {name: point[name].values.item() for name in point.coords if name in along}
+    at = {str(name): point[name].values.item() for name in point.coords if name in along}
     return job_schedule({**spec["scenario"], **at})
