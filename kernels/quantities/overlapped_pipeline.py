@@ -174,7 +174,8 @@ def combined_unpaired_expert_time(
         num_microbatches [1], stage_chunks [1], microbatch_group_size [1]
     Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
     Range: what Megatron-Core runs: elsewhere the reason passes_do_not_overlap; with fewer than
-        2 p - 1 micro-batches a bound from above, by 2 % of a step at most
+        2 p - 1 micro-batches a bound from above, by 2 % of a step at most; with
+        shared_expert_overlap, which Megatron-Core does not combine, a bound from above
     Source: Megatron-LM, megatron/core/pipeline_parallel/combined_1f1b.py, by playing it out
     """
     window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
@@ -220,7 +221,8 @@ def dual_unpaired_expert_time(
         num_microbatches [1], stage_chunks [1], bubble_ratio [1]
     Returns: [s] exposed traffic of one step, without what bubble_time adds in proportion
     Range: as of dual_bubble_ratio; a bound from below, by 1 % of a step at most, where traffic is
-        as long as compute or longer
+        as long as compute or longer; with shared_expert_overlap a bound from above: lone passes
+        hide traffic, too
     Source: dualpipe/dualpipe.py and dualpipev.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI
         2024, arXiv:2412.19437), by playing them out
     """
