@@ -8,6 +8,7 @@ from ..alternatives import alternative
 from ..collectives import point_to_point_time, two_level_all_to_all_time
 from ..ops import where
 from ..topology import flat_bandwidth, flat_latency
+from .feasibility import REASONS as REASONS
 from .feasibility import _whole
 from .layer_kinds import KINDS
 from .step import straggler_time

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..ops import where
+from .feasibility import REASONS as REASONS
 from .feasibility import _whole
 
 KINDS = ("mamba2", "gated_deltanet", "lightning", "kimi_delta")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative, renaming
+from ..alternatives import alternative, renaming, same_as
 from ..ops import where
 from ..topology import busy_time
 
@@ -122,12 +122,8 @@ def no_expert_fabric_time() -> Any:
 
 
 @alternative("expert_fabric_time", mixture_of_experts=True)
-def routed_expert_fabric_time(
-    expert_parallel_time: Any,
-    expert_all_to_all_time: Any,
-    expert_fabric_bytes: Any,
-    expert_rail_bandwidth: Any,
-) -> Any:
+@same_as(busy_time)
+def routed_expert_fabric_time(*operands: Any) -> Any:
     """Time of one step in which a GPU's rail carries expert-parallel traffic.
 
     all-to-alls x bytes / B
@@ -137,9 +133,6 @@ def routed_expert_fabric_time(
     Returns: [s] time of one step
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks
     """
-    return busy_time(
-        expert_parallel_time, expert_all_to_all_time, expert_fabric_bytes, expert_rail_bandwidth
-    )
 
 
 def pipeline_fabric_time(

@@ -268,7 +268,7 @@ def what_does_not_run() -> Pairs:
     "dense_mean_reduced_parameters",
     "expert_mean_reduced_parameters",
     "mean_reduced_expert_parameters",
-    "gradient_ranks",
+    "one_site_gradient_ranks",
     "even_logits_memory",
     by="derivation",
     source="stages written down for each GPU, and GPUs counted that hold them",

@@ -415,7 +415,7 @@ def outages() -> Pairs:
         whole, one = _values("availability site_uptime", **outage, elastic="off")
         yield one, up[0].mean()
         yield whole, up.all(axis=0).mean()
-    flags = fleetcube.evaluate("layout_reason", engine="numpy", **{**JOB, "sites": 2}).attrs
+    flags = fleetcube.evaluate("arrangement_reason", engine="numpy", **{**JOB, "sites": 2}).attrs
     codes = dict(zip(flags["flag_meanings"].split(), flags["flag_values"], strict=True))
     for broken, reason in (
         ({"sites": 2}, "feasible"),
@@ -425,4 +425,4 @@ def outages() -> Pairs:
         ({"sites": 2, "inner_steps": 4.5}, "not_a_whole_number"),
         ({"sites": 3, "global_batch_size": 1023}, "batch_not_divisible"),
     ):
-        yield _values("layout_reason", **broken)[0], codes[reason]
+        yield _values("arrangement_reason", **broken)[0], codes[reason]
