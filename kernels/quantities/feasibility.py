@@ -184,7 +184,8 @@ def whole_stage_reason(
     between = np.maximum(pipeline_parallel - 2, 0.0)
     rest = layers - first_stage_layers - last_stage_layers
     rest = where(pipeline_parallel > 1, rest, layers - first_stage_layers)
-    fits = where(between > 0, rest >= 0, rest == 0) & (first_stage_layers >= 0)
+    most = middle_stage_layers * between
+    fits = where(between > 0, (rest >= 0) & (rest <= most), rest == 0) & (first_stage_layers >= 0)
     fits = fits & (last_stage_layers >= 0) & _whole(layers)
     fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
     pieces = pipeline_parallel * stage_chunks
