@@ -521,6 +521,7 @@ def messages_of_blocks() -> Pairs:
 
 @check(
     "linear_state_bytes",
+    "mixed_kv_cache_bytes_per_token",
     "mixed_request_kv_cache",
     "mixed_decode_bytes",
     "windowed_cached_tokens",
@@ -540,6 +541,7 @@ def caches_of_layers() -> Pairs:
             states += state * 2 if letter == "M" else 0
         yield value("request_kv_cache", **given), kept + states
         yield value("linear_state_bytes", **given), states
+        yield 130 * value("kv_cache_bytes_per_token", **given), kept
         weights = value("serving_weights_memory", **given, tensor_parallel=2)
         read = sum(2 * KV * SIZE * 2 * (100 + step) for step in range(29)) / 29
         read *= pattern.count("*")
@@ -562,8 +564,11 @@ def kinds_in_a_row() -> Pairs:
                 given = {"layers": 4, "linear_layers": states, "linear_heads": 6}
                 given |= {"attention_layers": attention, "ffn_layers": blocks}
                 for t in (2, 4):
-                    ours = mixed_layer_kinds_reason(**given, tensor_parallel=t)
+                    run = {**given, "tensor_parallel": t}
+                    ours = mixed_layer_kinds_reason(**run, attending_layers=attention)
                     yield ours, (7 if t == 4 else 0) if fits else 26
+                    everywhere = mixed_layer_kinds_reason(**run, attending_layers=4)
+                    yield everywhere, ours if attention == 4 else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
                         laid = arrangement_reason(layout, 0.0, ours, 0.0, 0.0)
                         grave = capacity_reason(laid, memory, 1.0, 8.0)
