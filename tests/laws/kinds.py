@@ -196,6 +196,20 @@ def patterns_tensor_by_tensor() -> Pairs:
 
 
 @check(
+    "some_leading_dense_layers",
+    by="derivation",
+    source="tensors of the blocks of each stage, where all stages hold the same letters",
+)
+def stages_of_patterns() -> Pairs:
+    """four stages with the same letters, dense and with experts: the first, with its embedding"""
+    for letters in ("M-*-", "MEM*"):
+        stage = sum(elements(block_tensors(letter, "mamba2")) for letter in letters)
+        run = {"pipeline_parallel": 4, "n_gpus": 4, "vocab_size": 64}
+        ours = value("held_parameters", **{**shape("mamba2", letters * 4), **run})
+        yield ours, stage + 64 * HIDDEN + HIDDEN / 4  # the last norm counts with the layers
+
+
+@check(
     "mixed_parameters",
     "mixed_unmultiplied_parameters",
     "mamba2_parameters_per_layer",
