@@ -8,10 +8,11 @@ from ...kernels.roles import LETTERS, SAID, UNSAID
 from ..errors import InputError, shown
 
 NAME = "layer_pattern"
-_RULE = (
-    "write one letter for each layer: M Mamba-2, G gated DeltaNet, * attention, - feed-forward, "
-    "E experts"
-)
+_MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
+_RULE = f"write one letter for each layer: {_MEANT}"
+ABOUT = f"layers of one block each, a letter for each, in place of their counts: {_MEANT}"
+
+SETS = (*dict.fromkeys(name for names in LETTERS.values() for name in names), *SAID[""])
 
 LAYOUT = "pipeline_layout"
 _LAYOUT_RULE = (
