@@ -160,6 +160,7 @@ def heads_and_rings() -> Pairs:
 
 @check(
     "gathered_context_collective_time",
+    "switched_context_gather_step_time",
     "gathered_context_fabric_time",
     "gathered_context_node_time",
     "gathered_working_memory",

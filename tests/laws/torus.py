@@ -422,3 +422,25 @@ def what_a_torus_holds() -> Pairs:
     ):
         job = good | {"global_batch_size": 144 if "n_gpus" in changed else 64} | changed
         yield computed(job, "infeasible_reason")[0], code
+
+
+@check(
+    *("torus_context_gather_step_time", "torus_head_exchange_time"),
+    by="simulator",
+    source="partial sums and messages carried link by link: gathers run as reductions backwards",
+    tolerance=1e-6,
+)
+def sequences_on_a_cube() -> Pairs:
+    """1, 4 and 16 ranks that share sequences of 32,768 tokens, 4 tensor ranks each"""
+    for ranks in (1, 4, 16):
+        job = JOB | {"n_gpus": 64, "context_parallel": ranks, "sequence_length": 32768}
+        gathered = job | {"context_parallel_type": "all_gather"}
+        message, step = computed(gathered, "context_message", "context_gather_step_time")
+        theirs = _gathered(ranks * message, 4, ranks, 1)
+        yield step * (ranks - 1), theirs
+        shared = job | {"context_parallel_type": "a2a"}
+        message, ours = computed(shared, "head_message", "head_exchange_time")
+        group = next(CUBE.groups(4, ranks))
+        hops = max(CUBE.hops(group[0], other, group) for other in group)
+        moved = exchange_time(CUBE, 4, ranks) if ranks > 1 else 0.0
+        yield ours, 4 * hops * HOP + moved * message / LINK
