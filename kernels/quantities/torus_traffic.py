@@ -17,16 +17,16 @@ from ..torus import (
 )
 
 
-def torus_z(gpus_per_node: Any, torus_x: Any, torus_y: Any) -> Any:
-    """Chips along the third dimension of a torus, 1 where it has two: a node is one torus.
+def torus_z(scale_up_gpus: Any, torus_x: Any, torus_y: Any) -> Any:
+    """Chips along the third dimension of a torus, 1 where it has two.
 
-    gpus per node / (x y)
+    chips of a node, or of a scale-up domain of several hosts / (x y)
 
-    Parameters: gpus_per_node [1], torus_x [1], torus_y [1]
+    Parameters: scale_up_gpus [1], torus_x [1], torus_y [1]
     Returns: [1] chips
     Source: by definition of a box of chips
     """
-    return gpus_per_node / (torus_x * torus_y)
+    return scale_up_gpus / (torus_x * torus_y)
 
 
 def torus_link_bandwidth(intra_node_bandwidth: Any, torus_dimensions: Any) -> Any:

@@ -417,6 +417,8 @@ def what_a_torus_holds() -> Pairs:
         ({"hbm_capacity": 1e9}, 10),
         ({"tensor_parallel": 5}, 3),
         ({"twisted_torus": True}, 24),  # a cube
+        ({"gpus_per_node": 4}, 24),  # a host
+        ({"gpus_per_node": 4, "gpus_per_domain": 64}, 0),  # hosts of one slice
         ({"gpus_per_node": 128, "twisted_torus": True}, 0),
         ({"n_gpus": 64, "gpus_per_node": 16, "torus_x": 2, "twisted_torus": True}, 24),
     ):
