@@ -315,13 +315,8 @@ def head_ring_exchanges(context_passes: Any, context_parallel: Any, head_sharing
     return (context_passes + 1) * (context_parallel / head_sharing_ranks - 1)
 
 
-@alternative("context_parallel_time", context_parallel_type=TO_HEADS)
-def head_context_parallel_time(
-    context_collective_time: Any,
-    head_ring_exchanges: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
+@alternative("head_ring_send_time", all_reduce=SWITCHED)
+def switched_head_ring_send_time(
     head_ring_message: Any,
     context_parallel: Any,
     context_ranks_per_node: Any,
@@ -330,23 +325,42 @@ def head_context_parallel_time(
     inter_node_latency: Any,
     context_rail_bandwidth: Any,
 ) -> Any:
-    """Time of one step's context-parallel traffic on each stage.
+    """Time to pass keys and values on, on the ring across ranks that share out heads.
 
-    all-to-alls + ring exchanges x l / p x m x (a + M / B)
+    a + M / B
 
-    Parameters: context_collective_time [s], head_ring_exchanges [1], layers [1],
-        pipeline_parallel [1], num_microbatches [1], head_ring_message [B], context_parallel [1],
-        context_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], context_rail_bandwidth [B/s]
-    Returns: [s] context-parallel traffic of one step
+    Parameters: head_ring_message [B], context_parallel [1], context_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one exchange
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
     inside = context_ranks_per_node >= context_parallel
     latency = where(inside, intra_node_latency, inter_node_latency)
     bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
-    one = point_to_point_time(head_ring_message, latency, bandwidth)
+    return point_to_point_time(head_ring_message, latency, bandwidth)
+
+
+@alternative("context_parallel_time", context_parallel_type=TO_HEADS)
+def head_context_parallel_time(
+    context_collective_time: Any,
+    head_ring_exchanges: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    head_ring_send_time: Any,
+) -> Any:
+    """Time of one step's context-parallel traffic on each stage.
+
+    all-to-alls + ring exchanges x l / p x m x t
+
+    Parameters: context_collective_time [s], head_ring_exchanges [1], layers [1],
+        pipeline_parallel [1], num_microbatches [1], head_ring_send_time [s]
+    Returns: [s] context-parallel traffic of one step
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
     per_microbatch = head_ring_exchanges * layers / pipeline_parallel
-    return context_collective_time + per_microbatch * num_microbatches * one
+    return context_collective_time + per_microbatch * num_microbatches * head_ring_send_time
 
 
 @alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))

@@ -501,6 +501,39 @@ def torus_head_exchange_time(
     return one + 3 * torus_all_to_all_time(0.0, *placed, *links)
 
 
+@alternative("head_ring_send_time", all_reduce="torus")
+def torus_head_ring_send_time(
+    head_ring_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    tensor_parallel: Any,
+    head_sharing_ranks: Any,
+    torus_x: Any,
+    torus_y: Any,
+    intra_node_latency: Any,
+    torus_link_bandwidth: Any,
+    inter_node_latency: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time to pass keys and values on, on the ring across ranks that share out heads.
+
+    h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+
+    Parameters: head_ring_message [B], context_parallel [1], context_ranks_per_node [1],
+        tensor_parallel [1], head_sharing_ranks [1], torus_x [1], torus_y [1],
+        intra_node_latency [s], torus_link_bandwidth [B/s], inter_node_latency [s],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one exchange
+    Range: one way round; a group on a line is a folded ring, whose far half is two links apart
+    Source: Hockney 1994; Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    links = neighbour_links(tensor_parallel * head_sharing_ranks, torus_x, torus_y)
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, links * intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, torus_link_bandwidth / links, context_rail_bandwidth)
+    return point_to_point_time(head_ring_message, latency, bandwidth)
+
+
 @alternative("pipeline_send_time", all_reduce="torus")
 def torus_pipeline_send_time(
     pipeline_message: Any,

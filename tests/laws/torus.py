@@ -427,7 +427,7 @@ def what_a_torus_holds() -> Pairs:
 
 
 @check(
-    *("torus_context_gather_step_time", "torus_head_exchange_time"),
+    *("torus_context_gather_step_time", "torus_head_exchange_time", "torus_head_ring_send_time"),
     by="simulator",
     source="partial sums and messages carried link by link: gathers run as reductions backwards",
     tolerance=1e-6,
@@ -446,3 +446,8 @@ def sequences_on_a_cube() -> Pairs:
         hops = max(CUBE.hops(group[0], other, group) for other in group)
         moved = exchange_time(CUBE, 4, ranks) if ranks > 1 else 0.0
         yield ours, 4 * hops * HOP + moved * message / LINK
+    for tensor, links in ((1, 2), (2, 1), (4, 2)):  # 2 ranks share heads: 2, 4 and 8 chips on
+        job = JOB | {"n_gpus": 64, "tensor_parallel": tensor, "context_parallel": 16}
+        job |= {"context_parallel_type": "a2a+p2p", "head_sharing_ranks": 2}
+        message, ours = computed(job, "head_ring_message", "head_ring_send_time")
+        yield ours, links * (HOP + message / LINK)
