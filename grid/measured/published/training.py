@@ -405,7 +405,7 @@ def _maxtext_flops(inputs: Mapping[str, Any]) -> float:
     layer = 4 * hidden * width + matrices * hidden * inputs["ffn_hidden_size"]
     weights = inputs["layers"] * layer + 2 * hidden * inputs["vocab_size"]
     tokens = float(inputs["global_batch_size"] * inputs["sequence_length"])
-    return 6 * tokens * (weights + inputs["layers"] * width * inputs["sequence_length"])
+    return 6 * tokens * float(weights + inputs["layers"] * width * inputs["sequence_length"])
 
 
 def _slice(generation: str, sizes: list[int]) -> Inputs:
