@@ -79,6 +79,9 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "inter_node_latency",
             "gpus_per_switch",
             "oversubscription",
+            "rail_optimized",
+            "gpus_per_pod",
+            "pod_oversubscription",
             "fabric_reduction",
         ),
         "model": (

@@ -287,6 +287,16 @@ def test_leaves_of_clusters(label: str) -> None:
     assert (fabric["gpus_per_switch"], fabric["oversubscription"]) == LEAVES[label]
 
 
+# Pods, from what their papers count: GPUs of a cluster or of a segment, and the core's ratio.
+@pytest.mark.parametrize(
+    ("label", "gpus", "ratio"),
+    [("meta-24k-roce", 24576 / 8, 7), ("alibaba-hpn", 15 * 1024, 15)],
+)
+def test_pods_of_clusters(label: str, gpus: float, ratio: float) -> None:
+    fabric = of("fabric", label)
+    assert (fabric["gpus_per_pod"], fabric["pod_oversubscription"]) == (gpus, ratio)
+
+
 # Jin et al. 2025, MegaScale-MoE (arXiv:2505.11432), table 4: TFLOP/s, GB, TB/s, duplex GB/s.
 @pytest.mark.parametrize(
     ("label", "peak", "memory", "rate", "link"),
