@@ -213,8 +213,7 @@ def tiered_context_rail_bandwidth(
 @alternative("pipeline_rail_bandwidth", network_tiers=True)
 def tiered_pipeline_rail_bandwidth(
     pipeline_parallel: Any,
-    tensor_parallel: Any,
-    gradient_ranks: Any,
+    site_gpus: Any,
     leaf_gpus: Any,
     gpus_per_pod: Any,
     leaf_bandwidth: Any,
@@ -225,15 +224,15 @@ def tiered_pipeline_rail_bandwidth(
 
     that of the slowest send to the next stage, t c d GPUs away: out of a leaf switch, or of a pod
 
-    Parameters: pipeline_parallel [1], tensor_parallel [1], gradient_ranks [1], leaf_gpus [1],
-        gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
+    Parameters: pipeline_parallel [1], site_gpus [1], leaf_gpus [1], gpus_per_pod [1],
+        leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
     Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.crossing_bandwidth
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
     return _sending(
         pipeline_parallel,
-        tensor_parallel * gradient_ranks,
+        site_gpus / pipeline_parallel,
         leaf_gpus,
         gpus_per_pod,
         leaf_bandwidth,
@@ -435,8 +434,7 @@ def expert_parallel_tier(
 
 def pipeline_parallel_tier(
     pipeline_parallel: Any,
-    tensor_parallel: Any,
-    gradient_ranks: Any,
+    site_gpus: Any,
     scale_up_gpus: Any,
     leaf_gpus: Any,
     gpus_per_pod: Any,
@@ -445,11 +443,11 @@ def pipeline_parallel_tier(
 
     the smallest tier that holds t c d p GPUs, those of one site
 
-    Parameters: pipeline_parallel [1], tensor_parallel [1], gradient_ranks [1], scale_up_gpus [1],
-        leaf_gpus [1], gpus_per_pod [1]
+    Parameters: pipeline_parallel [1], site_gpus [1], scale_up_gpus [1], leaf_gpus [1],
+        gpus_per_pod [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
     """
-    stride = tensor_parallel * gradient_ranks
+    stride = site_gpus / pipeline_parallel
     return crossed_tier(pipeline_parallel, stride, scale_up_gpus, leaf_gpus, gpus_per_pod)

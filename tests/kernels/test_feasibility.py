@@ -161,6 +161,9 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, **NODES, "routing_nodes": 9}, "feasible"),  # no more than there are
         ({**MOE, **NODES, "gpus_per_node": 12}, "expert_nodes_not_whole"),  # 8 ranks by 3
         ({**MOE, **NODES, "gpus_per_node": 12, "expert_dispatch": "per_expert"}, "feasible"),
+        ({"sites": 2}, "feasible"),
+        ({"sites": 7}, "replicas_not_divisible_over_sites"),
+        ({"sites": 2, "inner_steps": 2, "model_fragments": 3}, "more_fragments_than_inner_steps"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
