@@ -77,7 +77,7 @@ def stages(layout: Any, chunks: int = 1) -> dict[str, Any]:
     wrong = next((piece for piece in pieces[1:-1] if piece.strip("t")), None)
     if wrong is not None:
         raise InputError(
-            f"{LAYOUT} = {shown(layout)} has {shown(wrong)} between the ends, where only layers may "
+            f"{LAYOUT} = {shown(layout)} has {shown(wrong)} between the ends, where only layers "
             f"stand; {_LAYOUT_RULE}"
         )
     if len(pieces) % chunks:
