@@ -32,6 +32,9 @@ SIZES: dict[str, Any] = {  # counts that make layouts which can be run, and many
     "global_batch_size": [512, 1024, 4096],
     "micro_batch_size": [1, 2],
     "experts": [8, 64],
+    "linear_heads": [32, 64],
+    "torus_x": [2, 4],
+    "torus_y": [2, 4],
     "sequence_length": [2048, 4096, 131072],
 }
 SPREAD = {  # around these, where an input has no finite default above zero
@@ -122,6 +125,8 @@ def more(name: str, here: Any, share: Any) -> Any:
 def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -> None:
     leaves, share = points(seed), np.random.default_rng(seed + 1).random(POINTS)
     here = values(TIMES, options, leaves)
+    # Unequal stages wait for the mean stage's traffic, whose window counts logits, too
+    near = 5e-3 if options["stage_split"] == "whole_layers" else ROUNDING
     for name in leaves:
         better = name.endswith(FASTER) or name.startswith("peak_flops")
         if not better and not name.endswith(SLOWER):
@@ -130,7 +135,7 @@ def test_more_of_a_good_thing_is_no_slower(options: dict[str, Any], seed: int) -
         good, bad = (there, here) if better else (here, there)
         assert not (bad["feasible"] & ~good["feasible"]).any(), name
         for time in TIMES:
-            worse = good[time] > bad[time] * (1 + ROUNDING)
+            worse = good[time] > bad[time] * (1 + near)
             assert not (worse & bad["feasible"]).any(), (name, time)
 
 
@@ -165,8 +170,8 @@ def test_the_better_option_is_no_slower(options: dict[str, Any], seed: int) -> N
                 assert not worse.any(), (option, choice, time)
 
 
-def parts(name: str) -> tuple[str, ...]:
-    return graph.parameters(GRAPH[name].formula({}))
+def parts(name: str, options: dict[str, Any]) -> tuple[str, ...]:
+    return graph.parameters(GRAPH[name].formula(options))
 
 
 SHARES = ("_probability", "_availability", "_overhead", "_fraction", "_share", "mfu", "hfu")
@@ -181,9 +186,10 @@ def test_parts_add_up_and_shares_are_shares(options: dict[str, Any], seed: int) 
     found = values(names, options, points(seed))
     feasible, step, goodput = found["feasible"], found["step_time"], found["goodput"]
     for whole in ("step_time", "exposed_communication_time"):
-        total = sum(found[part] for part in parts(whole))
+        total = sum(found[part] for part in parts(whole, options))
         np.testing.assert_allclose(found[whole][feasible], total[feasible], ROUNDING)
-    path = {"compute_time", *parts("exposed_communication_time"), *parts("communication_time")}
+    wholes = ("exposed_communication_time", "communication_time")
+    path = {"compute_time", *(part for whole in wholes for part in parts(whole, options))}
     links = {name for name in names if name.endswith("busy_time") and options["link_sharing"]}
     for part in path | links:
         assert (found[part] <= step * (1 + ROUNDING))[feasible].all(), part
