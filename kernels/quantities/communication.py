@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..alternatives import renaming, same_as
+from ..alternatives import alternative, same_as
+from ..ops import where
 from ..topology import rail_under_switches
 
 
@@ -59,30 +60,19 @@ def context_rail_bandwidth(
     )
 
 
-data_rail_bandwidth = renaming(
-    __name__,
-    {
-        "context_rail_bandwidth": "data_rail_bandwidth",
-        "context-parallel": "data-parallel",
-        "context_parallel": "gradient_ranks",
-        "t c GPUs": "t c d GPUs",
-    },
-)(context_rail_bandwidth)
-
-
-def expert_rail_bandwidth(
+@alternative("data_rail_bandwidth", rank_order="tp-cp-ep-dp-pp")
+def inner_data_rail_bandwidth(
     tensor_parallel: Any,
-    context_parallel: Any,
-    expert_parallel: Any,
+    gradient_ranks: Any,
     gpus_per_switch: Any,
     rail_bandwidth: Any,
     oversubscription: Any,
 ) -> Any:
-    """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
+    """Bandwidth between nodes that one GPU has for data-parallel traffic, per direction.
 
-    that without oversubscription where a group (t c e GPUs) is under one leaf switch
+    that without oversubscription where a group (t c d GPUs) is under one leaf switch
 
-    Parameters: tensor_parallel [1], context_parallel [1], expert_parallel [1], gpus_per_switch [1],
+    Parameters: tensor_parallel [1], gradient_ranks [1], gpus_per_switch [1],
         rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
@@ -91,15 +81,107 @@ def expert_rail_bandwidth(
         rank order, megatron/core/parallel_state.py
     """
     return rail_under_switches(
-        tensor_parallel * context_parallel * expert_parallel,
-        gpus_per_switch,
-        rail_bandwidth,
-        oversubscription,
+        tensor_parallel * gradient_ranks, gpus_per_switch, rail_bandwidth, oversubscription
     )
 
 
+@alternative("data_rail_bandwidth", rank_order="tp-cp-ep-pp-dp")
+def outer_data_rail_bandwidth(
+    tensor_parallel: Any,
+    context_parallel: Any,
+    pipeline_parallel: Any,
+    gradient_ranks: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for data-parallel traffic, per direction.
+
+    that without oversubscription where a group (t c p d GPUs, t c of one replica) is under one leaf
+    switch
+
+    Parameters: tensor_parallel [1], context_parallel [1], pipeline_parallel [1],
+        gradient_ranks [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    between = where(gradient_ranks > context_parallel, pipeline_parallel, 1.0)
+    span = tensor_parallel * gradient_ranks * between
+    return rail_under_switches(span, gpus_per_switch, rail_bandwidth, oversubscription)
+
+
+@alternative("replica_rail_bandwidth", rank_order="tp-cp-ep-dp-pp")
+def inner_replica_rail_bandwidth(
+    n_gpus: Any,
+    pipeline_parallel: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for traffic between sharding groups, per direction.
+
+    that without oversubscription where all replicas (n / p GPUs) are under one leaf switch
+
+    Parameters: n_gpus [1], pipeline_parallel [1], gpus_per_switch [1], rail_bandwidth [B/s],
+        oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(
+        n_gpus / pipeline_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+    )
+
+
+def expert_rail_bandwidth(
+    expert_stride: Any,
+    expert_parallel: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
+
+    that without oversubscription where a group (stride x e GPUs) is under one leaf switch
+
+    Parameters: expert_stride [1], expert_parallel [1], gpus_per_switch [1],
+        rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    return rail_under_switches(
+        expert_stride * expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
+    )
+
+
+@alternative("replica_rail_bandwidth", rank_order="tp-cp-ep-pp-dp")
 @same_as(rail_under_switches)
-def pipeline_rail_bandwidth(*operands: Any) -> Any:
+def outer_replica_rail_bandwidth(*operands: Any) -> Any:
+    """Bandwidth between nodes that one GPU has for traffic between sharding groups, per direction.
+
+    that without oversubscription where all replicas (the whole job's GPUs) are under one leaf
+    switch
+
+    Parameters: n_gpus [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+
+
+@alternative("pipeline_rail_bandwidth", rank_order="tp-cp-ep-dp-pp")
+@same_as(rail_under_switches)
+def outer_pipeline_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
     that without oversubscription where a group (the whole job GPUs) is under one leaf switch
@@ -111,6 +193,31 @@ def pipeline_rail_bandwidth(*operands: Any) -> Any:
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
         rank order, megatron/core/parallel_state.py
     """
+
+
+@alternative("pipeline_rail_bandwidth", rank_order="tp-cp-ep-pp-dp")
+def inner_pipeline_rail_bandwidth(
+    tensor_parallel: Any,
+    context_parallel: Any,
+    pipeline_parallel: Any,
+    gpus_per_switch: Any,
+    rail_bandwidth: Any,
+    oversubscription: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
+
+    that without oversubscription where a group (t c p GPUs) is under one leaf switch
+
+    Parameters: tensor_parallel [1], context_parallel [1], pipeline_parallel [1],
+        gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
+        over neighbouring nodes crosses less); no rail-optimised placement is assumed
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree); Megatron-LM
+        rank order, megatron/core/parallel_state.py
+    """
+    span = tensor_parallel * context_parallel * pipeline_parallel
+    return rail_under_switches(span, gpus_per_switch, rail_bandwidth, oversubscription)
 
 
 def communication_time(

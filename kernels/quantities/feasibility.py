@@ -14,7 +14,8 @@ REASONS = """
     7 heads_not_divisible, 8 sequence_not_divisible, 9 experts_not_divisible,
     10 out_of_memory, 11 interval_below_flush_time, 12 fewer_microbatches_than_stages,
     13 microbatch_group_does_not_fit, 14 interleaved_on_one_stage, 15 makes_no_progress,
-    16 stage_without_layers
+    16 stage_without_layers, 18 replicas_not_divisible_into_sharding_groups,
+    19 experts_do_not_fold_over_ranks
 """
 
 
@@ -141,7 +142,8 @@ def even_stage_reason(layers: Any, pipeline_parallel: Any, stage_chunks: Any) ->
     return where(each == each, where(_whole(each), 0.0, 6.0), np.nan)
 
 
-def layout_reason(
+@alternative("layout_reason", hybrid_sharding=False)
+def whole_layout_reason(
     n_gpus: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
@@ -184,6 +186,97 @@ def layout_reason(
     return where(known == known, reason, np.nan)
 
 
+@alternative("layout_reason", hybrid_sharding=True)
+def hybrid_layout_reason(
+    n_gpus: Any,
+    tensor_parallel: Any,
+    pipeline_parallel: Any,
+    context_parallel: Any,
+    stage_chunks: Any,
+    global_batch_size: Any,
+    micro_batch_size: Any,
+    attention_heads: Any,
+    sequence_length: Any,
+    stage_reason: Any,
+    schedule_reason: Any,
+    data_parallel_shard: Any,
+) -> Any:
+    """Why a layout cannot be laid out, the gravest reason first; 0 where it can.
+
+    That of the layout without sharding groups; d / d_s whole
+
+    Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
+        stage_chunks [1], global_batch_size [1], micro_batch_size [1], attention_heads [1],
+        sequence_length [1], stage_reason [flag], schedule_reason [flag], data_parallel_shard [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate x
+        dp_shard x cp x tp x pp = world size); Megatron-LM, megatron/core/parallel_state.py
+        (num_distributed_optimizer_instances divides the data-parallel size)
+    """
+    reason = whole_layout_reason(
+        n_gpus,
+        tensor_parallel,
+        pipeline_parallel,
+        context_parallel,
+        stage_chunks,
+        global_batch_size,
+        micro_batch_size,
+        attention_heads,
+        sequence_length,
+        stage_reason,
+        schedule_reason,
+    )
+    replicas = n_gpus / (tensor_parallel * pipeline_parallel * context_parallel)
+    divides = _whole(replicas / data_parallel_shard) & _whole(data_parallel_shard)
+    grouped = where(divides, 0.0, 18.0)
+    grouped = where(data_parallel_shard == data_parallel_shard, grouped, np.nan)
+    return where(reason == 0, grouped, reason)
+
+
+@alternative("expert_fold_reason", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_fold_reason(
+    expert_tensor_parallel: Any, tensor_parallel: Any, residual_ranks: Any
+) -> Any:
+    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+
+    t_e = t, or tensor ranks hold tokens of their own: sequence parallelism
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], residual_ranks [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/training/arguments.py (experts with tensor parallelism need
+        sequence parallelism)
+    """
+    apart = (expert_tensor_parallel != tensor_parallel) & (residual_ranks < tensor_parallel)
+    return where(apart, 19.0, 0.0)
+
+
+@alternative("expert_fold_reason", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_fold_reason(
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
+    residual_ranks: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    pipeline_parallel: Any,
+) -> Any:
+    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+
+    as where stages lie outside; with several stages t_e e = t c: as many replicas of experts
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], residual_ranks [1],
+        context_parallel [1], expert_parallel [1], pipeline_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/parallel_state.py (initialize_model_parallel: unless stages
+        are outermost, replicas of experts and of attention are as many)
+    """
+    folded = expert_tensor_parallel * expert_parallel != tensor_parallel * context_parallel
+    reason = outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks)
+    return where((pipeline_parallel > 1) & folded, 19.0, reason)
+
+
 @alternative("expert_layout_reason", mixture_of_experts=False)
 def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
     """Why a layout cannot be laid out: a dense model has no experts to share.
@@ -206,25 +299,31 @@ def routed_expert_layout_reason(
     experts: Any,
     experts_per_token: Any,
     expert_parallel: Any,
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
     gradient_ranks: Any,
     expert_layers: Any,
+    expert_fold_reason: Any,
 ) -> Any:
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
-    the layout's reason; E / e and d c / e whole; no more dense layers than layers, and no more
-    experts of a token than experts
+    the layout's reason; E / e and d c t / (t_e e) whole; no more dense layers than layers, and no
+    more experts of a token than experts; the reason of experts folded over other ranks
 
     Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
-        gradient_ranks [1], expert_layers [1]
+        expert_tensor_parallel [1], tensor_parallel [1], gradient_ranks [1], expert_layers [1],
+        expert_fold_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
-    divides = _whole(experts / expert_parallel) & _whole(gradient_ranks / expert_parallel)
-    divides = divides & _whole(expert_parallel) & (expert_layers >= 0)
+    ranks = gradient_ranks * (tensor_parallel / expert_tensor_parallel)
+    divides = _whole(experts / expert_parallel) & _whole(ranks / expert_parallel)
+    divides = divides & _whole(expert_parallel) & _whole(expert_tensor_parallel)
+    divides = divides & (expert_layers >= 0)
     divides = divides & (experts_per_token <= experts)
     known = experts + experts_per_token + expert_parallel + expert_layers
-    shared = where(known == known, where(divides, 0.0, 9.0), np.nan)
+    shared = where(known == known, where(divides, expert_fold_reason, 9.0), np.nan)
     return where(layout_reason == 0, shared, layout_reason)
 
 

@@ -139,7 +139,8 @@ def scattered_pipeline_gather_time(
     )
 
 
-def pipeline_ranks_per_node(
+@alternative("pipeline_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
+def outer_pipeline_ranks_per_node(
     gpus_per_node: Any,
     pipeline_parallel: Any,
     tensor_parallel: Any,
@@ -157,6 +158,23 @@ def pipeline_ranks_per_node(
     """
     stride = tensor_parallel * context_parallel * data_parallel
     return group_ranks_per_node(gpus_per_node, stride, pipeline_parallel)
+
+
+@alternative("pipeline_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
+def inner_pipeline_ranks_per_node(
+    gpus_per_node: Any, pipeline_parallel: Any, tensor_parallel: Any, context_parallel: Any
+) -> Any:
+    """Stages of one pipeline on each node: only replicas lie outside them.
+
+    clip(gpus per node / (t c), 1, p)
+
+    Parameters: gpus_per_node [1], pipeline_parallel [1], tensor_parallel [1], context_parallel [1]
+    Returns: [1] stages on one node
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return group_ranks_per_node(
+        gpus_per_node, tensor_parallel * context_parallel, pipeline_parallel
+    )
 
 
 def pipeline_send_time(

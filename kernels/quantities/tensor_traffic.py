@@ -420,7 +420,8 @@ def sequence_hidden_regather_time(
     return layers / pipeline_parallel * num_microbatches * (attention + ffn)
 
 
-def tensor_parallel_time(
+@alternative("tensor_parallel_time", mixture_of_experts=False)
+def dense_tensor_parallel_time(
     tensor_parallel_all_reduces_per_layer: Any,
     layers: Any,
     pipeline_parallel: Any,
@@ -443,6 +444,46 @@ def tensor_parallel_time(
     per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
     exchanges = per_microbatch * num_microbatches * tensor_parallel_exchange_time
     return exchanges + (saved_input_gather_time + regather_time)
+
+
+@alternative("tensor_parallel_time", mixture_of_experts=True)
+def expert_tensor_parallel_time(
+    tensor_parallel_all_reduces_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_exchange_time: Any,
+    saved_input_gather_time: Any,
+    regather_time: Any,
+    expert_layers: Any,
+    shared_experts: Any,
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
+    expert_all_to_alls_per_layer: Any,
+    expert_gather_time: Any,
+) -> Any:
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    as in a dense model where experts have its tensor ranks. Else layers of experts exchange half as
+    often, unless shared experts do, and tokens are gathered over the GPUs of an expert after each
+    all-to-all there, and added up before each back
+
+    Parameters: tensor_parallel_all_reduces_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], tensor_parallel_exchange_time [s], saved_input_gather_time [s],
+        regather_time [s], expert_layers [1], shared_experts [1], expert_tensor_parallel [1],
+        tensor_parallel [1], expert_all_to_alls_per_layer [1], expert_gather_time [s]
+    Returns: [s] tensor-parallel traffic of one step
+    Range: gathers of tokens by a ring, whatever all_reduce says
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
+        megatron/core/transformer/moe/token_dispatcher.py
+    """
+    apart = where(expert_tensor_parallel == tensor_parallel, 0.0, 1.0)
+    left_out = where(shared_experts > 0, 0.0, apart) * (0.5 * expert_layers / layers)
+    per_microbatch = tensor_parallel_all_reduces_per_layer * layers / pipeline_parallel
+    exchanges = per_microbatch * num_microbatches * tensor_parallel_exchange_time
+    gathers = expert_all_to_alls_per_layer * expert_layers / pipeline_parallel * num_microbatches
+    routed = apart * gathers * expert_gather_time
+    return exchanges * (1 - left_out) + routed + (saved_input_gather_time + regather_time)
 
 
 def exposed_tensor_parallel_time(

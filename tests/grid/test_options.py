@@ -18,6 +18,7 @@ JOB: dict[str, Any] = {
     "tensor_parallel": 4,
     "pipeline_parallel": 4,
     "expert_parallel": 2,
+    "data_parallel_shard": 8,
     "mfu": 0.4,
     "fixed_checkpoint_interval": 600,
     "peak_flops_fp16": 1e15,

@@ -22,6 +22,7 @@ LAYOUT: dict[str, Any] = {
     "attention_heads": 32,
 }
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
+GROUPS = "replicas_not_divisible_into_sharding_groups"
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "checkpoint_overhead": 0.25,
@@ -39,7 +40,10 @@ FLUSH: dict[str, Any] = {
 
 def reason(**scenario: Any) -> str:
     flag = fleetcube.evaluate("infeasible_reason", **scenario)
-    return str(flag.attrs["flag_meanings"].split()[int(flag)])
+    meanings = dict(
+        zip(flag.attrs["flag_values"], flag.attrs["flag_meanings"].split(), strict=True)
+    )
+    return str(meanings[int(flag)])
 
 
 def reason_code(scenario: dict[str, Any]) -> float:
@@ -122,6 +126,12 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, "expert_parallel": 1.6}, "experts_not_divisible"),  # 8 / 1.6 = 5
         ({"experts": 16, "expert_parallel": 16}, "experts_not_divisible"),  # over 8 replicas
         ({"experts": 16, "expert_parallel": 16, "context_parallel": 2}, "experts_not_divisible"),
+        ({"data_parallel_shard": 4}, "feasible"),
+        ({"data_parallel_shard": 8, "context_parallel": 2}, GROUPS),  # 4 replicas of 2
+        ({"data_parallel_shard": 3}, GROUPS),
+        ({"data_parallel_shard": 1.6}, GROUPS),  # 8 / 1.6 = 5
+        ({**MOE, "data_parallel_shard": 4, "expert_parallel": 4}, "feasible"),
+        ({**MOE, "data_parallel_shard": 4, "expert_parallel": 8}, "experts_not_divisible"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
@@ -175,7 +185,7 @@ def test_the_codes_are_the_same_in_every_formula() -> None:
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(17))
+    assert list(read(formulas[0]).flags) == [*range(17), 18, 19]
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

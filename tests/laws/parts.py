@@ -91,7 +91,9 @@ def layer_states() -> Pairs:
     ours = working_memory.expert_gradient_buffer_parameters(sum(attention) * t, 1, 3 * h * f, t)
     yield ours, sum(attention + expert + expert)  # experts alike share a buffer
     held = np.zeros(1000, np.float16)
-    yield working_memory.sharded_layer_state_memory(1000, 2), held.nbytes + held.nbytes
+    gathered = np.zeros(7000, np.float16)  # weights of a stage, gradients of a layer
+    both = gathered.nbytes + held.nbytes
+    yield working_memory.sharded_layer_state_memory(7000, 1000, 2), both
     yield working_memory.sharded_gradient_layer_state_memory(1000, 2), held.nbytes
     yield working_memory.fp32_gradient_buffer_memory(1000, 2), held.nbytes
 
