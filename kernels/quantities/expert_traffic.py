@@ -158,21 +158,21 @@ def inner_expert_gradient_ranks_per_node(
 @alternative("expert_gradient_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
 def outer_expert_gradient_ranks_per_node(
     gpus_per_node: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
+    expert_tensor_parallel: Any,
+    expert_parallel: Any,
     pipeline_parallel: Any,
     expert_gradient_ranks: Any,
 ) -> Any:
     """Ranks on each node that hold the same routed experts.
 
-    clip(gpus per node / (t c p), 1, ranks): one of each replica
+    clip(gpus per node / (t_e e p), 1, ranks)
 
-    Parameters: gpus_per_node [1], tensor_parallel [1], context_parallel [1],
+    Parameters: gpus_per_node [1], expert_tensor_parallel [1], expert_parallel [1],
         pipeline_parallel [1], expert_gradient_ranks [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
     """
-    stride = tensor_parallel * context_parallel * pipeline_parallel
+    stride = expert_tensor_parallel * expert_parallel * pipeline_parallel
     return group_ranks_per_node(gpus_per_node, stride, expert_gradient_ranks)
 
 

@@ -469,7 +469,8 @@ def fullest_stage(
         last_stage_layers [1], leading_dense_layers [1], common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
         embedding_tables [1], end_table_parameters [1], tensor_parallel [1],
-        expert_tensor_parallel [1], expert_parallel [1], gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
+        expert_tensor_parallel [1], expert_parallel [1], gradient_ranks [1],
+        held_state_bytes [B], sharded_state_bytes [B],
         microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
         activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1]
     Returns: [1] stage

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .check import Pairs, check
-from .models import computed
+from .models import MIXTRAL, computed
 
 NODE = 8
 USUAL = ("tp", "cp", "shard", "replicate", "pp")  # the innermost first
@@ -115,7 +115,6 @@ def counted(
     "hybrid_replica_reduce_time",
     "shard_replicas",
     "replica_message",
-    "replica_ranks_per_node",
     "hybrid_data_fabric_time",
     "hybrid_data_node_time",
     "replica_bytes",
@@ -137,6 +136,7 @@ def sharding_groups() -> Pairs:
         point: dict[str, Any] = {**RATES, **FREE, **MODEL, "n_gpus": math.prod(sizes)}
         point |= {"tensor_parallel": tensor, "context_parallel": context}
         point |= {"pipeline_parallel": stages, "data_parallel_shard": shard}
+        point |= {"stage_split": "alike"}
         point |= {"zero_stage": stage, "gradient_sync": sync, "reshard_after_forward": reshard}
         point |= {"global_batch_size": 3 * shard * replicate, "all_reduce": "hierarchical"}
         names = ("data_fabric_time", "data_node_time", "data_parallel_time", "gradients_memory")
@@ -148,3 +148,155 @@ def sharding_groups() -> Pairs:
         yield gradients, 2 * summed
         optimizer = computed(point, "optimizer_memory")[0]
         yield optimizer, 12 * (share if stage else MODEL["parameters"] / tensor / stages)
+
+
+ORDERS = {
+    "tp-cp-ep-dp-pp": ("tp", "cp", "ep", "shard", "replicate", "pp"),
+    "tp-cp-ep-pp-dp": ("tp", "cp", "ep", "pp", "shard", "replicate"),
+}
+FOLDED = (  # tp, cp, shard, replicate, pp, etp, ep
+    (2, 1, 8, 2, 2, 1, 8), (2, 1, 4, 4, 2, 1, 2), (4, 1, 4, 2, 2, 2, 8), (4, 1, 4, 4, 1, 1, 4),
+    (2, 2, 4, 2, 2, 1, 4), (1, 2, 8, 2, 2, 1, 8), (2, 1, 8, 4, 1, 2, 4), (2, 1, 2, 4, 4, 1, 2),
+    (1, 1, 4, 4, 4, 1, 1), (8, 1, 2, 2, 2, 1, 8), (4, 2, 2, 2, 2, 2, 4), (1, 1, 16, 2, 2, 2, 2),
+)  # fmt: skip
+
+
+def on_first_node(members: list[int]) -> int:
+    """Members of a group of rank 0 that share its node."""
+    return sum(rank < NODE for rank in members)
+
+
+@check(
+    "outer_expert_stride",
+    "inner_expert_stride",
+    "inner_expert_gradient_ranks_per_node",
+    "outer_expert_gradient_ranks_per_node",
+    "inner_data_parallel_ranks_per_node",
+    "outer_data_parallel_ranks_per_node",
+    "outer_pipeline_ranks_per_node",
+    "inner_pipeline_ranks_per_node",
+    "inner_replica_ranks_per_node",
+    "outer_replica_ranks_per_node",
+    "outer_expert_fold_reason",
+    "inner_expert_fold_reason",
+    "expert_gradient_ranks",
+    "mean_reduced_expert_parameters",
+    "expert_mean_reduced_parameters",
+    "expert_data_fabric_share",
+    "expert_data_node_share",
+    "expert_local_parameters",
+    "even_replica_parameters",
+    by="simulator",
+    source="meshes of attention and of experts built rank by rank, their stages compared; a step's "
+    "collectives played block by block",
+)
+def folded_experts() -> Pairs:
+    """12 layouts of 32 to 64 GPUs with 1 to 8 GPUs to an expert, both orders"""
+    for layout, (order, dimensions) in itertools.product(FOLDED, ORDERS.items()):
+        tensor, context, shard, replicate, stages, apart, spread = layout
+        n_gpus = math.prod(layout[:5])
+        sizes = dict(zip((*USUAL, "ep"), (*layout[:5], 1), strict=True))
+        ours = mesh(sizes, dimensions)
+        width = n_gpus // (stages * replicate * apart * spread)
+        experts_sizes = {"tp": apart, "cp": 1, "ep": spread, "shard": width}
+        experts_sizes |= {"replicate": replicate, "pp": stages}
+        experts = mesh(experts_sizes, dimensions)
+        point: dict[str, Any] = {**MIXTRAL, **RATES, **FREE, "n_gpus": n_gpus}
+        point |= {"tensor_parallel": tensor, "context_parallel": context, "rank_order": order}
+        point |= {"pipeline_parallel": stages, "data_parallel_shard": shard}
+        point |= {"expert_tensor_parallel": apart, "expert_parallel": spread}
+        point |= {"sequence_parallel": True, "zero_stage": 1, "all_reduce": "hierarchical"}
+        point |= {"stage_split": "alike", "global_batch_size": 64}
+        rows = [[group(ranks, k, "pp") for k in range(n_gpus)] for ranks in (ours, experts)]
+        reason = computed(point, "expert_layout_reason")[0]
+        yield reason, 0.0 if rows[0] == rows[1] else 19.0
+        yield (
+            computed(point | {"sequence_parallel": False}, "expert_fold_reason")[0] == 19,
+            (reason == 19 or (apart != tensor and tensor > 1)),
+        )
+        legacy = apart == tensor and context > 1 and order == "tp-cp-ep-dp-pp"
+        if reason or legacy:  # there experts are spread over data ranks alone
+            continue
+        data, copies = group(ours, 0, "cp", "shard"), group(ours, 0, "replicate")
+        same = group(experts, 0, "shard")
+        places = {
+            "data_parallel": data,
+            "replica": copies,
+            "pipeline": group(ours, 0, "pp"),
+            "expert_gradient": same,
+            "expert": group(experts, 0, "ep"),
+        }
+        for kind, members in places.items():
+            yield computed(point, f"{kind}_ranks_per_node")[0], on_first_node(members)
+        yield computed(point, "expert_gradient_ranks")[0], len(same)
+        names = ("parameters", "routed_parameters", "local_parameters")
+        everything, routed, local = computed(point, *names)
+        own = routed / (apart * spread * stages)
+        dense = (everything - routed) / (tensor * stages)
+        yield local, dense + own
+        sent: Counter[str] = Counter()
+        for held, near in ((dense, data), (own, same)):
+            for shares, bytes_ in ((scattered(near), 4 * held),):  # gradients there, weights back
+                for link in ("node", "fabric"):
+                    sent[link] += bytes_ * shares[0, link]
+            for link in ("node", "fabric"):
+                sent[link] += 4 * held / len(near) * scattered(copies)[0, link]
+        names = ("data_node_time", "data_fabric_time", "data_parallel_time")
+        node, fabric, whole = computed(point, *names)
+        yield node, sent["node"] / RATES["intra_node_bandwidth"]
+        yield fabric, sent["fabric"] / RATES["inter_node_bandwidth"]
+        yield whole, node + fabric
+
+
+@check(
+    "expert_tensor_parallel_time",
+    "expert_gather_time",
+    by="simulator",
+    source="exchanges of a layer's passes listed; tokens passed round the GPUs of an expert",
+)
+def exchanges_of_experts() -> Pairs:
+    """4 tensor ranks, experts on 1 to 16 GPUs, with shared experts and dense layers or without"""
+    for apart, shared, dense, repeated in itertools.product(
+        (1, 2, 4, 16), (0, 1), (0, 4), (False, True)
+    ):
+        point: dict[str, Any] = {**MIXTRAL, **RATES, "n_gpus": 64, "tensor_parallel": 4}
+        point |= {"expert_tensor_parallel": apart, "shared_experts": shared, "dense_layers": dense}
+        point |= {"sequence_parallel": True, "tensor_parallel_exchange_time": 7.0}
+        point |= {"num_microbatches": 3, "recompute": "full" if repeated else "none"}
+        point |= {"expert_message": 1e9, "regather_time": 0.0, "inter_node_latency": 1.0}
+        passed, rate, latency = 0.0, 400e9, 0.5e-6
+        if apart > NODE:
+            rate, latency = 400e9, 1.0  # eight rails of 50 GB/s
+        for _ in range(apart - 1):
+            passed += latency + 1e9 / rate
+        clock = 0.0
+        for layer in range(32):
+            for _ in ["forward", "backward"] + ["again"] * repeated:
+                clock += 7.0  # attention
+                if layer < dense or shared or apart == 4:
+                    clock += 7.0
+                if layer >= dense and apart != 4:
+                    clock += passed + passed  # there, and back
+        yield computed(point, "tensor_parallel_time")[0], 3 * clock
+
+
+@check(
+    "weights_held_state_bytes",
+    "gathered_held_state_bytes",
+    "staged_replica_parameters",
+    by="derivation",
+    source="every stage's memory and shard taken by themselves, the largest kept",
+)
+def fullest_of_all() -> Pairs:
+    """Mixtral 8x7B on 4 stages, ZeRO-2 and 3, gradients and weights kept whole or not"""
+    for stage, sync, reshard, dense in itertools.product(
+        (2, 3), ("microbatch", "step"), (True, False), (0, 8)
+    ):
+        point: dict[str, Any] = {**MIXTRAL, **RATES, "n_gpus": 128, "pipeline_parallel": 4}
+        point |= {"expert_parallel": 4, "tensor_parallel": 2, "data_parallel_shard": 8}
+        point |= {"zero_stage": stage, "gradient_sync": sync, "reshard_after_forward": reshard}
+        point |= {"dense_layers": dense, "global_batch_size": 64}
+        names = ("memory_per_gpu", "sharded_parameters")
+        each = [computed(point | {"pipeline_stage": 1 + k}, *names) for k in range(4)]
+        yield computed(point, "memory_per_gpu")[0], max(memory for memory, _ in each)
+        yield computed(point, "replica_parameters")[0], max(shard for _, shard in each)

@@ -341,7 +341,7 @@ def cache_of_opt() -> Pairs:
     "all_gradient_ranks",
     "data_parallel",
     "num_microbatches",
-    "pipeline_ranks_per_node",
+    "outer_pipeline_ranks_per_node",
     "tensor_parallel_ranks_per_node",
     by="simulator",
     source="GPUs numbered in Megatron's order, gradients cut into buckets until none is left",

@@ -425,7 +425,7 @@ def buckets_of_a_step() -> Pairs:
     "sequence_regather_time",
     "sequence_hidden_regather_time",
     "sequence_regather_window",
-    "tensor_parallel_time",
+    "dense_tensor_parallel_time",
     "exposed_tensor_parallel_time",
     "mfu_qkv_input_gradient_time",
     "mfu_ffn_input_gradient_time",
@@ -503,24 +503,33 @@ def passes_of_sequence_parallel_layers() -> Pairs:
     "tensor_rail_bandwidth",
     "context_rail_bandwidth",
     "expert_rail_bandwidth",
-    "data_rail_bandwidth",
-    "replica_rail_bandwidth",
-    "pipeline_rail_bandwidth",
+    "inner_data_rail_bandwidth",
+    "outer_data_rail_bandwidth",
+    "inner_replica_rail_bandwidth",
+    "outer_replica_rail_bandwidth",
+    "inner_pipeline_rail_bandwidth",
+    "outer_pipeline_rail_bandwidth",
     "rail_under_switches",
     by="derivation",
     source="ranks seated in Megatron-LM's order: does any group of a kind meet two leaf switches?",
 )
 def groups_under_leaf_switches() -> Pairs:
-    """All layouts of 64 GPUs in powers of two, leaf switches of 8, 16, 32 and 64 GPUs"""
+    """All layouts of 64 GPUs in powers of two, leaf switches of 8 to 64 GPUs, both orders"""
     sizes = (1, 2, 4, 8, 16)
-    for tensor, context, stages, expert, leaf in itertools.product(
-        sizes, (1, 2, 4), (2, 4), (1, 2, 4), (8, 16, 32, 64)
+    orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+    for tensor, context, stages, expert, leaf, order in itertools.product(
+        sizes, (1, 2, 4), (2, 4), (1, 2, 4), (8, 16, 32, 64), orders
     ):
         data = 64 // (tensor * context * stages)
-        if data < expert:
+        if data < expert or (order == orders[1] and expert > 1):
             continue
         shard = max(expert, data // 2)
-        places = itertools.product(range(stages), range(data), range(context), range(tensor))
+        inner = [(c, t) for c in range(context) for t in range(tensor)]
+        if order == orders[0]:
+            outer = [(p, d) for p in range(stages) for d in range(data)]
+        else:
+            outer = [(p, d) for d in range(data) for p in range(stages)]
+        places = ((*far, *near) for far in outer for near in inner)
         groups: dict[tuple[Any, ...], set[int]] = {}
         for gpu, (p, d, c, t) in enumerate(places):
             for group in (
@@ -544,6 +553,7 @@ def groups_under_leaf_switches() -> Pairs:
             pipeline_parallel=stages,
             expert_parallel=expert,
             data_parallel_shard=shard,
+            rank_order=order,
             gpus_per_switch=leaf,
             inter_node_bandwidth=50e9,
             oversubscription=4,
