@@ -342,6 +342,7 @@ _ROWS: list[str | Input] = [
             "tensor_parallel_overlap",
             "context_parallel_overlap",
             "expert_parallel_overlap",
+            "weight_gather_overlap",
         ),
     ),
     _option("fsdp_prefetch", False, (False, True), "gather ZeRO-3 weights ahead in both passes"),

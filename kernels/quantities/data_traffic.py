@@ -440,6 +440,18 @@ def sharded_weight_data_parallel_time(
     return gradient_reductions * once + replica_reduce_time
 
 
+def weight_gather_overlap(data_parallel_overlap: Any) -> Any:
+    """Share of its window that hides gathers of updated weights: that of gradients, unless stated.
+
+    data_parallel_overlap
+
+    Parameters: data_parallel_overlap [1]
+    Returns: [1] share of the first forward pass
+    Source: Megatron-LM, --overlap-param-gather (beside --overlap-grad-reduce)
+    """
+    return 1.0 * data_parallel_overlap
+
+
 @alternative("exposed_data_parallel_time", zero_stage=0)
 def replicated_exposed_data_parallel_time(
     data_parallel_time: Any, data_parallel_overlap: Any, gradient_window: Any
@@ -460,22 +472,24 @@ def sharded_exposed_data_parallel_time(
     data_parallel_time: Any,
     weight_all_gather_time: Any,
     data_parallel_overlap: Any,
+    weight_gather_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
 ) -> Any:
     """Time that a step waits for data-parallel traffic: gradients backward, weights forward.
 
     max(0, reduce-scatters - overlap x backward window)
-    + max(0, all-gather - overlap x forward window)
+    + max(0, all-gather - overlap of weights x forward window)
 
     Parameters: data_parallel_time [s], weight_all_gather_time [s],
-        data_parallel_overlap [1], gradient_window [s], weight_window [s]
+        data_parallel_overlap [1], weight_gather_overlap [1], gradient_window [s],
+        weight_window [s]
     Returns: [s] exposed traffic of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; Megatron-LM,
         --overlap-grad-reduce and --overlap-param-gather
     """
     before = data_parallel_time - weight_all_gather_time - data_parallel_overlap * gradient_window
-    after = weight_all_gather_time - data_parallel_overlap * weight_window
+    after = weight_all_gather_time - weight_gather_overlap * weight_window
     return np.maximum(0.0, before) + np.maximum(0.0, after)
 
 

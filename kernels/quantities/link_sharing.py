@@ -465,6 +465,7 @@ def shared_contention_time(
     context_parallel_overlap: Any,
     expert_parallel_overlap: Any,
     data_parallel_overlap: Any,
+    weight_gather_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
     exposed_layer_communication_time: Any,
@@ -486,8 +487,9 @@ def shared_contention_time(
 
     Parameters: compute_time [s], regather_window [s], tensor_parallel_overlap [1],
         context_parallel_overlap [1], expert_parallel_overlap [1], data_parallel_overlap [1],
-        gradient_window [s], weight_window [s], exposed_layer_communication_time [s],
-        exposed_data_parallel_time [s], awaited_pipeline_time [s],
+        weight_gather_overlap [1], gradient_window [s], weight_window [s],
+        exposed_layer_communication_time [s], exposed_data_parallel_time [s],
+        awaited_pipeline_time [s],
         exposed_pipeline_parallel_time [s], straggler_time [s], bubble_time [s],
         node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
         pipeline_fabric_time [s]
@@ -501,7 +503,8 @@ def shared_contention_time(
     tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
     layers = np.maximum(context_parallel_overlap, expert_parallel_overlap) * compute_time
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
-    data = data_parallel_overlap * (gradient_window + weight_window) * share
+    data = data_parallel_overlap * (gradient_window + weight_window)
+    data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
     window = np.maximum(np.maximum(regather_window + tensor, layers), data)
     node = node_network_busy_time - pipeline_node_time
     fabric = fabric_busy_time - pipeline_fabric_time

@@ -57,6 +57,7 @@ def _play_backward(
     gather: float,
     zero_stage: int,
     sync: str,
+    hides: tuple[bool, bool],
 ) -> float:
     """Time beyond computing of one step in a steady run: two streams, each in its own order.
 
@@ -69,12 +70,13 @@ def _play_backward(
         start = compute
         if microbatch == 0 and zero_stage > 0:
             link = start + gather
-            compute = max(start + forward, link)
+            compute = max(start + forward, link) if hides[1] else link + forward
         else:
             compute = start + forward
         every = zero_stage == 2 and sync == "microbatch"
         if every or microbatch == microbatches - 1:
-            compute = max(compute + backward, compute + reduce)
+            sent = compute + reduce if hides[0] else compute + backward + reduce
+            compute = max(compute + backward, sent)
         else:
             compute += backward
     return compute - microbatches * (forward + backward)
@@ -95,7 +97,7 @@ def traffic_behind_passes() -> Pairs:
     rng = random.Random(1)
     for _ in range(300):
         stage, microbatches = rng.choice((0, 1, 2)), rng.randint(1, 9)
-        sync = rng.choice(("microbatch", "step"))
+        sync, hides = rng.choice(("microbatch", "step")), (rng.random() < 0.7, rng.random() < 0.7)
         forward, again = rng.uniform(0.1, 2), rng.choice((0.0, rng.uniform(0, 2)))
         backward = 2 * forward + again
         reduce, gather = rng.uniform(0, 2) * backward, rng.uniform(0, 2) * forward
@@ -105,7 +107,8 @@ def traffic_behind_passes() -> Pairs:
             "exposed_data_parallel_time",
             zero_stage=stage,
             gradient_sync=sync,
-            data_parallel_overlap=1.0,
+            data_parallel_overlap=float(hides[0]),
+            weight_gather_overlap=float(hides[1]),
             data_parallel_time=passes[stage],
             weight_all_gather_time=gather,
             num_microbatches=microbatches,
@@ -113,7 +116,7 @@ def traffic_behind_passes() -> Pairs:
             exposed_layer_communication_time=0.0,
             recompute_flops_factor=(forward + backward) / (3 * forward),
         )
-        theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage, sync)
+        theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage, sync, hides)
         yield 1 + ours, 1 + theirs  # of order 1: what is hidden leaves rounding alone
 
 
