@@ -22,6 +22,8 @@ LAYOUT: dict[str, Any] = {
     "attention_heads": 32,
 }
 MOE: dict[str, Any] = {"experts": 8}  # 8 replicas, 8 experts
+FOLDED = {"tensor_parallel": 2, "expert_tensor_parallel": 1, "sequence_parallel": True}
+INNER = {"pipeline_parallel": 2, "rank_order": "tp-cp-ep-pp-dp"}
 GROUPS = "replicas_not_divisible_into_sharding_groups"
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
@@ -132,6 +134,12 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"data_parallel_shard": 1.6}, GROUPS),  # 8 / 1.6 = 5
         ({**MOE, "data_parallel_shard": 4, "expert_parallel": 4}, "feasible"),
         ({**MOE, "data_parallel_shard": 4, "expert_parallel": 8}, "experts_not_divisible"),
+        ({"experts": 16, "expert_parallel": 16, **FOLDED}, "feasible"),  # over 16 x 2 ranks
+        ({"experts": 64, "expert_parallel": 64, **FOLDED}, "experts_not_divisible"),
+        ({**MOE, **FOLDED, "expert_parallel": 8}, "feasible"),
+        ({**MOE, **FOLDED, "sequence_parallel": False}, "experts_do_not_fold_over_ranks"),
+        ({**MOE, **FOLDED, **INNER, "expert_parallel": 2}, "feasible"),
+        ({**MOE, **FOLDED, **INNER, "expert_parallel": 4}, "experts_do_not_fold_over_ranks"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),
