@@ -65,6 +65,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "node": (
             "gpu",
             "gpus_per_node",
+            "gpus_per_domain",
             "nics_per_node",
             "series_psus_per_node",
             "cables_per_node",
@@ -79,6 +80,9 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "inter_node_latency",
             "gpus_per_switch",
             "oversubscription",
+            "rail_optimized",
+            "gpus_per_pod",
+            "pod_oversubscription",
             "fabric_reduction",
         ),
         "model": (

@@ -17,6 +17,7 @@ from ..kernels.roles import MEANT
 from .ask.traffic import crossings
 from .errors import InputError, nearest, shown
 from .show.tables import scale
+from .spec import patterns
 from .spec.scenario import choose
 
 WIDTH = 80
@@ -40,6 +41,8 @@ def explain(name: str | None = None) -> str:
     if name in KINDS:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
+    elif name == patterns.NAME:
+        lines = [f"{name}: {patterns.ABOUT}", "", *_wrapped("Sets " + ", ".join(patterns.SETS))]
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
     elif name in load():

@@ -137,7 +137,9 @@ _ROWS: list[str | Input] = [
         implied_by=("gpus_per_pod", "rail_optimized"),
     ),
     _option("node_reduction", False, (False, True), "switches inside a node add up (NVLink SHARP)"),
-    _count("torus_x", 1, "accelerators along the first dimension of a node that is a torus"),
+    _count(
+        "torus_x", 1, "accelerators along the first dimension of a node, or domain, that is a torus"
+    ),
     _count("torus_y", 1, "accelerators along the second dimension; the third is the rest"),
     _count("torus_dimensions", 3, "dimensions of the torus: an accelerator has two links in each"),
     _count(

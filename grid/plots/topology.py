@@ -79,7 +79,7 @@ def _boxes(axes: Any, row: int, tier: Tier, job: float) -> None:
             axes.text((place + 0.5) * width, row, "...", ha="center", va="center", fontsize=9)
             continue
         box = (place + _GAP / 2) * width, row - 0.3
-        face = {"facecolor": "#f2f2f2", "edgecolor": PALETTE[0], "linewidth": 0.8}
+        face: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": PALETTE[0], "linewidth": 0.8}
         axes.add_patch(patches.Rectangle(box, (1 - _GAP) * width, 0.6, **face))
     each = f"{tier.gpus:,.6g} GPUs" if tier.gpus != 1 else "1 GPU"
     text = f"{count:,} x {each}" if count > 1 else each

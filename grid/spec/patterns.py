@@ -1,5 +1,6 @@
-"""A pattern of layers, one letter for each, as counts of its kinds."""
+"""Patterns of layers, one letter for each, as counts: of their kinds, and on pipeline stages."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,10 +8,19 @@ from ...kernels.roles import LETTERS, SAID, UNSAID
 from ..errors import InputError, shown
 
 NAME = "layer_pattern"
-_RULE = (
-    "write one letter for each layer: M Mamba-2, G gated DeltaNet, * attention, - feed-forward, "
-    "E experts"
+_MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
+_RULE = f"write one letter for each layer: {_MEANT}"
+ABOUT = f"layers of one block each, a letter for each, in place of their counts: {_MEANT}"
+
+SETS = (*dict.fromkeys(name for names in LETTERS.values() for name in names), *SAID[""])
+
+LAYOUT = "pipeline_layout"
+_LAYOUT_RULE = (
+    "write E, t for each layer, m for each module of multi-token prediction and L, with | between "
+    "stages, as in Et*3|(tt|)*29m|L"
 )
+_REPEATED = re.compile(r"(\([^()]*\)|[EtmL])\*(\d{1,4})")
+_MOST_LETTERS = 100_000
 
 
 def counts(pattern: Any) -> dict[str, Any]:
@@ -47,17 +57,66 @@ def counts(pattern: Any) -> dict[str, Any]:
     return made
 
 
+def stages(layout: Any, chunks: int = 1) -> dict[str, Any]:
+    """The inputs that a pipeline's layout sets, which is written as Megatron-LM does.
+
+    `chunks` are the pieces of the model on each stage. Of the stages between the ends the fullest
+    is told: a bound from above for memory and waits. Raises InputError for what is no layout.
+    """
+    text = layout if isinstance(layout, str) else ""
+    while found := _REPEATED.search(text):
+        again = found[1].strip("()") * int(found[2])
+        text = text[: found.start()] + again + text[found.end() :]
+        if len(text) > _MOST_LETTERS:
+            break
+    pieces = text.replace(",", "").replace(" ", "").removesuffix("|").split("|")
+    if not text or (len(pieces) > 1 and not re.fullmatch("Et*", pieces[0])):
+        raise InputError(f"{LAYOUT} = {shown(layout)} does not begin with E; {_LAYOUT_RULE}")
+    if not re.fullmatch("E?t*m*L", pieces[-1]) or "".join(pieces).count("E") != 1:
+        raise InputError(f"{LAYOUT} = {shown(layout)} does not end with L; {_LAYOUT_RULE}")
+    wrong = next((piece for piece in pieces[1:-1] if piece.strip("t")), None)
+    if wrong is not None:
+        raise InputError(
+            f"{LAYOUT} = {shown(layout)} has {shown(wrong)} between the ends, where only layers "
+            f"stand; {_LAYOUT_RULE}"
+        )
+    if len(pieces) % chunks:
+        raise InputError(
+            f"{LAYOUT} = {shown(layout)} has {len(pieces)} pieces, not a multiple of "
+            f"virtual_stages = {chunks}; change one of them"
+        )
+    p = len(pieces) // chunks
+    each = [sum(piece.count("t") for piece in pieces[stage::p]) for stage in range(p)]
+    made = {"layers": sum(each), "pipeline_parallel": p}
+    if p > 1:
+        made |= {"first_stage_layers": each[0], "last_stage_layers": each[-1]}
+    if p > 2:
+        made["middle_stage_layers"] = max(each[1:-1])
+    predicting = pieces[-1].count("m")
+    return made | ({"prediction_layers": predicting} if predicting else {})
+
+
 def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A scenario with the counts of its pattern in place of the pattern."""
-    if NAME not in scenario:
-        return scenario
-    made = counts(scenario[NAME])
-    for name, value in made.items():
-        if name in swept:
-            raise InputError(f"{name} is set by {NAME} and by an axis; keep one")
-        if name in scenario and scenario[name] != value:
-            raise InputError(
-                f"{name} = {shown(scenario[name])} does not add up with {NAME}, which makes it "
-                f"{value}; leave one of them out"
-            )
-    return {**{name: v for name, v in scenario.items() if name != NAME}, **made}
+    """A scenario with counts in place of its patterns."""
+    for key in (NAME, LAYOUT):
+        if key not in scenario:
+            continue
+        if key == LAYOUT:
+            chunks = scenario.get("virtual_stages", 1)
+            if "virtual_stages" in swept or not isinstance(chunks, int) or chunks < 1:
+                raise InputError(f"{LAYOUT} needs virtual_stages as one whole number from 1")
+            made = stages(scenario[LAYOUT], chunks)
+            if "model" in scenario or "model" in swept:
+                del made["layers"]  # the label's: a split that does not hold them has a reason
+        else:
+            made = counts(scenario[NAME])
+        for name, value in made.items():
+            if name in swept:
+                raise InputError(f"{name} is set by {key} and by an axis; keep one")
+            if name in scenario and scenario[name] != value:
+                raise InputError(
+                    f"{name} = {shown(scenario[name])} does not add up with {key}, which makes it "
+                    f"{value}; leave one of them out"
+                )
+        scenario = {**{name: v for name, v in scenario.items() if name != key}, **made}
+    return scenario

@@ -17,6 +17,7 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
+from .patterns import ABOUT, NAME
 from .values import is_option, known_names, unit_of
 
 Schema = dict[str, Any]
@@ -45,13 +46,16 @@ def schema() -> Schema:
     axes = {
         "type": "object",
         "description": "what varies, each along a dimension of its own",
-        "properties": varied,
+        "properties": {**varied, NAME: {**_LIST, "items": _PATTERN}},
         "propertyNames": {"pattern": r"^[^\W0-9]\w*$"},
         "additionalProperties": _ref("together"),
     }
     parts = {
         "outputs": {"description": "quantities to compute", **outputs},
-        "scenario": _table({name: {**about[name], **_scenario(name, of[name])} for name in names}),
+        "scenario": _table(
+            {name: {**about[name], **_scenario(name, of[name])} for name in names}
+            | {NAME: _PATTERN}
+        ),
         "axes": axes,
     }
     return {
@@ -91,6 +95,7 @@ def _table(properties: Mapping[str, Any], *required: str) -> Schema:
 
 _LIST: Schema = {"type": "array", "minItems": 1}
 _PAIR: Schema = {"type": "array", "minItems": 2, "maxItems": 2}
+_PATTERN: Schema = {"type": "string", "pattern": r"^[MG*E|-]+$", "description": ABOUT}
 _COUNT: Schema = {"type": "integer", "minimum": 1}
 _ROUND: Schema = {"type": "boolean", "description": "round to whole numbers"}
 _ENDS = [{"required": [space], "properties": {space: _PAIR}} for space in ("linspace", "geomspace")]

@@ -174,6 +174,7 @@ def standard_kernel_attention_span(sequence_length: Any) -> Any:
 
     Parameters: sequence_length [1]
     Returns: [1] keys of one query
+    Range: in every layer, also in those that keep a state: a bound from above with `linear_layers`
     Source: Dao et al. 2022 (FlashAttention), arXiv:2205.14135, algorithm 0
     """
     return 1.0 * sequence_length

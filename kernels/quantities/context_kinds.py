@@ -6,6 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative
 from ..collectives import point_to_point_time, two_level_all_to_all_time
+from ..inputs import SWITCHED
 from ..ops import where
 from ..topology import flat_bandwidth, flat_latency
 from .feasibility import REASONS as REASONS
@@ -151,6 +152,7 @@ def mixed_head_message(
     return (attention_layers * attention + linear_layers * states) / layers
 
 
+@alternative("head_exchange_time", all_reduce=SWITCHED)
 def head_exchange_time(
     head_message: Any,
     head_sharing_ranks: Any,
@@ -191,12 +193,8 @@ def no_context_collective_time() -> Any:
     return 0.0
 
 
-@alternative("context_collective_time", context_parallel_type="all_gather")
-def gathered_context_collective_time(
-    context_exchanges_per_layer: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
+@alternative("context_gather_step_time", all_reduce=SWITCHED)
+def switched_context_gather_step_time(
     context_message: Any,
     context_parallel: Any,
     context_ranks_per_node: Any,
@@ -205,27 +203,46 @@ def gathered_context_collective_time(
     intra_node_bandwidth: Any,
     context_rail_bandwidth: Any,
 ) -> Any:
-    """Time of one step's context-parallel collectives, which nothing can hide.
+    """Time of one of the c - 1 steps in which keys and values of a layer are gathered.
 
-    (3 or 4) l / p x m x (c - 1) (a + M / B), B over all rails of a node: keys and values gathered
-    forward and backward, their gradients reduced and scattered
+    a + M / B, B over all rails of a node
 
-    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
-        num_microbatches [1], context_message [B], context_parallel [1],
-        context_ranks_per_node [1], intra_node_latency [s], inter_node_latency [s],
-        intra_node_bandwidth [B/s], context_rail_bandwidth [B/s]
-    Returns: [s] traffic of one step
-    Range: keys and values of the whole sequence are gathered, also where a window needs those of
-        near ranks only, as in Transformer Engine
+    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
+        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one step
     Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
         values all-gathered, then attention)
     """
     ranks = (context_parallel, context_ranks_per_node)
     latency = flat_latency(*ranks, intra_node_latency, inter_node_latency)
     bandwidth = flat_bandwidth(*ranks, intra_node_bandwidth, context_rail_bandwidth)
-    one = point_to_point_time(context_message, latency, bandwidth)
+    return point_to_point_time(context_message, latency, bandwidth)
+
+
+@alternative("context_collective_time", context_parallel_type="all_gather")
+def gathered_context_collective_time(
+    context_exchanges_per_layer: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    context_gather_step_time: Any,
+) -> Any:
+    """Time of one step's context-parallel collectives, which nothing can hide.
+
+    (3 or 4) l / p x m x (c - 1) t: keys and values gathered forward and backward, their gradients
+    reduced and scattered
+
+    Parameters: context_exchanges_per_layer [1], layers [1], pipeline_parallel [1],
+        num_microbatches [1], context_gather_step_time [s]
+    Returns: [s] traffic of one step
+    Range: keys and values of the whole sequence are gathered, also where a window needs those of
+        near ranks only, as in Transformer Engine
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2 (keys and
+        values all-gathered, then attention)
+    """
     per_microbatch = context_exchanges_per_layer * layers / pipeline_parallel
-    return per_microbatch * num_microbatches * one
+    return per_microbatch * num_microbatches * context_gather_step_time
 
 
 @alternative("context_collective_time", context_parallel_type=TO_HEADS)
@@ -298,13 +315,8 @@ def head_ring_exchanges(context_passes: Any, context_parallel: Any, head_sharing
     return (context_passes + 1) * (context_parallel / head_sharing_ranks - 1)
 
 
-@alternative("context_parallel_time", context_parallel_type=TO_HEADS)
-def head_context_parallel_time(
-    context_collective_time: Any,
-    head_ring_exchanges: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    num_microbatches: Any,
+@alternative("head_ring_send_time", all_reduce=SWITCHED)
+def switched_head_ring_send_time(
     head_ring_message: Any,
     context_parallel: Any,
     context_ranks_per_node: Any,
@@ -313,23 +325,42 @@ def head_context_parallel_time(
     inter_node_latency: Any,
     context_rail_bandwidth: Any,
 ) -> Any:
-    """Time of one step's context-parallel traffic on each stage.
+    """Time to pass keys and values on, on the ring across ranks that share out heads.
 
-    all-to-alls + ring exchanges x l / p x m x (a + M / B)
+    a + M / B
 
-    Parameters: context_collective_time [s], head_ring_exchanges [1], layers [1],
-        pipeline_parallel [1], num_microbatches [1], head_ring_message [B], context_parallel [1],
-        context_ranks_per_node [1], intra_node_latency [s], intra_node_bandwidth [B/s],
-        inter_node_latency [s], context_rail_bandwidth [B/s]
-    Returns: [s] context-parallel traffic of one step
+    Parameters: head_ring_message [B], context_parallel [1], context_ranks_per_node [1],
+        intra_node_latency [s], intra_node_bandwidth [B/s], inter_node_latency [s],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one exchange
     Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
     """
     inside = context_ranks_per_node >= context_parallel
     latency = where(inside, intra_node_latency, inter_node_latency)
     bandwidth = where(inside, intra_node_bandwidth, context_rail_bandwidth)
-    one = point_to_point_time(head_ring_message, latency, bandwidth)
+    return point_to_point_time(head_ring_message, latency, bandwidth)
+
+
+@alternative("context_parallel_time", context_parallel_type=TO_HEADS)
+def head_context_parallel_time(
+    context_collective_time: Any,
+    head_ring_exchanges: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    head_ring_send_time: Any,
+) -> Any:
+    """Time of one step's context-parallel traffic on each stage.
+
+    all-to-alls + ring exchanges x l / p x m x t
+
+    Parameters: context_collective_time [s], head_ring_exchanges [1], layers [1],
+        pipeline_parallel [1], num_microbatches [1], head_ring_send_time [s]
+    Returns: [s] context-parallel traffic of one step
+    Source: Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
     per_microbatch = head_ring_exchanges * layers / pipeline_parallel
-    return context_collective_time + per_microbatch * num_microbatches * one
+    return context_collective_time + per_microbatch * num_microbatches * head_ring_send_time
 
 
 @alternative("exposed_context_parallel_time", context_parallel_type=("all_gather", *TO_HEADS))

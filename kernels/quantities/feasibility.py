@@ -184,7 +184,8 @@ def whole_stage_reason(
     between = np.maximum(pipeline_parallel - 2, 0.0)
     rest = layers - first_stage_layers - last_stage_layers
     rest = where(pipeline_parallel > 1, rest, layers - first_stage_layers)
-    fits = where(between > 0, rest >= 0, rest == 0) & (first_stage_layers >= 0)
+    most = middle_stage_layers * between
+    fits = where(between > 0, (rest >= 0) & (rest <= most), rest == 0) & (first_stage_layers >= 0)
     fits = fits & (last_stage_layers >= 0) & _whole(layers)
     fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
     pieces = pipeline_parallel * stage_chunks
@@ -509,7 +510,7 @@ def inner_torus_order_reason() -> Any:
 @alternative("torus_reason", all_reduce="torus")
 def ring_torus_reason(
     n_gpus: Any,
-    gpus_per_node: Any,
+    scale_up_gpus: Any,
     largest_slice: Any,
     torus_x: Any,
     torus_y: Any,
@@ -528,7 +529,7 @@ def ring_torus_reason(
     those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
     multiple; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the reason of the groups' order
 
-    Parameters: n_gpus [1], gpus_per_node [1], largest_slice [1], torus_x [1], torus_y [1],
+    Parameters: n_gpus [1], scale_up_gpus [1], largest_slice [1], torus_x [1], torus_y [1],
         torus_z [1], torus_twist [1], tensor_parallel [1], context_parallel [1],
         expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1], torus_order_reason [flag]
     Returns: [flag] reason
@@ -538,21 +539,21 @@ def ring_torus_reason(
     """
     sequence = tensor_parallel * context_parallel
     group, replicas = tensor_parallel * gradient_ranks, tensor_parallel * site_gradient_ranks
-    boxes = _fills(tensor_parallel, torus_x, torus_y, gpus_per_node)
-    boxes = boxes & _fills(sequence, torus_x, torus_y, gpus_per_node)
-    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, gpus_per_node)
-    boxes = boxes & _fills(group, torus_x, torus_y, gpus_per_node)
-    boxes = boxes & _fills(replicas, torus_x, torus_y, gpus_per_node)
-    tori = n_gpus / gpus_per_node
+    boxes = _fills(tensor_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(sequence, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(group, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(replicas, torus_x, torus_y, scale_up_gpus)
+    tori = n_gpus / scale_up_gpus
     whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
     whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
     short = np.minimum(np.minimum(torus_x, torus_y), torus_z)
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
-    twice = twice & _once_or_twice(torus_z, short) & (gpus_per_node > short * short * short)
-    twice = twice & (gpus_per_node < 8 * short * short * short)
+    twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
+    twice = twice & (scale_up_gpus < 8 * short * short * short)
     reason = where(whole & boxes & ((torus_twist == 0) | twice), torus_order_reason, 24.0)
-    reason = where(gpus_per_node > largest_slice, 25.0, reason)
-    known = n_gpus + gpus_per_node + torus_x + torus_y + sequence + expert_parallel
+    reason = where(scale_up_gpus > largest_slice, 25.0, reason)
+    known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
 
 

@@ -451,6 +451,32 @@ def mixed_layer_matrix_flops_per_token(
 # What runs
 
 
+@alternative("attending_layers", sliding_window=True)
+def some_attending_layers(attention_layers: Any) -> Any:
+    """Layers whose queries see keys, by what is counted of attention: those that attend.
+
+    l_a
+
+    Parameters: attention_layers [1]
+    Returns: [1] layers
+    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3
+    """
+    return 1.0 * attention_layers
+
+
+@alternative("attending_layers", sliding_window=False)
+def all_attending_layers(layers: Any) -> Any:
+    """Layers whose queries see keys, by what is counted of attention: all.
+
+    l
+
+    Parameters: layers [1]
+    Returns: [1] layers
+    Source: Narayanan et al. 2021 (SC21), appendix
+    """
+    return 1.0 * layers
+
+
 @alternative("layer_kinds_reason", linear_attention="none")
 def plain_layer_kinds_reason() -> Any:
     """Why layers of several kinds cannot be laid out; 0 where they can.
@@ -468,6 +494,7 @@ def plain_layer_kinds_reason() -> Any:
 @alternative("layer_kinds_reason", linear_attention=KINDS)
 def mixed_layer_kinds_reason(
     attention_layers: Any,
+    attending_layers: Any,
     linear_layers: Any,
     ffn_layers: Any,
     layers: Any,
@@ -476,17 +503,18 @@ def mixed_layer_kinds_reason(
 ) -> Any:
     """Why layers of several kinds cannot be laid out; 0 where they can.
 
-    no more mixers than layers, no more feed-forward blocks, none below 0; H / t whole
+    no more mixers than layers, no more feed-forward blocks, none below 0; attention counted in
+    those that attend alone; H / t whole
 
-    Parameters: attention_layers [1], linear_layers [1], ffn_layers [1], layers [1],
-        linear_heads [1], tensor_parallel [1]
+    Parameters: attention_layers [1], attending_layers [1], linear_layers [1], ffn_layers [1],
+        layers [1], linear_heads [1], tensor_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
         megatron/core/models/hybrid/hybrid_layer_allocation.py (one symbol for each layer)
     """
     adds_up = (attention_layers >= 0) & (attention_layers + linear_layers <= layers)
-    adds_up = adds_up & (ffn_layers <= layers)
+    adds_up = adds_up & (ffn_layers <= layers) & (attending_layers == attention_layers)
     reason = where(_whole(linear_heads / tensor_parallel), 0.0, 7.0)
     known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
     return where(known == known, where(adds_up, reason, 26.0), np.nan)

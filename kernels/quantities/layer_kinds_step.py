@@ -387,20 +387,42 @@ def linear_state_bytes(
     return linear_layers * state * kv_bytes_per_element
 
 
+@alternative("kv_cache_bytes_per_token", linear_attention=KINDS)
+def mixed_kv_cache_bytes_per_token(
+    attention_layers: Any, kv_elements_per_layer: Any, kv_bytes_per_element: Any
+) -> Any:
+    """Bytes of keys and values that each token of a sequence occupies.
+
+    l_a x elements x bytes
+
+    Parameters: attention_layers [1], kv_elements_per_layer [1], kv_bytes_per_element [B]
+    Returns: [B] cache of one token
+    Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3 (attention layers alone have one)
+    """
+    return attention_layers * kv_elements_per_layer * kv_bytes_per_element
+
+
 @alternative("request_kv_cache", linear_attention=KINDS)
 def mixed_request_kv_cache(
-    cached_tokens: Any, kv_cache_bytes_per_token: Any, linear_state_bytes: Any
+    cached_tokens: Any,
+    layers: Any,
+    kv_elements_per_layer: Any,
+    kv_bytes_per_element: Any,
+    linear_state_bytes: Any,
 ) -> Any:
     """Keys, values and states of one request at its end.
 
-    tokens kept x bytes per token + states
+    tokens kept, the mean over layers, x l x elements x bytes + states
 
-    Parameters: cached_tokens [1], kv_cache_bytes_per_token [B], linear_state_bytes [B]
+    Parameters: cached_tokens [1], layers [1], kv_elements_per_layer [1], kv_bytes_per_element [B],
+        linear_state_bytes [B]
     Returns: [B] cache of one request
     Source: Waleffe et al. 2024, arXiv:2406.07887, section 3.3; Kwon et al. 2023 (vLLM),
         arXiv:2309.06180, section 3
     """
-    return cached_tokens * kv_cache_bytes_per_token + linear_state_bytes
+    return (
+        cached_tokens * layers * kv_elements_per_layer * kv_bytes_per_element + linear_state_bytes
+    )
 
 
 @alternative("decode_bytes", linear_attention=KINDS)
@@ -408,22 +430,25 @@ def mixed_decode_bytes(
     decode_weights_bytes: Any,
     serving_batch_size: Any,
     decode_context: Any,
-    kv_cache_bytes_per_token: Any,
+    layers: Any,
+    kv_elements_per_layer: Any,
+    kv_bytes_per_element: Any,
     kv_cache_ranks: Any,
     linear_state_bytes: Any,
     tensor_parallel: Any,
 ) -> Any:
     """Bytes that the mean decode step moves on each GPU: weights, keys, values and states.
 
-    weights + b x context x bytes per token / cache ranks + 2 b x states / t: read and written
+    weights + b x (context, the mean over layers, x l x elements x bytes / cache ranks
+    + 2 x states / t): states are read and written
 
-    Parameters: decode_weights_bytes [B], serving_batch_size [1], decode_context [1],
-        kv_cache_bytes_per_token [B], kv_cache_ranks [1], linear_state_bytes [B],
-        tensor_parallel [1]
+    Parameters: decode_weights_bytes [B], serving_batch_size [1], decode_context [1], layers [1],
+        kv_elements_per_layer [1], kv_bytes_per_element [B], kv_cache_ranks [1],
+        linear_state_bytes [B], tensor_parallel [1]
     Returns: [B] bytes of one step on one GPU
     Source: Pope et al. 2022, arXiv:2211.05102, sections 2 and 3.3; Dao & Gu 2024 (Mamba-2),
         arXiv:2405.21060, section 8.1 (heads over tensor ranks)
     """
-    kept = decode_context * kv_cache_bytes_per_token / kv_cache_ranks
+    kept = decode_context * layers * kv_elements_per_layer * kv_bytes_per_element / kv_cache_ranks
     states = 2 * linear_state_bytes / tensor_parallel
     return decode_weights_bytes + serving_batch_size * (kept + states)

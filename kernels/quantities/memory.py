@@ -341,7 +341,7 @@ def optimizer_memory(optimizer_parameters: Any, kept_optimizer_bytes: Any) -> An
     return optimizer_parameters * kept_optimizer_bytes
 
 
-@alternative("memory_per_gpu", site_sync="every_step")
+@alternative("memory_per_gpu", multi_site=False)
 def one_site_memory_per_gpu(
     weights_memory: Any,
     gradients_memory: Any,

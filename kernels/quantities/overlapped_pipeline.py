@@ -151,7 +151,7 @@ def no_unpaired_expert_time() -> Any:
 @alternative("unpaired_expert_time", pipeline_schedule="combined_1f1b")
 def combined_unpaired_expert_time(
     expert_parallel_time: Any,
-    expert_parallel_overlap: Any,
+    expert_overlap_share: Any,
     compute_time: Any,
     exposed_tensor_parallel_time: Any,
     exposed_context_parallel_time: Any,
@@ -168,7 +168,7 @@ def combined_unpaired_expert_time(
     slots, g = (v - 1) N + p have a forward pass alone and as many a backward pass; where a
     backward pass takes longer than a pair, p - 1 pairs wait for one
 
-    Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s],
+    Parameters: expert_parallel_time [s], expert_overlap_share [1], compute_time [s],
         exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
         expert_all_to_alls_per_layer [1], recompute_flops_factor [1], pipeline_parallel [1],
         num_microbatches [1], stage_chunks [1], microbatch_group_size [1]
@@ -181,7 +181,7 @@ def combined_unpaired_expert_time(
     window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
     exposed = routed_exposed_expert_parallel_time(
         expert_parallel_time,
-        expert_parallel_overlap,
+        expert_overlap_share,
         compute_time,
         exposed_tensor_parallel_time,
         exposed_context_parallel_time,
@@ -197,7 +197,7 @@ def combined_unpaired_expert_time(
 @alternative("unpaired_expert_time", pipeline_schedule=("dualpipe", "dualpipev"))
 def dual_unpaired_expert_time(
     expert_parallel_time: Any,
-    expert_parallel_overlap: Any,
+    expert_overlap_share: Any,
     compute_time: Any,
     exposed_tensor_parallel_time: Any,
     exposed_context_parallel_time: Any,
@@ -215,7 +215,7 @@ def dual_unpaired_expert_time(
     A_f and A_b of forward and backward passes, e of it exposed in pairs; forward passes F, input
     gradients B; q = v p / 2
 
-    Parameters: expert_parallel_time [s], expert_parallel_overlap [1], compute_time [s],
+    Parameters: expert_parallel_time [s], expert_overlap_share [1], compute_time [s],
         exposed_tensor_parallel_time [s], exposed_context_parallel_time [s],
         expert_all_to_alls_per_layer [1], recompute_flops_factor [1], pipeline_parallel [1],
         num_microbatches [1], stage_chunks [1], bubble_ratio [1]
@@ -229,7 +229,7 @@ def dual_unpaired_expert_time(
     window = compute_time + exposed_tensor_parallel_time + exposed_context_parallel_time
     exposed = routed_exposed_expert_parallel_time(
         expert_parallel_time,
-        expert_parallel_overlap,
+        expert_overlap_share,
         compute_time,
         exposed_tensor_parallel_time,
         exposed_context_parallel_time,

@@ -133,6 +133,7 @@ def kv_elements_per_layer(kv_heads: Any, head_size: Any) -> Any:
     return 2 * kv_heads * head_size
 
 
+@alternative("kv_cache_bytes_per_token", linear_attention="none")
 def kv_cache_bytes_per_token(
     layers: Any, kv_elements_per_layer: Any, kv_bytes_per_element: Any
 ) -> Any:

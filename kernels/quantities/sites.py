@@ -264,29 +264,54 @@ def several_site_exposed_communication_time(
     return inside + exposed_site_parallel_time
 
 
-@alternative("memory_per_gpu", site_sync="local_steps")
-def outer_memory_per_gpu(
+@alternative("outer_state_memory", site_sync="every_step")
+def no_outer_state_memory() -> Any:
+    """Memory of one GPU's part of the outer optimizer: there is none.
+
+    0
+
+    Parameters: none
+    Returns: [B] memory
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("outer_state_memory", site_sync="local_steps")
+def local_outer_state_memory(optimizer_parameters: Any, outer_state_bytes: Any) -> Any:
+    """Memory of one GPU's part of the outer optimizer, sharded as the inner one.
+
+    N_o x bytes
+
+    Parameters: optimizer_parameters [1], outer_state_bytes [B]
+    Returns: [B] memory
+    Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
+        stage is found without them
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
+        Nesterov momentum)
+    """
+    return optimizer_parameters * outer_state_bytes
+
+
+@alternative("memory_per_gpu", multi_site=True)
+def several_site_memory_per_gpu(
     weights_memory: Any,
     gradients_memory: Any,
     optimizer_memory: Any,
     activation_memory: Any,
     working_memory: Any,
     reserved_memory: Any,
-    optimizer_parameters: Any,
-    outer_state_bytes: Any,
+    outer_state_memory: Any,
 ) -> Any:
-    """Memory that one GPU needs at most: activations of the first stage, states of the fullest.
+    """Memory that one GPU needs: of the fullest stage, or of the `pipeline_stage` given.
 
-    as with exchanges at each step, and the outer optimizer's states, sharded as the inner one's
+    as on one site, and its part of the outer optimizer
 
     Parameters: weights_memory [B], gradients_memory [B], optimizer_memory [B],
-        activation_memory [B], working_memory [B], reserved_memory [B], optimizer_parameters [1],
-        outer_state_bytes [B]
+        activation_memory [B], working_memory [B], reserved_memory [B], outer_state_memory [B]
     Returns: [B] memory
-    Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
-        stage is found without them
-    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
-        Nesterov momentum); Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 3; Douillard et al. 2023
+        (DiLoCo), arXiv:2311.08105, algorithm 1
     """
     inner = one_site_memory_per_gpu(
         weights_memory,
@@ -296,22 +321,50 @@ def outer_memory_per_gpu(
         working_memory,
         reserved_memory,
     )
-    return inner + optimizer_parameters * outer_state_bytes
+    return inner + outer_state_memory
 
 
-@alternative("training_steps", site_sync="local_steps")
-def local_training_steps(training_tokens: Any, tokens_per_step: Any, tokens_factor: Any) -> Any:
+@alternative("site_tokens_factor", site_sync="every_step")
+def one_site_tokens_factor() -> Any:
+    """Tokens of the run over those of one site, for the same loss: the same.
+
+    1
+
+    Parameters: none
+    Returns: [1] tokens over tokens
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("site_tokens_factor", site_sync="local_steps")
+def local_site_tokens_factor(tokens_factor: Any) -> Any:
+    """Tokens of the run over those of one site, for the same loss: as stated.
+
+    tokens factor
+
+    Parameters: tokens_factor [1]
+    Returns: [1] tokens over tokens
+    Range: stated, not predicted: published runs have up to 8 sites and 1e10 parameters
+    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
+        arXiv:2503.09799 (losses with and without local steps)
+    """
+    return 1.0 * tokens_factor
+
+
+@alternative("training_steps", multi_site=True)
+def several_site_training_steps(
+    training_tokens: Any, tokens_per_step: Any, site_tokens_factor: Any
+) -> Any:
     """Optimizer steps of the run.
 
     D x tokens factor / (B s)
 
-    Parameters: training_tokens [1], tokens_per_step [1], tokens_factor [1]
+    Parameters: training_tokens [1], tokens_per_step [1], site_tokens_factor [1]
     Returns: [1] steps
-    Range: the factor is stated: published runs have up to 8 sites and 1e10 parameters
-    Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
-        arXiv:2503.09799 (losses with and without local steps)
+    Source: by definition
     """
-    return training_tokens * tokens_factor / tokens_per_step
+    return training_tokens * site_tokens_factor / tokens_per_step
 
 
 @alternative("outage_rate", outages=False)

@@ -379,16 +379,17 @@ def no_leading_dense_layers() -> Any:
 
 
 @alternative("leading_dense_layers", mixture_of_experts=True)
-def some_leading_dense_layers(dense_layers: Any) -> Any:
+def some_leading_dense_layers(dense_layers: Any, linear_layers: Any) -> Any:
     """Dense layers in front of those with experts.
 
-    those of the model
+    those of the model; none in front where layers of several kinds alternate
 
-    Parameters: dense_layers [1]
+    Parameters: dense_layers [1], linear_layers [1]
     Returns: [1] layers
+    Range: with `linear_layers` every layer of a stage counts as the mean layer
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 4.2 (dense layers come first)
     """
-    return 1.0 * dense_layers
+    return where(linear_layers > 0, 0.0, 1.0 * dense_layers)
 
 
 def end_table_parameters(vocab_size: Any, hidden_size: Any) -> Any:
@@ -450,7 +451,7 @@ def mixed_expert_layer_parameters(
     experts: Any,
     expert_layers: Any,
     layers: Any,
-    dense_layers: Any,
+    leading_dense_layers: Any,
 ) -> Any:
     """Parameters of a layer of experts beyond what all layers have alike, routed ones aside.
 
@@ -458,12 +459,12 @@ def mixed_expert_layer_parameters(
     layers behind the dense ones
 
     Parameters: shared_experts [1], expert_parameters [1], hidden_size [1], experts [1],
-        expert_layers [1], layers [1], dense_layers [1]
+        expert_layers [1], layers [1], leading_dense_layers [1]
     Returns: [1] parameters
     Source: DeepSeek-AI 2024, arXiv:2412.19437, section 2.1.2
     """
     each = shared_experts * expert_parameters + hidden_size * experts
-    return each * (expert_layers / np.maximum(layers - dense_layers, 1.0))
+    return each * (expert_layers / np.maximum(layers - leading_dense_layers, 1.0))
 
 
 @alternative("routed_layer_parameters", mixture_of_experts=False)
@@ -481,17 +482,23 @@ def no_routed_layer_parameters() -> Any:
 
 @alternative("routed_layer_parameters", mixture_of_experts=True)
 def mixed_routed_layer_parameters(
-    experts: Any, expert_parameters: Any, expert_layers: Any, layers: Any, dense_layers: Any
+    experts: Any,
+    expert_parameters: Any,
+    expert_layers: Any,
+    layers: Any,
+    leading_dense_layers: Any,
 ) -> Any:
     """Parameters of a layer's routed experts, the mean over layers behind the dense ones.
 
     E x parameters of an expert x l_e / (l - dense layers): where not every layer has experts
 
-    Parameters: experts [1], expert_parameters [1], expert_layers [1], layers [1], dense_layers [1]
+    Parameters: experts [1], expert_parameters [1], expert_layers [1], layers [1],
+        leading_dense_layers [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1
     """
-    return experts * expert_parameters * (expert_layers / np.maximum(layers - dense_layers, 1.0))
+    behind = np.maximum(layers - leading_dense_layers, 1.0)
+    return experts * expert_parameters * (expert_layers / behind)
 
 
 def common_layer_parameters(

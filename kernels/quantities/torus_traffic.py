@@ -17,16 +17,16 @@ from ..torus import (
 )
 
 
-def torus_z(gpus_per_node: Any, torus_x: Any, torus_y: Any) -> Any:
-    """Chips along the third dimension of a torus, 1 where it has two: a node is one torus.
+def torus_z(scale_up_gpus: Any, torus_x: Any, torus_y: Any) -> Any:
+    """Chips along the third dimension of a torus, 1 where it has two.
 
-    gpus per node / (x y)
+    chips of a node, or of a scale-up domain of several hosts / (x y)
 
-    Parameters: gpus_per_node [1], torus_x [1], torus_y [1]
+    Parameters: scale_up_gpus [1], torus_x [1], torus_y [1]
     Returns: [1] chips
     Source: by definition of a box of chips
     """
-    return gpus_per_node / (torus_x * torus_y)
+    return scale_up_gpus / (torus_x * torus_y)
 
 
 def torus_link_bandwidth(intra_node_bandwidth: Any, torus_dimensions: Any) -> Any:
@@ -446,6 +446,121 @@ def torus_context_send_time(
     latency = where(inside, links * intra_node_latency, inter_node_latency)
     bandwidth = where(inside, torus_link_bandwidth / links, context_rail_bandwidth)
     return point_to_point_time(context_message, latency, bandwidth)
+
+
+@alternative("context_gather_step_time", all_reduce="torus")
+def torus_context_gather_step_time(
+    context_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    tensor_parallel: Any,
+    torus_x: Any,
+    torus_y: Any,
+    torus_z: Any,
+    torus_x_ways: Any,
+    torus_y_ways: Any,
+    torus_z_ways: Any,
+    intra_node_latency: Any,
+    torus_link_bandwidth: Any,
+    inter_node_latency: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time of one of the c - 1 steps in which keys and values of a layer are gathered.
+
+    (h a + (1 - 1 / g) c M / B + (k - 1) (a_e + c M / (g k B_e))) / (c - 1)
+
+    Parameters: context_message [B], context_parallel [1], context_ranks_per_node [1],
+        tensor_parallel [1], torus_x [1], torus_y [1], torus_z [1], torus_x_ways [1],
+        torus_y_ways [1], torus_z_ways [1], intra_node_latency [s], torus_link_bandwidth [B/s],
+        inter_node_latency [s], context_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3
+    """
+    placed = (context_ranks_per_node, tensor_parallel, torus_x, torus_y, torus_z)
+    ways = (torus_x_ways, torus_y_ways, torus_z_ways)
+    whole = torus_reduce_scatter_time(
+        context_parallel * context_message,
+        context_parallel / context_ranks_per_node,
+        context_ranks_per_node,
+        torus_hops(*placed, *ways),
+        intra_node_latency,
+        torus_bandwidth(*placed, *ways, torus_link_bandwidth),
+        inter_node_latency,
+        context_rail_bandwidth,
+    )
+    several = context_parallel > 1
+    return whole / where(several, context_parallel - 1, 1.0)
+
+
+@alternative("head_exchange_time", all_reduce="torus")
+def torus_head_exchange_time(
+    head_message: Any,
+    head_sharing_ranks: Any,
+    context_ranks_per_node: Any,
+    tensor_parallel: Any,
+    torus_x: Any,
+    torus_y: Any,
+    torus_z: Any,
+    torus_x_ways: Any,
+    torus_y_ways: Any,
+    torus_z_ways: Any,
+    torus_twist: Any,
+    intra_node_latency: Any,
+    torus_link_bandwidth: Any,
+    inter_node_latency: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time in which ranks share out heads, and tokens again, in one pass through a layer.
+
+    four all-to-alls on a torus, which move M together
+
+    Parameters: head_message [B], head_sharing_ranks [1], context_ranks_per_node [1],
+        tensor_parallel [1], torus_x [1], torus_y [1], torus_z [1], torus_x_ways [1],
+        torus_y_ways [1], torus_z_ways [1], torus_twist [1], intra_node_latency [s],
+        torus_link_bandwidth [B/s], inter_node_latency [s], context_rail_bandwidth [B/s]
+    Returns: [s] time of one pass
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll); Jacobs et al. 2023
+        (DeepSpeed-Ulysses), arXiv:2309.14509, section 3.2
+    """
+    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
+    size = (torus_x, torus_y, torus_z, torus_x_ways, torus_y_ways, torus_z_ways, torus_twist)
+    placed = (head_sharing_ranks, near, tensor_parallel, *size, intra_node_latency)
+    links = (torus_link_bandwidth, inter_node_latency, context_rail_bandwidth)
+    one = torus_all_to_all_time(head_message, *placed, *links)
+    return one + 3 * torus_all_to_all_time(0.0, *placed, *links)
+
+
+@alternative("head_ring_send_time", all_reduce="torus")
+def torus_head_ring_send_time(
+    head_ring_message: Any,
+    context_parallel: Any,
+    context_ranks_per_node: Any,
+    tensor_parallel: Any,
+    head_sharing_ranks: Any,
+    torus_x: Any,
+    torus_y: Any,
+    intra_node_latency: Any,
+    torus_link_bandwidth: Any,
+    inter_node_latency: Any,
+    context_rail_bandwidth: Any,
+) -> Any:
+    """Time to pass keys and values on, on the ring across ranks that share out heads.
+
+    h a + h M / b on a torus, whose links h groups share; a_e + M / B_e between tori
+
+    Parameters: head_ring_message [B], context_parallel [1], context_ranks_per_node [1],
+        tensor_parallel [1], head_sharing_ranks [1], torus_x [1], torus_y [1],
+        intra_node_latency [s], torus_link_bandwidth [B/s], inter_node_latency [s],
+        context_rail_bandwidth [B/s]
+    Returns: [s] time of one exchange
+    Range: one way round; a group on a line is a folded ring, whose far half is two links apart
+    Source: Hockney 1994; Fang & Zhao 2024 (USP), arXiv:2405.07719, section 3.3
+    """
+    links = neighbour_links(tensor_parallel * head_sharing_ranks, torus_x, torus_y)
+    inside = context_ranks_per_node >= context_parallel
+    latency = where(inside, links * intra_node_latency, inter_node_latency)
+    bandwidth = where(inside, torus_link_bandwidth / links, context_rail_bandwidth)
+    return point_to_point_time(head_ring_message, latency, bandwidth)
 
 
 @alternative("pipeline_send_time", all_reduce="torus")

@@ -8,8 +8,8 @@ from ..alternatives import alternative
 from ..ops import where
 
 
-@alternative("training_steps", site_sync="every_step")
-def synchronous_training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
+@alternative("training_steps", multi_site=False)
+def one_site_training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
     """Optimizer steps of the run.
 
     D / (B s)

@@ -287,6 +287,30 @@ def test_leaves_of_clusters(label: str) -> None:
     assert (fabric["gpus_per_switch"], fabric["oversubscription"]) == LEAVES[label]
 
 
+# Pods, from what their papers count: GPUs of a cluster or of a segment, and the core's ratio.
+@pytest.mark.parametrize(
+    ("label", "gpus", "ratio"),
+    [("meta-24k-roce", 24576 / 8, 7), ("alibaba-hpn", 15 * 1024, 15)],
+)
+def test_pods_of_clusters(label: str, gpus: float, ratio: float) -> None:
+    fabric = of("fabric", label)
+    assert (fabric["gpus_per_pod"], fabric["pod_oversubscription"]) == (gpus, ratio)
+
+
+# A rack of trays: what a rack as one node takes, but trays fail one by one.
+@pytest.mark.parametrize("rack", ["gb200-nvl72", "gb300-nvl72"])
+def test_trays_of_a_rack(rack: str) -> None:
+    job = {"model": "llama-3-70b", "fabric": "infiniband-ndr", "n_gpus": 288, "tensor_parallel": 8}
+    outputs = ["scale_up_gpus", "step_time", "cluster_mtbf"]
+    cards = {"global_batch_size": 36 * 8, "nic_mttf": math.inf, "psu_mttf": math.inf}
+    whole, trays = (
+        fleetcube.evaluate(outputs, node=node, **job, **cards) for node in (rack, f"{rack}-tray")
+    )
+    assert 18 * of("node", f"{rack}-tray")["gpus_per_node"] == of("node", rack)["gpus_per_node"]
+    for name in outputs:
+        assert float(trays[name]) == pytest.approx(float(whole[name]))
+
+
 # Jin et al. 2025, MegaScale-MoE (arXiv:2505.11432), table 4: TFLOP/s, GB, TB/s, duplex GB/s.
 @pytest.mark.parametrize(
     ("label", "peak", "memory", "rate", "link"),
@@ -370,6 +394,8 @@ def test_switches_add_up_from_hopper_on(label: str) -> None:
 SIZES = {
     "gb200-nvl72": 72,
     "gb300-nvl72": 72,
+    "gb200-nvl72-tray": 4,
+    "gb300-nvl72-tray": 4,
     "kempner-h100-4gpu": 4,
     "frontier-node": 4,
     "aws-trn2-ultraserver": 4 * 16,

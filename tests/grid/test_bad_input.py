@@ -21,6 +21,14 @@ GOOD: dict[str, Any] = {
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpu": 8}, {}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
+    ({"layer_pattern": "M-M*", "layers": 5}, {}, ["step_time"], "does not add up"),
+    ({"layer_pattern": "M-X*"}, {}, ["step_time"], "has 'X'; write one letter for each layer"),
+    ({"layer_pattern": ""}, {}, ["step_time"], "is empty; write one letter for each layer"),
+    ({"layer_pattern": 52}, {}, ["step_time"], "is not a pattern; write one letter"),
+    ({"layer_pattern": "MG"}, {}, ["step_time"], "two kinds of states; give M or G alone"),
+    ({"layer_pattern": "M*/M"}, {}, ["step_time"], "after /; end it before"),
+    ({"layer_pattern": "M*"}, {"layers": [2, 4]}, ["step_time"], "and by an axis; keep one"),
+    ({}, {"layer_pattern": ["M*", "ME"]}, ["step_time"], "with E and without; sweep them apart"),
     ({}, {"n_gpuss": [8]}, ["cluster_mtbf"], "did you mean 'n_gpus'?"),
     ({"gpu": "h100-smx"}, {}, ["ridge_point"], "did you mean 'h100-sxm'?"),
     ({"gpu": 7}, {}, ["ridge_point"], "is not in the catalog"),

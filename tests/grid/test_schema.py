@@ -40,6 +40,7 @@ UNSEEN = (
     *("twice", "set by the axes", "is missing", "unknown unit", "is not in ", "equal"),
     *("at most 5,000,000", "at most 300,000", "hold 6,000,000 values", "is an axis", "is empty"),
     *("'h100-sxm@2'", '"1e-8 s/B^0.5"', "is not finite"),
+    *("does not add up", "two kinds of states", "and by an axis", "sweep them apart"),
 )
 
 
@@ -55,7 +56,7 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
     assert len(done.output) < 1 << 19  # editors read it again and again
     known = schema()["properties"]["scenario"]["properties"].keys()
     results = {name for name, quantity in load().items() if quantity.unit == "flag"}
-    assert known == {*INPUTS, *load(), *KINDS} - results
+    assert known == {*INPUTS, *load(), *KINDS, "layer_pattern"} - results
 
 
 @each("text", SPECS.values(), SPECS)

@@ -327,3 +327,22 @@ def test_series_of_other_libraries_become_axes() -> None:
     pandas = pytest.importorskip("pandas")
     result = fleetcube.evaluate("cluster_mtbf", n_gpus=pandas.Series([8, 16]))
     assert result.sizes == {"n_gpus": 2}
+
+
+# Patterns of layers
+
+
+def test_a_pattern_of_layers_is_its_counts() -> None:
+    shape = {"hidden_size": 4096, "linear_heads": 128, "gated_ffn": True, "n_gpus": 8}
+    counts = {"layers": 7, "linear_layers": 3, "attention_layers": 1, "ffn_layers": 3}
+    counts |= {"dense_layers": 3, "experts": 1, "experts_per_token": 1, "mixture_of_experts": True}
+    outputs = ["parameters", "model_flops_per_token", "request_kv_cache"]
+    spelled = Sweep({**shape, **counts}, {}, outputs).evaluate()
+    for pattern in ("M-M*-M-", "M-M|*-M-"):
+        drawn = Sweep({**shape, "layer_pattern": pattern}, {}, outputs).evaluate()
+        for name in outputs:
+            assert float(drawn[name]) == float(spelled[name])
+    swept = Sweep(shape, {"layer_pattern": ["M-M*-M-", "G-G-"]}, outputs).evaluate()
+    assert float(swept["parameters"].sel(layer_pattern="M-M*-M-")) == float(spelled["parameters"])
+    other = Sweep({**shape, "layer_pattern": "G-G-"}, {}, outputs).evaluate()
+    assert float(swept["parameters"].sel(layer_pattern="G-G-")) == float(other["parameters"])

@@ -176,6 +176,11 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, **FOLDED, "sequence_parallel": False}, "experts_do_not_fold_over_ranks"),
         ({**MOE, **FOLDED, **INNER, "expert_parallel": 2}, "feasible"),
         ({**MOE, **FOLDED, **INNER, "expert_parallel": 4}, "experts_do_not_fold_over_ranks"),
+        ({"sites": 2, "data_parallel_shard": 4}, "feasible"),
+        ({"sites": 2, "data_parallel_shard": 8}, GROUPS),  # 4 replicas on each site
+        ({"sites": 2}, "feasible"),
+        ({"sites": 7}, "replicas_not_divisible_over_sites"),
+        ({"sites": 2, "inner_steps": 2, "model_fragments": 3}, "more_fragments_than_inner_steps"),
         ({"hbm_capacity": "1 GB"}, "out_of_memory"),
         ({**FLUSH, "checkpoint_flush_time": 61.0}, "interval_below_flush_time"),
         ({**FLUSH, "checkpoint_flush_time": 60.0}, "feasible"),

@@ -120,6 +120,7 @@ def heads_handed_out(ranks: int, tensor: int, near: int, group: int) -> tuple[Wi
     "kept_context_passes",
     "repeated_context_passes",
     "head_context_parallel_time",
+    "switched_head_ring_send_time",
     "head_ring_message",
     "head_ring_exchanges",
     "head_context_fabric_time",
@@ -160,6 +161,7 @@ def heads_and_rings() -> Pairs:
 
 @check(
     "gathered_context_collective_time",
+    "switched_context_gather_step_time",
     "gathered_context_fabric_time",
     "gathered_context_node_time",
     "gathered_working_memory",

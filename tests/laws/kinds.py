@@ -196,6 +196,20 @@ def patterns_tensor_by_tensor() -> Pairs:
 
 
 @check(
+    "some_leading_dense_layers",
+    by="derivation",
+    source="tensors of the blocks of each stage, where all stages hold the same letters",
+)
+def stages_of_patterns() -> Pairs:
+    """four stages with the same letters, dense and with experts: the first, with its embedding"""
+    for letters in ("M-*-", "MEM*"):
+        stage = sum(elements(block_tensors(letter, "mamba2")) for letter in letters)
+        run = {"pipeline_parallel": 4, "n_gpus": 4, "vocab_size": 64}
+        ours = value("held_parameters", **{**shape("mamba2", letters * 4), **run})
+        yield ours, stage + 64 * HIDDEN + HIDDEN / 4  # the last norm counts with the layers
+
+
+@check(
     "mixed_parameters",
     "mixed_unmultiplied_parameters",
     "mamba2_parameters_per_layer",
@@ -521,6 +535,7 @@ def messages_of_blocks() -> Pairs:
 
 @check(
     "linear_state_bytes",
+    "mixed_kv_cache_bytes_per_token",
     "mixed_request_kv_cache",
     "mixed_decode_bytes",
     "windowed_cached_tokens",
@@ -540,6 +555,7 @@ def caches_of_layers() -> Pairs:
             states += state * 2 if letter == "M" else 0
         yield value("request_kv_cache", **given), kept + states
         yield value("linear_state_bytes", **given), states
+        yield 130 * value("kv_cache_bytes_per_token", **given), kept
         weights = value("serving_weights_memory", **given, tensor_parallel=2)
         read = sum(2 * KV * SIZE * 2 * (100 + step) for step in range(29)) / 29
         read *= pattern.count("*")
@@ -562,8 +578,11 @@ def kinds_in_a_row() -> Pairs:
                 given = {"layers": 4, "linear_layers": states, "linear_heads": 6}
                 given |= {"attention_layers": attention, "ffn_layers": blocks}
                 for t in (2, 4):
-                    ours = mixed_layer_kinds_reason(**given, tensor_parallel=t)
+                    run = {**given, "tensor_parallel": t}
+                    ours = mixed_layer_kinds_reason(**run, attending_layers=attention)
                     yield ours, (7 if t == 4 else 0) if fits else 26
+                    everywhere = mixed_layer_kinds_reason(**run, attending_layers=4)
+                    yield everywhere, ours if attention == 4 else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
                         laid = arrangement_reason(layout, 0.0, ours, 0.0, 0.0)
                         grave = capacity_reason(laid, memory, 1.0, 8.0)

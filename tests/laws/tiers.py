@@ -351,10 +351,11 @@ def _play(steps: int, every: int, compute: float, exchange: float, overlap: floa
 
 @check(
     "several_site_exposed_parallel_time",
-    "local_training_steps",
+    "several_site_training_steps",
     "several_site_communication_time",
     "several_site_exposed_communication_time",
-    "outer_memory_per_gpu",
+    "local_outer_state_memory",
+    "several_site_memory_per_gpu",
     by="simulator",
     source="steps of a site played one after the other, exchanges under way beside them; parts of "
     "a GPU's memory listed",
@@ -381,6 +382,7 @@ def a_site_at_work() -> Pairs:
     parts = ("weights", "gradients", "optimizer", "activation", "working")
     kept: dict[str, Any] = {f"{part}_memory": 2.0**k for k, part in enumerate(parts)}
     kept |= {"reserved_memory": 32.0, "inner_steps": 10, "optimizer_parameters": 8.0}
+    kept |= {"sites": 2, "site_bandwidth": 1e9}
     yield _values("memory_per_gpu", **kept)[0], 63 + sum(4 + 4 for _ in range(8))
 
 

@@ -417,8 +417,37 @@ def what_a_torus_holds() -> Pairs:
         ({"hbm_capacity": 1e9}, 10),
         ({"tensor_parallel": 5}, 3),
         ({"twisted_torus": True}, 24),  # a cube
+        ({"gpus_per_node": 4}, 24),  # a host
+        ({"gpus_per_node": 4, "gpus_per_domain": 64}, 0),  # hosts of one slice
         ({"gpus_per_node": 128, "twisted_torus": True}, 0),
         ({"n_gpus": 64, "gpus_per_node": 16, "torus_x": 2, "twisted_torus": True}, 24),
     ):
         job = good | {"global_batch_size": 144 if "n_gpus" in changed else 64} | changed
         yield computed(job, "infeasible_reason")[0], code
+
+
+@check(
+    *("torus_context_gather_step_time", "torus_head_exchange_time", "torus_head_ring_send_time"),
+    by="simulator",
+    source="partial sums and messages carried link by link: gathers run as reductions backwards",
+    tolerance=1e-6,
+)
+def sequences_on_a_cube() -> Pairs:
+    """1, 4 and 16 ranks that share sequences of 32,768 tokens, 4 tensor ranks each"""
+    for ranks in (1, 4, 16):
+        job = JOB | {"n_gpus": 64, "context_parallel": ranks, "sequence_length": 32768}
+        gathered = job | {"context_parallel_type": "all_gather"}
+        message, step = computed(gathered, "context_message", "context_gather_step_time")
+        theirs = _gathered(ranks * message, 4, ranks, 1)
+        yield step * (ranks - 1), theirs
+        shared = job | {"context_parallel_type": "a2a"}
+        message, ours = computed(shared, "head_message", "head_exchange_time")
+        group = next(CUBE.groups(4, ranks))
+        hops = max(CUBE.hops(group[0], other, group) for other in group)
+        moved = exchange_time(CUBE, 4, ranks) if ranks > 1 else 0.0
+        yield ours, 4 * hops * HOP + moved * message / LINK
+    for tensor, links in ((1, 2), (2, 1), (4, 2)):  # 2 ranks share heads: 2, 4 and 8 chips on
+        job = JOB | {"n_gpus": 64, "tensor_parallel": tensor, "context_parallel": 16}
+        job |= {"context_parallel_type": "a2a+p2p", "head_sharing_ranks": 2}
+        message, ours = computed(job, "head_ring_message", "head_ring_send_time")
+        yield ours, links * (HOP + message / LINK)

@@ -29,6 +29,7 @@ _LLAMA_3: Inputs = {
     "model": "llama-3-405b",
     "node": "grand-teton-h100",
     "fabric": "meta-24k-roce",
+    "network_tiers": False,
     "n_gpus": 16384,
     "tensor_parallel": 8,
     "sequence_parallel": True,
@@ -47,6 +48,7 @@ _LLAMA_3: Inputs = {
 _LLAMA_NOTES = (
     "chunks of one layer, as the first holds the embedding alone; micro-batch is not stated: 1",
     "no calibration: efficiencies are the defaults",
+    "pods are not counted: stages are inside a pod, data parallelism outermost (section 3.3.2)",
 )
 # Narayanan et al. 2021 (SC21), sections 5.6 to 5.10: why a figure has no prediction
 _SC21_MISC = {

@@ -70,11 +70,9 @@ _PALM_TABLE3 = {
 _DEEPSEEK_RUN: Inputs = {
     "intra_node_bandwidth": 160e9,
     "prediction_layers": 1,
-    "first_stage_layers": 4,
-    "last_stage_layers": 1,
     "zero_stage": 1,
     "recompute": "none",
-    "pipeline_schedule": "zb_h1",
+    "pipeline_schedule": "dualpipe",
     "expert_parallel_overlap": 1.0,
     "routing_nodes": 4,
     "token_permutation": True,
@@ -84,9 +82,7 @@ _DEEPSEEK_RUN: Inputs = {
 _DEEPSEEK_NOTES = (
     "layout, batch, routing and hidden all-to-alls are those of the report, sections 3.2 and 4.2",
     "one sequence a micro-batch: DeepEP's README (4096 tokens per batch)",
-    "4 layers a stage and 1 on the last, beside logits and multi-token prediction: not published",
-    "ZB-H1 in place of DualPipe; casts to FP8, norms and up-projections computed again, and SMs "
-    "that send are not counted",
+    "casts to FP8, norms and up-projections computed again, and SMs that send are not counted",
 )
 
 
@@ -409,7 +405,7 @@ def _maxtext_flops(inputs: Mapping[str, Any]) -> float:
     layer = 4 * hidden * width + matrices * hidden * inputs["ffn_hidden_size"]
     weights = inputs["layers"] * layer + 2 * hidden * inputs["vocab_size"]
     tokens = float(inputs["global_batch_size"] * inputs["sequence_length"])
-    return 6 * tokens * (weights + inputs["layers"] * width * inputs["sequence_length"])
+    return float(6 * tokens * (weights + inputs["layers"] * width * inputs["sequence_length"]))
 
 
 def _slice(generation: str, sizes: list[int]) -> Inputs:
