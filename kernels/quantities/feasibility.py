@@ -486,8 +486,8 @@ def outer_torus_order_reason(expert_tensor_parallel: Any, tensor_parallel: Any) 
     Parameters: expert_tensor_parallel [1], tensor_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
-    Source: JAX, jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a
-        torus)
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
     return where(expert_tensor_parallel == tensor_parallel, 0.0, 24.0)
 
@@ -501,8 +501,8 @@ def inner_torus_order_reason() -> Any:
     Parameters: none
     Returns: [flag] reason
     Flags: REASONS
-    Source: JAX, jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a
-        torus)
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
     return 24.0
 

@@ -174,6 +174,8 @@ def on_first_node(members: list[int]) -> int:
     "inner_expert_context_ranks_per_node",
     "inner_data_parallel_ranks_per_node",
     "outer_data_parallel_ranks_per_node",
+    "outer_data_parallel_ranks_per_leaf",
+    "outer_data_parallel_ranks_per_pod",
     "inner_pipeline_stride",
     "replica_ranks_per_node",
     "outer_expert_fold_reason",
@@ -227,6 +229,10 @@ def folded_experts() -> Pairs:
         }
         for kind, members in places.items():
             yield computed(point, f"{kind}_ranks_per_node")[0], on_first_node(members)
+        tiers = point | {"gpus_per_switch": 2 * NODE, "gpus_per_pod": 4 * NODE}
+        names = ("data_parallel_ranks_per_leaf", "data_parallel_ranks_per_pod")
+        for seats, got in zip((2 * NODE, 4 * NODE), computed(tiers, *names), strict=True):
+            yield got, sum(rank < seats for rank in data)
         yield computed(point, "expert_gradient_ranks")[0], len(same)
         names = ("parameters", "routed_parameters", "local_parameters")
         everything, routed, local = computed(point, *names)

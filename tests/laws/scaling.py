@@ -175,7 +175,7 @@ def sent_by_a_rank(ranks: int, message: float) -> float:
 def bytes_sent() -> Pairs:
     """1 to 31 ranks"""
     for ranks in (1, 2, 8, 31):
-        yield scale_out.gradient_bytes_sent(14e9, ranks, 1), sent_by_a_rank(ranks, 14e9)
+        yield scale_out.gradient_bytes_sent(14e9, ranks), sent_by_a_rank(ranks, 14e9)
 
 
 @check(
