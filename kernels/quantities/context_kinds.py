@@ -470,8 +470,8 @@ def head_context_fabric_time(
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on two networks; Fang & Zhao 2024
         (USP), arXiv:2405.07719, section 3.3
     """
-    near = np.minimum(context_ranks_per_node, head_sharing_ranks)
-    heads = context_passes * head_message * (1 - near / head_sharing_ranks)
+    far = np.maximum(head_sharing_ranks - context_ranks_per_node, 0.0)
+    heads = context_passes * head_message * (far / head_sharing_ranks)
     leaves = context_ranks_per_node < context_parallel
     ring = where(leaves, head_ring_exchanges * head_ring_message, 0.0)
     moved = layers / pipeline_parallel * num_microbatches * (heads + ring)
