@@ -447,11 +447,46 @@ _ROWS: list[str | Input] = [
         low=0,
     ),
     _option(
+        "rank_order",
+        "tp-cp-ep-dp-pp",
+        ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+        "which ranks are neighbours, those of the first group nearest: pipeline stages or replicas "
+        "farthest apart",
+    ),
+    _option(
         "zero_stage",
         1,
         (0, 1, 2, 3),
         "what data-parallel ranks shard: optimizer states, gradients too, weights too (2 and 3 "
         "exchange at every micro-batch)",
+    ),
+    _count(
+        "data_parallel_shard",
+        8,
+        "data-parallel ranks of one sharding group, with the context-parallel ranks of each",
+    ),
+    _option(
+        "hybrid_sharding",
+        False,
+        (False, True),
+        "shard within groups of data_parallel_shard replicas, and replicate across them (HSDP, "
+        "MiCS, instances of a distributed optimizer)",
+        implied=True,
+        implied_by=("data_parallel_shard",),
+    ),
+    _option(
+        "gradient_sync",
+        "microbatch",
+        ("microbatch", "two_hop", "step"),
+        "when ZeRO-2 and 3 reduce gradients: at every micro-batch, between sharding groups once a "
+        "step (two_hop), or all once a step, unsharded until then (no_sync)",
+    ),
+    _option(
+        "reshard_after_forward",
+        True,
+        (True, False),
+        "ZeRO-3 gathers weights again for the backward pass (else they stay until gradients are "
+        "reduced)",
     ),
     _option(
         "sequence_parallel", False, (False, True), "shard norms and residuals over tensor ranks"
@@ -544,6 +579,7 @@ _ROWS: list[str | Input] = [
             "tensor_parallel_overlap",
             "context_parallel_overlap",
             "expert_parallel_overlap",
+            "weight_gather_overlap",
         ),
     ),
     _option("fsdp_prefetch", False, (False, True), "gather ZeRO-3 weights ahead in both passes"),

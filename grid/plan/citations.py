@@ -20,6 +20,7 @@ SELF_EVIDENT = ("by definition", "stated by the scenario")  # how lines that cit
 _DOCUMENTS = {
     "Fleet Foundations": "fleetfoundations",
     "Megatron-LM": "megatronlm",
+    "PyTorch fully_shard": "pytorchfsdp",
     "PyTorch pipelining": "pytorchpipelining",
     "NCCL": "nccl",
     "Scaling Distributed Training": "pingdo",

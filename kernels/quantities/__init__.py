@@ -21,6 +21,7 @@ MODULES = (
     "gradient_links",
     "gradient_all_reduce",
     "gradient_halves",
+    "sharding_groups",
     "activations",
     "working_memory",
     "stages",

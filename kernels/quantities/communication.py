@@ -66,16 +66,16 @@ switched_data_rail_bandwidth = renaming(
     {
         "context_rail_bandwidth": "data_rail_bandwidth",
         "context-parallel": "data-parallel",
+        "tensor_parallel": "data_spread",
         "context_parallel": "gradient_ranks",
-        "t c GPUs": "t c d GPUs",
+        "t c GPUs": "its ranks x spread",
     },
 )(switched_context_rail_bandwidth)
 
 
 @alternative("expert_rail_bandwidth", network_tiers=False)
 def switched_expert_rail_bandwidth(
-    tensor_parallel: Any,
-    context_parallel: Any,
+    expert_stride: Any,
     expert_parallel: Any,
     gpus_per_switch: Any,
     rail_bandwidth: Any,
@@ -83,9 +83,9 @@ def switched_expert_rail_bandwidth(
 ) -> Any:
     """Bandwidth between nodes that one GPU has for expert-parallel traffic, per direction.
 
-    that without oversubscription where a group (t c e GPUs) is under one leaf switch
+    that without oversubscription where a group (stride x e GPUs) is under one leaf switch
 
-    Parameters: tensor_parallel [1], context_parallel [1], expert_parallel [1], gpus_per_switch [1],
+    Parameters: expert_stride [1], expert_parallel [1], gpus_per_switch [1],
         rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
@@ -94,11 +94,21 @@ def switched_expert_rail_bandwidth(
         rank order, megatron/core/parallel_state.py
     """
     return rail_under_switches(
-        tensor_parallel * context_parallel * expert_parallel,
-        gpus_per_switch,
-        rail_bandwidth,
-        oversubscription,
+        expert_stride * expert_parallel, gpus_per_switch, rail_bandwidth, oversubscription
     )
+
+
+switched_replica_rail_bandwidth = renaming(
+    __name__,
+    {
+        "expert_rail_bandwidth": "replica_rail_bandwidth",
+        "expert-parallel traffic": "traffic between sharding groups",
+        "expert_stride": "replica_stride",
+        "expert_parallel": "shard_replicas",
+        "a group (stride x e GPUs)": "the groups (stride x replicas)",
+        "is under": "are under",
+    },
+)(switched_expert_rail_bandwidth)
 
 
 @alternative("pipeline_rail_bandwidth", network_tiers=False)
@@ -106,9 +116,10 @@ def switched_expert_rail_bandwidth(
 def switched_pipeline_rail_bandwidth(*operands: Any) -> Any:
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
-    that without oversubscription where a group (the whole job GPUs) is under one leaf switch
+    that without oversubscription where pipelines (the whole job, unless replicas are farther apart)
+    are under one leaf switch
 
-    Parameters: n_gpus [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
+    Parameters: pipeline_span [1], gpus_per_switch [1], rail_bandwidth [B/s], oversubscription [1]
     Returns: [B/s] bandwidth of one rail under load
     Range: groups over several switches: a lower bound, as if all they send left the switch (a ring
         over neighbouring nodes crosses less); no rail-optimised placement is assumed

@@ -6,15 +6,16 @@ import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..collectives import ring_tree_crossover_bytes
+from ..ops import where
 from ..stages import most_stage_parameters
 from ..topology import flat_latency, group_ranks_per_node
 
 
-@alternative("gradient_ranks", multi_site=False)
+@alternative("site_gradient_ranks", multi_site=False)
 def one_site_gradient_ranks(
     data_parallel: Any, context_parallel: Any, parameter_copies: Any
 ) -> Any:
-    """Ranks that hold the same weights and add up their gradients.
+    """Ranks of one site that hold the same weights and add up their gradients.
 
     d c: replicas, and the ranks that share each sequence; twice as many in dualpipe
 
@@ -25,17 +26,102 @@ def one_site_gradient_ranks(
     return data_parallel * context_parallel * parameter_copies
 
 
-@alternative("data_parallel_ranks_per_node", scale_up_domain=False)
+@alternative("gradient_ranks", hybrid_sharding=False)
+def all_gradient_ranks(site_gradient_ranks: Any) -> Any:
+    """Ranks that add up their gradients in one group, and share out what is sharded.
+
+    all of a site
+
+    Parameters: site_gradient_ranks [1]
+    Returns: [1] ranks
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (the "dp-cp" group)
+    """
+    return 1.0 * site_gradient_ranks
+
+
+@alternative("gradient_ranks", hybrid_sharding=True)
+def shard_gradient_ranks(
+    data_parallel_shard: Any, context_parallel: Any, parameter_copies: Any
+) -> Any:
+    """Ranks that add up their gradients in one group, and share out what is sharded.
+
+    d_s c: the replicas of a sharding group, and the ranks that share each sequence;
+    twice as many in dualpipe
+
+    Parameters: data_parallel_shard [1], context_parallel [1], parameter_copies [1]
+    Returns: [1] ranks
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511, section 2.1.1 (HSDP);
+        Megatron-LM, megatron/core/parallel_state.py (num_distributed_optimizer_instances)
+    """
+    return data_parallel_shard * context_parallel * parameter_copies
+
+
+@alternative("data_parallel_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
 @same_as(group_ranks_per_node)
-def node_data_parallel_ranks_per_node(*operands: Any) -> Any:
+def inner_data_parallel_ranks_per_node(*operands: Any) -> Any:
     """Ranks of one data-parallel group on each node.
 
     clip(gpus per node / t, 1, group size)
 
-    Parameters: gpus_per_node [1], tensor_parallel [1], gradient_ranks [1]
-    Returns: [1] ranks on one node
+    Parameters: scale_up_gpus [1], tensor_parallel [1], gradient_ranks [1]
+    Returns: [1] ranks on one node, or in one scale-up domain
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
+
+
+@alternative("data_parallel_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
+def outer_data_parallel_ranks_per_node(
+    scale_up_gpus: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    pipeline_parallel: Any,
+    gradient_ranks: Any,
+) -> Any:
+    """Ranks of one data-parallel group on each node.
+
+    clip(gpus per node / t, 1, c) x clip(gpus per node / (t c p), 1, n / c): pipeline stages lie
+    between replicas
+
+    Parameters: scale_up_gpus [1], tensor_parallel [1], context_parallel [1],
+        pipeline_parallel [1], gradient_ranks [1]
+    Returns: [1] ranks on one node, or in one scale-up domain
+    Range: strides that divide the node; else the mean over nodes. In dualpipe a bound from below:
+        both stages that hold the same weights may be on one node
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    near = group_ranks_per_node(scale_up_gpus, tensor_parallel, context_parallel)
+    stride = tensor_parallel * context_parallel * pipeline_parallel
+    return near * group_ranks_per_node(scale_up_gpus, stride, gradient_ranks / context_parallel)
+
+
+@alternative("data_spread", rank_order="tp-cp-ep-dp-pp")
+def inner_data_spread(tensor_parallel: Any) -> Any:
+    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
+
+    t
+
+    Parameters: tensor_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return 1.0 * tensor_parallel
+
+
+@alternative("data_spread", rank_order="tp-cp-ep-pp-dp")
+def outer_data_spread(
+    tensor_parallel: Any, context_parallel: Any, pipeline_parallel: Any, gradient_ranks: Any
+) -> Any:
+    """GPUs among which a data-parallel group has one rank, from its first rank to its last.
+
+    t p; t where the group is within one replica
+
+    Parameters: tensor_parallel [1], context_parallel [1], pipeline_parallel [1],
+        gradient_ranks [1]
+    Returns: [1] GPUs
+    Range: dualpipe: a bound from above, up to twice as far
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return tensor_parallel * where(gradient_ranks > context_parallel, pipeline_parallel, 1.0)
 
 
 @same_as(flat_latency)
@@ -227,32 +313,36 @@ def whole_step_data_parallel_bytes(exchanged_message: Any) -> Any:
 
 @alternative("data_parallel_bytes", zero_stage=2)
 def sharded_gradient_data_parallel_bytes(
-    num_microbatches: Any, gradient_message: Any, weight_message: Any
+    gradient_reductions: Any, gradient_message: Any, weight_message: Any
 ) -> Any:
     """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
 
-    m M_gradients + M_weights
+    m M_gradients + M_weights, m reductions
 
-    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
+    Parameters: gradient_reductions [1], gradient_message [B], weight_message [B]
     Returns: [B] bytes
     Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
-    return num_microbatches * gradient_message + weight_message
+    return gradient_reductions * gradient_message + weight_message
 
 
 @alternative("data_parallel_bytes", zero_stage=3)
 def sharded_weight_data_parallel_bytes(
-    num_microbatches: Any, gradient_message: Any, weight_message: Any
+    gradient_reductions: Any,
+    gathers_per_reduction: Any,
+    gradient_message: Any,
+    weight_message: Any,
 ) -> Any:
     """Bytes that go through a data-parallel group in one step, each half of an all-reduce counted.
 
-    m (M_gradients + 2 M_weights)
+    m (M_gradients + g M_weights), m reductions with g gathers to each: 2, unless weights stay
 
-    Parameters: num_microbatches [1], gradient_message [B], weight_message [B]
+    Parameters: gradient_reductions [1], gathers_per_reduction [1],
+        gradient_message [B], weight_message [B]
     Returns: [B] bytes
     Source: Rajbhandari et al. 2020 (ZeRO), section 7
     """
-    return num_microbatches * (gradient_message + 2 * weight_message)
+    return gradient_reductions * (gradient_message + gathers_per_reduction * weight_message)
 
 
 def fsdp_units(layers: Any, pipeline_parallel: Any) -> Any:
@@ -335,65 +425,88 @@ def ring_tree_crossover(*operands: Any) -> Any:
 
 
 @alternative("data_parallel_time", zero_stage=0)
-def replicated_data_parallel_time(gradient_buckets: Any, data_parallel_all_reduce_time: Any) -> Any:
+def replicated_data_parallel_time(
+    gradient_buckets: Any, data_parallel_all_reduce_time: Any, replica_reduce_time: Any
+) -> Any:
     """Time of one step's gradient traffic: all-reduces.
 
-    buckets x t, once per step whatever the number of micro-batches
+    buckets x t, once per step whatever the number of micro-batches, + that between sharding groups
 
-    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s]
+    Parameters: gradient_buckets [1], data_parallel_all_reduce_time [s], replica_reduce_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return gradient_buckets * data_parallel_all_reduce_time
+    return gradient_buckets * data_parallel_all_reduce_time + replica_reduce_time
 
 
 @alternative("data_parallel_time", zero_stage=1)
 def sharded_optimizer_data_parallel_time(
-    gradient_reduce_scatter_time: Any, weight_all_gather_time: Any
+    gradient_reduce_scatter_time: Any, replica_reduce_time: Any, weight_all_gather_time: Any
 ) -> Any:
     """Time of one step's traffic around a sharded update: gradients before it, weights after it.
 
-    reduce-scatter + all-gather, each with the bytes of what it moves
+    reduce-scatter + that between sharding groups + all-gather, each with the bytes of what it moves
 
-    Parameters: gradient_reduce_scatter_time [s], weight_all_gather_time [s]
+    Parameters: gradient_reduce_scatter_time [s], replica_reduce_time [s],
+        weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return gradient_reduce_scatter_time + weight_all_gather_time
+    return gradient_reduce_scatter_time + replica_reduce_time + weight_all_gather_time
 
 
 @alternative("data_parallel_time", zero_stage=2)
 def sharded_gradient_data_parallel_time(
-    num_microbatches: Any,
+    gradient_reductions: Any,
     gradient_reduce_scatter_time: Any,
+    replica_reduce_time: Any,
     weight_all_gather_time: Any,
 ) -> Any:
     """Time of one step's traffic when gradients are sharded as they appear.
 
-    m x reduce-scatter + all-gather
+    reductions x reduce-scatter + that between sharding groups + all-gather
 
-    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s]
+    Parameters: gradient_reductions [1], gradient_reduce_scatter_time [s],
+        replica_reduce_time [s], weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1
     """
-    return num_microbatches * gradient_reduce_scatter_time + weight_all_gather_time
+    reduced = gradient_reductions * gradient_reduce_scatter_time + replica_reduce_time
+    return reduced + weight_all_gather_time
 
 
 @alternative("data_parallel_time", zero_stage=3)
 def sharded_weight_data_parallel_time(
-    num_microbatches: Any,
+    gradient_reductions: Any,
+    gathers_per_reduction: Any,
     gradient_reduce_scatter_time: Any,
+    replica_reduce_time: Any,
     weight_all_gather_time: Any,
 ) -> Any:
     """Time of one step's traffic when weights are gathered where they are used.
 
-    m x (2 all-gathers + reduce-scatter)
+    reductions x (reduce-scatter + gathers to each x all-gather) + that between sharding groups; m
+    reductions and 2 gathers, unless stated
 
-    Parameters: num_microbatches [1], gradient_reduce_scatter_time [s], weight_all_gather_time [s]
+    Parameters: gradient_reductions [1], gathers_per_reduction [1],
+        gradient_reduce_scatter_time [s], replica_reduce_time [s], weight_all_gather_time [s]
     Returns: [s] data-parallel traffic of one step
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.2.2
     """
-    return num_microbatches * (gradient_reduce_scatter_time + 2 * weight_all_gather_time)
+    once = gradient_reduce_scatter_time + gathers_per_reduction * weight_all_gather_time
+    return gradient_reductions * once + replica_reduce_time
+
+
+def weight_gather_overlap(data_parallel_overlap: Any) -> Any:
+    """Share of its window that hides gathers of updated weights: that of gradients, unless stated.
+
+    data_parallel_overlap
+
+    Parameters: data_parallel_overlap [1]
+    Returns: [1] share of the first forward pass
+    Source: Megatron-LM, --overlap-param-gather (beside --overlap-grad-reduce)
+    """
+    return 1.0 * data_parallel_overlap
 
 
 @alternative("exposed_data_parallel_time", zero_stage=0)
@@ -416,57 +529,116 @@ def sharded_exposed_data_parallel_time(
     data_parallel_time: Any,
     weight_all_gather_time: Any,
     data_parallel_overlap: Any,
+    weight_gather_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
 ) -> Any:
     """Time that a step waits for data-parallel traffic: gradients backward, weights forward.
 
     max(0, reduce-scatters - overlap x backward window)
-    + max(0, all-gather - overlap x forward window)
+    + max(0, all-gather - overlap of weights x forward window)
 
     Parameters: data_parallel_time [s], weight_all_gather_time [s],
-        data_parallel_overlap [1], gradient_window [s], weight_window [s]
+        data_parallel_overlap [1], weight_gather_overlap [1], gradient_window [s],
+        weight_window [s]
     Returns: [s] exposed traffic of one step
     Source: Li et al. 2020 (PyTorch DDP), VLDB 13(12), section 3.2.3; Megatron-LM,
         --overlap-grad-reduce and --overlap-param-gather
     """
     before = data_parallel_time - weight_all_gather_time - data_parallel_overlap * gradient_window
-    after = weight_all_gather_time - data_parallel_overlap * weight_window
+    after = weight_all_gather_time - weight_gather_overlap * weight_window
     return np.maximum(0.0, before) + np.maximum(0.0, after)
 
 
 @alternative("exposed_data_parallel_time", zero_stage=3)
-def unit_exposed_data_parallel_time(
+def unit_exposed_data_parallel_time(exposed_unit_time: Any) -> Any:
+    """Time that a step waits for data-parallel traffic, unit by unit, one gathered ahead.
+
+    that of its units
+
+    Parameters: exposed_unit_time [s]
+    Returns: [s] exposed traffic of one step
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
+    """
+    return 1.0 * exposed_unit_time
+
+
+@alternative("exposed_unit_time", reshard_after_forward=True)
+def regathered_exposed_unit_time(
     num_microbatches: Any,
+    gradient_reductions: Any,
     fsdp_units: Any,
     weight_all_gather_time: Any,
     gradient_reduce_scatter_time: Any,
+    replica_reduce_time: Any,
     data_parallel_overlap: Any,
     fsdp_forward_window: Any,
     fsdp_backward_window: Any,
 ) -> Any:
-    """Time that a step waits for data-parallel traffic, unit by unit, one gathered ahead.
+    """Time that a step waits for traffic of its units: weights gathered for each pass.
 
-    m (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R): gathers A and
-    reduce-scatters R of each of U units beside its passes f and b. The first gather and the last
-    reduce-scatter have nothing beside them; backward, all passes but the first and the last
-    stand beside both a gather and a reduce-scatter
+    s (A + U [A - o f]+ + [A - o b]+ + (U - 2) [A + R - o b]+ + [R - o b]+ + R) in s micro-batches
+    that reduce: gathers A and reductions R of each of U units beside its passes f and b. The first
+    gather and the last reduction have nothing beside them; backward, all passes but the first and
+    the last stand beside both a gather and a reduction. (m - s) (A + U [A - o f]+ + (U - 1)
+    [A - o b]+) in those that do not
 
-    Parameters: num_microbatches [1], fsdp_units [1], weight_all_gather_time [s],
-        gradient_reduce_scatter_time [s], data_parallel_overlap [1],
-        fsdp_forward_window [s], fsdp_backward_window [s]
+    Parameters: num_microbatches [1], gradient_reductions [1], fsdp_units [1],
+        weight_all_gather_time [s], gradient_reduce_scatter_time [s], replica_reduce_time [s],
+        data_parallel_overlap [1], fsdp_forward_window [s], fsdp_backward_window [s]
     Returns: [s] exposed traffic of one step
-    Range: units alike; those of a model with a large embedding wait longer for it
+    Range: units alike; those of a model with a large embedding wait longer for it. Reductions
+        within a sharding group and between them in line, on separate links a bound from above
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, sections 3.3.1 and 3.3.2
     """
     passes = num_microbatches * fsdp_units
     gather = weight_all_gather_time / fsdp_units
-    scatter = gradient_reduce_scatter_time / fsdp_units
+    reduced = gradient_reduce_scatter_time + replica_reduce_time / gradient_reductions
+    scatter = reduced / fsdp_units
     forward = data_parallel_overlap * fsdp_forward_window / passes
     backward = data_parallel_overlap * fsdp_backward_window / passes
-    ends = np.minimum(fsdp_units, 1.0) * (gather + scatter)
+    several = np.minimum(fsdp_units, 1.0)
+    ends = several * (gather + scatter)
     early = fsdp_units * np.maximum(0.0, gather - forward)
-    edges = np.maximum(0.0, gather - backward) + np.maximum(0.0, scatter - backward)
+    beside = np.maximum(0.0, gather - backward)
+    edges = beside + np.maximum(0.0, scatter - backward)
     late = np.maximum(0.0, np.minimum(fsdp_units - 1, 1.0)) * edges
     both = np.maximum(0.0, fsdp_units - 2) * np.maximum(0.0, gather + scatter - backward)
-    return num_microbatches * (ends + early + late + both)
+    silent = several * gather + early + np.maximum(0.0, fsdp_units - 1) * beside
+    others = (num_microbatches - gradient_reductions) * silent
+    return gradient_reductions * (ends + early + late + both) + others
+
+
+@alternative("exposed_unit_time", reshard_after_forward=False)
+def kept_exposed_unit_time(
+    num_microbatches: Any,
+    gradient_reductions: Any,
+    fsdp_units: Any,
+    weight_all_gather_time: Any,
+    gradient_reduce_scatter_time: Any,
+    replica_reduce_time: Any,
+    data_parallel_overlap: Any,
+    fsdp_forward_window: Any,
+    fsdp_backward_window: Any,
+) -> Any:
+    """Time that a step waits for traffic of its units: weights stay until gradients are reduced.
+
+    s (A + (U - 1) [A - o f]+ + (U - 1) [R - o b]+ + R): gathers A and reductions R of each of U
+    units beside its passes f and b, s times a step
+
+    Parameters: num_microbatches [1], gradient_reductions [1], fsdp_units [1],
+        weight_all_gather_time [s], gradient_reduce_scatter_time [s], replica_reduce_time [s],
+        data_parallel_overlap [1], fsdp_forward_window [s], fsdp_backward_window [s]
+    Returns: [s] exposed traffic of one step
+    Range: as where they are gathered again
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    passes = num_microbatches * fsdp_units
+    gather = weight_all_gather_time / fsdp_units
+    reduced = gradient_reduce_scatter_time + replica_reduce_time / gradient_reductions
+    scatter = reduced / fsdp_units
+    forward = data_parallel_overlap * fsdp_forward_window / passes
+    backward = data_parallel_overlap * fsdp_backward_window / passes
+    inner = np.maximum(0.0, gather - forward) + np.maximum(0.0, scatter - backward)
+    ends = np.minimum(fsdp_units, 1.0) * (gather + scatter)
+    return gradient_reductions * (ends + np.maximum(0.0, fsdp_units - 1) * inner)

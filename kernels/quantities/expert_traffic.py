@@ -32,19 +32,60 @@ def expert_message(
     return activation_message / residual_ranks * routed_visits_per_token * expert_bytes_share
 
 
-@alternative("expert_ranks_per_node", scale_up_domain=False)
-def node_expert_ranks_per_node(
-    gpus_per_node: Any, tensor_parallel: Any, context_parallel: Any, expert_parallel: Any
+def expert_tensor_parallel(tensor_parallel: Any) -> Any:
+    """GPUs that share each routed expert: as many as share a layer, unless stated.
+
+    t
+
+    Parameters: tensor_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM, --expert-tensor-parallel-size (megatron/core/parallel_state.py)
+    """
+    return 1.0 * tensor_parallel
+
+
+@alternative("expert_stride", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_stride(
+    expert_tensor_parallel: Any, tensor_parallel: Any, context_parallel: Any
 ) -> Any:
+    """GPUs between neighbours of an expert-parallel group.
+
+    t c; t_e where the GPUs of an expert are not those of a layer: experts are then folded over
+    tensor, context and data ranks
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks; the
+        generator of experts' ranks)
+    """
+    apart = expert_tensor_parallel != tensor_parallel
+    return where(apart, expert_tensor_parallel, tensor_parallel * context_parallel)
+
+
+@alternative("expert_stride", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_stride(expert_tensor_parallel: Any) -> Any:
+    """GPUs between neighbours of an expert-parallel group.
+
+    t_e: experts are folded over tensor and context ranks
+
+    Parameters: expert_tensor_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
+    """
+    return 1.0 * expert_tensor_parallel
+
+
+@alternative("expert_ranks_per_node", scale_up_domain=False)
+@same_as(group_ranks_per_node)
+def node_expert_ranks_per_node(*operands: Any) -> Any:
     """Ranks of one expert-parallel group on each node.
 
-    clip(gpus per node / (t c), 1, e)
+    clip(gpus per node / stride, 1, e)
 
-    Parameters: gpus_per_node [1], tensor_parallel [1], context_parallel [1], expert_parallel [1]
+    Parameters: gpus_per_node [1], expert_stride [1], expert_parallel [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
     """
-    return group_ranks_per_node(gpus_per_node, tensor_parallel * context_parallel, expert_parallel)
 
 
 @alternative("expert_all_to_all_time", all_reduce=SWITCHED)
@@ -256,39 +297,96 @@ def rank_visits_per_token(
     return distinct_groups(experts_per_token, experts * open_nodes / expert_nodes, ranks)
 
 
-def expert_gradient_ranks(gradient_ranks: Any, expert_parallel: Any) -> Any:
+def expert_gradient_ranks(
+    gradient_ranks: Any, tensor_parallel: Any, expert_tensor_parallel: Any, expert_parallel: Any
+) -> Any:
     """Ranks that hold the same routed experts and add up their gradients.
 
-    max(1, d c / e)
+    max(1, d c t / (t_e e))
 
-    Parameters: gradient_ranks [1], expert_parallel [1]
+    Parameters: gradient_ranks [1], tensor_parallel [1], expert_tensor_parallel [1],
+        expert_parallel [1]
     Returns: [1] ranks
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (experts over data ranks)
     """
-    return np.maximum(gradient_ranks / expert_parallel, 1.0)
+    folded = tensor_parallel / expert_tensor_parallel
+    return np.maximum(gradient_ranks * folded / expert_parallel, 1.0)
+
+
+@alternative("expert_gradient_stride", rank_order="tp-cp-ep-dp-pp")
+def inner_expert_gradient_stride(expert_tensor_parallel: Any, expert_parallel: Any) -> Any:
+    """GPUs between ranks that hold the same routed experts.
+
+    t_e e
+
+    Parameters: expert_tensor_parallel [1], expert_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
+    """
+    return expert_tensor_parallel * expert_parallel
+
+
+@alternative("expert_gradient_stride", rank_order="tp-cp-ep-pp-dp")
+def outer_expert_gradient_stride(
+    expert_tensor_parallel: Any, expert_parallel: Any, pipeline_parallel: Any
+) -> Any:
+    """GPUs between ranks that hold the same routed experts.
+
+    t_e e p
+
+    Parameters: expert_tensor_parallel [1], expert_parallel [1], pipeline_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
+    """
+    return expert_tensor_parallel * expert_parallel * pipeline_parallel
+
+
+@alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_context_ranks_per_node(
+    expert_tensor_parallel: Any, tensor_parallel: Any, context_ranks_per_node: Any
+) -> Any:
+    """Ranks on each node that share a sequence, and hold the same routed experts.
+
+    those of a sequence; 1 where experts are folded over them
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_ranks_per_node [1]
+    Returns: [1] ranks on one node
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
+    """
+    return where(expert_tensor_parallel == tensor_parallel, context_ranks_per_node, 1.0)
+
+
+@alternative("expert_context_ranks_per_node", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_context_ranks_per_node() -> Any:
+    """Ranks on each node that share a sequence, and hold the same routed experts.
+
+    1: experts are folded over them
+
+    Parameters: none
+    Returns: [1] ranks on one node
+    Source: Megatron-LM, megatron/core/parallel_state.py (the generator of experts' ranks)
+    """
+    return 1.0
 
 
 @alternative("expert_gradient_ranks_per_node", scale_up_domain=False)
 def node_expert_gradient_ranks_per_node(
     gpus_per_node: Any,
-    tensor_parallel: Any,
-    expert_parallel: Any,
+    expert_gradient_stride: Any,
     expert_gradient_ranks: Any,
-    context_ranks_per_node: Any,
+    expert_context_ranks_per_node: Any,
 ) -> Any:
     """Ranks on each node that hold the same routed experts.
 
-    clip(gpus per node / (t e), 1, d c / e), and no fewer than those that share a sequence
+    clip(gpus per node / stride, 1, ranks), and no fewer than those that share a sequence
 
-    Parameters: gpus_per_node [1], tensor_parallel [1], expert_parallel [1],
-        expert_gradient_ranks [1], context_ranks_per_node [1]
+    Parameters: gpus_per_node [1], expert_gradient_stride [1], expert_gradient_ranks [1],
+        expert_context_ranks_per_node [1]
     Returns: [1] ranks on one node
     Source: Megatron-LM rank order, megatron/core/parallel_state.py (tensor, context, expert, data)
     """
-    spread = group_ranks_per_node(
-        gpus_per_node, tensor_parallel * expert_parallel, expert_gradient_ranks
-    )
-    return np.minimum(np.maximum(spread, context_ranks_per_node), expert_gradient_ranks)
+    spread = group_ranks_per_node(gpus_per_node, expert_gradient_stride, expert_gradient_ranks)
+    return np.minimum(np.maximum(spread, expert_context_ranks_per_node), expert_gradient_ranks)
 
 
 @same_as(flat_bandwidth)
@@ -318,24 +416,29 @@ def no_routed_reduction_share() -> Any:
 
 
 @alternative("routed_reduction_share", mixture_of_experts=True)
-def ring_routed_reduction_share(expert_parallel: Any, gradient_ranks: Any) -> Any:
+def ring_routed_reduction_share(
+    expert_parallel: Any, expert_tensor_parallel: Any, tensor_parallel: Any, gradient_ranks: Any
+) -> Any:
     """Share of routed experts' parameters by which adding up their gradients counts on one rank.
 
-    (n - e) / (n - 1) / e: a ring of n / e ranks beside a ring of all n = d c
+    (n - f) / (n - 1) / f, f = e t_e / t: a ring of n / f ranks beside a ring of all n = d c
 
-    Parameters: expert_parallel [1], gradient_ranks [1]
+    Parameters: expert_parallel [1], expert_tensor_parallel [1], tensor_parallel [1],
+        gradient_ranks [1]
     Returns: [1] share of a stage's routed parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
     several = gradient_ranks > 1
-    others = np.maximum(gradient_ranks - expert_parallel, 0.0)
+    folded = expert_parallel * (expert_tensor_parallel / tensor_parallel)
+    others = np.maximum(gradient_ranks - folded, 0.0)
     share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
-    return share / expert_parallel
+    return share / folded
 
 
 def mean_reduced_expert_parameters(
     routed_parameters: Any,
     expert_parallel: Any,
+    expert_tensor_parallel: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
     gradient_ranks: Any,
@@ -343,18 +446,19 @@ def mean_reduced_expert_parameters(
 ) -> Any:
     """Routed experts' parameters of a rank of the mean stage, by what their reduction moves.
 
-    N_routed / (e t p) x (n - e) / (n - 1): a ring of n / e ranks beside a ring of all n = d c; of
-    both stages in dualpipe
+    N_routed / (e t_e p) x (n - e t_e / t) / (n - 1): a ring of n t / (e t_e) ranks beside a ring of
+    all n = d c; of both stages in dualpipe
 
-    Parameters: routed_parameters [1], expert_parallel [1], tensor_parallel [1],
-        pipeline_parallel [1], gradient_ranks [1], parameter_copies [1]
+    Parameters: routed_parameters [1], expert_parallel [1], expert_tensor_parallel [1],
+        tensor_parallel [1], pipeline_parallel [1], gradient_ranks [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Patarasuk & Yuan 2009, JPDC 69(2), theorem 1, for rings of n / e and of n ranks
     """
     several = gradient_ranks > 1
-    others = np.maximum(gradient_ranks - expert_parallel, 0.0)
+    folded = expert_parallel * (expert_tensor_parallel / tensor_parallel)
+    others = np.maximum(gradient_ranks - folded, 0.0)
     share = where(several, others / where(several, gradient_ranks - 1, 1.0), 0.0)
-    own = routed_parameters / (expert_parallel * tensor_parallel * pipeline_parallel)
+    own = routed_parameters / (expert_parallel * expert_tensor_parallel * pipeline_parallel)
     return parameter_copies * own * share
 
 
@@ -412,6 +516,36 @@ def staged_reduced_expert_parameters(
         0.0,
     )
     return parameter_copies * largest / tensor_parallel
+
+
+def expert_gather_time(
+    expert_message: Any,
+    expert_tensor_parallel: Any,
+    scale_up_gpus: Any,
+    intra_node_latency: Any,
+    inter_node_latency: Any,
+    intra_node_bandwidth: Any,
+    expert_rail_bandwidth: Any,
+) -> Any:
+    """Time to gather the tokens of routed experts over the GPUs that share them, or to add up.
+
+    a ring: (t_e - 1) (a + M / B), each GPU with the M bytes that came to it
+
+    Parameters: expert_message [B], expert_tensor_parallel [1], scale_up_gpus [1],
+        intra_node_latency [s], inter_node_latency [s], intra_node_bandwidth [B/s],
+        expert_rail_bandwidth [B/s]
+    Returns: [s] time of one all-gather
+    Range: with expert_dispatch = per_node a bound from above: as if each expert that a token visits
+        got a copy of its own
+    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py (gathered over the expert
+        tensor-parallel group after the all-to-all); Patarasuk & Yuan 2009, JPDC 69(2)
+    """
+    here = group_ranks_per_node(scale_up_gpus, 1.0, expert_tensor_parallel)
+    latency = flat_latency(expert_tensor_parallel, here, intra_node_latency, inter_node_latency)
+    bandwidth = flat_bandwidth(
+        expert_tensor_parallel, here, intra_node_bandwidth, expert_rail_bandwidth
+    )
+    return (expert_tensor_parallel - 1) * (latency + expert_message / bandwidth)
 
 
 @alternative("expert_all_to_alls_per_layer", recompute=("none", "selective", "core_attention"))

@@ -287,6 +287,49 @@ def per_node_dispatch_reason(
     return where(whole, where(holds, 0.0, 20.0), 21.0)
 
 
+@alternative("expert_fold_reason", rank_order="tp-cp-ep-dp-pp")
+def outer_expert_fold_reason(
+    expert_tensor_parallel: Any, tensor_parallel: Any, residual_ranks: Any
+) -> Any:
+    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+
+    t_e = t, or tensor ranks hold tokens of their own: sequence parallelism
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], residual_ranks [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/training/arguments.py (experts with tensor parallelism need
+        sequence parallelism)
+    """
+    apart = (expert_tensor_parallel != tensor_parallel) & (residual_ranks < tensor_parallel)
+    return where(apart, 19.0, 0.0)
+
+
+@alternative("expert_fold_reason", rank_order="tp-cp-ep-pp-dp")
+def inner_expert_fold_reason(
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
+    residual_ranks: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    pipeline_parallel: Any,
+) -> Any:
+    """Why experts cannot be folded over ranks that share layers; 0 where they can.
+
+    as where stages lie outside; with several stages t_e e = t c: as many replicas of experts
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], residual_ranks [1],
+        context_parallel [1], expert_parallel [1], pipeline_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/parallel_state.py (initialize_model_parallel: unless stages
+        are outermost, replicas of experts and of attention are as many)
+    """
+    folded = expert_tensor_parallel * expert_parallel != tensor_parallel * context_parallel
+    reason = outer_expert_fold_reason(expert_tensor_parallel, tensor_parallel, residual_ranks)
+    return where((pipeline_parallel > 1) & folded, 19.0, reason)
+
+
 @alternative("expert_layout_reason", mixture_of_experts=False)
 def dense_expert_layout_reason(layout_reason: Any, expert_parallel: Any) -> Any:
     """Why a layout cannot be laid out: a dense model has no experts to share.
@@ -309,29 +352,66 @@ def routed_expert_layout_reason(
     experts: Any,
     experts_per_token: Any,
     expert_parallel: Any,
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
     gradient_ranks: Any,
     expert_layers: Any,
     parameter_copies: Any,
     dispatch_reason: Any,
+    expert_fold_reason: Any,
 ) -> Any:
     """Why a layout cannot be laid out: experts divide over their group, and it over replicas.
 
-    the layout's reason; E / e and d c / e whole; no more dense layers than layers, and no more
-    experts of a token than experts; the reason of dispatch
+    the layout's reason; E / e and d c t / (t_e e) whole; no more dense layers than layers, and no
+    more experts of a token than experts; the reason of experts folded over other ranks; of dispatch
 
     Parameters: layout_reason [flag], experts [1], experts_per_token [1], expert_parallel [1],
-        gradient_ranks [1], expert_layers [1], parameter_copies [1], dispatch_reason [flag]
+        expert_tensor_parallel [1], tensor_parallel [1], gradient_ranks [1], expert_layers [1],
+        parameter_copies [1], dispatch_reason [flag], expert_fold_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (megatron/core/parallel_state.py)
     """
     ranks = gradient_ranks / parameter_copies  # a mirrored stage sees other micro-batches
+    ranks = ranks * (tensor_parallel / expert_tensor_parallel)
     divides = _whole(experts / expert_parallel) & _whole(ranks / expert_parallel)
-    divides = divides & _whole(expert_parallel) & (expert_layers >= 0)
-    divides = divides & (experts_per_token <= experts)
+    divides = divides & _whole(expert_parallel) & _whole(expert_tensor_parallel)
+    divides = divides & (expert_layers >= 0) & (experts_per_token <= experts)
+    placed = where(expert_fold_reason == 0, dispatch_reason, expert_fold_reason)
     known = experts + experts_per_token + expert_parallel + expert_layers
-    shared = where(known == known, where(divides, dispatch_reason, 9.0), np.nan)
+    shared = where(known == known, where(divides, placed, 9.0), np.nan)
     return where(layout_reason == 0, shared, layout_reason)
+
+
+@alternative("sharding_reason", hybrid_sharding=False)
+def whole_sharding_reason() -> Any:
+    """Why replicas cannot form sharding groups; 0 where they can.
+
+    0: all of them are one
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("sharding_reason", hybrid_sharding=True)
+def hybrid_sharding_reason(shard_replicas: Any, data_parallel_shard: Any) -> Any:
+    """Why replicas cannot form sharding groups; 0 where they can.
+
+    d_s whole, and d / d_s, the replicas of a site
+
+    Parameters: shard_replicas [1], data_parallel_shard [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Liang et al. 2024 (TorchTitan), arXiv:2410.06511 (parallel_dims.py: dp_replicate x
+        dp_shard x cp x tp x pp = world size); Megatron-LM, megatron/core/parallel_state.py
+        (num_distributed_optimizer_instances divides the data-parallel size)
+    """
+    reason = where(_whole(shard_replicas) & _whole(data_parallel_shard), 0.0, 18.0)
+    return where(shard_replicas == shard_replicas, reason, np.nan)
 
 
 def arrangement_reason(
@@ -339,19 +419,22 @@ def arrangement_reason(
     head_reason: Any,
     layer_kinds_reason: Any,
     site_reason: Any,
+    sharding_reason: Any,
     torus_reason: Any,
 ) -> Any:
     """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
 
-    those of the layout, of heads shared out, of kinds of layers, of sites, of a torus
+    those of the layout, of heads shared out, of kinds of layers, of sites, of
+    sharding groups, of a torus
 
     Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
-        site_reason [flag], torus_reason [flag]
+        site_reason [flag], sharding_reason [flag], torus_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    inside = where(site_reason == 0, torus_reason, site_reason)
+    inside = where(sharding_reason == 0, torus_reason, sharding_reason)
+    inside = where(site_reason == 0, inside, site_reason)
     inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)
     inside = where(head_reason == 0, inside, head_reason)
     return where(expert_layout_reason == 0, inside, expert_layout_reason)
@@ -394,6 +477,36 @@ def switched_torus_reason() -> Any:
     return 0.0
 
 
+@alternative("torus_order_reason", rank_order="tp-cp-ep-dp-pp")
+def outer_torus_order_reason(expert_tensor_parallel: Any, tensor_parallel: Any) -> Any:
+    """Why groups in their order do not lie along a torus; 0 where they do.
+
+    t_e = t: experts that are folded over other ranks fill no box of their own
+
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    return where(expert_tensor_parallel == tensor_parallel, 0.0, 24.0)
+
+
+@alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
+def inner_torus_order_reason() -> Any:
+    """Why groups in their order do not lie along a torus; 0 where they do.
+
+    24: replicas on both sides of pipeline stages are not counted along a torus
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+        jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
+    """
+    return 24.0
+
+
 @alternative("torus_reason", all_reduce="torus")
 def ring_torus_reason(
     n_gpus: Any,
@@ -407,26 +520,29 @@ def ring_torus_reason(
     context_parallel: Any,
     expert_parallel: Any,
     gradient_ranks: Any,
+    site_gradient_ranks: Any,
+    torus_order_reason: Any,
 ) -> Any:
     """Why a torus cannot hold a job; 0 where it can.
 
-    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips fill a
-    box: each of them divides x, x y and the torus, or is a multiple; twisted tori are n x n x 2n or
-    n x 2n x 2n, n from 4
+    the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
+    those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
+    multiple; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the reason of the groups' order
 
     Parameters: n_gpus [1], scale_up_gpus [1], largest_slice [1], torus_x [1], torus_y [1],
         torus_z [1], torus_twist [1], tensor_parallel [1], context_parallel [1],
-        expert_parallel [1], gradient_ranks [1]
+        expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1], torus_order_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
     sequence = tensor_parallel * context_parallel
-    replicas = tensor_parallel * gradient_ranks
+    group, replicas = tensor_parallel * gradient_ranks, tensor_parallel * site_gradient_ranks
     boxes = _fills(tensor_parallel, torus_x, torus_y, scale_up_gpus)
     boxes = boxes & _fills(sequence, torus_x, torus_y, scale_up_gpus)
     boxes = boxes & _fills(sequence * expert_parallel, torus_x, torus_y, scale_up_gpus)
+    boxes = boxes & _fills(group, torus_x, torus_y, scale_up_gpus)
     boxes = boxes & _fills(replicas, torus_x, torus_y, scale_up_gpus)
     tori = n_gpus / scale_up_gpus
     whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
@@ -435,7 +551,7 @@ def ring_torus_reason(
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
     twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
     twice = twice & (scale_up_gpus < 8 * short * short * short)
-    reason = where(whole & boxes & ((torus_twist == 0) | twice), 0.0, 24.0)
+    reason = where(whole & boxes & ((torus_twist == 0) | twice), torus_order_reason, 24.0)
     reason = where(scale_up_gpus > largest_slice, 25.0, reason)
     known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)

@@ -116,6 +116,7 @@ def routed_ffn_time(
     hidden_size: Any,
     expert_ffn_hidden_size: Any,
     ffn_matrices: Any,
+    expert_tensor_parallel: Any,
     tensor_parallel: Any,
     operand_bytes_per_element: Any,
     bytes_per_element: Any,
@@ -126,21 +127,22 @@ def routed_ffn_time(
 ) -> Any:
     """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
 
-    E / e x (GEMM(T_e, (1 or 2) f_e / t, h) + GEMM(T_e, h, f_e / t))
+    E / e x (GEMM(T_e, (1 or 2) f_e / t_e, h) + GEMM(T_e, h, f_e / t_e)), with t_e / t of the tokens
+    where the tensor ranks of an expert are fewer
 
     Parameters: tokens_per_expert [1], experts [1], expert_parallel [1], hidden_size [1],
-        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1],
-        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
-        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
+        expert_ffn_hidden_size [1], ffn_matrices [1], expert_tensor_parallel [1],
+        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s]
     Returns: [s] time of one forward pass
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3
     """
     one = dense_ffn_time(
-        tokens_per_expert,
+        tokens_per_expert * (expert_tensor_parallel / tensor_parallel),
         hidden_size,
         expert_ffn_hidden_size,
         ffn_matrices,
-        tensor_parallel,
+        expert_tensor_parallel,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,

@@ -85,6 +85,7 @@ def latent_routed_ffn_time(
     expert_input_width: Any,
     expert_ffn_hidden_size: Any,
     ffn_matrices: Any,
+    expert_tensor_parallel: Any,
     tensor_parallel: Any,
     operand_bytes_per_element: Any,
     bytes_per_element: Any,
@@ -97,13 +98,13 @@ def latent_routed_ffn_time(
 ) -> Any:
     """Time of the products of one layer's routed experts on one GPU, each on its own tokens.
 
-    E / e x (GEMM(T_e, (1 or 2) f_e / t, w) + GEMM(T_e, w, f_e / t)), and where w < h GEMM(T, w, h)
-    + GEMM(T, h, w)
+    E / e x (GEMM(T_e, (1 or 2) f_e / t_e, w) + GEMM(T_e, w, f_e / t_e)), with t_e / t of the tokens
+    where the tensor ranks of an expert are fewer, and where w < h GEMM(T, w, h) + GEMM(T, h, w)
 
     Parameters: tokens_per_expert [1], experts [1], expert_parallel [1], expert_input_width [1],
-        expert_ffn_hidden_size [1], ffn_matrices [1], tensor_parallel [1],
-        operand_bytes_per_element [B], bytes_per_element [B], peak_flops [FLOP/s],
-        gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s],
+        expert_ffn_hidden_size [1], ffn_matrices [1], expert_tensor_parallel [1],
+        tensor_parallel [1], operand_bytes_per_element [B], bytes_per_element [B],
+        peak_flops [FLOP/s], gemm_efficiency [1], gemm_half_size [1], reached_hbm_bandwidth [B/s],
         microbatch_tokens [1], hidden_size [1]
     Returns: [s] time of one forward pass
     Source: Megatron-LM, --moe-latent-size (megatron/training/training.py, moe_layer_flops); Gale
@@ -124,6 +125,7 @@ def latent_routed_ffn_time(
         expert_input_width,
         expert_ffn_hidden_size,
         ffn_matrices,
+        expert_tensor_parallel,
         tensor_parallel,
         *on_gpu,
     )

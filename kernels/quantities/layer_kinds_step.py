@@ -11,7 +11,7 @@ from .activations import matrix_activations_per_token
 from .context_traffic import context_message
 from .layer_compute import elementwise_time
 from .layer_kinds import KINDS
-from .tensor_traffic import tensor_parallel_time
+from .tensor_traffic import shared_layer_exchange_time
 from .working_memory import ffn_gradients_memory
 
 # Times on the roofline
@@ -157,8 +157,8 @@ def mixed_elementwise_time(
 # Traffic
 
 
-@alternative("tensor_parallel_time", linear_attention=KINDS)
-def mixed_tensor_parallel_time(
+@alternative("shared_layer_exchange_time", linear_attention=KINDS)
+def mixed_shared_layer_exchange_time(
     tensor_parallel_all_reduces_per_layer: Any,
     mixer_and_ffn_blocks: Any,
     pipeline_parallel: Any,
@@ -167,7 +167,7 @@ def mixed_tensor_parallel_time(
     saved_input_gather_time: Any,
     regather_time: Any,
 ) -> Any:
-    """Time of one step's tensor-parallel traffic on each stage.
+    """Time of one step's tensor-parallel traffic, were experts shared as all of a layer is.
 
     all-reduces per layer x blocks / (2 p) x m x t + inputs gathered: one in each pass through a
     block
@@ -181,7 +181,7 @@ def mixed_tensor_parallel_time(
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (one all-reduce in a mixer);
         Narayanan et al. 2021 (SC21), section 3.2
     """
-    return tensor_parallel_time(
+    return shared_layer_exchange_time(
         tensor_parallel_all_reduces_per_layer,
         mixer_and_ffn_blocks / 2,
         pipeline_parallel,

@@ -271,7 +271,8 @@ def expert_data_node_share(
     return (1 - share) * (1 - 1 / data_parallel_ranks_per_node) + share * routed
 
 
-def data_fabric_time(
+@alternative("data_fabric_time", hybrid_sharding=False)
+def whole_data_fabric_time(
     data_parallel_time: Any,
     data_parallel_bytes: Any,
     data_fabric_share: Any,
@@ -289,6 +290,67 @@ def data_fabric_time(
     return np.minimum(
         data_parallel_time, data_parallel_bytes * data_fabric_share / data_rail_bandwidth
     )
+
+
+@alternative("data_fabric_time", hybrid_sharding=True)
+def hybrid_data_fabric_time(
+    data_parallel_time: Any,
+    data_parallel_bytes: Any,
+    data_fabric_share: Any,
+    data_rail_bandwidth: Any,
+    replica_bytes: Any,
+    replica_fabric_share: Any,
+    replica_rail_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's rail carries data-parallel traffic.
+
+    bytes x share / B of a sharding group and of its replicas, at most the traffic's time
+
+    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_fabric_share [1],
+        data_rail_bandwidth [B/s], replica_bytes [B], replica_fabric_share [1],
+        replica_rail_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    group = data_parallel_bytes * data_fabric_share / data_rail_bandwidth
+    replicas = replica_bytes * replica_fabric_share / replica_rail_bandwidth
+    return np.minimum(data_parallel_time, group + replicas)
+
+
+def replica_bytes(replica_reductions: Any, gradient_buckets: Any, replica_message: Any) -> Any:
+    """Bytes that go between sharding groups in one step, each half of an all-reduce counted.
+
+    2 x reductions x buckets x M
+
+    Parameters: replica_reductions [1], gradient_buckets [1], replica_message [B]
+    Returns: [B] bytes
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.2
+    """
+    return 2 * replica_reductions * gradient_buckets * replica_message
+
+
+def replica_fabric_share(replica_ranks_per_node: Any, shard_replicas: Any) -> Any:
+    """Bytes that a GPU sends on its rail for each that goes between sharding groups.
+
+    1 / g - 1 / n
+
+    Parameters: replica_ranks_per_node [1], shard_replicas [1]
+    Returns: [1] bytes over bytes
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    return 1 / replica_ranks_per_node - 1 / shard_replicas
+
+
+def replica_node_share(replica_ranks_per_node: Any) -> Any:
+    """Bytes that a GPU sends inside its node for each that goes between sharding groups.
+
+    1 - 1 / g
+
+    Parameters: replica_ranks_per_node [1]
+    Returns: [1] bytes over bytes
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    return 1 - 1 / replica_ranks_per_node
 
 
 def fabric_busy_time(
@@ -331,8 +393,30 @@ _inside_a_node = renaming(
 
 no_expert_node_time = _inside_a_node(no_expert_fabric_time)
 routed_expert_node_time = _inside_a_node(routed_expert_fabric_time)
-data_node_time = _inside_a_node(data_fabric_time)
+whole_data_node_time = _inside_a_node(whole_data_fabric_time)
 node_network_busy_time = _inside_a_node(fabric_busy_time)
+
+
+@alternative("data_node_time", hybrid_sharding=True)
+def hybrid_data_node_time(
+    data_parallel_time: Any,
+    data_parallel_bytes: Any,
+    data_node_share: Any,
+    replica_bytes: Any,
+    replica_node_share: Any,
+    intra_node_bandwidth: Any,
+) -> Any:
+    """Time of one step in which a GPU's link inside its node carries data-parallel traffic.
+
+    (bytes x share of a sharding group + of its replicas) / B, at most the traffic's time
+
+    Parameters: data_parallel_time [s], data_parallel_bytes [B], data_node_share [1],
+        replica_bytes [B], replica_node_share [1], intra_node_bandwidth [B/s]
+    Returns: [s] time of one step
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3 (what each level moves)
+    """
+    moved = data_parallel_bytes * data_node_share + replica_bytes * replica_node_share
+    return np.minimum(data_parallel_time, moved / intra_node_bandwidth)
 
 
 @alternative("contention_time", link_sharing=False)
@@ -356,6 +440,7 @@ def shared_contention_time(
     context_parallel_overlap: Any,
     expert_overlap_share: Any,
     data_parallel_overlap: Any,
+    weight_gather_overlap: Any,
     gradient_window: Any,
     weight_window: Any,
     exposed_layer_communication_time: Any,
@@ -377,8 +462,9 @@ def shared_contention_time(
 
     Parameters: compute_time [s], regather_window [s], tensor_parallel_overlap [1],
         context_parallel_overlap [1], expert_overlap_share [1], data_parallel_overlap [1],
-        gradient_window [s], weight_window [s], exposed_layer_communication_time [s],
-        exposed_data_parallel_time [s], awaited_pipeline_time [s],
+        weight_gather_overlap [1], gradient_window [s], weight_window [s],
+        exposed_layer_communication_time [s], exposed_data_parallel_time [s],
+        awaited_pipeline_time [s],
         exposed_pipeline_parallel_time [s], straggler_time [s], bubble_time [s],
         node_network_busy_time [s], fabric_busy_time [s], pipeline_node_time [s],
         pipeline_fabric_time [s]
@@ -392,7 +478,8 @@ def shared_contention_time(
     tensor = tensor_parallel_overlap * np.maximum(0.0, compute_time - regather_window)
     layers = np.maximum(context_parallel_overlap, expert_overlap_share) * compute_time
     share = compute_time / (compute_time + exposed_layer_communication_time)  # of data's window
-    data = data_parallel_overlap * (gradient_window + weight_window) * share
+    data = data_parallel_overlap * (gradient_window + weight_window)
+    data = (data + (weight_gather_overlap - data_parallel_overlap) * weight_window) * share
     window = np.maximum(np.maximum(regather_window + tensor, layers), data)
     node = node_network_busy_time - pipeline_node_time
     fabric = fabric_busy_time - pipeline_fabric_time

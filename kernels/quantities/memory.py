@@ -139,19 +139,21 @@ def staged_held_parameters(
     stage_shared_parameters: Any,
     stage_routed_parameters: Any,
     tensor_parallel: Any,
+    expert_tensor_parallel: Any,
     expert_parallel: Any,
 ) -> Any:
     """Parameters of one GPU of a stage; routed experts are also shared over their group.
 
-    (N_stage + N_routed / e) / t
+    N_stage / t + N_routed / (t_e e)
 
     Parameters: stage_shared_parameters [1], stage_routed_parameters [1], tensor_parallel [1],
-        expert_parallel [1]
+        expert_tensor_parallel [1], expert_parallel [1]
     Returns: [1] parameters
     Source: Narayanan et al. 2021 (SC21), section 3.3; Lepikhin et al. 2020 (GShard),
         arXiv:2006.16668, section 3.1
     """
-    return (stage_shared_parameters + stage_routed_parameters / expert_parallel) / tensor_parallel
+    own = stage_routed_parameters / expert_parallel * (tensor_parallel / expert_tensor_parallel)
+    return (stage_shared_parameters + own) / tensor_parallel
 
 
 @alternative("sharded_parameters", stage_split="alike")
@@ -262,16 +264,43 @@ def replicated_gradients_memory(held_parameters: Any, gradient_storage_bytes: An
 
 
 @alternative("gradients_memory", zero_stage=(2, 3))
-def sharded_gradients_memory(sharded_parameters: Any, gradient_storage_bytes: Any) -> Any:
+def sharded_gradients_memory(accumulated_parameters: Any, gradient_storage_bytes: Any) -> Any:
     """Memory of one GPU's gradients.
 
-    N_stage / (t d c) x bytes
+    those added up x bytes: N_stage / (t d c), unless gradients are reduced once a step
 
-    Parameters: sharded_parameters [1], gradient_storage_bytes [B]
+    Parameters: accumulated_parameters [1], gradient_storage_bytes [B]
     Returns: [B] gradients
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
-    return sharded_parameters * gradient_storage_bytes
+    return accumulated_parameters * gradient_storage_bytes
+
+
+@alternative("accumulated_parameters", gradient_sync=("microbatch", "two_hop"))
+def sharded_accumulated_parameters(sharded_parameters: Any) -> Any:
+    """Parameters whose gradients one GPU adds up over micro-batches under ZeRO-2 and 3.
+
+    its share
+
+    Parameters: sharded_parameters [1]
+    Returns: [1] parameters
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return 1.0 * sharded_parameters
+
+
+@alternative("accumulated_parameters", gradient_sync="step")
+def held_accumulated_parameters(held_parameters: Any) -> Any:
+    """Parameters whose gradients one GPU adds up over micro-batches under ZeRO-2 and 3.
+
+    all that it computes with, until they are reduced
+
+    Parameters: held_parameters [1]
+    Returns: [1] parameters
+    Source: PyTorch fully_shard (set_requires_gradient_sync); Zhao et al. 2023 (PyTorch FSDP),
+        arXiv:2304.11277, section 3.3.4 (accumulation without communication)
+    """
+    return 1.0 * held_parameters
 
 
 @alternative("kept_optimizer_bytes", offload="none")

@@ -366,19 +366,21 @@ def expert_local_parameters(
     parameters: Any,
     routed_parameters: Any,
     expert_parallel: Any,
+    expert_tensor_parallel: Any,
     tensor_parallel: Any,
     pipeline_parallel: Any,
 ) -> Any:
     """Parameters that one GPU computes with: routed experts are also shared over their group.
 
-    (N - N_routed (1 - 1 / e)) / (t p)
+    (N - N_routed (1 - t / (t_e e))) / (t p)
 
-    Parameters: parameters [1], routed_parameters [1], expert_parallel [1], tensor_parallel [1],
-        pipeline_parallel [1]
+    Parameters: parameters [1], routed_parameters [1], expert_parallel [1],
+        expert_tensor_parallel [1], tensor_parallel [1], pipeline_parallel [1]
     Returns: [1] parameters
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    elsewhere = routed_parameters * (1 - 1 / expert_parallel)
+    here = tensor_parallel / expert_tensor_parallel / expert_parallel
+    elsewhere = routed_parameters * (1 - here)
     return (parameters - elsewhere) / (tensor_parallel * pipeline_parallel)
 
 

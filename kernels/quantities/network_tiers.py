@@ -12,7 +12,10 @@ from ..topology import (
     tiered_bandwidth,
 )
 from .context_traffic import node_context_ranks_per_node
-from .data_traffic import node_data_parallel_ranks_per_node
+from .data_traffic import (
+    inner_data_parallel_ranks_per_node,
+    outer_data_parallel_ranks_per_node,
+)
 from .expert_traffic import node_expert_gradient_ranks_per_node, node_expert_ranks_per_node
 from .pipeline_traffic import node_pipeline_ranks_per_node
 from .tensor_traffic import node_tensor_parallel_ranks_per_node
@@ -107,13 +110,36 @@ def tiered_tensor_rail_bandwidth(
     )
 
 
+def _in_tier(tier: str, gpus: str, words: str) -> Any:
+    """The twin of a formula of data-parallel ranks on a node, for a tier above."""
+    return renaming(
+        __name__,
+        {
+            "data_parallel_ranks_per_node": f"data_parallel_ranks_per_{tier}",
+            "scale_up_gpus": gpus,
+            "gpus per node": f"gpus {words}",
+            "on each node": words,
+            "on one node, or in one scale-up domain": words,
+            "divide the node; else the mean over nodes": "divide the tier; else the mean",
+            "on one node": words,
+        },
+    )
+
+
+_below_leaf = _in_tier("leaf", "leaf_gpus", "below one leaf switch")
+_in_pod = _in_tier("pod", "gpus_per_pod", "in one pod")
+inner_data_parallel_ranks_per_leaf = _below_leaf(inner_data_parallel_ranks_per_node)
+outer_data_parallel_ranks_per_leaf = _below_leaf(outer_data_parallel_ranks_per_node)
+inner_data_parallel_ranks_per_pod = _in_pod(inner_data_parallel_ranks_per_node)
+outer_data_parallel_ranks_per_pod = _in_pod(outer_data_parallel_ranks_per_node)
+
+
 @alternative("data_rail_bandwidth", network_tiers=True)
 def tiered_data_rail_bandwidth(
     gradient_ranks: Any,
-    tensor_parallel: Any,
     data_parallel_ranks_per_node: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
+    data_parallel_ranks_per_leaf: Any,
+    data_parallel_ranks_per_pod: Any,
     leaf_bandwidth: Any,
     rail_bandwidth: Any,
     pod_bandwidth: Any,
@@ -122,17 +148,51 @@ def tiered_data_rail_bandwidth(
 
     bytes out of the node over the time that they take below leaf switches, in pods, between pods
 
-    Parameters: gradient_ranks [1], tensor_parallel [1], data_parallel_ranks_per_node [1],
-        leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s],
-        pod_bandwidth [B/s]
+    Parameters: gradient_ranks [1], data_parallel_ranks_per_node [1],
+        data_parallel_ranks_per_leaf [1], data_parallel_ranks_per_pod [1],
+        leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
     Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.tiered_bandwidth; of the group of dense weights where there are experts
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
     """
-    return _reducing(
+    below = np.maximum(data_parallel_ranks_per_leaf, data_parallel_ranks_per_node)
+    return tiered_bandwidth(
         gradient_ranks,
-        tensor_parallel,
         data_parallel_ranks_per_node,
+        below,
+        np.maximum(data_parallel_ranks_per_pod, below),
+        leaf_bandwidth,
+        rail_bandwidth,
+        pod_bandwidth,
+    )
+
+
+@alternative("replica_rail_bandwidth", network_tiers=True)
+def tiered_replica_rail_bandwidth(
+    shard_replicas: Any,
+    replica_stride: Any,
+    replica_ranks_per_node: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    leaf_bandwidth: Any,
+    rail_bandwidth: Any,
+    pod_bandwidth: Any,
+) -> Any:
+    """Bandwidth between nodes that one GPU has for traffic between sharding groups, per direction.
+
+    bytes out of the node over the time that they take below leaf switches, in pods, between pods
+
+    Parameters: shard_replicas [1], replica_stride [1], replica_ranks_per_node [1],
+        leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s],
+        pod_bandwidth [B/s]
+    Returns: [B/s] bandwidth of one rail under load
+    Range: as in topology.tiered_bandwidth
+    Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level
+    """
+    return _reducing(
+        shard_replicas,
+        replica_stride,
+        replica_ranks_per_node,
         leaf_gpus,
         gpus_per_pod,
         leaf_bandwidth,
@@ -144,8 +204,7 @@ def tiered_data_rail_bandwidth(
 @alternative("expert_rail_bandwidth", network_tiers=True)
 def tiered_expert_rail_bandwidth(
     expert_parallel: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
+    expert_stride: Any,
     expert_ranks_per_node: Any,
     leaf_gpus: Any,
     gpus_per_pod: Any,
@@ -157,22 +216,21 @@ def tiered_expert_rail_bandwidth(
 
     bytes out of the node over the longest time that a tier takes for its share of them
 
-    Parameters: expert_parallel [1], tensor_parallel [1], context_parallel [1],
+    Parameters: expert_parallel [1], expert_stride [1],
         expert_ranks_per_node [1], leaf_gpus [1], gpus_per_pod [1], leaf_bandwidth [B/s],
         rail_bandwidth [B/s], pod_bandwidth [B/s]
     Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.tiered_all_to_all_bandwidth
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
     """
-    stride = tensor_parallel * context_parallel
     below = np.maximum(
-        group_ranks_per_node(leaf_gpus, stride, expert_parallel), expert_ranks_per_node
+        group_ranks_per_node(leaf_gpus, expert_stride, expert_parallel), expert_ranks_per_node
     )
     return tiered_all_to_all_bandwidth(
         expert_parallel,
         expert_ranks_per_node,
         below,
-        np.maximum(group_ranks_per_node(gpus_per_pod, stride, expert_parallel), below),
+        np.maximum(group_ranks_per_node(gpus_per_pod, expert_stride, expert_parallel), below),
         leaf_bandwidth,
         rail_bandwidth,
         pod_bandwidth,
@@ -213,7 +271,7 @@ def tiered_context_rail_bandwidth(
 @alternative("pipeline_rail_bandwidth", network_tiers=True)
 def tiered_pipeline_rail_bandwidth(
     pipeline_parallel: Any,
-    site_gpus: Any,
+    pipeline_stride: Any,
     leaf_gpus: Any,
     gpus_per_pod: Any,
     leaf_bandwidth: Any,
@@ -222,17 +280,17 @@ def tiered_pipeline_rail_bandwidth(
 ) -> Any:
     """Bandwidth between nodes that one GPU has for pipeline traffic, per direction.
 
-    that of the slowest send to the next stage, t c d GPUs away: out of a leaf switch, or of a pod
+    that of the slowest send to the next stage, a stride away: out of a leaf switch, or of a pod
 
-    Parameters: pipeline_parallel [1], site_gpus [1], leaf_gpus [1], gpus_per_pod [1],
-        leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
+    Parameters: pipeline_parallel [1], pipeline_stride [1], leaf_gpus [1],
+        gpus_per_pod [1], leaf_bandwidth [B/s], rail_bandwidth [B/s], pod_bandwidth [B/s]
     Returns: [B/s] bandwidth of one rail under load
     Range: as in topology.crossing_bandwidth
     Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (oversubscription of a fat tree)
     """
     return _sending(
         pipeline_parallel,
-        site_gpus / pipeline_parallel,
+        pipeline_stride,
         leaf_gpus,
         gpus_per_pod,
         leaf_bandwidth,
@@ -292,7 +350,6 @@ domain_tensor_parallel_ranks_per_node = _in_domains(node_tensor_parallel_ranks_p
 domain_context_ranks_per_node = _in_domains(node_context_ranks_per_node)
 domain_expert_ranks_per_node = _in_domains(node_expert_ranks_per_node)
 domain_expert_gradient_ranks_per_node = _in_domains(node_expert_gradient_ranks_per_node)
-domain_data_parallel_ranks_per_node = _in_domains(node_data_parallel_ranks_per_node)
 domain_pipeline_ranks_per_node = _in_domains(node_pipeline_ranks_per_node)
 
 
@@ -404,50 +461,36 @@ data_parallel_tier = renaming(
     {
         "context_parallel_tier": "data_parallel_tier",
         "context-parallel": "data-parallel",
+        "tensor_parallel": "data_spread",
         "context_parallel": "gradient_ranks",
-        "t c GPUs": "t c d GPUs, those of one site",
+        "t c GPUs": "ranks x spread GPUs, those of one site",
     },
 )(context_parallel_tier)
 
 
-def expert_parallel_tier(
-    expert_parallel: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    scale_up_gpus: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-) -> Any:
+@same_as(crossed_tier)
+def expert_parallel_tier(*operands: Any) -> Any:
     """Highest tier that expert-parallel traffic crosses.
 
-    the smallest tier that holds t c e GPUs
+    the smallest tier that holds e x stride GPUs
 
-    Parameters: expert_parallel [1], tensor_parallel [1], context_parallel [1], scale_up_gpus [1],
-        leaf_gpus [1], gpus_per_pod [1]
-    Returns: [flag] tier
-    Flags: TIERS
-    Source: Megatron-LM rank order, megatron/core/parallel_state.py
-    """
-    stride = tensor_parallel * context_parallel
-    return crossed_tier(expert_parallel, stride, scale_up_gpus, leaf_gpus, gpus_per_pod)
-
-
-def pipeline_parallel_tier(
-    pipeline_parallel: Any,
-    site_gpus: Any,
-    scale_up_gpus: Any,
-    leaf_gpus: Any,
-    gpus_per_pod: Any,
-) -> Any:
-    """Highest tier that traffic between pipeline stages crosses.
-
-    the smallest tier that holds t c d p GPUs, those of one site
-
-    Parameters: pipeline_parallel [1], site_gpus [1], scale_up_gpus [1], leaf_gpus [1],
+    Parameters: expert_parallel [1], expert_stride [1], scale_up_gpus [1], leaf_gpus [1],
         gpus_per_pod [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
     """
-    stride = site_gpus / pipeline_parallel
-    return crossed_tier(pipeline_parallel, stride, scale_up_gpus, leaf_gpus, gpus_per_pod)
+
+
+@same_as(crossed_tier)
+def pipeline_parallel_tier(*operands: Any) -> Any:
+    """Highest tier that traffic between pipeline stages crosses.
+
+    the smallest tier that holds p x stride GPUs, those of one site
+
+    Parameters: pipeline_parallel [1], pipeline_stride [1], scale_up_gpus [1], leaf_gpus [1],
+        gpus_per_pod [1]
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """

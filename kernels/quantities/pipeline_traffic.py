@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..alternatives import alternative
+from ..alternatives import alternative, same_as
 from ..collectives import all_gather_time, point_to_point_time
 from ..inputs import SWITCHED
 from ..ops import where
@@ -142,25 +142,71 @@ def scattered_pipeline_gather_time(
     )
 
 
-@alternative("pipeline_ranks_per_node", scale_up_domain=False)
-def node_pipeline_ranks_per_node(
-    gpus_per_node: Any,
-    pipeline_parallel: Any,
-    tensor_parallel: Any,
-    context_parallel: Any,
-    data_parallel: Any,
+@alternative("pipeline_stride", rank_order="tp-cp-ep-dp-pp")
+def outer_pipeline_stride(
+    tensor_parallel: Any, site_gradient_ranks: Any, parameter_copies: Any
 ) -> Any:
-    """Stages of one pipeline on each node: stages are the outermost groups.
+    """GPUs between neighbouring stages of a pipeline: stages are the outermost groups.
 
-    clip(gpus per node / (t c d), 1, p)
+    t c d, those of one site
 
-    Parameters: gpus_per_node [1], pipeline_parallel [1], tensor_parallel [1],
-        context_parallel [1], data_parallel [1]
+    Parameters: tensor_parallel [1], site_gradient_ranks [1], parameter_copies [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return tensor_parallel * site_gradient_ranks / parameter_copies
+
+
+@alternative("pipeline_stride", rank_order="tp-cp-ep-pp-dp")
+def inner_pipeline_stride(tensor_parallel: Any, context_parallel: Any) -> Any:
+    """GPUs between neighbouring stages of a pipeline: only replicas lie outside them.
+
+    t c
+
+    Parameters: tensor_parallel [1], context_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return tensor_parallel * context_parallel
+
+
+@alternative("pipeline_span", rank_order="tp-cp-ep-dp-pp")
+def outer_pipeline_span(n_gpus: Any) -> Any:
+    """GPUs that one pipeline is spread over: stages are the outermost groups.
+
+    the whole job's
+
+    Parameters: n_gpus [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
+    """
+    return 1.0 * n_gpus
+
+
+@alternative("pipeline_span", rank_order="tp-cp-ep-pp-dp")
+def inner_pipeline_span(pipeline_stride: Any, pipeline_parallel: Any) -> Any:
+    """GPUs that one pipeline is spread over: only replicas lie outside it.
+
+    t c p
+
+    Parameters: pipeline_stride [1], pipeline_parallel [1]
+    Returns: [1] GPUs
+    Source: Megatron-LM, --use-tp-pp-dp-mapping (megatron/core/parallel_state.py)
+    """
+    return pipeline_stride * pipeline_parallel
+
+
+@alternative("pipeline_ranks_per_node", scale_up_domain=False)
+@same_as(group_ranks_per_node)
+def node_pipeline_ranks_per_node(*operands: Any) -> Any:
+    """Stages of one pipeline on each node.
+
+    clip(gpus per node / stride, 1, p)
+
+    Parameters: gpus_per_node [1], pipeline_stride [1], pipeline_parallel [1]
     Returns: [1] stages on one node
     Source: Megatron-LM rank order (Narayanan et al. 2021, section 3)
     """
-    stride = tensor_parallel * context_parallel * data_parallel
-    return group_ranks_per_node(gpus_per_node, stride, pipeline_parallel)
 
 
 @alternative("pipeline_send_time", all_reduce=SWITCHED)

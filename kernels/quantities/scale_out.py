@@ -148,19 +148,19 @@ def utilization_reading(utilization_efficiency: Any) -> Any:
     return where(utilization_efficiency == utilization_efficiency, reading, np.nan)
 
 
-def gradient_bytes_sent(gradient_message: Any, gradient_ranks: Any) -> Any:
+def gradient_bytes_sent(gradient_message: Any, site_gradient_ranks: Any) -> Any:
     """Bytes that each GPU sends to exchange gradients once, by the least that an all-reduce needs.
 
     2 (n - 1) / n x M
 
-    Parameters: gradient_message [B], gradient_ranks [1]
+    Parameters: gradient_message [B], site_gradient_ranks [1]
     Returns: [B] bytes sent in one step
     Source: Patarasuk & Yuan 2009, JPDC 69(2); Fleet Foundations, all-reduce overhead scaling
     Example:
         >>> gradient_bytes_sent(14e9, 256) / 1e9
         27.890625
     """
-    return 2 * (gradient_ranks - 1) / gradient_ranks * gradient_message
+    return 2 * (site_gradient_ranks - 1) / site_gradient_ranks * gradient_message
 
 
 def network_intensity(kernel_flops_per_step: Any, n_gpus: Any, gradient_bytes_sent: Any) -> Any:
@@ -200,7 +200,7 @@ def iron_law_time(
     n_gpus: Any,
     peak_flops: Any,
     flops_efficiency: Any,
-    gradient_ranks: Any,
+    site_gradient_ranks: Any,
     data_parallel_latency: Any,
 ) -> Any:
     """Time of one step by the iron law: send the gradients, compute, wait; nothing overlaps.
@@ -210,13 +210,14 @@ def iron_law_time(
 
     Parameters: gradient_bytes_sent [B], data_parallel_bandwidth [B/s],
         kernel_flops_per_step [FLOP], n_gpus [1], peak_flops [FLOP/s], flops_efficiency [1],
-        gradient_ranks [1], data_parallel_latency [s]
+        site_gradient_ranks [1], data_parallel_latency [s]
     Returns: [s] time of one step
+    Range: one data-parallel group; with sharding groups, link and latency are those of a group
     Source: Fleet Foundations, foundations recap (the iron law); latency of a ring: Patarasuk & Yuan
         2009, JPDC 69(2)
     """
     work = kernel_flops_per_step / n_gpus
-    latency = 2 * (gradient_ranks - 1) * data_parallel_latency
+    latency = 2 * (site_gradient_ranks - 1) * data_parallel_latency
     return data_work_and_latency(
         gradient_bytes_sent, data_parallel_bandwidth, work, peak_flops, flops_efficiency, latency
     )
@@ -287,7 +288,8 @@ def sync_wall_gpus(
         data_parallel_latency [s], data_parallel_bandwidth [B/s],
         checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s], parameter_copies [1]
     Returns: [1] GPUs
-    Range: a wall on the present point's side of m = p where stages hold several chunks
+    Range: a wall on the present point's side of m = p where stages hold several chunks; one
+        data-parallel group (with sharding groups, an estimate by the link of a group)
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """

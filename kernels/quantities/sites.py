@@ -11,7 +11,7 @@ from .feasibility import REASONS as REASONS
 from .memory import one_site_memory_per_gpu
 
 
-@alternative("gradient_ranks", multi_site=True)
+@alternative("site_gradient_ranks", multi_site=True)
 def several_site_gradient_ranks(
     data_parallel: Any, context_parallel: Any, parameter_copies: Any, sites: Any
 ) -> Any:

@@ -665,6 +665,7 @@ def fullest_stage(
     last_stage_tables: Any,
     end_table_parameters: Any,
     tensor_parallel: Any,
+    expert_tensor_parallel: Any,
     expert_parallel: Any,
     gradient_ranks: Any,
     held_state_bytes: Any,
@@ -689,8 +690,8 @@ def fullest_stage(
         common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
         embedding_tables [1], first_stage_tables [1], last_stage_tables [1],
-        end_table_parameters [1], tensor_parallel [1], expert_parallel [1],
-        gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
+        end_table_parameters [1], tensor_parallel [1], expert_tensor_parallel [1],
+        expert_parallel [1], gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
         microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
         activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1],
         logits_at_first [1], logits_at_last [1], parameter_copies [1]
@@ -713,7 +714,7 @@ def fullest_stage(
         last_stage_tables,
         end_table_parameters,
         held + sharded,
-        held / expert_parallel + sharded,
+        held / expert_parallel * (tensor_parallel / expert_tensor_parallel) + sharded,
         microbatches_in_flight,
         schedule_depth,
         schedule_slope,
@@ -776,29 +777,83 @@ def gradients_held_state_bytes(bytes_per_element: Any, gradient_storage_bytes: A
 
 
 @alternative("held_state_bytes", zero_stage=2)
-def weights_held_state_bytes(bytes_per_element: Any) -> Any:
+def weights_held_state_bytes(bytes_per_element: Any, unsharded_gradient_bytes: Any) -> Any:
     """Bytes of a parameter's states that each data-parallel rank holds.
 
-    weight
+    weight + gradients until they are reduced
 
-    Parameters: bytes_per_element [B]
+    Parameters: bytes_per_element [B], unsharded_gradient_bytes [B]
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
     """
-    return 1.0 * bytes_per_element
+    return bytes_per_element + unsharded_gradient_bytes
 
 
 @alternative("held_state_bytes", zero_stage=3)
-def no_held_state_bytes() -> Any:
+def gathered_held_state_bytes(unsharded_gradient_bytes: Any, gathered_weight_bytes: Any) -> Any:
     """Bytes of a parameter's states that each data-parallel rank holds.
 
-    0: all are shared out
+    gradients until they are reduced + weights that stay gathered: none, unless stated
+
+    Parameters: unsharded_gradient_bytes [B], gathered_weight_bytes [B]
+    Returns: [B] bytes of one parameter
+    Range: weights that stay gathered without the share of them that is held besides; it is only
+        used to tell which stage is the fullest
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
+    """
+    return unsharded_gradient_bytes + gathered_weight_bytes
+
+
+@alternative("unsharded_gradient_bytes", gradient_sync=("microbatch", "two_hop"))
+def no_unsharded_gradient_bytes() -> Any:
+    """Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded.
+
+    0
+
+    Parameters: none
+    Returns: [B] bytes of one parameter
+    Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.2
+    """
+    return 0.0
+
+
+@alternative("unsharded_gradient_bytes", gradient_sync="step")
+def step_unsharded_gradient_bytes(gradient_storage_bytes: Any) -> Any:
+    """Bytes of a parameter's gradients that each rank adds up under ZeRO-2 and 3, unsharded.
+
+    all that are kept
+
+    Parameters: gradient_storage_bytes [B]
+    Returns: [B] bytes of one parameter
+    Source: PyTorch fully_shard (set_requires_gradient_sync)
+    """
+    return 1.0 * gradient_storage_bytes
+
+
+@alternative("gathered_weight_bytes", reshard_after_forward=True)
+def no_gathered_weight_bytes() -> Any:
+    """Bytes of a weight that stays gathered between the passes.
+
+    0
 
     Parameters: none
     Returns: [B] bytes of one parameter
     Source: Rajbhandari et al. 2020 (ZeRO), arXiv:1910.02054, section 5.3
     """
     return 0.0
+
+
+@alternative("gathered_weight_bytes", reshard_after_forward=False)
+def kept_gathered_weight_bytes(bytes_per_element: Any) -> Any:
+    """Bytes of a weight that stays gathered between the passes.
+
+    all
+
+    Parameters: bytes_per_element [B]
+    Returns: [B] bytes of one parameter
+    Source: PyTorch fully_shard (reshard_after_forward=False)
+    """
+    return 1.0 * bytes_per_element
 
 
 def sharded_state_bytes(

@@ -410,19 +410,25 @@ def last_backward_window(
 
 @alternative("gradient_window", zero_stage=2)
 def every_backward_window(
-    compute_time: Any, exposed_layer_communication_time: Any, recompute_flops_factor: Any
+    compute_time: Any,
+    exposed_layer_communication_time: Any,
+    recompute_flops_factor: Any,
+    gradient_reductions: Any,
+    num_microbatches: Any,
 ) -> Any:
-    """Time behind which gradient traffic can hide: each micro-batch's backward pass.
+    """Time behind which gradient traffic can hide: backward passes after which it is reduced.
 
-    (compute + exposed in layers) x (1 - 1 / (3 f)): all but the forward pass, a third of the
-    operations done once
+    (compute + exposed in layers) x (1 - 1 / (3 f)) s / m: all but the forward pass, a third of the
+    operations done once, of s of m micro-batches
 
-    Parameters: compute_time [s], exposed_layer_communication_time [s], recompute_flops_factor [1]
+    Parameters: compute_time [s], exposed_layer_communication_time [s],
+        recompute_flops_factor [1], gradient_reductions [1], num_microbatches [1]
     Returns: [s] window
     Source: Rajbhandari et al. 2020 (ZeRO), section 7.1 (reduced as they become available)
     """
     passes = compute_time + exposed_layer_communication_time
-    return passes * (1 - 1 / (3 * recompute_flops_factor))
+    reduced = gradient_reductions / num_microbatches
+    return passes * (1 - 1 / (3 * recompute_flops_factor)) * reduced
 
 
 @alternative("gradient_window", zero_stage=3)

@@ -421,8 +421,58 @@ def sequence_hidden_regather_time(
     return layers / pipeline_parallel * num_microbatches * (attention + ffn)
 
 
-@alternative("tensor_parallel_time", linear_attention="none")
-def tensor_parallel_time(
+@alternative("tensor_parallel_time", mixture_of_experts=False)
+def dense_tensor_parallel_time(shared_layer_exchange_time: Any) -> Any:
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    that of layers whose ranks share them whole
+
+    Parameters: shared_layer_exchange_time [s]
+    Returns: [s] tensor-parallel traffic of one step
+    Source: Narayanan et al. 2021 (SC21), section 3.2
+    """
+    return 1.0 * shared_layer_exchange_time
+
+
+@alternative("tensor_parallel_time", mixture_of_experts=True)
+def expert_tensor_parallel_time(
+    shared_layer_exchange_time: Any,
+    tensor_parallel_all_reduces_per_layer: Any,
+    pipeline_parallel: Any,
+    num_microbatches: Any,
+    tensor_parallel_exchange_time: Any,
+    expert_layers: Any,
+    shared_experts: Any,
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
+    expert_all_to_alls_per_layer: Any,
+    expert_gather_time: Any,
+) -> Any:
+    """Time of one step's tensor-parallel traffic on each stage.
+
+    as in a dense model where experts have its tensor ranks. Else layers of experts exchange half as
+    often, unless shared experts do, and tokens are gathered over the GPUs of an expert after each
+    all-to-all there, and added up before each back
+
+    Parameters: shared_layer_exchange_time [s], tensor_parallel_all_reduces_per_layer [1],
+        pipeline_parallel [1], num_microbatches [1], tensor_parallel_exchange_time [s],
+        expert_layers [1], shared_experts [1], expert_tensor_parallel [1], tensor_parallel [1],
+        expert_all_to_alls_per_layer [1], expert_gather_time [s]
+    Returns: [s] tensor-parallel traffic of one step
+    Range: gathers of tokens by a ring, whatever all_reduce says
+    Source: Narayanan et al. 2021 (SC21), section 3.2; Megatron-LM,
+        megatron/core/transformer/moe/token_dispatcher.py
+    """
+    apart = where(expert_tensor_parallel == tensor_parallel, 0.0, 1.0)
+    layer_passes = expert_layers / pipeline_parallel * num_microbatches
+    left_out = where(shared_experts > 0, 0.0, apart) * 0.5 * tensor_parallel_all_reduces_per_layer
+    gathers = apart * expert_all_to_alls_per_layer * expert_gather_time
+    changed = gathers - left_out * tensor_parallel_exchange_time
+    return shared_layer_exchange_time + layer_passes * changed
+
+
+@alternative("shared_layer_exchange_time", linear_attention="none")
+def shared_layer_exchange_time(
     tensor_parallel_all_reduces_per_layer: Any,
     layers: Any,
     pipeline_parallel: Any,
@@ -431,7 +481,7 @@ def tensor_parallel_time(
     saved_input_gather_time: Any,
     regather_time: Any,
 ) -> Any:
-    """Time of one step's tensor-parallel traffic on each stage.
+    """Time of one step's tensor-parallel traffic, were experts shared as all of a layer is.
 
     all-reduces per layer x l / p x m x t + inputs gathered; with sequence parallelism an all-reduce
     is a reduce-scatter and an all-gather

@@ -195,6 +195,22 @@ def data_torus_hops(*operands: Any) -> Any:
     """
 
 
+_of_replicas = renaming(
+    __name__,
+    {
+        "data_torus_bandwidth": "replica_torus_bandwidth",
+        "data_torus_hops": "replica_torus_hops",
+        "of a data-parallel group": "that hold the same shard",
+        "that the group lies along": "that they lie along",
+        "one rank that hold": "one rank among those that hold",
+        "data_parallel_ranks_per_node": "replica_ranks_per_node",
+        "tensor_parallel": "replica_stride",
+    },
+)
+replica_torus_bandwidth = _of_replicas(data_torus_bandwidth)
+replica_torus_hops = _of_replicas(data_torus_hops)
+
+
 @alternative("gradient_torus_bandwidth", mixture_of_experts=False)
 def dense_gradient_torus_bandwidth(data_torus_bandwidth: Any) -> Any:
     """Bandwidth of one rank that adds up gradients over its links in the torus.
@@ -339,6 +355,19 @@ _of_gradients = renaming(
     },
 )
 torus_data_parallel_all_reduce_time = _of_gradients(torus_tensor_parallel_all_reduce_time)
+torus_replica_all_reduce_time = renaming(
+    __name__,
+    {
+        "tensor_parallel_all_reduce_time": "replica_all_reduce_time",
+        "in a tensor-parallel group": "between sharding groups",
+        "activation_message": "replica_message",
+        "tensor_parallel": "shard_replicas",
+        "tensor_parallel_ranks_per_node": "replica_ranks_per_node",
+        "tensor_torus_hops": "replica_torus_hops",
+        "tensor_torus_bandwidth": "replica_torus_bandwidth",
+        "tensor_rail_bandwidth": "replica_rail_bandwidth",
+    },
+)(torus_tensor_parallel_all_reduce_time)
 
 
 @alternative("gradient_reduce_scatter_time", all_reduce="torus")

@@ -30,18 +30,19 @@ def expert_layer_parameters(
     expert_parallel: Any,
     shared_experts: Any,
     expert_parameters: Any,
+    expert_tensor_parallel: Any,
     tensor_parallel: Any,
 ) -> Any:
     """Weights of one layer of experts that one GPU computes with.
 
-    (attention + (E / e + E_shared) x parameters of an expert) / t
+    (attention + (E / e x t / t_e + E_shared) x parameters of an expert) / t
 
     Parameters: attention_parameters_per_layer [1], experts [1], expert_parallel [1],
-        shared_experts [1], expert_parameters [1], tensor_parallel [1]
+        shared_experts [1], expert_parameters [1], expert_tensor_parallel [1], tensor_parallel [1]
     Returns: [1] parameters
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1
     """
-    here = experts / expert_parallel + shared_experts
+    here = experts / expert_parallel * (tensor_parallel / expert_tensor_parallel) + shared_experts
     return (attention_parameters_per_layer + here * expert_parameters) / tensor_parallel
 
 
@@ -63,18 +64,20 @@ def expert_gradient_buffer_parameters(
     attention_parameters_per_layer: Any,
     shared_experts: Any,
     expert_parameters: Any,
+    expert_tensor_parallel: Any,
     tensor_parallel: Any,
 ) -> Any:
     """Weights of the matrices of a layer that differ in shape: one routed expert stands for all.
 
-    (attention + (1 + E_shared) x parameters of an expert) / t
+    (attention + (t / t_e + E_shared) x parameters of an expert) / t
 
     Parameters: attention_parameters_per_layer [1], shared_experts [1], expert_parameters [1],
-        tensor_parallel [1]
+        expert_tensor_parallel [1], tensor_parallel [1]
     Returns: [1] parameters
     Source: Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 3 (experts of one shape)
     """
-    different = attention_parameters_per_layer + (1 + shared_experts) * expert_parameters
+    matrices = tensor_parallel / expert_tensor_parallel + shared_experts
+    different = attention_parameters_per_layer + matrices * expert_parameters
     return different / tensor_parallel
 
 
@@ -133,17 +136,45 @@ def sharded_gradient_layer_state_memory(layer_parameters: Any, bytes_per_element
 
 
 @alternative("layer_state_memory", zero_stage=3)
-def sharded_layer_state_memory(layer_parameters: Any, bytes_per_element: Any) -> Any:
+def sharded_layer_state_memory(
+    gathered_parameters: Any, layer_parameters: Any, bytes_per_element: Any
+) -> Any:
     """Memory that the weights of the layer at work take beside the states that are held.
 
-    2 e for each parameter of the layer: gathered weights, and whole gradients until they are
+    e for each gathered weight and for each parameter of the layer: whole gradients until they are
     reduced
 
-    Parameters: layer_parameters [1], bytes_per_element [B]
+    Parameters: gathered_parameters [1], layer_parameters [1], bytes_per_element [B]
     Returns: [B] weights and gradients
     Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
     """
-    return 2 * layer_parameters * bytes_per_element
+    return (gathered_parameters + layer_parameters) * bytes_per_element
+
+
+@alternative("gathered_parameters", reshard_after_forward=True)
+def layer_gathered_parameters(layer_parameters: Any) -> Any:
+    """Weights that ZeRO-3 holds gathered, at most: those of the layer at work.
+
+    those of a layer
+
+    Parameters: layer_parameters [1]
+    Returns: [1] parameters
+    Source: Zhao et al. 2023 (PyTorch FSDP), arXiv:2304.11277, section 3.2.1 (one unit unsharded)
+    """
+    return 1.0 * layer_parameters
+
+
+@alternative("gathered_parameters", reshard_after_forward=False)
+def stage_gathered_parameters(held_parameters: Any) -> Any:
+    """Weights that ZeRO-3 holds gathered, at most: those of the stage, until its backward pass.
+
+    all that the GPU computes with, beside its share
+
+    Parameters: held_parameters [1]
+    Returns: [1] parameters
+    Source: PyTorch fully_shard (reshard_after_forward=False; set_reshard_after_backward)
+    """
+    return 1.0 * held_parameters
 
 
 @alternative("ffn_gradients_memory", linear_attention="none")

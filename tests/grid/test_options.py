@@ -22,6 +22,7 @@ JOB: dict[str, Any] = {
     "torus_x": 4,
     "torus_y": 2,
     "linear_heads": 64,
+    "data_parallel_shard": 8,
     "mfu": 0.4,
     "fixed_checkpoint_interval": 600,
     "peak_flops_fp16": 1e15,

@@ -56,6 +56,7 @@ def points() -> dict[str, Any]:
         "tensor_parallel": rng.choice([1.0, 2.0, 3.0, 8.0, 16.0], POINTS),
         "pipeline_parallel": rng.choice([1.0, 2.0, 3.0, 16.0], POINTS),
         "context_parallel": rng.choice([1.0, 2.0], POINTS),
+        "data_parallel_shard": rng.choice([1.0, 4.0, 8.0, 2.5], POINTS),
         "sequence_length": rng.choice([4096.0, 4095.0], POINTS, p=[0.8, 0.2]),
         "virtual_stages": rng.choice([1.0, 5.0], POINTS),
         "micro_batch_size": rng.choice([1.0, 4.0], POINTS),

@@ -30,6 +30,9 @@ PAIRS: dict[str, Any] = {
     "pipeline_schedule": "combined_1f1b",
 }
 NODES = {"expert_parallel": 8, "experts_per_token": 5, "expert_dispatch": "per_node"}
+FOLDED = {"tensor_parallel": 2, "expert_tensor_parallel": 1, "sequence_parallel": True}
+INNER = {"pipeline_parallel": 2, "rank_order": "tp-cp-ep-pp-dp"}
+GROUPS = "replicas_not_divisible_into_sharding_groups"
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "checkpoint_overhead": 0.25,
@@ -161,6 +164,20 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({**MOE, **NODES, "routing_nodes": 9}, "feasible"),  # no more than there are
         ({**MOE, **NODES, "gpus_per_node": 12}, "expert_nodes_not_whole"),  # 8 ranks by 3
         ({**MOE, **NODES, "gpus_per_node": 12, "expert_dispatch": "per_expert"}, "feasible"),
+        ({"data_parallel_shard": 4}, "feasible"),
+        ({"data_parallel_shard": 8, "context_parallel": 2}, GROUPS),  # 4 replicas of 2
+        ({"data_parallel_shard": 3}, GROUPS),
+        ({"data_parallel_shard": 1.6}, GROUPS),  # 8 / 1.6 = 5
+        ({**MOE, "data_parallel_shard": 4, "expert_parallel": 4}, "feasible"),
+        ({**MOE, "data_parallel_shard": 4, "expert_parallel": 8}, "experts_not_divisible"),
+        ({"experts": 16, "expert_parallel": 16, **FOLDED}, "feasible"),  # over 16 x 2 ranks
+        ({"experts": 64, "expert_parallel": 64, **FOLDED}, "experts_not_divisible"),
+        ({**MOE, **FOLDED, "expert_parallel": 8}, "feasible"),
+        ({**MOE, **FOLDED, "sequence_parallel": False}, "experts_do_not_fold_over_ranks"),
+        ({**MOE, **FOLDED, **INNER, "expert_parallel": 2}, "feasible"),
+        ({**MOE, **FOLDED, **INNER, "expert_parallel": 4}, "experts_do_not_fold_over_ranks"),
+        ({"sites": 2, "data_parallel_shard": 4}, "feasible"),
+        ({"sites": 2, "data_parallel_shard": 8}, GROUPS),  # 4 replicas on each site
         ({"sites": 2}, "feasible"),
         ({"sites": 7}, "replicas_not_divisible_over_sites"),
         ({"sites": 2, "inner_steps": 2, "model_fragments": 3}, "more_fragments_than_inner_steps"),

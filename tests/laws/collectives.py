@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.kernels import collectives
-from fleetcube.kernels.quantities import gradient_all_reduce, tensor_all_reduce
+from fleetcube.kernels.quantities import gradient_all_reduce, sharding_groups, tensor_all_reduce
 from fleetcube.kernels.reduce_scatter import nvls_reduce_scatter_time
 
 from .check import Pairs, check
@@ -520,6 +520,17 @@ def _level_laws(kind: str) -> tuple[str, ...]:
 def gradients_level_by_level() -> Pairs:
     """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
     return _levels_pairs(gradient_all_reduce, "data_parallel")
+
+
+@check(
+    *_level_laws("replica"),
+    by="simulator",
+    source="the group's rings and switches played, its ranks counted on their nodes",
+    tolerance=3e-4,
+)
+def replicas_level_by_level() -> Pairs:
+    """1 to 5 nodes of 1 to 8 ranks, 1 kB to 1 GB"""
+    return _levels_pairs(sharding_groups, "replica")
 
 
 @check(

@@ -104,6 +104,7 @@ def expert_exchange() -> Pairs:
 @check(
     "expert_gradient_ranks",
     "node_expert_gradient_ranks_per_node",
+    "outer_expert_context_ranks_per_node",
     by="derivation",
     source="GPUs that hold the same experts counted, in the cluster and on the first node",
 )
@@ -134,7 +135,7 @@ def expert_rings() -> Pairs:
         routed, dense = 32e9, 4e9
         held = routed / e
         bytes_sent = ring(16, dense, 0.0, 1.0) + ring(16 // e, held, 0.0, 1.0)
-        experts = expert_traffic.mean_reduced_expert_parameters(routed, e, 1, 1, 16, 1)
+        experts = expert_traffic.mean_reduced_expert_parameters(routed, e, 1, 1, 1, 16, 1)
         every = data_traffic.expert_mean_reduced_parameters(
             routed + dense, routed, 1, 1, experts, 1
         )

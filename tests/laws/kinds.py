@@ -507,7 +507,7 @@ def widest_blocks() -> Pairs:
 
 
 @check(
-    "mixed_tensor_parallel_time",
+    "mixed_shared_layer_exchange_time",
     "mixed_context_message",
     "linear_state_message",
     "latent_expert_message",
@@ -520,7 +520,7 @@ def messages_of_blocks() -> Pairs:
         given = shape("mamba2", pattern) | {"sequence_length": TOKENS, "micro_batch_size": 2}
         run = {"tensor_parallel": T, "num_microbatches": 3, "tensor_parallel_exchange_time": 1e-3}
         waits = sum(3 * 1e-3 for _ in pattern for _ in ("forward", "backward"))
-        yield value("tensor_parallel_time", **given, **run), waits
+        yield value("shared_layer_exchange_time", **given, **run), waits
         sent = 0.0
         for letter in pattern:
             if letter == "*":
@@ -584,6 +584,6 @@ def kinds_in_a_row() -> Pairs:
                     everywhere = mixed_layer_kinds_reason(**run, attending_layers=4)
                     yield everywhere, ours if attention == 4 else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
-                        laid = arrangement_reason(layout, 0.0, ours, 0.0, 0.0)
+                        laid = arrangement_reason(layout, 0.0, ours, 0.0, 0.0, 0.0)
                         grave = capacity_reason(laid, memory, 1.0, 8.0)
                         yield grave, layout or int(ours) or (10 if memory > 8 else 0)

@@ -65,7 +65,7 @@ def feed_forward(tokens: float, hidden: float, width: float) -> list[Product]:
 
 
 @cache
-def layer(experts: bool, t: int, e: int, tokens: int, kernel: str) -> Gpu:
+def layer(experts: bool, t: int, e: int, apart: int, tokens: int, kernel: str) -> Gpu:
     """A GPU after the forward pass of a layer."""
     gpu = Gpu()
     h, size, queries, keys = 2048, 128, 16 // t, 8 // t
@@ -78,13 +78,13 @@ def layer(experts: bool, t: int, e: int, tokens: int, kernel: str) -> Gpu:
         if kernel == "standard":
             gpu.move("attention", *[pairs] * 4)  # written, read, written by softmax, read
     blocks = [(tokens, 6144 / t)]
-    if experts:  # every rank of the group sends tokens to the experts that they chose
+    if experts:  # every rank of the group sends its tokens to the experts that they chose
         chosen = [0] * 16
-        for token in range(tokens * e):
+        for token in range(tokens * e * apart // t):
             for k in range(3):
                 chosen[(token * 3 + k) % 16] += 1
         blocks = [(tokens, 1024 / t)]  # the shared one
-        blocks += [(chosen[expert], 1024 / t) for expert in range(0, 16, e)]
+        blocks += [(chosen[expert], 1024 / apart) for expert in range(0, 16, e)]
     for rows, width in blocks:
         for product in feed_forward(rows, h, width):
             gpu.multiply("feed forward", product)
@@ -121,9 +121,10 @@ def passes(recompute: str, kernel: str) -> tuple[float, float]:
     source="products, attention head by head and arrays moved of every layer, on one clock",
 )
 def microbatches_through_layers() -> Pairs:
-    """dense and expert layers, t 1 and 4, experts over 1 and 4, p 1 and 2, all recomputations"""
+    """dense and expert layers, t 1 to 4, experts over 1 and 4, whole or split, p 1 and 2"""
     tokens, launches = 4096, 5e-5
-    for shape, t, e, p in ((DENSE, 1, 1, 1), (DENSE, 4, 1, 2), (MIXED, 2, 4, 2), (MIXED, 1, 1, 1)):
+    cases = ((DENSE, 1, 1, 1, 1), (DENSE, 4, 1, 2, 4), (MIXED, 2, 4, 2, 2), (MIXED, 1, 1, 1, 1))
+    for shape, t, e, p, apart in (*cases, (MIXED, 2, 4, 1, 1)):
         routed = shape is MIXED
         for kernel, recompute in (
             ("flash", "none"),
@@ -143,6 +144,7 @@ def microbatches_through_layers() -> Pairs:
                 tensor_parallel=t,
                 pipeline_parallel=p,
                 expert_parallel=e,
+                expert_tensor_parallel=apart,
                 sequence_length=tokens,
                 num_microbatches=3,
                 compute_model="roofline",
@@ -154,9 +156,12 @@ def microbatches_through_layers() -> Pairs:
                 layer_overhead_time=launches,
             )
             matrices, attention = passes(recompute, kernel)
-            busy, parts = 0.0, dict.fromkeys(layer(routed, t, e, tokens, kernel).seconds, 0.0)
+            busy, parts = (
+                0.0,
+                dict.fromkeys(layer(routed, t, e, apart, tokens, kernel).seconds, 0.0),
+            )
             for number in range(6):
-                gpu = layer(routed and number >= 2, t, e, tokens, kernel)
+                gpu = layer(routed and number >= 2, t, e, apart, tokens, kernel)
                 core = gpu.seconds["attention"]
                 busy += gpu.clock + matrices * (gpu.clock - core) + attention * core + launches
                 for kind, seconds in gpu.seconds.items():

@@ -339,9 +339,11 @@ def cache_of_opt() -> Pairs:
     "whole_gradient_buckets",
     "bucket_message",
     "one_site_gradient_ranks",
+    "all_gradient_ranks",
     "data_parallel",
     "num_microbatches",
     "node_pipeline_ranks_per_node",
+    "outer_pipeline_stride",
     "node_tensor_parallel_ranks_per_node",
     by="simulator",
     source="GPUs numbered in Megatron's order, gradients cut into buckets until none is left",
@@ -382,6 +384,7 @@ def layout() -> Pairs:
 
 @check(
     "layout_reason",
+    "hybrid_sharding_reason",
     "even_stage_reason",
     "whole_stage_reason",
     "dense_expert_layout_reason",
@@ -393,9 +396,10 @@ def layout() -> Pairs:
     source="layouts broken in one way each, reasons by the table of codes in words",
 )
 def reasons() -> Pairs:
-    """sixteen layouts of 64 GPUs"""
+    """eighteen layouts of 64 GPUs"""
     good = {"layers": 32, "hidden_size": 4096, "n_gpus": 64, "global_batch_size": 64}
-    names = fleetcube.evaluate("infeasible_reason", **good).attrs["flag_meanings"].split()
+    flag = fleetcube.evaluate("infeasible_reason", **good).attrs
+    codes = dict(zip(flag["flag_meanings"].split(), flag["flag_values"], strict=True))
     for broken, reason in (
         ({}, "feasible"),
         ({"n_gpus": 64.5}, "not_a_whole_number"),
@@ -412,16 +416,18 @@ def reasons() -> Pairs:
         ({"expert_parallel": 2}, "experts_not_divisible"),
         ({"mixture_of_experts": True, "expert_parallel": 4}, "feasible"),
         ({"mixture_of_experts": True, "expert_parallel": 3}, "experts_not_divisible"),
+        ({"data_parallel_shard": 16}, "feasible"),
+        ({"data_parallel_shard": 24}, "replicas_not_divisible_into_sharding_groups"),
         ({"hbm_capacity": 1e9}, "out_of_memory"),
     ):
         code, verdict = computed(good | broken, "infeasible_reason", "feasible")
-        yield code, names.index(reason)
+        yield code, codes[reason]
         yield verdict, float(reason == "feasible")
     timed = good | {"checkpoint_mode": "async", "checkpoint_policy": "fixed"}
     timed |= {"checkpoint_write_bandwidth": 1e9, "parameters": 1e9}  # 14 GB: 14 s
     for interval, reason in ((13.0, "interval_below_flush_time"), (15.0, "feasible")):
         code = computed(timed | {"fixed_checkpoint_interval": interval}, "infeasible_reason")[0]
-        yield code, names.index(reason)
+        yield code, codes[reason]
 
 
 @check(

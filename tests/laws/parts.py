@@ -86,12 +86,19 @@ def layer_states() -> Pairs:
     expert = [h * f // t] * 3
     dense = working_memory.dense_layer_parameters(sum(attention) * t, 3 * h * f, t)
     yield dense, sum(attention + expert)
-    ours = working_memory.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, t)
+    ours = working_memory.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, t, t)
     yield ours, sum(attention + expert * 2 + expert)  # two routed, one shared
-    ours = working_memory.expert_gradient_buffer_parameters(sum(attention) * t, 1, 3 * h * f, t)
+    ours = working_memory.expert_layer_parameters(sum(attention) * t, 8, 4, 1, 3 * h * f, 1, t)
+    yield ours, sum(attention + [h * f] * 3 * 2 + expert)  # routed ones whole
+    buffers = working_memory.expert_gradient_buffer_parameters
+    ours = buffers(sum(attention) * t, 1, 3 * h * f, t, t)
     yield ours, sum(attention + expert + expert)  # experts alike share a buffer
+    ours = buffers(sum(attention) * t, 1, 3 * h * f, 1, t)
+    yield ours, sum(attention + [h * f] * 3 + expert)
     held = np.zeros(1000, np.float16)
-    yield working_memory.sharded_layer_state_memory(1000, 2), held.nbytes + held.nbytes
+    gathered = np.zeros(7000, np.float16)  # weights of a stage, gradients of a layer
+    both = gathered.nbytes + held.nbytes
+    yield working_memory.sharded_layer_state_memory(7000, 1000, 2), both
     yield working_memory.sharded_gradient_layer_state_memory(1000, 2), held.nbytes
     yield working_memory.fp32_gradient_buffer_memory(1000, 2), held.nbytes
 

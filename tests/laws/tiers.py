@@ -80,6 +80,7 @@ def _law(law: Callable[..., Any], seat: Any) -> float:
     "tiered_bandwidth",
     "tiered_tensor_rail_bandwidth",
     "tiered_data_rail_bandwidth",
+    "tiered_replica_rail_bandwidth",
     by="simulator",
     source="chunks sent tier by tier by all groups at once, bytes counted on rails, leaf switches "
     "and pods",
@@ -104,6 +105,8 @@ def added_up_tier_by_tier() -> Pairs:
         }
         machine |= {"tensor_parallel": stride, "engine": "numpy"}
         yield sent / float(fleetcube.evaluate("data_rail_bandwidth", **machine)), theirs
+        alone = machine | {"data_parallel_shard": 1}  # every replica holds all
+        yield sent / float(fleetcube.evaluate("replica_rail_bandwidth", **alone)), theirs
         if stride == 1:
             machine |= {"tensor_parallel": ranks}
             yield sent / float(fleetcube.evaluate("tensor_rail_bandwidth", **machine)), theirs

@@ -399,7 +399,24 @@ def experts_on_a_cube() -> Pairs:
 
 
 @check(
-    "ring_torus_reason",
+    "torus_replica_all_reduce_time",
+    by="simulator",
+    source="partial sums carried link by link between chips that hold the same shard",
+    tolerance=1e-6,
+)
+def sharding_groups_on_a_cube() -> Pairs:
+    """16 replicas on a cube in sharding groups of 1, 4 and 8"""
+    for shard in (1, 4, 8):
+        job = JOB | {"n_gpus": 64, "data_parallel_shard": shard}
+        message, ours = computed(job, "replica_message", "replica_all_reduce_time")
+        group = next(CUBE.groups(4 * shard, 16 // shard))
+        hops = max(CUBE.hops(group[0], other, group) for other in group)
+        moved = reduce_time(CUBE, 4 * shard, 16 // shard) * message / LINK
+        yield ours, 2 * (hops * HOP + moved)
+
+
+@check(
+    *("ring_torus_reason", "outer_torus_order_reason", "inner_torus_order_reason"),
     by="derivation",
     source="chips of each group listed, and whether they fill a box; pods of the data sheet",
 )
@@ -413,6 +430,11 @@ def what_a_torus_holds() -> Pairs:
         ({"torus_x": 3}, 24),  # 64 chips in rows of 3
         ({"n_gpus": 144, "gpus_per_node": 72, "torus_x": 6, "torus_y": 4}, 24),  # 4 of a row of 6
         ({"n_gpus": 144, "gpus_per_node": 72, "torus_x": 6, "torus_y": 4, "tensor_parallel": 3}, 0),
+        ({"data_parallel_shard": 4}, 0),
+        ({"data_parallel_shard": 32}, 0),
+        ({"data_parallel_shard": 4, "rank_order": "tp-cp-ep-pp-dp"}, 24),
+        (MIXTRAL | {"sequence_parallel": True, "expert_tensor_parallel": 2}, 24),
+        (MIXTRAL | {"sequence_parallel": True, "expert_tensor_parallel": 4}, 0),
         ({"largest_slice": 32}, 25),
         ({"hbm_capacity": 1e9}, 10),
         ({"tensor_parallel": 5}, 3),

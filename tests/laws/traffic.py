@@ -56,6 +56,8 @@ def _play_backward(
     reduce: float,
     gather: float,
     zero_stage: int,
+    sync: str,
+    hides: tuple[bool, bool],
 ) -> float:
     """Time beyond computing of one step in a steady run: two streams, each in its own order.
 
@@ -68,11 +70,13 @@ def _play_backward(
         start = compute
         if microbatch == 0 and zero_stage > 0:
             link = start + gather
-            compute = max(start + forward, link)
+            compute = max(start + forward, link) if hides[1] else link + forward
         else:
             compute = start + forward
-        if zero_stage == 2 or microbatch == microbatches - 1:
-            compute = max(compute + backward, compute + reduce)
+        every = zero_stage == 2 and sync == "microbatch"
+        if every or microbatch == microbatches - 1:
+            sent = compute + reduce if hides[0] else compute + backward + reduce
+            compute = max(compute + backward, sent)
         else:
             compute += backward
     return compute - microbatches * (forward + backward)
@@ -93,14 +97,18 @@ def traffic_behind_passes() -> Pairs:
     rng = random.Random(1)
     for _ in range(300):
         stage, microbatches = rng.choice((0, 1, 2)), rng.randint(1, 9)
+        sync, hides = rng.choice(("microbatch", "step")), (rng.random() < 0.7, rng.random() < 0.7)
         forward, again = rng.uniform(0.1, 2), rng.choice((0.0, rng.uniform(0, 2)))
         backward = 2 * forward + again
         reduce, gather = rng.uniform(0, 2) * backward, rng.uniform(0, 2) * forward
-        passes = {0: reduce, 1: reduce + gather, 2: microbatches * reduce + gather}
+        reductions = microbatches if sync == "microbatch" else 1
+        passes = {0: reduce, 1: reduce + gather, 2: reductions * reduce + gather}
         ours = _value(
             "exposed_data_parallel_time",
             zero_stage=stage,
-            data_parallel_overlap=1.0,
+            gradient_sync=sync,
+            data_parallel_overlap=float(hides[0]),
+            weight_gather_overlap=float(hides[1]),
             data_parallel_time=passes[stage],
             weight_all_gather_time=gather,
             num_microbatches=microbatches,
@@ -108,40 +116,50 @@ def traffic_behind_passes() -> Pairs:
             exposed_layer_communication_time=0.0,
             recompute_flops_factor=(forward + backward) / (3 * forward),
         )
-        theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage)
+        theirs = _play_backward(microbatches, forward, backward, reduce, gather, stage, sync, hides)
         yield 1 + ours, 1 + theirs  # of order 1: what is hidden leaves rounding alone
 
 
 def _play_units(
-    microbatches: int, units: int, times: tuple[float, float, float, float], prefetch: bool
+    microbatches: int,
+    units: int,
+    times: tuple[float, float, float, float],
+    prefetch: bool,
+    every: bool,
+    reshard: bool,
 ) -> float:
     """Wall time of a step of ZeRO-3: one stream computes, one sends, each in order of issue.
 
     Passes go through units 1 to U and back. A unit's weights are gathered when the pass before it
     starts (without forward prefetch: when it ends, up to the first pass backward); its gradients
-    are scattered when its backward pass ends, before which no later gather is issued.
+    are scattered when its backward pass ends, before which no later gather is issued: at `every`
+    micro-batch or the last. Without `reshard` weights stay until then.
     """
     forward, backward, gather, scatter = times
     order = [("f", unit) for unit in range(units)] + [
         ("b", unit) for unit in reversed(range(units))
     ]
     clock = link = 0.0
-    for _ in range(microbatches):
+    for microbatch in range(microbatches):
+        reduces = every or microbatch == microbatches - 1
+        gathered = not reshard and not every and microbatch > 0
         ready = clock = link = max(clock, link)  # gradients are there before weights change hands
-        ready = link = link + gather
+        ready = link = link + (0 if gathered else gather)
         for at, (kind, _) in enumerate(order):
             start = max(clock, ready)
             clock = start + (forward if kind == "f" else backward)
-            if at + 1 < len(order):
+            if at + 1 < (len(order) if reshard else 0 if gathered else units):
                 issued = start if kind == "b" or prefetch else clock
                 ready = link = max(link, issued) + gather
-            if kind == "b":
+            if kind == "b" and reduces:
                 link = max(link, clock) + scatter
     return max(clock, link)
 
 
 @check(
-    "unit_exposed_data_parallel_time",
+    "regathered_exposed_unit_time",
+    "kept_exposed_unit_time",
+    "repeated_gathers_per_reduction",
     "fsdp_backward_window",
     "prefetched_fsdp_forward_window",
     "no_fsdp_forward_window",
@@ -150,9 +168,10 @@ def _play_units(
     source="two streams in order of issue, one unit gathered ahead: the critical path",
 )
 def units_of_zero_3() -> Pairs:
-    """400 random cases of 1 to 9 units and 1 to 5 micro-batches, with and without prefetch"""
+    """400 random cases of 1 to 9 units and 1 to 5 micro-batches, prefetched, kept, reduced once"""
     rng = random.Random(2)
-    for _ in range(400):
+    for case in range(400):
+        every, reshard = case % 4 < 3, case % 3 > 0
         units, microbatches, prefetch = rng.randint(1, 9), rng.randint(1, 5), rng.random() < 0.5
         forward, again = rng.uniform(0.1, 2), rng.choice((0.0, rng.uniform(0, 2)))
         backward = 2 * forward + again
@@ -161,6 +180,8 @@ def units_of_zero_3() -> Pairs:
         ours = _value(
             "exposed_data_parallel_time",
             zero_stage=3,
+            gradient_sync="microbatch" if every else "step",
+            reshard_after_forward=reshard,
             fsdp_prefetch=prefetch,
             data_parallel_overlap=1.0,
             weight_all_gather_time=units * gather,
@@ -171,7 +192,8 @@ def units_of_zero_3() -> Pairs:
             exposed_layer_communication_time=0.0,
             recompute_flops_factor=(forward + backward) / (3 * forward),
         )
-        played = _play_units(microbatches, units, (forward, backward, gather, scatter), prefetch)
+        times = forward, backward, gather, scatter
+        played = _play_units(microbatches, units, times, prefetch, every, reshard)
         yield compute + ours, played
 
 
@@ -406,7 +428,8 @@ def buckets_of_a_step() -> Pairs:
     "sequence_regather_time",
     "sequence_hidden_regather_time",
     "sequence_regather_window",
-    "tensor_parallel_time",
+    "dense_tensor_parallel_time",
+    "shared_layer_exchange_time",
     "exposed_tensor_parallel_time",
     "mfu_qkv_input_gradient_time",
     "mfu_ffn_input_gradient_time",
@@ -485,33 +508,48 @@ def passes_of_sequence_parallel_layers() -> Pairs:
     "switched_context_rail_bandwidth",
     "switched_expert_rail_bandwidth",
     "switched_data_rail_bandwidth",
+    "switched_replica_rail_bandwidth",
     "switched_pipeline_rail_bandwidth",
+    "inner_data_spread",
+    "outer_data_spread",
+    "inner_replica_stride",
+    "outer_replica_stride",
+    "outer_pipeline_span",
+    "inner_pipeline_span",
     "rail_under_switches",
     by="derivation",
     source="ranks seated in Megatron-LM's order: does any group of a kind meet two leaf switches?",
 )
 def groups_under_leaf_switches() -> Pairs:
-    """All layouts of 64 GPUs in powers of two, leaf switches of 8, 16, 32 and 64 GPUs"""
+    """All layouts of 64 GPUs in powers of two, leaf switches of 8 to 64 GPUs, both orders"""
     sizes = (1, 2, 4, 8, 16)
-    for tensor, context, stages, expert, leaf in itertools.product(
-        sizes, (1, 2, 4), (2, 4), (1, 2, 4), (8, 16, 32, 64)
+    orders = ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp")
+    for tensor, context, stages, expert, leaf, order in itertools.product(
+        sizes, (1, 2, 4), (2, 4), (1, 2, 4), (8, 16, 32, 64), orders
     ):
         data = 64 // (tensor * context * stages)
-        if data < expert:
+        if data < expert or (order == orders[1] and expert > 1):
             continue
-        places = itertools.product(range(stages), range(data), range(context), range(tensor))
+        shard = max(expert, data // 2)
+        inner = [(c, t) for c in range(context) for t in range(tensor)]
+        if order == orders[0]:
+            outer = [(p, d) for p in range(stages) for d in range(data)]
+        else:
+            outer = [(p, d) for d in range(data) for p in range(stages)]
+        places = ((*far, *near) for far in outer for near in inner)
         groups: dict[tuple[Any, ...], set[int]] = {}
         for gpu, (p, d, c, t) in enumerate(places):
             for group in (
                 ("tensor", p, d, c),
                 ("context", p, d, t),
                 ("expert", p, d // expert, c, t),
-                ("data", p, t),
+                ("data", p, d // shard, t),
+                ("replica", p, d % shard, c, t),
                 ("pipeline", d, c, t),
             ):
                 groups.setdefault(group, set()).add(gpu // leaf)
         counts = {"tensor": tensor, "context": context, "expert": expert}
-        counts |= {"data": data * context, "pipeline": stages}
+        counts |= {"data": shard * context, "replica": data // shard, "pipeline": stages}
         sending = [kind for kind, members in counts.items() if members > 1]
         got = fleetcube.evaluate(
             [f"{kind}_rail_bandwidth" for kind in sending],
@@ -521,6 +559,8 @@ def groups_under_leaf_switches() -> Pairs:
             context_parallel=context,
             pipeline_parallel=stages,
             expert_parallel=expert,
+            data_parallel_shard=shard,
+            rank_order=order,
             gpus_per_switch=leaf,
             inter_node_bandwidth=50e9,
             oversubscription=4,
