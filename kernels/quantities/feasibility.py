@@ -171,15 +171,16 @@ def whole_stage_reason(
 ) -> Any:
     """Why layers cannot be split over a pipeline's stages; 0 where they can.
 
-    whole layers, the stages' together those of the model (6); a layer for each of the p v pieces,
-    where an end holds an embedding or logits it may have none (28)
+    whole layers, the stages' together those of the model (6); a layer for each of the p v pieces
+    but the first and the last, which hold the embedding and the logits (28)
 
     Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], first_stage_layers [1],
         middle_stage_layers [1], last_stage_layers [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, --pipeline-model-parallel-layout (any split of whole layers; E and L may
-        stand alone)
+        stand alone); Grattafiori et al. 2024 (Llama 3), arXiv:2407.21783, section 3.3.2 (126 layers
+        in 128 pieces)
     """
     between = np.maximum(pipeline_parallel - 2, 0.0)
     rest = layers - first_stage_layers - last_stage_layers
@@ -189,8 +190,7 @@ def whole_stage_reason(
     fits = fits & (last_stage_layers >= 0) & _whole(layers)
     fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
     pieces = pipeline_parallel * stage_chunks
-    ends = where(first_stage_layers > 0, 0.0, 1.0) + where(last_stage_layers > 0, 0.0, 1.0)
-    reason = where(layers + ends < pieces, 28.0, 0.0)
+    reason = where(layers + 2 < pieces, 28.0, 0.0)
     reason = where(fits, reason, 6.0)
     known = layers + pieces + first_stage_layers + middle_stage_layers + last_stage_layers
     return where(known == known, reason, np.nan)

@@ -140,47 +140,6 @@ def roofline_logits_share(
     return own / (layers * layer_time + own) - embedding_share
 
 
-def slowest_stage_time(
-    compute_time: Any,
-    straggler_time: Any,
-    exposed_layer_communication_time: Any,
-    embedding_share: Any,
-    logits_share: Any,
-    layers: Any,
-    pipeline_parallel: Any,
-    first_stage_layers: Any,
-    middle_stage_layers: Any,
-    last_stage_layers: Any,
-    logits_at_first: Any,
-    logits_at_last: Any,
-) -> Any:
-    """Time of one step in which the slowest stage computes and waits for its layers' traffic.
-
-    max(l_first x layer + embedding, l_middle x layer, l_last x layer + logits); layer = (C (1 -
-    embedding - logits) + traffic) p / l, C that of the mean stage; all of it in one stage. Logits
-    at the first stage where a pipeline comes back to it, half at either end in dualpipe
-
-    Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
-        embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
-        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1],
-        logits_at_first [1], logits_at_last [1]
-    Returns: [s] time of one step
-    Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
-        mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
-    Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
-    """
-    computing = compute_time + straggler_time
-    stages = pipeline_parallel * computing
-    inside = stages * (1 - embedding_share - logits_share)
-    layer = (inside + pipeline_parallel * exposed_layer_communication_time) / layers
-    logits = logits_share * stages / (logits_at_first + logits_at_last)
-    first = first_stage_layers * layer + embedding_share * stages + logits_at_first * logits
-    last = last_stage_layers * layer + logits_at_last * logits
-    slowest = np.maximum(np.maximum(first, middle_stage_layers * layer), last)
-    alone = computing + exposed_layer_communication_time
-    return where(pipeline_parallel > 1, np.maximum(slowest, alone), alone)
-
-
 @alternative("stage_imbalance_time", stage_split="alike")
 def no_stage_imbalance_time() -> Any:
     """Time of one step by which the slowest stage works longer than the mean stage: all are alike.
@@ -196,22 +155,65 @@ def no_stage_imbalance_time() -> Any:
 
 @alternative("stage_imbalance_time", stage_split="whole_layers")
 def slowest_stage_imbalance_time(
-    slowest_stage_time: Any,
     compute_time: Any,
     straggler_time: Any,
     exposed_layer_communication_time: Any,
+    embedding_share: Any,
+    logits_share: Any,
+    layers: Any,
+    pipeline_parallel: Any,
+    first_stage_layers: Any,
+    middle_stage_layers: Any,
+    last_stage_layers: Any,
+    logits_at_first: Any,
+    logits_at_last: Any,
 ) -> Any:
     """Time of one step by which the slowest stage works longer than the mean stage.
 
-    slowest - mean
+    max of first, middle and last, not below 0: layers (l_stage p / l - 1), layers = C (1 -
+    embedding - logits) + traffic of the mean stage, + what the stage has of embedding and logits,
+    less the mean. Logits at the first stage where a pipeline comes back to it, half at either end
+    in dualpipe
 
-    Parameters: slowest_stage_time [s], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s]
+    Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
+        embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
+        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1],
+        logits_at_first [1], logits_at_last [1]
+    Returns: [s] time of one step
+    Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
+        mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
+    Source: Narayanan et al. 2021 (SC21), section 2.2 (a pipeline runs at its slowest stage)
+    """
+    computing = compute_time + straggler_time
+    embedding, logits = embedding_share * computing, logits_share * computing
+    in_layers = computing * (1 - embedding_share - logits_share) + exposed_layer_communication_time
+    share = pipeline_parallel / layers
+    at_end = pipeline_parallel / (logits_at_first + logits_at_last)
+    first = in_layers * (first_stage_layers * share - 1) + embedding * (pipeline_parallel - 1)
+    first = first + logits * (logits_at_first * at_end - 1)
+    middle = in_layers * (middle_stage_layers * share - 1) - embedding - logits
+    last = in_layers * (last_stage_layers * share - 1) - embedding
+    last = last + logits * (logits_at_last * at_end - 1)
+    more = np.maximum(np.maximum(first, middle), np.maximum(last, 0.0))
+    return where(pipeline_parallel > 1, more, 0.0)
+
+
+def slowest_stage_time(
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+    stage_imbalance_time: Any,
+) -> Any:
+    """Time of one step in which the slowest stage computes and waits for its layers' traffic.
+
+    that of the mean stage + imbalance
+
+    Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
+        stage_imbalance_time [s]
     Returns: [s] time of one step
     Source: by definition
     """
-    mean = compute_time + straggler_time + exposed_layer_communication_time
-    return np.maximum(slowest_stage_time - mean, 0.0)
+    return compute_time + straggler_time + exposed_layer_communication_time + stage_imbalance_time
 
 
 def stage_imbalance(

@@ -220,7 +220,8 @@ def test_infeasible_points_are_marked_and_masked_on_request() -> None:
         ({"n_gpus": 516}, "gpus_not_divisible"),
         ({"n_gpus": 65536, "global_batch_size": 1024}, "batch_smaller_than_data_parallel"),
         ({"n_gpus": 24}, "batch_not_divisible"),
-        ({"pipeline_parallel": 32}, "layers_not_divisible"),
+        ({"pipeline_parallel": 32, "stage_split": "alike"}, "layers_not_divisible"),
+        ({"pipeline_parallel": 32, "virtual_stages": 4}, "stage_without_layers"),
         # Llama 3 405B ran 126 layers on 16 stages (arXiv:2407.21783, section 3.3.2)
         ({"layers": 126, "pipeline_parallel": 16}, "feasible"),
         ({"tensor_parallel": 128, "n_gpus": 512}, "heads_not_divisible"),
