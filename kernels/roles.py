@@ -65,6 +65,17 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
 }
 
+# A pipeline's layout, written out: what it sets
+SPLIT: Mapping[str, str] = {
+    "all": "layers",
+    "stages": "pipeline_parallel",
+    "chunks": "virtual_stages",
+    "first": "first_stage_layers",
+    "middle": "middle_stage_layers",
+    "last": "last_stage_layers",
+    "predicting": "prediction_layers",
+}
+
 # A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
 LETTERS: Mapping[str, tuple[str, ...]] = {
     "M": ("layers", "linear_layers"),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...kernels.roles import LETTERS, SAID, UNSAID
+from ...kernels.roles import LETTERS, SAID, SPLIT, UNSAID
 from ..errors import InputError, shown
 
 NAME = "layer_pattern"
@@ -83,17 +83,18 @@ def stages(layout: Any, chunks: int = 1) -> dict[str, Any]:
     if len(pieces) % chunks:
         raise InputError(
             f"{LAYOUT} = {shown(layout)} has {len(pieces)} pieces, not a multiple of "
-            f"virtual_stages = {chunks}; change one of them"
+            f"{SPLIT['chunks']} = {chunks}; change one of them"
         )
     p = len(pieces) // chunks
     each = [sum(piece.count("t") for piece in pieces[stage::p]) for stage in range(p)]
-    made = {"layers": sum(each), "pipeline_parallel": p}
+    told = {"all": sum(each), "stages": p}
     if p > 1:
-        made |= {"first_stage_layers": each[0], "last_stage_layers": each[-1]}
+        told |= {"first": each[0], "last": each[-1]}
     if p > 2:
-        made["middle_stage_layers"] = max(each[1:-1])
-    predicting = pieces[-1].count("m")
-    return made | ({"prediction_layers": predicting} if predicting else {})
+        told["middle"] = max(each[1:-1])
+    if "m" in pieces[-1]:
+        told["predicting"] = pieces[-1].count("m")
+    return {SPLIT[part]: value for part, value in told.items()}
 
 
 def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,12 +103,15 @@ def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mappin
         if key not in scenario:
             continue
         if key == LAYOUT:
-            chunks = scenario.get("virtual_stages", 1)
-            if "virtual_stages" in swept or not isinstance(chunks, int) or chunks < 1:
-                raise InputError(f"{LAYOUT} needs virtual_stages as one whole number from 1")
+            name = SPLIT["chunks"]
+            chunks = scenario.get(name, 1)
+            if name in swept or not isinstance(chunks, int) or chunks < 1:
+                raise InputError(f"{LAYOUT} needs {name} as one whole number from 1")
             made = stages(scenario[LAYOUT], chunks)
             if "model" in scenario or "model" in swept:
-                del made["layers"]  # the label's: a split that does not hold them has a reason
+                del made[
+                    SPLIT["layers"]
+                ]  # the label's: a split that does not hold them has a reason
         else:
             made = counts(scenario[NAME])
         for name, value in made.items():

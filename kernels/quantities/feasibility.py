@@ -551,7 +551,8 @@ def ring_torus_reason(
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
     twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
     twice = twice & (scale_up_gpus < 8 * short * short * short)
-    reason = where(whole & boxes & ((torus_twist == 0) | twice), torus_order_reason, 24.0)
+    order = where(torus_order_reason == 0, 0.0, 24.0)
+    reason = where(whole & boxes & ((torus_twist == 0) | twice), order, 24.0)
     reason = where(scale_up_gpus > largest_slice, 25.0, reason)
     known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
