@@ -109,9 +109,7 @@ def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mappin
                 raise InputError(f"{LAYOUT} needs {name} as one whole number from 1")
             made = stages(scenario[LAYOUT], chunks)
             if "model" in scenario or "model" in swept:
-                del made[
-                    SPLIT["layers"]
-                ]  # the label's: a split that does not hold them has a reason
+                del made[SPLIT["all"]]  # the label's: a split that does not hold them has a reason
         else:
             made = counts(scenario[NAME])
         for name, value in made.items():
