@@ -6,6 +6,8 @@ from fleetcube.catalog import kind
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+from fleetcube.grid.measured.records import read_records
+
 from .accuracy import own
 from .claims.conflicts import DOCUMENTS
 from .text import ROOT
@@ -17,7 +19,10 @@ def phrases() -> dict[str, tuple[str, ...]]:
     """Phrases of the README, a {} for each number, and the numbers."""
     groups = own().groups
     steps = {group.group: group for group in groups if group.of == "step_time"}
-    medians = [group.median_percent for group in steps.values() if group.n > 1]
+    fitted = {row.group for row in read_records()[0] if "calibration" in row.inputs}
+    several = [group for group in steps.values() if group.n > 1]
+    medians = [group.median_percent for group in several if group.group in fitted]
+    others = [group.median_percent for group in several if group.group not in fitted]
     memory = max(group.mean_percent for group in groups if "memory" in group.of)
     (nccl,) = [group.median_percent for group in groups if group.group == "nccl_allreduce"]
     kinds = {name: str(len(kind(name))) for name in ("gpu", "node", "fabric", "model")}
@@ -27,6 +32,7 @@ def phrases() -> dict[str, tuple[str, ...]]:
         "{} calibrations": (str(len(kind("calibration"))),),
         "predicts {} published measurements": (f"{len(own().rows):,}",),
         "a median of {} to {} %": (f"{min(medians):.0f}", f"{max(medians):.0f}"),
+        "{} to {} % where none was": (f"{min(others):.0f}", f"{max(others):.0f}"),
         "{} % mean on Korthikanti's, {} % on SC21's, {} % on vTrain's": tuple(
             f"{steps[name].mean_percent:.1f}"
             for name in ("korthikanti_table5", "sc21_table1", "vtrain_multi")

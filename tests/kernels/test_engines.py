@@ -58,7 +58,7 @@ def points() -> dict[str, Any]:
         "context_parallel": rng.choice([1.0, 2.0], POINTS),
         "data_parallel_shard": rng.choice([1.0, 4.0, 8.0, 2.5], POINTS),
         "sequence_length": rng.choice([4096.0, 4095.0], POINTS, p=[0.8, 0.2]),
-        "virtual_stages": rng.choice([1.0, 5.0], POINTS),
+        "virtual_stages": rng.choice([1.0, 10.0], POINTS),
         "micro_batch_size": rng.choice([1.0, 4.0], POINTS),
         "gpu_mttf": rng.uniform(1e6, 3e8, POINTS),
         "checkpoint_write_bandwidth": 10.0 ** rng.uniform(6, 12, POINTS),
