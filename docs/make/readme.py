@@ -3,10 +3,9 @@
 import re
 
 from fleetcube.catalog import kind
+from fleetcube.grid.measured.records import read_records
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
-
-from fleetcube.grid.measured.records import read_records
 
 from .accuracy import own
 from .claims.conflicts import DOCUMENTS
