@@ -117,10 +117,13 @@ def tiered_bandwidth(
     """
     out, leaf, pod = 1 / ranks_per_node, 1 / ranks_per_leaf, 1 / ranks_per_pod
     last = 1 / ranks
-    spent = (out - leaf) / leaf_bandwidth + (leaf - pod) / fabric_bandwidth
-    spent = spent + (pod - last) / pod_bandwidth
-    leaves = spent > 0
-    return where(leaves, (out - last) / where(leaves, spent, 1.0), leaf_bandwidth)
+    # Each share of what is sent on its own: as a quotient of sums, slopes of small groups cancel
+    beyond = ranks > ranks_per_leaf
+    sent = where(beyond, out - last, 1.0)
+    spent = (out - leaf) / sent / leaf_bandwidth + (leaf - pod) / sent / fabric_bandwidth
+    spent = where(beyond, spent + (pod - last) / sent / pod_bandwidth, 1 / leaf_bandwidth)
+    leaves = beyond & (spent > 0)
+    return where(leaves, 1 / where(leaves, spent, 1.0), leaf_bandwidth)
 
 
 def tiered_all_to_all_bandwidth(

@@ -230,7 +230,8 @@ def test_the_points_reach_every_reason_and_most_losses() -> None:
     reference = results("numpy", list(FORMULAS.values()))
     codes = set(read(FORMULAS["flushed_infeasible_reason"]).flags)
     reasons = [name for name, made in FORMULAS.items() if set(read(made).flags) == codes]
-    assert {code for name in reasons for code in reference[name].tolist()} == codes
+    # -1: unknown, where a replica takes more than the cluster
+    assert {code for name in reasons for code in reference[name].tolist()} - {-1} == codes
     assert set(reference["flushed_infeasible_reason"].tolist()) >= set(range(12))
     assert len(set(reference["dominant_overhead"].tolist())) >= 4
 

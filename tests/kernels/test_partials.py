@@ -108,7 +108,7 @@ def test_partials_are_those_of_jax(name: str) -> None:
             with np.errstate(all="ignore"):
                 scale = np.maximum(np.abs(expected), np.abs(result / given[k]))
                 usable = np.isfinite(result) & np.isfinite(given[k])
-                off = np.abs(found - expected) > 1e-12 * scale
+                off = np.abs(found - expected) > 1e-10 * scale
             assert usable.any(), "no point has a value: draw its inputs in points()"
             assert not (off & usable & np.isfinite(expected)).any(), parameter
             assert np.isfinite(found[usable]).all(), parameter
