@@ -1,10 +1,12 @@
 """Every option is an axis: along it stands what each choice gives alone."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fleetcube
 from fleetcube import Sweep
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
@@ -44,3 +46,45 @@ def test_an_option_is_an_axis(option: str) -> None:
             got = swept[name].sel({option: choice}) if option in swept[name].dims else swept[name]
             np.testing.assert_array_equal(got, alone[name], err_msg=name)
     assert any(option in swept[name].dims for name in chosen)
+
+
+def covering_rows() -> list[dict[str, Any]]:
+    """Choices of all options, so that every two choices of two options stand in one row."""
+    rng = np.random.default_rng(17)
+    left = {
+        (a, x, b, y)
+        for a, b in itertools.combinations(OPTIONS, 2)
+        for x, y in itertools.product(INPUTS[a].choices, INPUTS[b].choices)
+    }
+    rows = []
+    while left:
+        a, x, b, y = min(left, key=str)
+        row = {a: x, b: y}
+        for name in rng.permutation([name for name in OPTIONS if name not in row]).tolist():
+            gains = [
+                sum(
+                    ((o, v, name, c) if OPTIONS.index(o) < OPTIONS.index(name) else (name, c, o, v))
+                    in left
+                    for o, v in row.items()
+                )
+                for c in INPUTS[name].choices
+            ]
+            row[name] = INPUTS[name].choices[int(np.argmax(gains))]
+        ordered = [(name, row[name]) for name in OPTIONS]
+        left -= {(*one, *other) for one, other in itertools.combinations(ordered, 2)}
+        rows.append(row)
+    return rows
+
+
+def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
+    names = ["step_time", "job_time", "memory_per_gpu", "infeasible_reason"]
+    wrong = []
+    for row in covering_rows():
+        given = {**JOB, **row, "hbm_capacity": float("inf")}
+        found = fleetcube.evaluate(names, engine="numpy", **given)
+        numbers = np.array([float(found[name]) for name in names[:3]])
+        reason = int(found.infeasible_reason)
+        # formulas stay defined where a layout cannot be run
+        if reason < 0 or not (np.isfinite(numbers) & (numbers > 0)).all():
+            wrong.append((reason, numbers.tolist(), row))
+    assert not wrong
