@@ -80,7 +80,7 @@ def test_every_two_choices_evaluate_and_have_a_reason_or_none() -> None:
     names = ["step_time", "job_time", "memory_per_gpu", "infeasible_reason"]
     wrong = []
     for row in covering_rows():
-        given = {**JOB, **row, "hbm_capacity": float("inf")}
+        given = {**JOB, **row, "expert_parallel": 1, "hbm_capacity": float("inf")}
         found = fleetcube.evaluate(names, engine="numpy", **given)
         numbers = np.array([float(found[name]) for name in names[:3]])
         reason = int(found.infeasible_reason)
