@@ -728,7 +728,7 @@ def fullest_stage(
     sparse = first_sparse_stage(
         stages, first_stage_layers, middle_stage_layers, leading_dense_layers
     )
-    first = stage_memory(1.0, stages, *split, *of_stage)
+    first = stage_memory(np.minimum(1.0, stages), stages, *split, *of_stage)
     second = stage_memory(np.minimum(2.0, stages), stages, *split, *of_stage)
     third = stage_memory(sparse, stages, *split, *of_stage)
     last = stage_memory(stages, stages, *split, *of_stage)
