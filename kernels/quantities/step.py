@@ -138,6 +138,7 @@ def bubble_fraction(bubble_ratio: Any) -> Any:
 
     Parameters: bubble_ratio [1]
     Returns: [1] bubble over total time
+    Range: stages alike; what unequal ones wait more is in bubble_time alone
     Source: Huang et al. 2019 (GPipe), section 2.3
     """
     return bubble_ratio / (1 + bubble_ratio)
