@@ -140,18 +140,18 @@ def latent_expert_message(
     expert_input_width: Any,
     hidden_size: Any,
     residual_ranks: Any,
-    experts_per_token: Any,
+    routed_visits_per_token: Any,
     expert_bytes_share: Any,
 ) -> Any:
     """Bytes that one rank sends to experts for one layer and micro-batch, the mean of both ways.
 
-    (s / c) b w k e: what travels is as wide as what experts read
+    (s / c) b w k e: what travels is as wide as what experts read; k those of the busiest rank
 
     Parameters: activation_message [B], expert_input_width [1], hidden_size [1],
-        residual_ranks [1], experts_per_token [1], expert_bytes_share [1]
+        residual_ranks [1], routed_visits_per_token [1], expert_bytes_share [1]
     Returns: [B] message
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 3.1; Megatron-LM,
         --moe-latent-size
     """
     narrow = activation_message * expert_input_width / hidden_size
-    return expert_message(narrow, residual_ranks, experts_per_token, expert_bytes_share)
+    return expert_message(narrow, residual_ranks, routed_visits_per_token, expert_bytes_share)

@@ -530,7 +530,9 @@ def messages_of_blocks() -> Pairs:
         ring = {"tensor_parallel": T, "context_parallel": 4}
         yield value("context_message", **given, **ring), sent / len(pattern)
         if "E" in pattern:
-            yield value("expert_message", **given), 2 * 2 * TOKENS * NARROW * VISITED
+            sent = 2 * 2 * TOKENS * NARROW * VISITED
+            yield value("expert_message", **given), sent
+            yield value("expert_message", **given, expert_load_imbalance=1.5), 1.5 * sent
 
 
 @check(
