@@ -14,7 +14,7 @@ from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
 from ..kernels.roles import MEANT
-from .ask.traffic import crossings
+from .ask.traffic import crossings, duration
 from .errors import InputError, nearest, shown
 from .show.tables import scale
 from .spec import patterns
@@ -91,7 +91,9 @@ def explain_traffic(point: Any) -> str:
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
     for place, tier in enumerate(tiers):
-        held = [f"{each.kind} {_seconds(each.seconds)}" for each in traffic if each.tier == place]
+        held = [
+            f"{each.kind} {duration(each.seconds, 3)}" for each in traffic if each.tier == place
+        ]
         numbers = (f"{tier.gpus:,.6g}", f"{tier.bandwidth / 1e9:.4g}")
         rows.append((tier.name, *numbers, ", ".join(held) or "-"))
     wide = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -102,10 +104,6 @@ def explain_traffic(point: Any) -> str:
     none = [each.kind for each in traffic if each.tier < 0]
     lines += ["", f"no traffic: {', '.join(none)}"] if none else []
     return "\n".join([*lines, "", "Times are those of one step, hidden or not."])
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
 
 
 # What nothing depends on

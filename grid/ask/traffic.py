@@ -77,3 +77,8 @@ def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], 
         seconds = float(point[SITES[1]])
         traffic.append(Crossing("sites", len(tiers) - 1, seconds))
     return tiers, traffic
+
+
+def duration(seconds: float, digits: int) -> str:
+    """A time of a step for people, in seconds or milliseconds."""
+    return f"{seconds:.{digits}g} s" if seconds >= 0.1 else f"{seconds * 1e3:.{digits}g} ms"

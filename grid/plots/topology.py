@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ask.traffic import Tier, crossings
+from ..ask.traffic import Tier, crossings, duration
 from .picture import PALETTE, blank, check_picture, headed, saved, styled
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     for place, each in enumerate(moving):
         colour = _COLOURS[each.kind]
         right.bar(place, each.tier + 0.8, 0.62, -0.4, color=colour)
-        text = f"{each.seconds:.2g} s" if each.seconds >= 0.1 else f"{each.seconds * 1e3:.2g} ms"
         how = {"ha": "center", "va": "bottom", "fontsize": 7.5}
-        right.text(place, each.tier + 0.41, text, **how)
+        right.text(place, each.tier + 0.41, duration(each.seconds, 2), **how)
     right.set_xticks(range(len(moving)), [each.kind for each in moving], fontsize=8)
     right.set_xlim(-0.6, max(1, len(moving)) - 0.4)
     right.tick_params(axis="both", length=0)

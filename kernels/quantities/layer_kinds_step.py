@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from ..alternatives import alternative
-from ..layer import gemm_time
 from ..ops import where
 from .activations import matrix_activations_per_token
 from .context_traffic import context_message
-from .layer_compute import elementwise_time
+from .layer_compute import attention_projection_time, elementwise_time
 from .layer_kinds import KINDS
 from .tensor_traffic import shared_layer_exchange_time
 from .working_memory import ffn_gradients_memory
@@ -41,9 +40,13 @@ def linear_projection_time(
     Returns: [s] time of one forward pass
     Source: Dao & Gu 2024 (Mamba-2), arXiv:2405.21060, section 8.1 (tensor parallelism)
     """
-    output = linear_inner_width / tensor_parallel
-    inputs = linear_parameters_per_layer / hidden_size / tensor_parallel - output
-    on_gpu = (
+    return attention_projection_time(
+        microbatch_tokens,
+        hidden_size,
+        linear_parameters_per_layer,
+        linear_inner_width,  # of one head
+        1.0,
+        tensor_parallel,
         operand_bytes_per_element,
         bytes_per_element,
         peak_flops,
@@ -51,9 +54,6 @@ def linear_projection_time(
         gemm_half_size,
         reached_hbm_bandwidth,
     )
-    entering = gemm_time(microbatch_tokens, inputs, hidden_size, *on_gpu)
-    leaving = gemm_time(microbatch_tokens, hidden_size, output, *on_gpu)
-    return entering + leaving
 
 
 def linear_state_time(
