@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from fleetcube import Sweep
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
 
+ENGINES = ("numba", "jax")
 OPTIONS = [name for name, row in INPUTS.items() if row.kind == "option"]
 JOB: dict[str, Any] = {
     "n_gpus": 2048,
@@ -39,13 +41,19 @@ def test_an_option_is_an_axis(option: str) -> None:
     chosen = [name for name, quantity in load().items() if quantity.option == option]
     assert chosen
     choices = list(INPUTS[option].choices)
-    swept = Sweep(JOB, {option: choices}, chosen).evaluate()
+    swept = Sweep(JOB, {option: choices}, chosen).evaluate(engine="numpy")
     for choice in choices:
         alone = Sweep({**JOB, option: choice}, {}, chosen).evaluate()
         for name in {*chosen} - {"infeasible_reason"}:
             got = swept[name].sel({option: choice}) if option in swept[name].dims else swept[name]
             np.testing.assert_array_equal(got, alone[name], err_msg=name)
     assert any(option in swept[name].dims for name in chosen)
+    # JAX operation by operation: test_engines compiles each formula, here the choice is tried
+    with jax.disable_jit():
+        others = [Sweep(JOB, {option: choices}, chosen).evaluate(engine=e) for e in ENGINES]
+    for engine, other in zip(ENGINES, others, strict=True):
+        for name in chosen:
+            np.testing.assert_allclose(other[name], swept[name], 1e-12, 0, err_msg=engine)
 
 
 def covering_rows() -> list[dict[str, Any]]:
