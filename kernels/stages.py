@@ -10,7 +10,8 @@ def layers_of_stage(
 ) -> Any:
     """Layers of one pipeline stage; stages between with one layer more come first.
 
-    l_first, l_middle or l_middle - 1, l_last; l in one stage
+    l_first, l_middle or l_middle - 1, l_last; l in one stage. Where the stages between differ by
+    more than one layer, l_middle for each of them: a bound from above
 
     Parameters:
         stage [1]: stage, counted from 1
@@ -19,16 +20,19 @@ def layers_of_stage(
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
         last [1]: layers of the last stage
-    Returns: [1] layers; NaN beyond the last stage
+    Returns: [1] layers; NaN where there is no such stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     Example:
         >>> [float(layers_of_stage(s, 5, 12, 2, 3, 2)) for s in (1, 2, 3, 4, 5)]
         [2.0, 3.0, 3.0, 2.0, 2.0]
     """
-    fewer = where(stage - 1 > _larger(stages, layers, first, middle, last) + 0.5, 1.0, 0.0)
+    larger = _larger(stages, layers, first, middle, last)
+    fewer = where((larger > 0.5) & (stage - 1 > larger + 0.5), 1.0, 0.0)
     between = where(stage < stages, middle - fewer, last)
     alone = where(stages > 1, first, layers)
-    return where(stage > stages, np.nan, where(stage > 1, between, alone))
+    counted = (np.floor(stage) == stage) | (stage == stages)
+    exists = (stage >= 1) & (stage <= stages) & counted
+    return where(exists, where(stage > 1, between, alone), np.nan)
 
 
 def layers_before_stage(
@@ -51,7 +55,8 @@ def layers_before_stage(
         >>> [float(layers_before_stage(s, 5, 12, 2, 3, 2)) for s in (1, 2, 3, 4, 5)]
         [0.0, 2.0, 5.0, 8.0, 10.0]
     """
-    fewer = np.maximum(stage - 2 - _larger(stages, layers, first, middle, last), 0.0)
+    larger = _larger(stages, layers, first, middle, last)
+    fewer = where(larger > 0.5, np.maximum(stage - 2 - larger, 0.0), 0.0)
     between = where(stage < stages, first + (stage - 2) * middle - fewer, layers - last)
     return where(stage > 1, between, 0.0)
 

@@ -165,6 +165,7 @@ def whole_stage_reason(
     layers: Any,
     pipeline_parallel: Any,
     stage_chunks: Any,
+    prediction_layers: Any,
     first_stage_layers: Any,
     middle_stage_layers: Any,
     last_stage_layers: Any,
@@ -172,10 +173,11 @@ def whole_stage_reason(
     """Why layers cannot be split over a pipeline's stages; 0 where they can.
 
     whole layers, the stages' together those of the model (6); a layer for each of the p v pieces
-    but the first and the last, which hold the embedding and the logits (28)
+    but the first and the last, which hold the embedding and the logits (28): v on each stage
+    between the ends, 2 v - 2 at the ends
 
-    Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_layers [1]
+    Parameters: layers [1], pipeline_parallel [1], stage_chunks [1], prediction_layers [1],
+        first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, --pipeline-model-parallel-layout (any split of whole layers; E and L may
@@ -185,14 +187,19 @@ def whole_stage_reason(
     between = np.maximum(pipeline_parallel - 2, 0.0)
     rest = layers - first_stage_layers - last_stage_layers
     rest = where(pipeline_parallel > 1, rest, layers - first_stage_layers)
-    most = middle_stage_layers * between
-    fits = where(between > 0, (rest >= 0) & (rest <= most), rest == 0) & (first_stage_layers >= 0)
-    fits = fits & (last_stage_layers >= 0) & _whole(layers)
+    held = (rest <= middle_stage_layers * between) & (middle_stage_layers <= rest)
+    fits = where(between > 0, held, rest == 0) & (first_stage_layers >= 0)
+    fits = fits & (last_stage_layers >= 0) & _whole(layers) & _whole(prediction_layers)
     fits = fits & _whole(first_stage_layers) & _whole(last_stage_layers)
-    pieces = pipeline_parallel * stage_chunks
-    reason = where(layers + 2 < pieces, 28.0, 0.0)
-    reason = where(fits, reason, 6.0)
-    known = layers + pieces + first_stage_layers + middle_stage_layers + last_stage_layers
+    fits = fits & _whole(middle_stage_layers)
+    # the second stage has most of those between: the others need theirs, too
+    others = np.maximum(between - 1, 0.0) * stage_chunks
+    bare = where(between > 0, rest - middle_stage_layers < others, False)
+    bare = bare | ((between > 0) & (middle_stage_layers < stage_chunks))
+    bare = bare | (layers - where(between > 0, rest, 0.0) < 2 * stage_chunks - 2)
+    reason = where(fits, where(bare, 28.0, 0.0), 6.0)
+    known = layers + pipeline_parallel + stage_chunks + prediction_layers
+    known = known + first_stage_layers + middle_stage_layers + last_stage_layers
     return where(known == known, reason, np.nan)
 
 
