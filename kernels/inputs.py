@@ -281,7 +281,7 @@ _ROWS: list[str | Input] = [
         (False, True),
         "feed-forward layers of routed experts",
         implied=True,
-        implied_by=("experts", "ffn_layers"),
+        implied_by=("experts",),
     ),
     _count("experts", 8, "routed experts of one layer"),
     _count("experts_per_token", 2, "routed experts that each token visits"),

@@ -30,6 +30,20 @@ def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any)
 # Inputs that are valid at multiples of a step: its formula, and the quantity that counts the steps
 STEPS: Mapping[str, tuple[Callable[..., Any], str]] = {"n_gpus": (replica, "data_parallel")}
 
+# Quantities that count whole things where they are given, and the least of each
+COUNTS: Mapping[str, float] = {
+    "first_stage_layers": 0,
+    "middle_stage_layers": 0,
+    "last_stage_layers": 0,
+    "pipeline_stage": 1,
+    "attention_layers": 0,
+    "ffn_layers": 0,
+    "expert_tensor_parallel": 1,
+    "microbatch_group_size": 1,
+    "torus_dimensions": 1,
+    "torus_z": 1,
+}
+
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(

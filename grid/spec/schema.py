@@ -8,6 +8,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...catalog import KINDS, kind
@@ -18,7 +19,7 @@ from ...kernels.inputs import INPUTS, Input
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
 from .patterns import ABOUT, NAME
-from .values import is_option, known_names, unit_of
+from .values import is_option, is_whole, known_names, row_of, unit_of
 
 Schema = dict[str, Any]
 # Draft 7: what editors of TOML know
@@ -123,7 +124,7 @@ _SHARED: Schema = {
 
 def _row(name: str) -> Input:
     """An input, or a quantity that is given."""
-    return INPUTS.get(name) or Input(name, unit_of(name), None, "", positive=False)
+    return INPUTS.get(name) or replace(row_of(name), unit=unit_of(name))
 
 
 def _about(name: str) -> str:
@@ -175,7 +176,7 @@ def _scenario(name: str, value: str) -> Schema:
     """A value, or a distribution of one."""
     if _is_named(name):
         return {"allOf": [_ref(value)]}
-    whole = name in INPUTS and INPUTS[name].kind == "count"
+    whole = is_whole(name)
     return {"anyOf": [_ref(value), _ref("sample" if whole else "distribution")]}
 
 

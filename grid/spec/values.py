@@ -13,6 +13,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
+from ...kernels.roles import COUNTS
 from ..errors import InputError, nearest, shown
 
 DTYPES = ("float64", "float32")
@@ -46,7 +47,7 @@ def is_option(name: str) -> bool:
 
 def is_whole(name: str) -> bool:
     """Whether an input is a whole number."""
-    return name in INPUTS and INPUTS[name].kind == "count"
+    return row_of(name).kind == "count"
 
 
 def option(name: str, value: Any) -> Any:
@@ -72,6 +73,8 @@ def _written(choice: Any) -> str:
 
 def row_of(name: str) -> Input:
     """The bounds of an input, or of a quantity that is given."""
+    if name in COUNTS:
+        return Input(name, "1", None, "", "count", COUNTS[name], positive=COUNTS[name] > 0)
     return INPUTS.get(name) or Input(name, "1", None, "", positive=False, may_be_infinite=True)
 
 

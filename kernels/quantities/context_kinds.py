@@ -643,6 +643,33 @@ def roofline_attention_time(
     return num_microbatches * layers / pipeline_parallel * passes * attention_core_time
 
 
+@alternative("sequence_parts", context_balance="zigzag")
+def paired_sequence_parts(context_parallel: Any) -> Any:
+    """Parts that a sequence is cut into: an early and a late one for each rank that shares it.
+
+    2 c; one for a rank alone
+
+    Parameters: context_parallel [1]
+    Returns: [1] parts
+    Source: Megatron-LM, megatron/core/utils.py (get_batch_on_this_cp_rank: 2 x context-parallel
+        size chunks)
+    """
+    return where(context_parallel > 1, 2.0 * context_parallel, 1.0)
+
+
+@alternative("sequence_parts", context_balance="contiguous")
+def single_sequence_parts(context_parallel: Any) -> Any:
+    """Parts that a sequence is cut into: one for each rank that shares it.
+
+    c
+
+    Parameters: context_parallel [1]
+    Returns: [1] parts
+    Source: Liu et al. 2023 (ring attention), arXiv:2310.01889, section 3
+    """
+    return 1.0 * context_parallel
+
+
 @alternative("straggler_time", context_balance="contiguous")
 def unbalanced_straggler_time(
     compute_time: Any,

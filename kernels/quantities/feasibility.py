@@ -21,7 +21,7 @@ REASONS = """
     22 replicas_not_divisible_over_sites, 23 more_fragments_than_inner_steps,
     24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
     26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
-    28 stage_without_layers
+    28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes
 """
 
 
@@ -228,6 +228,7 @@ def layout_reason(
     micro_batch_size: Any,
     attention_heads: Any,
     sequence_length: Any,
+    sequence_parts: Any,
     stage_reason: Any,
     schedule_reason: Any,
 ) -> Any:
@@ -237,7 +238,7 @@ def layout_reason(
 
     Parameters: n_gpus [1], tensor_parallel [1], pipeline_parallel [1], context_parallel [1],
         stage_chunks [1], global_batch_size [1], micro_batch_size [1], attention_heads [1],
-        sequence_length [1], stage_reason [flag], schedule_reason [flag]
+        sequence_length [1], sequence_parts [1], stage_reason [flag], schedule_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: constraints of Megatron-LM's layout (Narayanan et al. 2021, section 3)
@@ -245,7 +246,7 @@ def layout_reason(
     group = tensor_parallel * pipeline_parallel * context_parallel
     replicas = n_gpus / group
     slices = replicas * micro_batch_size
-    reason = where(_whole(sequence_length / context_parallel), schedule_reason, 8.0)
+    reason = where(_whole(sequence_length / sequence_parts), schedule_reason, 8.0)
     reason = where(_whole(attention_heads / tensor_parallel), reason, 7.0)
     reason = where(stage_reason == 0, reason, stage_reason)
     reason = where(_whole(global_batch_size / slices), reason, 5.0)
@@ -384,6 +385,7 @@ def routed_expert_layout_reason(
     divides = _whole(experts / expert_parallel) & _whole(ranks / expert_parallel)
     divides = divides & _whole(expert_parallel) & _whole(expert_tensor_parallel)
     divides = divides & (expert_layers >= 0) & (experts_per_token <= experts)
+    divides = divides & _whole(experts) & _whole(experts_per_token)
     placed = where(expert_fold_reason == 0, dispatch_reason, expert_fold_reason)
     known = experts + experts_per_token + expert_parallel + expert_layers
     shared = where(known == known, where(divides, placed, 9.0), np.nan)
@@ -421,26 +423,107 @@ def hybrid_sharding_reason(shard_replicas: Any, data_parallel_shard: Any) -> Any
     return where(shard_replicas == shard_replicas, reason, np.nan)
 
 
-def arrangement_reason(
-    expert_layout_reason: Any,
-    head_reason: Any,
-    layer_kinds_reason: Any,
-    site_reason: Any,
-    sharding_reason: Any,
-    torus_reason: Any,
-) -> Any:
-    """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
+@alternative("domain_reason", scale_up_domain=False)
+def no_domain_reason() -> Any:
+    """Why nodes cannot form scale-up domains; 0 where they can.
 
-    those of the layout, of heads shared out, of kinds of layers, of sites, of
-    sharding groups, of a torus
+    0: a node is all there is
 
-    Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
-        site_reason [flag], sharding_reason [flag], torus_reason [flag]
+    Parameters: none
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    inside = where(sharding_reason == 0, torus_reason, sharding_reason)
+    return 0.0
+
+
+@alternative("domain_reason", scale_up_domain=True)
+def whole_domain_reason(gpus_per_domain: Any, gpus_per_node: Any) -> Any:
+    """Why nodes cannot form scale-up domains; 0 where they can.
+
+    GPUs of a domain over those of a node whole
+
+    Parameters: gpus_per_domain [1], gpus_per_node [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: NVIDIA GB200 NVL72 (18 trays of 4 GPUs behind one NVLink switch system)
+    """
+    nodes = gpus_per_domain / gpus_per_node
+    whole = _whole(nodes) & _whole(gpus_per_domain)
+    return where(nodes == nodes, where(whole, 0.0, 30.0), np.nan)
+
+
+@alternative("training_stages_reason", training_stages="one")
+def one_training_stage_reason() -> Any:
+    """Why stages of training do not fit into a run; 0 where they do.
+
+    0: there is one
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("training_stages_reason", training_stages="several")
+def several_training_stages_reason(
+    ramp_tokens: Any,
+    ramp_start_batch_size: Any,
+    long_context_tokens: Any,
+    training_tokens: Any,
+    global_batch_size: Any,
+    micro_batch_size: Any,
+    data_parallel: Any,
+) -> Any:
+    """Why stages of training do not fit into a run; 0 where they do.
+
+    tokens of the ramp and of long sequences are among those of the run (29); a ramp starts with no
+    larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
+
+    Parameters: ramp_tokens [1], ramp_start_batch_size [1], long_context_tokens [1],
+        training_tokens [1], global_batch_size [1], micro_batch_size [1], data_parallel [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
+        is a multiple of micro-batch x data-parallel size, and not above the batch)
+    """
+    slices = micro_batch_size * data_parallel
+    starts = where(_whole(ramp_start_batch_size / slices), 0.0, 5.0)
+    starts = where(ramp_start_batch_size < slices, 4.0, starts)
+    starts = where(ramp_start_batch_size > global_batch_size, 29.0, starts)
+    starts = where(ramp_tokens > 0, starts, 0.0)
+    fits = ramp_tokens + long_context_tokens <= training_tokens
+    known = training_tokens + slices + global_batch_size
+    return where(known == known, where(fits, starts, 29.0), np.nan)
+
+
+def arrangement_reason(
+    expert_layout_reason: Any,
+    head_reason: Any,
+    layer_kinds_reason: Any,
+    domain_reason: Any,
+    site_reason: Any,
+    sharding_reason: Any,
+    torus_reason: Any,
+    training_stages_reason: Any,
+) -> Any:
+    """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
+
+    those of the layout, of heads shared out, of kinds of layers, of domains, of sites, of sharding
+    groups, of a torus, of the stages of training
+
+    Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
+        domain_reason [flag], site_reason [flag], sharding_reason [flag], torus_reason [flag],
+        training_stages_reason [flag]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    inside = where(torus_reason == 0, training_stages_reason, torus_reason)
+    inside = where(sharding_reason == 0, inside, sharding_reason)
+    inside = where(domain_reason == 0, inside, domain_reason)
     inside = where(site_reason == 0, inside, site_reason)
     inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)
     inside = where(head_reason == 0, inside, head_reason)

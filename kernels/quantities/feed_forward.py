@@ -48,17 +48,21 @@ def dense_ffn_time(
 
 
 @alternative("routed_visits_per_token", expert_capacity="unlimited")
-def unlimited_routed_visits_per_token(experts_per_token: Any, expert_load_imbalance: Any) -> Any:
+def unlimited_routed_visits_per_token(
+    experts_per_token: Any, expert_load_imbalance: Any, experts: Any, expert_parallel: Any
+) -> Any:
     """Visits of routed experts, for each token, on the busiest rank of their group.
 
-    k x imbalance
+    k x imbalance, and no more than min(k e, E): every token at all experts of one rank, or k times
 
-    Parameters: experts_per_token [1], expert_load_imbalance [1]
+    Parameters: experts_per_token [1], expert_load_imbalance [1], experts [1], expert_parallel [1]
     Returns: [1] visits of one token
+    Range: a rank alone has the mean load, whatever the imbalance
     Source: Lepikhin et al. 2020 (GShard), arXiv:2006.16668, section 2.2 (k for a balanced load);
         Gale et al. 2023 (MegaBlocks), arXiv:2211.15841, section 2 (the busiest expert's load)
     """
-    return experts_per_token * expert_load_imbalance
+    most = np.minimum(experts_per_token * expert_parallel, experts)
+    return np.minimum(experts_per_token * expert_load_imbalance, most)
 
 
 @alternative("routed_visits_per_token", expert_capacity="padded")
@@ -78,20 +82,27 @@ def padded_routed_visits_per_token(experts_per_token: Any, capacity_factor: Any)
 
 @alternative("routed_visits_per_token", expert_capacity="dropped")
 def dropped_routed_visits_per_token(
-    experts_per_token: Any, expert_load_imbalance: Any, capacity_factor: Any
+    experts_per_token: Any,
+    expert_load_imbalance: Any,
+    capacity_factor: Any,
+    experts: Any,
+    expert_parallel: Any,
 ) -> Any:
     """Visits of routed experts, for each token, on the busiest rank: those above are left out.
 
-    k x min(imbalance, capacity factor)
+    k x min(imbalance, capacity factor), and no more than min(k e, E)
 
-    Parameters: experts_per_token [1], expert_load_imbalance [1], capacity_factor [1]
+    Parameters: experts_per_token [1], expert_load_imbalance [1], capacity_factor [1],
+        experts [1], expert_parallel [1]
     Returns: [1] visits of one token
     Range: the imbalance of ranks is that of each rank's experts; a bound from above where some of
         them are idler
     Source: Fedus et al. 2022 (Switch Transformers), arXiv:2101.03961, section 2.2, eq. 3; Megatron-
         LM, --moe-expert-capacity-factor
     """
-    return experts_per_token * np.minimum(expert_load_imbalance, capacity_factor)
+    most = np.minimum(experts_per_token * expert_parallel, experts)
+    kept = experts_per_token * np.minimum(expert_load_imbalance, capacity_factor)
+    return np.minimum(kept, most)
 
 
 def tokens_per_expert(

@@ -478,17 +478,17 @@ def all_attending_layers(layers: Any) -> Any:
 
 
 @alternative("layer_kinds_reason", linear_attention="none")
-def plain_layer_kinds_reason() -> Any:
+def plain_layer_kinds_reason(linear_layers: Any) -> Any:
     """Why layers of several kinds cannot be laid out; 0 where they can.
 
-    0: they are of one kind
+    they are of one kind: none keeps a state
 
-    Parameters: none
+    Parameters: linear_layers [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
-    return 0.0
+    return where(linear_layers > 0, 26.0, 0.0)
 
 
 @alternative("layer_kinds_reason", linear_attention=KINDS)
@@ -500,14 +500,15 @@ def mixed_layer_kinds_reason(
     layers: Any,
     linear_heads: Any,
     tensor_parallel: Any,
+    head_sharing_ranks: Any,
 ) -> Any:
     """Why layers of several kinds cannot be laid out; 0 where they can.
 
-    no more mixers than layers, no more feed-forward blocks, none below 0; attention counted in
-    those that attend alone; H / t whole
+    whole layers, no more mixers than layers, no more feed-forward blocks, none below 0; attention
+    counted in those that attend alone; H / (t u) whole
 
     Parameters: attention_layers [1], attending_layers [1], linear_layers [1], ffn_layers [1],
-        layers [1], linear_heads [1], tensor_parallel [1]
+        layers [1], linear_heads [1], tensor_parallel [1], head_sharing_ranks [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, megatron/core/ssm/mamba_mixer.py (heads over tensor ranks) and
@@ -515,6 +516,8 @@ def mixed_layer_kinds_reason(
     """
     adds_up = (attention_layers >= 0) & (attention_layers + linear_layers <= layers)
     adds_up = adds_up & (ffn_layers <= layers) & (attending_layers == attention_layers)
-    reason = where(_whole(linear_heads / tensor_parallel), 0.0, 7.0)
+    adds_up = adds_up & _whole(linear_layers) & _whole(attention_layers) & _whole(ffn_layers)
+    reason = where(_whole(linear_heads / (tensor_parallel * head_sharing_ranks)), 0.0, 27.0)
+    reason = where(_whole(linear_heads / tensor_parallel), reason, 7.0)
     known = attention_layers + linear_layers + ffn_layers + layers + linear_heads
     return where(known == known, where(adds_up, reason, 26.0), np.nan)

@@ -10,7 +10,7 @@ from ..ops import where
 
 @alternative("training_steps", multi_site=False)
 def one_site_training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
-    """Optimizer steps of the run.
+    """Optimizer steps of the run, all with its whole batch; a ramp adds `extra_ramp_steps`.
 
     D / (B s)
 

@@ -33,6 +33,15 @@ NODES = {"expert_parallel": 8, "experts_per_token": 5, "expert_dispatch": "per_n
 FOLDED = {"tensor_parallel": 2, "expert_tensor_parallel": 1, "sequence_parallel": True}
 INNER = {"pipeline_parallel": 2, "rank_order": "tp-cp-ep-pp-dp"}
 GROUPS = "replicas_not_divisible_into_sharding_groups"
+LONGER = "stages_of_training_do_not_fit"
+RAMP: dict[str, Any] = {"training_tokens": 1e12, "ramp_tokens": 1e11}
+EIGHT: dict[str, Any] = {"pipeline_parallel": 8}
+ULYSSES: dict[str, Any] = {
+    "tensor_parallel": 2,
+    "context_parallel": 4,
+    "context_parallel_type": "a2a",
+}
+LATE = {"context_balance": "contiguous"}
 TORCH: dict[str, Any] = {"virtual_stages": 2, "pipeline_scheduler": "pytorch"}
 LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "checkpoint_overhead": 0.25,
@@ -95,6 +104,32 @@ def reason_code(scenario: dict[str, Any]) -> float:
         ({"layers": 31, "first_stage_layers": 14}, "feasible"),
         ({"layers": 31, "first_stage_layers": 14, "last_stage_layers": 16}, "layers_not_divisible"),
         ({"first_stage_layers": 33}, "layers_not_divisible"),
+        ({**EIGHT, "middle_stage_layers": 6}, "feasible"),
+        ({**EIGHT, "middle_stage_layers": 19}, "feasible"),  # 4, 19, 1 x 5, 4
+        ({**EIGHT, "middle_stage_layers": 20}, "stage_without_layers"),
+        ({**EIGHT, "middle_stage_layers": 24}, "stage_without_layers"),
+        ({**EIGHT, "middle_stage_layers": 33}, "layers_not_divisible"),
+        ({**EIGHT, "middle_stage_layers": 4.5}, "layers_not_divisible"),
+        ({**EIGHT, "first_stage_layers": 24, "last_stage_layers": 2}, "feasible"),
+        ({**EIGHT, "first_stage_layers": 25, "last_stage_layers": 2}, "stage_without_layers"),
+        ({"pipeline_parallel": 4, "pipeline_layout": "Et*16||t*8|t*8L"}, "stage_without_layers"),
+        ({"prediction_layers": 2.5}, "layers_not_divisible"),
+        ({"linear_layers": 16, "linear_attention": "none"}, "layers_do_not_add_up"),
+        ({"linear_layers": 16, "linear_heads": 32}, "feasible"),
+        ({"linear_layers": 16.5, "linear_heads": 32}, "layers_do_not_add_up"),
+        ({**ULYSSES, "linear_layers": 16, "linear_heads": 8}, "feasible"),
+        ({**ULYSSES, "linear_layers": 16, "linear_heads": 4}, "heads_not_divisible_over_context"),
+        ({"gpus_per_domain": 64}, "feasible"),
+        ({"gpus_per_domain": 12}, "domain_not_whole_nodes"),
+        ({"gpus_per_domain": 4}, "domain_not_whole_nodes"),
+        # RampupBatchsize of Megatron-LM: 8 replicas
+        ({**RAMP, "ramp_start_batch_size": 16}, "feasible"),
+        ({**RAMP, "ramp_start_batch_size": 12}, "batch_not_divisible"),
+        ({**RAMP, "ramp_start_batch_size": 4}, "batch_smaller_than_data_parallel"),
+        ({**RAMP, "ramp_start_batch_size": 128}, LONGER),
+        ({**RAMP, "ramp_start_batch_size": 16, "long_context_tokens": 9e11}, "feasible"),
+        ({**RAMP, "ramp_start_batch_size": 16, "long_context_tokens": 9.1e11}, LONGER),
+        ({"training_tokens": 1e12, "long_context_tokens": 1e13}, LONGER),
         ({"first_stage_layers": 15.5}, "layers_not_divisible"),
         ({"layers": 30, "virtual_stages": 8}, "feasible"),  # with embedding and output layer, 32
         ({"layers": 31, "pipeline_parallel": 1, "tensor_parallel": 8}, "feasible"),
@@ -140,10 +175,14 @@ def reason_code(scenario: dict[str, Any]) -> float:
             "interleaved_on_one_stage",
         ),
         ({"context_parallel": 2, "sequence_length": 4095}, "sequence_not_divisible"),
+        ({"context_parallel": 2, "sequence_length": 4094}, "sequence_not_divisible"),  # four parts
+        ({"context_parallel": 2, "sequence_length": 4094, **LATE}, "feasible"),
+        ({"sequence_length": 4095}, "feasible"),  # a rank alone
         ({"expert_parallel": 2}, "experts_not_divisible"),  # a dense model has none
         ({**MOE, "expert_parallel": 8}, "feasible"),
         ({**MOE, "expert_parallel": 3}, "experts_not_divisible"),
         ({**MOE, "expert_parallel": 1.6}, "experts_not_divisible"),  # 8 / 1.6 = 5
+        ({**MOE, "experts_per_token": 2.5}, "experts_not_divisible"),
         ({"experts": 16, "expert_parallel": 16}, "experts_not_divisible"),  # over 8 replicas
         ({"experts": 16, "expert_parallel": 16, "context_parallel": 2}, "experts_not_divisible"),
         ({"experts": 16, "expert_parallel": 16, **BOTH_WAYS}, "experts_not_divisible"),
@@ -230,13 +269,14 @@ def test_graver_reasons_go_first() -> None:
 def test_the_codes_are_the_same_in_every_formula() -> None:
     names = ["layout_reason", "expert_layout_reason", "capacity_reason", "infeasible_reason"]
     names += ["stage_reason", "arrangement_reason", "torus_reason", "head_reason"]
-    names += ["layer_kinds_reason", "site_reason"]
+    names += ["layer_kinds_reason", "site_reason", "domain_reason", "training_stages_reason"]
     names += ["interleaving_reason", "schedule_reason", "goodput_reason", "progress_reason"]
     formulas = [formula for name in names for formula in graph.load()[name].formulas.values()]
     assert {tuple(read(formula).flags.items()) for formula in set(formulas)} == {
         tuple(read(formulas[0]).flags.items())
     }
-    assert list(read(formulas[0]).flags) == list(range(29))
+    flags = list(read(formulas[0]).flags)
+    assert flags == list(range(len(flags)))
 
 
 def test_memory_may_be_full_to_the_last_byte() -> None:

@@ -186,6 +186,15 @@ def tokens_in_buffers() -> Pairs:
             moved = expert >= 4 and number // experts < extra * 4 // 12
             loads[expert % 4 if moved else expert] += 1
         mean = sum(loads) / experts
+        for held in (ranks, 1):  # an imbalance no router reaches: all visit the same rank
+            got = _values(
+                ["routed_visits_per_token"],
+                expert_load_imbalance=100,
+                experts=experts,
+                experts_per_token=2,
+                expert_parallel=held,
+            )
+            yield got[0], min(2, experts / held) * held  # of its experts, or as many as a token has
         for factor in (1.0, 1.25, 2.0):
             for capacity in ("unlimited", "padded", "dropped"):
                 room = {"unlimited": math.inf}.get(capacity, factor * mean)

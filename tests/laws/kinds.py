@@ -580,12 +580,12 @@ def kinds_in_a_row() -> Pairs:
                 given = {"layers": 4, "linear_layers": states, "linear_heads": 6}
                 given |= {"attention_layers": attention, "ffn_layers": blocks}
                 for t in (2, 4):
-                    run = {**given, "tensor_parallel": t}
+                    run = {**given, "tensor_parallel": t, "head_sharing_ranks": 1}
                     ours = mixed_layer_kinds_reason(**run, attending_layers=attention)
                     yield ours, (7 if t == 4 else 0) if fits else 26
                     everywhere = mixed_layer_kinds_reason(**run, attending_layers=4)
                     yield everywhere, ours if attention == 4 else 26
                     for layout, memory in ((0, 1.0), (3, 1.0), (0, 9.0), (3, 9.0)):
-                        laid = arrangement_reason(layout, 0.0, ours, 0.0, 0.0, 0.0)
+                        laid = arrangement_reason(layout, 0.0, ours, *[0.0] * 5)
                         grave = capacity_reason(laid, memory, 1.0, 8.0)
                         yield grave, layout or int(ours) or (10 if memory > 8 else 0)
