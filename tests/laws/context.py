@@ -241,3 +241,19 @@ def heads_dealt_out() -> Pairs:
             theirs = 0 if even else 27
             ours = shared_head_reason(heads, tensor, ranks, group)
             yield ours, theirs
+
+
+@check(
+    "paired_sequence_parts",
+    "single_sequence_parts",
+    by="simulator",
+    source="parts dealt out: one to each rank, or going and coming back",
+)
+def parts_dealt_out() -> Pairs:
+    """1 to 8 ranks"""
+    for ranks in (1, 2, 3, 8):
+        rows = {"contiguous": [range(ranks)], "zigzag": [range(ranks), range(ranks)[::-1]]}
+        for balance, dealt in rows.items():
+            parts = 1 if ranks == 1 else sum(len(row) for row in dealt)
+            given = {"context_parallel": ranks, "context_balance": balance}
+            yield value("sequence_parts", **given), parts

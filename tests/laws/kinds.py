@@ -8,7 +8,10 @@ import fleetcube
 from fleetcube.catalog import record
 from fleetcube.grid.spec.patterns import counts
 from fleetcube.kernels.quantities.feasibility import arrangement_reason, capacity_reason
-from fleetcube.kernels.quantities.layer_kinds import mixed_layer_kinds_reason
+from fleetcube.kernels.quantities.layer_kinds import (
+    mixed_layer_kinds_reason,
+    plain_layer_kinds_reason,
+)
 
 from .check import Pairs, check
 from .layers import Gpu, feed_forward
@@ -532,7 +535,8 @@ def messages_of_blocks() -> Pairs:
         if "E" in pattern:
             sent = 2 * 2 * TOKENS * NARROW * VISITED
             yield value("expert_message", **given), sent
-            yield value("expert_message", **given, expert_load_imbalance=1.5), 1.5 * sent
+            uneven = {"expert_load_imbalance": 1.5, "expert_parallel": 2}
+            yield value("expert_message", **given, **uneven), 1.5 * sent
 
 
 @check(
@@ -567,12 +571,15 @@ def caches_of_layers() -> Pairs:
 
 @check(
     "mixed_layer_kinds_reason",
+    "plain_layer_kinds_reason",
     "arrangement_reason",
     by="derivation",
     source="layers of each kind put into a row, one after the other",
 )
 def kinds_in_a_row() -> Pairs:
     """numbers of layers with attention, a state and a feed-forward block, 0 to 5 of 4"""
+    for states in range(6):  # of no kind
+        yield plain_layer_kinds_reason(states), 0 if states == 0 else 26
     for attention in range(-1, 6):
         for states in range(6):
             for blocks in range(6):

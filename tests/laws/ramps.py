@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import fleetcube
+
 from .check import Pairs, check
 from .kinds import values
 
@@ -102,3 +104,29 @@ def longer_sequences() -> Pairs:
     got = values(["job_time"], **given)
     whole = tokens / batch * given["step_time"]
     yield got["job_time"], (whole + extra) / 0.8
+
+
+@check(
+    "several_training_stages_reason",
+    by="simulator",
+    source="micro-batches handed to replicas at every size of a growing batch, tokens laid side by "
+    "side",
+)
+def stages_in_a_run() -> Pairs:
+    """8 replicas with 1 and 2 sequences each; ramps from 4 to 96 sequences, runs of 10 tokens"""
+    for micro in (1, 2):
+        for start in (4, 8, 12, 16, 48, 64, 96):
+            for ramp, late in ((0, 0), (4, 6), (4, 7), (11, 0), (0, 11)):
+                line = [0] * ramp + [1] * (10 - ramp - late) + [2] * late
+                rest = start
+                while rest >= 8 * micro:
+                    rest -= 8 * micro  # one micro-batch for each replica
+                expected = 0
+                if ramp and rest:
+                    expected = 4 if rest == start else 5
+                if (ramp and start > 64) or len(line) > 10:
+                    expected = 29
+                job = {"n_gpus": 8, "global_batch_size": 64, "micro_batch_size": micro}
+                job |= {"training_tokens": 10, "ramp_tokens": ramp, "long_context_tokens": late}
+                stages = {"ramp_start_batch_size": start, "training_stages": "several"}
+                yield fleetcube.evaluate("training_stages_reason", **job, **stages), expected

@@ -431,3 +431,20 @@ def outages() -> Pairs:
         ({"sites": 3, "global_batch_size": 1023}, "batch_not_divisible"),
     ):
         yield _values("arrangement_reason", **broken)[0], codes[reason]
+
+
+@check(
+    "whole_domain_reason",
+    by="simulator",
+    source="nodes put behind one switch until it has all its GPUs",
+)
+def nodes_of_a_domain() -> Pairs:
+    """domains of 1 to 72 GPUs, nodes of 4, 8 and 16"""
+    for node in (4, 8, 16):
+        for domain in (1, 4, 8, 12, 36, 64, 72):
+            seated = 0
+            while seated < domain:
+                seated += node
+            given = {"gpus_per_domain": domain, "gpus_per_node": node}
+            reason = float(fleetcube.evaluate("domain_reason", engine="numpy", **given))
+            yield reason, 0 if seated == domain else 30
