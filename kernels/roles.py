@@ -123,4 +123,16 @@ MEANT: Mapping[str, str] = {
     "mbs": "micro_batch_size",
     "tco": "cost",
     "training_time": "job_time",
+    "memory_by_stage": "pipeline_stage",
+    "hsdp": "hybrid_sharding",
+    "mtp": "prediction_layers",
+}
+# Of choices: the option's own word
+CHOSEN: Mapping[str, Mapping[str, str]] = {
+    "context_parallel_type": {
+        "ring": "p2p",
+        "ulysses": "a2a",
+        "usp": "a2a+p2p",
+        "hybrid": "a2a+p2p",
+    }
 }

@@ -13,7 +13,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
-from ...kernels.roles import COUNTS
+from ...kernels.roles import CHOSEN, COUNTS
 from ..errors import InputError, nearest, shown
 
 DTYPES = ("float64", "float32")
@@ -58,7 +58,9 @@ def option(name: str, value: Any) -> Any:
             return choice
     choices = ", ".join(map(_written, INPUTS[name].choices))
     hint = "choose one of these"
-    if _is_text(value):
+    if _is_text(value) and (meant := CHOSEN.get(name, {}).get(value.lower())):
+        hint = f"write {meant} for {value.lower()}"
+    elif _is_text(value):
         hint = nearest(value, filter(_is_text, INPUTS[name].choices), hint)
     raise InputError(f"{name} = {shown(value)} is not one of {choices}; {hint}")
 

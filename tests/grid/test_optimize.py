@@ -1,6 +1,7 @@
 """Constrained optima: against brute force over the same grid, and closed forms."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,3 +185,19 @@ def test_counts_are_traded_for_each_other() -> None:
         assert {name: found[name].item() for name in axes} == {
             name: best[f"{name}_at_min_step_time"].item() for name in axes
         }
+
+
+def test_counts_that_are_given_stay_whole() -> None:
+    job: dict[str, Any] = {
+        "model": "llama-3-8b",
+        "node": "dgx-h100",
+        "fabric": "infiniband-ndr",
+        "n_gpus": 64,
+    }
+    job |= {"pipeline_parallel": 8, "global_batch_size": 64, "hbm_capacity": float("inf")}
+    ends = {"first_stage_layers": [1, 5], "last_stage_layers": [0, 5]}
+    best = fleetcube.Sweep(job, {}, ["step_time"]).optimize("step_time", ends)
+    grid = {name: list(range(low, high + 1)) for name, (low, high) in ends.items()}
+    swept = fleetcube.Sweep(job, grid, ["step_time", "infeasible_reason"]).evaluate()
+    assert best.optimum_status == 0
+    assert best.step_time == swept.step_time.where(swept.infeasible_reason == 0).min()
