@@ -61,7 +61,8 @@ def crossings(point: "xarray.Dataset | Mapping[str, Any]") -> tuple[list[Tier], 
     levels = [Tier("node", node, rates[0]), Tier("leaf switch", leaf, rates[1])]
     levels += [Tier("pod" if pod < site else "fabric", pod, rates[2])]
     levels += [Tier("between pods", site, rates[3])]
-    there = [True, node < leaf < site, pod > node, pod < site]
+    # leaf switches that hold the whole job leave nothing to those above
+    there = [True, node < min(leaf, site), node < pod and leaf < site, pod < site]
     kept = [place for place, exists in enumerate(there) if exists]
     traffic = []
     for kind in KINDS:
