@@ -326,3 +326,25 @@ def predicted_tokens() -> Pairs:
                     )[0],
                     m * (layers + more - lookup),
                 )
+
+
+@check(
+    "staged_held_parameters",
+    by="peer",
+    source="Megatron-LM, megatron/training/theoretical_memory_usage.py "
+    "(compute_weight_and_optimizer_memory: the most loaded shard, the other shards)",
+    tolerance=1e-3,
+)
+def megatrons_shards() -> Pairs:
+    """Llama 3 8B on 8 stages, GPT-3 175B on 8 stages of 8 ranks"""
+    llama: dict[str, Any] = {"model": "llama-3-8b", "pipeline_parallel": 8, "n_gpus": 8}
+    gpt: dict[str, Any] = {"layers": 96, "hidden_size": 12288, "attention_heads": 96}
+    gpt |= {"vocab_size": 51200, "embedding_tables": 1, "tensor_parallel": 8}
+    gpt |= {"pipeline_parallel": 8, "n_gpus": 64}
+    sizes = ((llama, 32, 4096, 1 / 4, 3.5 * 1.5, 128256, 1), (gpt, 96, 12288, 1, 4, 51200, 8))
+    for job, layers, width, groups, ffn, words, ranks in sizes:
+        each = 1 + groups + ffn + 2 / width + 1 / (layers * width)
+        blocks = 2 * layers * width * width * each / 8
+        for stage, tables in ((1, 1), (4, 0)):
+            ours = computed({**job, "pipeline_stage": stage}, "held_parameters")[0]
+            yield ours, (blocks + tables * words * width) / ranks
