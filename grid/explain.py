@@ -42,7 +42,11 @@ def explain(name: str | None = None) -> str:
         lines = [f"{name}: a catalog kind", ""]
         lines += _field("labels", kind(name)) + _field("sets", KINDS[name])
     elif name == patterns.NAME:
-        lines = [f"{name}: {patterns.ABOUT}", "", *_wrapped("Sets " + ", ".join(patterns.SETS))]
+        lines = _wrapped(f"{name}: {patterns.ABOUT}")
+        lines += ["", *_wrapped("Sets " + ", ".join(patterns.SETS))]
+    elif name == patterns.LAYOUT:
+        lines = _wrapped(f"{name}: {patterns.ABOUT_LAYOUT}")
+        lines += ["", *_wrapped("Sets " + ", ".join(patterns.LAYOUT_SETS))]
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
     elif name in load():

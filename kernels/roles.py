@@ -84,11 +84,19 @@ SPLIT: Mapping[str, str] = {
     "all": "layers",
     "stages": "pipeline_parallel",
     "chunks": "virtual_stages",
+    "schedule": "pipeline_schedule",
     "first": "first_stage_layers",
     "middle": "middle_stage_layers",
     "last": "last_stage_layers",
     "predicting": "prediction_layers",
 }
+
+# What a scenario spells out in letters: where else it may stand
+TEXTS: Mapping[str, str] = {
+    "layer_pattern": "or an axis of its own",
+    "pipeline_layout": "move its inputs along axes instead",
+}
+FOLDED = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
 
 # A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
 LETTERS: Mapping[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-from ..spec import values
+from ..spec import patterns, values
 from ..spec.axes import Axis, make_axes
 from .tables import label, scale
 
@@ -187,6 +187,11 @@ def narrow(
             raise InputError(
                 f"{name} is set by the axis {owners[name]!r}; choose one of its labels"
             )
+        elif name == patterns.LAYOUT or (name == patterns.NAME and "," not in text):
+            scenario[name] = text
+        elif name == patterns.NAME:
+            scenario.pop(name, None)
+            axes[name] = text.split(",")
         elif name not in values.known_names():
             known = [*axes, *values.known_names()]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")

@@ -1,11 +1,13 @@
 """Patterns of layers, one letter for each, as counts: of their kinds, and on pipeline stages."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...kernels.roles import LETTERS, SAID, SPLIT, UNSAID
+from ...catalog import CatalogError, record
+from ...kernels.roles import FOLDED, LETTERS, SAID, SPLIT, UNSAID
 from ..errors import InputError, shown
+from . import values
 
 NAME = "layer_pattern"
 _MEANT = "M Mamba-2, G gated DeltaNet, * attention, - feed-forward, E experts"
@@ -19,6 +21,12 @@ _LAYOUT_RULE = (
     "write E, t for each layer, m for each module of multi-token prediction and L, with | between "
     "stages, as in Et*3|(tt|)*29m|L"
 )
+ABOUT_LAYOUT = (
+    "layers of each piece of a pipeline, as in Megatron-LM's --pipeline-model-parallel-layout: "
+    + _LAYOUT_RULE.removeprefix("write ")
+)
+LAYOUT_SETS = tuple(name for part, name in SPLIT.items() if part not in ("chunks", "schedule"))
+
 _REPEATED = re.compile(r"(\([^()]*\)|[EtmL])\*(\d{1,4})")
 _MOST_LETTERS = 100_000
 
@@ -45,25 +53,29 @@ def counts(pattern: Any) -> dict[str, Any]:
     for letter in letters:
         for name in LETTERS[letter]:
             made[name] += 1
-    for some, values in UNSAID.items():
-        made |= {} if {*some} & {*letters} else values
-    for letter, values in SAID.items():
+    for some, said in UNSAID.items():
+        made |= {} if {*some} & {*letters} else said
+    for letter, said in SAID.items():
         if letter in letters:
-            if any(made.get(name, value) != value for name, value in values.items()):
+            if any(made.get(name, value) != value for name, value in said.items()):
                 raise InputError(
                     f"{NAME} = {shown(pattern)} has two kinds of states; give M or G alone"
                 )
-            made |= values
+            made |= said
     return made
 
 
-def stages(layout: Any, chunks: int = 1) -> dict[str, Any]:
+def stages(layout: Any, chunks: int = 1, folded: bool = False) -> dict[str, Any]:
     """The inputs that a pipeline's layout sets, which is written as Megatron-LM does.
 
-    `chunks` are the pieces of the model on each stage. Of the stages between the ends the fullest
-    is told: a bound from above for memory and waits. Raises InputError for what is no layout.
+    `chunks` are the pieces of the model on each stage; `folded` ones come back, the last to the
+    first stage. Of the stages between the ends the fullest is told: a bound from above for memory
+    and waits. Modules of multi-token prediction count on the last stage; where one stands before
+    it, as a layer there, too. Raises InputError for what is no layout.
     """
-    text = layout if isinstance(layout, str) else ""
+    if not isinstance(layout, str):
+        raise InputError(f"{LAYOUT} = {shown(layout)} is not one text; {_LAYOUT_RULE}")
+    text = layout
     while found := _REPEATED.search(text):
         again = found[1].strip("()") * int(found[2])
         text = text[: found.start()] + again + text[found.end() :]
@@ -74,11 +86,12 @@ def stages(layout: Any, chunks: int = 1) -> dict[str, Any]:
         raise InputError(f"{LAYOUT} = {shown(layout)} does not begin with E; {_LAYOUT_RULE}")
     if not re.fullmatch("E?t*m*L", pieces[-1]) or "".join(pieces).count("E") != 1:
         raise InputError(f"{LAYOUT} = {shown(layout)} does not end with L; {_LAYOUT_RULE}")
-    wrong = next((piece for piece in pieces[1:-1] if piece.strip("t")), None)
-    if wrong is not None:
+    wrong = next((piece for piece in pieces[1:-1] if not re.fullmatch("t*m*", piece)), None)
+    order = "".join(pieces)
+    if wrong is not None or "mt" in order or sum("m" in piece for piece in pieces) > 1:
         raise InputError(
-            f"{LAYOUT} = {shown(layout)} has {shown(wrong)} between the ends, where only layers "
-            f"stand; {_LAYOUT_RULE}"
+            f"{LAYOUT} = {shown(layout)} has {shown(wrong or 'm')} between the ends, where only "
+            f"layers stand, and modules m in one piece behind all of them; {_LAYOUT_RULE}"
         )
     if len(pieces) % chunks:
         raise InputError(
@@ -86,32 +99,29 @@ def stages(layout: Any, chunks: int = 1) -> dict[str, Any]:
             f"{SPLIT['chunks']} = {chunks}; change one of them"
         )
     p = len(pieces) // chunks
-    each = [sum(piece.count("t") for piece in pieces[stage::p]) for stage in range(p)]
-    told = {"all": sum(each), "stages": p}
+    ways = [range(p), range(p)[::-1] if folded else range(p)]  # of every other row of pieces
+    held = [0] * p
+    for place, piece in enumerate(pieces):
+        stage = ways[place // p % 2][place % p]
+        held[stage] += piece.count("t") + (piece.count("m") if 0 < stage < p - 1 else 0)
+    told = {"all": order.count("t"), "stages": p}
     if p > 1:
-        told |= {"first": each[0], "last": each[-1]}
+        told |= {"first": held[0], "last": held[-1]}
     if p > 2:
-        told["middle"] = max(each[1:-1])
-    if "m" in pieces[-1]:
-        told["predicting"] = pieces[-1].count("m")
+        told["middle"] = max(held[1:-1])
+    if "m" in order:
+        told["predicting"] = order.count("m")
     return {SPLIT[part]: value for part, value in told.items()}
 
 
-def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A scenario with counts in place of its patterns."""
+def spelled_out(
+    scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any] = ()
+) -> Mapping[str, Any]:
+    """A scenario with counts in place of its patterns; `models` are the labels of an axis."""
     for key in (NAME, LAYOUT):
         if key not in scenario:
             continue
-        if key == LAYOUT:
-            name = SPLIT["chunks"]
-            chunks = scenario.get(name, 1)
-            if name in swept or not isinstance(chunks, int) or chunks < 1:
-                raise InputError(f"{LAYOUT} needs {name} as one whole number from 1")
-            made = stages(scenario[LAYOUT], chunks)
-            if "model" in scenario or "model" in swept:
-                del made[SPLIT["all"]]  # the label's: a split that does not hold them has a reason
-        else:
-            made = counts(scenario[NAME])
+        made = counts(scenario[NAME]) if key == NAME else _of_layout(scenario, swept, models)
         for name, value in made.items():
             if name in swept:
                 raise InputError(f"{name} is set by {key} and by an axis; keep one")
@@ -122,3 +132,30 @@ def spelled_out(scenario: Mapping[str, Any], swept: Mapping[str, Any]) -> Mappin
                 )
         scenario = {**{name: v for name, v in scenario.items() if name != key}, **made}
     return scenario
+
+
+def _of_layout(
+    scenario: Mapping[str, Any], swept: Mapping[str, Any], models: Sequence[Any]
+) -> dict[str, Any]:
+    """What the layout of a scenario sets; its layers are those of the models."""
+    schedule, chunks = scenario.get(SPLIT["schedule"]), scenario.get(SPLIT["chunks"], 1)
+    for name in (SPLIT["schedule"], SPLIT["chunks"]):
+        if name in swept:
+            raise InputError(f"{LAYOUT} holds for one {name}; take its axis away")
+    folded = schedule in FOLDED
+    number = 2.0 if folded else values.number(SPLIT["chunks"], chunks)
+    if not number.is_integer():
+        raise InputError(f"{LAYOUT} needs {SPLIT['chunks']} as a whole number, not {shown(chunks)}")
+    made = stages(scenario[LAYOUT], int(number), folded)
+    layers = SPLIT["all"]
+    labels = [scenario["model"]] if "model" in scenario and "model" not in swept else models
+    for label in labels:
+        try:
+            known = record("model", label).values.get(layers)
+        except CatalogError as error:
+            raise InputError(str(error)) from None
+        if known not in (None, made[layers]) and layers not in scenario:
+            raise InputError(
+                f"{LAYOUT} has {made[layers]} layers t, {label} has {known:g}; change one"
+            )
+    return made

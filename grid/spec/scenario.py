@@ -60,7 +60,8 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
                     f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
                 )
             owner[name] = axis.name
-    scenario = patterns.spelled_out(scenario, owner)
+    models = [label for axis in swept for label in axis.records.get("model", ())]
+    scenario = patterns.spelled_out(scenario, owner, models)
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}

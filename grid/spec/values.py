@@ -13,7 +13,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
-from ...kernels.roles import CHOSEN, COUNTS
+from ...kernels.roles import CHOSEN, COUNTS, TEXTS
 from ..errors import InputError, nearest, shown
 
 DTYPES = ("float64", "float32")
@@ -33,6 +33,8 @@ def check_name(name: Any) -> str:
     """The name, if a scenario may set it."""
     if not isinstance(name, str):
         raise InputError(f"{shown(name)} is not a name; write it as text")
+    if name in TEXTS:
+        raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
     if not is_known(name):
         raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
     if name in load() and load()[name].unit == "flag":

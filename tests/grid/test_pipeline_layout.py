@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import fleetcube
+from fleetcube import Sweep
 from fleetcube.grid.spec.patterns import stages
 
 JOB: dict[str, Any] = {"model": "deepseek-v3", "n_gpus": 2048, "gpu": "h800-sxm"}
@@ -18,12 +19,15 @@ JOB: dict[str, Any] = {"model": "deepseek-v3", "n_gpus": 2048, "gpu": "h800-sxm"
         ("E|(tttt,|)*15t|L", 1, 0, 4, 0),
         ("Ettt|tt|tt|tt|tt|ttL", 2, 5, 4, 4),
         ("EttL", 1, 2, 0, 2),
+        ("Et*3|(tt|)*29,m|L", 2, 5, 4, 2),  # Megatron-LM's own of DeepSeek-V3, 2 x 16 pieces
+        ("Ettt|ttt|ttt|ttmL", 1, 3, 3, 2),
     ],
 )
 def test_a_layout_is_counted(layout: str, chunks: int, first: int, middle: int, last: int) -> None:
     made = stages(layout, chunks)
     spelled = layout.replace("t*4", "tttt").replace("t*2", "tt").replace(",", "")
     pieces = spelled.replace("(tttt|)*14", "tttt|" * 14).replace("(tttt|)*15", "tttt|" * 15)
+    pieces = pieces.replace("t*3", "ttt").replace("(tt|)*29m", "tt|" * 29 + "m")
     assert made["layers"] == pieces.count("t")
     assert made["pipeline_parallel"] == (pieces.count("|") + 1) // chunks
     told = {"first_stage_layers": first, "middle_stage_layers": middle, "last_stage_layers": last}
@@ -42,22 +46,50 @@ def test_a_layout_sets_the_split_of_a_job() -> None:
     assert got.stage_layers.values.tolist() == [2, 4, 4, 4]
     assert got.held_layers == 62
     assert (got.infeasible_reason == 0).all()
-    short = fleetcube.evaluate(names, **asked, pipeline_layout="Ett|(ttt|)*14ttttL")
-    meanings = short.infeasible_reason.attrs["flag_meanings"].split()
-    assert meanings[int(short.infeasible_reason)] == "layers_not_divisible"
+
+
+def test_pieces_that_come_back_are_folded() -> None:
+    """8 layers in front, one in each other piece: with the first stage, or with the third."""
+    assert stages("E" + "t" * 8 + "|t|t|t|t|tL", 2)["first_stage_layers"] == 9
+    made = stages("E" + "t" * 4 + "|t|t|t|t|ttL", 2, folded=True)
+    split = [made[f"{place}_stage_layers"] for place in ("first", "middle", "last")]
+    assert split == [6, 2, 2]
+    job = {"hidden_size": 4096, "attention_heads": 32, "n_gpus": 12, "global_batch_size": 60}
+    for schedule, first in (("zb_v", 6), ("dualpipev", 6)):
+        layout = {"pipeline_layout": "Etttt|t|t|t|t|ttL", "pipeline_schedule": schedule}
+        assert fleetcube.evaluate("stage_layers", **job, **layout, pipeline_stage=1) == first
+
+
+def test_models_of_an_axis_hold_the_layers_of_a_layout() -> None:
+    job = {"node": "dgx-h100", "n_gpus": 64, "pipeline_layout": "E|(tttt|)*8L"}
+    with pytest.raises(fleetcube.InputError, match="has 32 layers t, llama-3-70b has 80"):
+        Sweep(job, {"model": ["llama-3-8b", "llama-3-70b"]}, ["step_time"])
+
+
+def test_stages_between_that_differ_are_bounded() -> None:
+    """The second stage holds 8 layers; memory of the fullest is that of 8 on each between."""
+    job = {"hidden_size": 4096, "attention_heads": 32, "n_gpus": 60, "global_batch_size": 60}
+    uneven = fleetcube.evaluate("memory_per_gpu", **job, pipeline_layout="Et|t*8|t|t|tL")
+    full = fleetcube.evaluate("memory_per_gpu", **job, pipeline_layout="Et|(t*8|)*3tL")
+    assert full <= uneven <= 1.002 * full
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"pipeline_layout": "tt|L"}, "does not begin with E"),
-        ({"pipeline_layout": 3}, "does not begin with E"),
+        ({"pipeline_layout": 3}, "is not one text"),
+        ({"pipeline_layout": ["EtL"]}, "is one text of the scenario"),
         ({"pipeline_layout": "Ett|tE|ttL"}, "does not end with L"),
         ({"pipeline_layout": "(t*9999" * 9}, "does not"),
         ({"pipeline_layout": "Et|m|tL"}, "has 'm' between the ends"),
+        ({"pipeline_layout": "Et|E|tL"}, "does not end with L"),
+        ({"pipeline_layout": "Et|m|mL"}, "in one piece"),
+        ({"pipeline_layout": "Ett|(ttt|)*14ttttL"}, "has 48 layers t, deepseek-v3 has 61"),
+        ({"pipeline_layout": "Et|tL", "virtual_stages": 1.5}, "as a whole number"),
         ({"pipeline_layout": "Et|t|tL", "virtual_stages": 2}, "3 pieces, not a multiple"),
-        ({"pipeline_layout": "Et|tL", "virtual_stages": [1, 2]}, "virtual_stages as one whole"),
-        ({"pipeline_layout": "Et|tL", "pipeline_parallel": 4}, "does not add up"),
+        ({"pipeline_layout": "Et|tL", "virtual_stages": [1, 2]}, "holds for one virtual_stages"),
+        ({"pipeline_layout": "E|t*60tL", "pipeline_parallel": 4}, "does not add up"),
     ],
 )
 def test_what_is_no_layout_is_refused(given: dict[str, Any], message: str) -> None:
