@@ -3,7 +3,8 @@
 from typing import Any
 
 from ..alternatives import alternative, renaming, same_as
-from ..ops import np
+from ..inputs import SWITCHED
+from ..ops import np, where
 from ..topology import (
     crossed_tier,
     crossing_bandwidth,
@@ -336,8 +337,8 @@ def _sending(
 def _in_domains(formula: Any) -> Any:
     """The twin of a formula of ranks on a node, for scale-up domains of several nodes."""
     names = {
-        "gpus_per_node": "gpus_per_domain",
-        "gpus per node": "gpus per domain",
+        "gpus_per_node": "scale_up_gpus",
+        "gpus per node": "gpus in use per domain",
         "on each node": "in each scale-up domain",
         "on one node": "in one domain",
         formula.__name__: formula.__name__.replace("node_", "domain_", 1),
@@ -367,16 +368,69 @@ def node_scale_up_gpus(gpus_per_node: Any) -> Any:
 
 
 @alternative("scale_up_gpus", scale_up_domain=True)
-def domain_scale_up_gpus(gpus_per_domain: Any) -> Any:
+def domain_scale_up_gpus(seated_domain_gpus: Any) -> Any:
     """GPUs that reach each other without the network between nodes.
 
-    those of a scale-up domain
+    those of a scale-up domain that the job uses
 
-    Parameters: gpus_per_domain [1]
+    Parameters: seated_domain_gpus [1]
     Returns: [1] GPUs
     Source: by definition
     """
+    return 1.0 * seated_domain_gpus
+
+
+@alternative("seated_domain_gpus", all_reduce=SWITCHED)
+def switched_seated_domain_gpus(
+    gpus_per_domain: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    expert_stride: Any,
+) -> Any:
+    """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
+
+    floor(D / g) g for groups of g = max(t c, e x stride) GPUs up to D; g / ceil(g / D) of larger
+    ones
+
+    Parameters: gpus_per_domain [1], tensor_parallel [1], context_parallel [1],
+        expert_parallel [1], expert_stride [1]
+    Returns: [1] GPUs
+    Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the
+        rest of a domain to others (`idle_domain_gpus`); one that fills domains to the last GPU
+        lets some groups straddle two of them
+    Source: NVIDIA, Megatron-Bridge performance recipes (64 of a rack's 72 GPUs for 64 expert
+        ranks); Slurm topology/block (whole segments of a job in a block of nodes)
+    """
+    group = np.maximum(tensor_parallel * context_parallel, expert_parallel * expert_stride)
+    whole = np.floor(gpus_per_domain / group) * group
+    return where(group > gpus_per_domain, group / np.ceil(group / gpus_per_domain), whole)
+
+
+@alternative("seated_domain_gpus", all_reduce="torus")
+def torus_seated_domain_gpus(gpus_per_domain: Any) -> Any:
+    """GPUs of one scale-up domain that a job uses: a torus is used whole.
+
+    D
+
+    Parameters: gpus_per_domain [1]
+    Returns: [1] GPUs
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod)
+    """
     return 1.0 * gpus_per_domain
+
+
+def idle_domain_gpus(n_gpus: Any, gpus_per_domain: Any, scale_up_gpus: Any) -> Any:
+    """GPUs of a job's scale-up domains that it leaves idle, where groups do not divide a domain.
+
+    domains in use x GPUs left in each: ceil(n / used) (D - used)
+
+    Parameters: n_gpus [1], gpus_per_domain [1], scale_up_gpus [1]
+    Returns: [1] GPUs
+    Range: with `scale_up_domain`; neither power nor price counts them
+    Source: NVIDIA, Megatron-Bridge performance recipes (64 of a rack's 72 GPUs)
+    """
+    return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)
 
 
 def scale_up_bandwidth(intra_node_bandwidth: Any) -> Any:

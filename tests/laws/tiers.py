@@ -448,3 +448,34 @@ def nodes_of_a_domain() -> Pairs:
             given = {"gpus_per_domain": domain, "gpus_per_node": node}
             reason = float(fleetcube.evaluate("domain_reason", engine="numpy", **given))
             yield reason, 0 if seated == domain else 30
+
+
+@check(
+    "switched_seated_domain_gpus",
+    "torus_seated_domain_gpus",
+    "idle_domain_gpus",
+    by="simulator",
+    source="groups seated one after the other, each in a domain that still has room for all of it; "
+    "larger ones in as few domains as hold them, evenly",
+)
+def groups_seated() -> Pairs:
+    """domains of 8 to 72 GPUs; 1 to 8 tensor, 1 and 4 context, 1 to 144 expert ranks; a torus"""
+    for domain, t, c, e in itertools.product((8, 16, 36, 72), (1, 4, 8), (1, 4), (1, 8, 64, 144)):
+        group = t * c * e
+        rooms = [domain]
+        if group <= domain:
+            for _ in range(2 * (domain // group)):  # as many as two domains hold
+                if rooms[-1] < group:
+                    rooms.append(domain)
+                rooms[-1] -= group
+            idle, domains = rooms[0], len(rooms)
+        else:
+            domains = next(n for n in itertools.count(1) if group <= n * domain)
+            idle = domain - group / domains
+        n_gpus = domains * (domain - idle)
+        layout = {"tensor_parallel": t, "context_parallel": c, "expert_parallel": e}
+        layout |= {"n_gpus": n_gpus, "gpus_per_domain": domain, "gpus_per_node": 4}
+        names = "scale_up_gpus idle_domain_gpus"
+        yield _values(names, **layout, experts=e), (domain - idle, domains * idle)
+        torus = {"all_reduce": "torus", "torus_x": 2}
+        yield _values(names, **{**layout, **torus, "n_gpus": domain}, experts=e), (domain, 0)
