@@ -249,6 +249,10 @@ def _bridge(facts: Facts) -> list[Reading]:
     sharded = facts.whole("parallel.fsdp", 0, least=0) > 0
     inputs |= {"zero_stage": 3 if sharded else 1, "recompute": "none"}
     inputs |= chunked(inputs.pop("virtual_stages")) | _sequence_parallel(inputs)
+    layer = inputs["tensor_parallel"] * inputs["pipeline_parallel"]
+    if inputs["expert_parallel"] * layer > inputs["n_gpus"]:
+        # more expert ranks than replicas: they are folded over tensor ranks, as the recipes say
+        inputs |= {"expert_tensor_parallel": 1}
     seconds, notes = _seconds(facts, inputs)
     return [Reading(inputs, seconds, notes=("recomputation is not stated: none", *notes))]
 
