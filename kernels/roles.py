@@ -89,6 +89,9 @@ SPLIT: Mapping[str, str] = {
     "middle": "middle_stage_layers",
     "last": "last_stage_layers",
     "predicting": "prediction_layers",
+    "first kept": "first_stage_kept_ratio",
+    "middle kept": "middle_stage_kept_ratio",
+    "last kept": "last_stage_kept_ratio",
 }
 
 # What a scenario spells out in letters: where else it may stand
@@ -97,6 +100,7 @@ TEXTS: Mapping[str, str] = {
     "pipeline_layout": "move its inputs along axes instead",
 }
 FOLDED = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
+UNCHUNKED = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage
 
 # A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
 LETTERS: Mapping[str, tuple[str, ...]] = {

@@ -67,6 +67,24 @@ def _larger(stages: Any, layers: Any, first: Any, middle: Any, last: Any) -> Any
     return layers - first - last - (middle - 1) * between
 
 
+def stage_of_one_way(stage: Any, stages: Any, copies: Any) -> Any:
+    """A stage, or the nearer to the first of the two that a GPU holds where both ends are fed.
+
+    s; min(s, p + 1 - s) with two copies
+
+    Parameters:
+        stage [1]: stage, counted from 1
+        stages [1]: stages of the pipeline
+        copies [1]: ways through the pipeline, 1 or 2
+    Returns: [1] stage
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (stages mirrored)
+    Example:
+        >>> [float(stage_of_one_way(s, 4, 2)) for s in (1, 2, 3, 4)]
+        [1.0, 2.0, 2.0, 1.0]
+    """
+    return where(copies > 1, np.minimum(stage, stages + 1 - stage), stage)
+
+
 def stage_parameters(
     stage: Any,
     stages: Any,

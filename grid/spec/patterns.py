@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...catalog import CatalogError, record
-from ...kernels.roles import FOLDED, LETTERS, SAID, SPLIT, UNSAID
+from ...kernels.roles import FOLDED, LETTERS, SAID, SPLIT, UNCHUNKED, UNSAID
 from ..errors import InputError, shown
 from . import values
 
@@ -100,10 +100,11 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False) -> dict[str, Any]
         )
     p = len(pieces) // chunks
     ways = [range(p), range(p)[::-1] if folded else range(p)]  # of every other row of pieces
-    held = [0] * p
+    rows: list[list[int]] = [[] for _ in range(p)]
     for place, piece in enumerate(pieces):
         stage = ways[place // p % 2][place % p]
-        held[stage] += piece.count("t") + (piece.count("m") if 0 < stage < p - 1 else 0)
+        rows[stage].append(piece.count("t") + (piece.count("m") if 0 < stage < p - 1 else 0))
+    held = [sum(row) for row in rows]
     told = {"all": order.count("t"), "stages": p}
     if p > 1:
         told |= {"first": held[0], "last": held[-1]}
@@ -111,7 +112,36 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False) -> dict[str, Any]
         told["middle"] = max(held[1:-1])
     if "m" in order:
         told["predicting"] = order.count("m")
+    if any(len({*row}) > 1 for row in rows):
+        ratios = [_kept_ratio(stage, row, p, folded) for stage, row in enumerate(rows)]
+        told |= {"first kept": ratios[0], "last kept": ratios[-1]}
+        if p > 2:
+            kept = [ratio * own for ratio, own in zip(ratios, held, strict=True)]
+            told["middle kept"] = max(kept[1:-1]) / max(max(held[1:-1]), 1)
     return {SPLIT[part]: value for part, value in told.items()}
+
+
+def _kept_ratio(stage: int, layers: Sequence[int], p: int, folded: bool) -> float:
+    """Activations that a stage keeps at most over those of pieces alike, pieces interleaved.
+
+    Forward passes run p micro-batches of a piece after the other, backward passes too, from the
+    last piece, and begin behind (v - 1) p + 2 (p - stage - 1) forward passes (Megatron-LM,
+    forward_backward_pipelining_with_interleaving). Of folded pieces the largest counts for all: a
+    bound from above.
+    """
+    v, whole = len(layers), sum(layers)
+    if not whole:
+        return 1.0
+    if folded:
+        return v * max(layers) / whole
+    ahead = (v - 1) * p + 2 * (p - stage - 1)
+    kept = most = 0
+    for forward in range(ahead + 2 * p * v):
+        kept += layers[forward // p % v]
+        most = max(most, kept)
+        if forward >= ahead:
+            kept -= layers[v - 1 - (forward - ahead) // p % v]
+    return most * v / (whole * (ahead + 1))
 
 
 def spelled_out(
@@ -144,6 +174,8 @@ def _of_layout(
             raise InputError(f"{LAYOUT} holds for one {name}; take its axis away")
     folded = schedule in FOLDED
     number = 2.0 if folded else values.number(SPLIT["chunks"], chunks)
+    if schedule in UNCHUNKED:
+        number = 1.0
     if not number.is_integer():
         raise InputError(f"{LAYOUT} needs {SPLIT['chunks']} as a whole number, not {shown(chunks)}")
     made = stages(scenario[LAYOUT], int(number), folded)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..ops import where
-from ..stages import microbatches_of_stage
+from ..stages import microbatches_of_stage, stage_of_one_way
 
 LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # each stage holds as many
 
@@ -422,17 +422,55 @@ def even_activation_memory(
 def staged_activation_memory(
     stage_layers: Any,
     stage_microbatches_in_flight: Any,
+    pipeline_stage: Any,
+    pipeline_parallel: Any,
+    parameter_copies: Any,
+    first_stage_kept_ratio: Any,
+    middle_stage_kept_ratio: Any,
+    last_stage_kept_ratio: Any,
     activation_memory_per_layer: Any,
     logits_memory: Any,
 ) -> Any:
     """Memory of a stage's activations.
 
-    layers of the stage x micro-batches in flight x activations of a layer + logits
+    layers of the stage x micro-batches in flight x what its pieces keep more than pieces alike x
+    activations of a layer + logits
 
-    Parameters: stage_layers [1], stage_microbatches_in_flight [1],
-        activation_memory_per_layer [B], logits_memory [B]
+    Parameters: stage_layers [1], stage_microbatches_in_flight [1], pipeline_stage [1],
+        pipeline_parallel [1], parameter_copies [1], first_stage_kept_ratio [1],
+        middle_stage_kept_ratio [1], last_stage_kept_ratio [1], activation_memory_per_layer [B],
+        logits_memory [B]
     Returns: [B] activations
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
-    kept_layers = stage_layers * stage_microbatches_in_flight
+    stage = stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies)
+    later = where(stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
+    ratio = where(stage > 1, later, first_stage_kept_ratio)
+    kept_layers = stage_layers * stage_microbatches_in_flight * ratio
     return kept_layers * activation_memory_per_layer + logits_memory
+
+
+def middle_stage_kept_ratio() -> Any:
+    """Activations that a stage between the ends keeps over those of pieces that are alike.
+
+    1; a `pipeline_layout` whose pieces differ sets it
+
+    Parameters: none
+    Returns: [1] ratio
+    Range: as `first_stage_kept_ratio`; dualpipe: stages between the ends alike
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0
+
+
+def last_stage_kept_ratio() -> Any:
+    """Activations that the last stage keeps over those of pieces that are alike.
+
+    1; a `pipeline_layout` whose pieces differ sets it
+
+    Parameters: none
+    Returns: [1] ratio
+    Range: as `first_stage_kept_ratio`
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0

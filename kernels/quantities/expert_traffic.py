@@ -480,7 +480,7 @@ def even_reduced_expert_parameters(mean_reduced_expert_parameters: Any) -> Any:
 def staged_reduced_expert_parameters(
     pipeline_parallel: Any,
     held_layers: Any,
-    first_stage_layers: Any,
+    first_stage_held_layers: Any,
     middle_stage_layers: Any,
     last_stage_held_layers: Any,
     leading_dense_layers: Any,
@@ -493,7 +493,7 @@ def staged_reduced_expert_parameters(
 
     N_routed of the stage that holds most x share / t
 
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         routed_layer_parameters [1],
         routed_reduction_share [1], tensor_parallel [1], parameter_copies [1]
@@ -503,10 +503,10 @@ def staged_reduced_expert_parameters(
     largest = most_stage_parameters(
         pipeline_parallel,
         held_layers,
-        first_stage_layers,
+        first_stage_held_layers,
         middle_stage_layers,
         last_stage_held_layers,
-        leading_dense_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
         0.0,
         0.0,
         routed_layer_parameters * routed_reduction_share,

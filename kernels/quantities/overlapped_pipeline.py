@@ -322,3 +322,37 @@ def far_logits_at_last() -> Any:
     Source: Narayanan et al. 2021 (SC21), section 2.2
     """
     return 1.0
+
+
+@alternative("first_stage_kept_ratio", pipeline_schedule=PLAIN)
+def plain_first_stage_kept_ratio() -> Any:
+    """Activations that the first stage keeps over those of pieces that are alike.
+
+    1; a `pipeline_layout` whose pieces differ sets it
+
+    Parameters: none
+    Returns: [1] ratio
+    Range: pieces of a stage that differ by no more than the most even split makes them
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    """
+    return 1.0
+
+
+@alternative("first_stage_kept_ratio", pipeline_schedule="dualpipe")
+def mirrored_first_stage_kept_ratio(
+    pipeline_parallel: Any, first_stage_layers: Any, last_stage_layers: Any, prediction_layers: Any
+) -> Any:
+    """Activations that the first stage keeps over those of pieces that are alike.
+
+    (p l_first + l_last) / ((p + 1) (l_first + l_last) / 2): p micro-batches of its own way, one of
+    the other
+
+    Parameters: pipeline_parallel [1], first_stage_layers [1], last_stage_layers [1],
+        prediction_layers [1]
+    Returns: [1] ratio
+    Source: dualpipe/dualpipe.py of github.com/deepseek-ai/DualPipe (DeepSeek-AI 2024,
+        arXiv:2412.19437, table 2: p + 1 in all)
+    """
+    p, other = pipeline_parallel, last_stage_layers + prediction_layers
+    both = (p + 1) / 2 * (first_stage_layers + other)
+    return where(both > 0, (p * first_stage_layers + other) / where(both > 0, both, 1.0), 1.0)

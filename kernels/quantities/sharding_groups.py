@@ -151,7 +151,7 @@ def even_replica_parameters(
 def staged_replica_parameters(
     pipeline_parallel: Any,
     held_layers: Any,
-    first_stage_layers: Any,
+    first_stage_held_layers: Any,
     middle_stage_layers: Any,
     last_stage_held_layers: Any,
     leading_dense_layers: Any,
@@ -171,7 +171,7 @@ def staged_replica_parameters(
 
     (N_stage + N_routed) / (t n), of the largest stage
 
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         common_layer_parameters [1], dense_layer_parameters [1], expert_layer_parameters [1],
         routed_layer_parameters [1], embedding_tables [1], first_stage_tables [1],
@@ -185,10 +185,10 @@ def staged_replica_parameters(
     largest = most_stage_parameters(
         pipeline_parallel,
         held_layers,
-        first_stage_layers,
+        first_stage_held_layers,
         middle_stage_layers,
         last_stage_held_layers,
-        leading_dense_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
         common_layer_parameters,
         dense_layer_parameters,
         expert_layer_parameters + routed_layer_parameters,

@@ -7,7 +7,7 @@ import numpy as np
 from ..alternatives import alternative, same_as
 from ..layer import gemm_time
 from ..ops import where
-from ..stages import first_sparse_stage, layers_of_stage, stage_memory
+from ..stages import first_sparse_stage, layers_of_stage, stage_memory, stage_of_one_way
 from ..stages import stage_parameters as parameters_of_stage
 
 
@@ -167,13 +167,14 @@ def slowest_stage_imbalance_time(
     last_stage_layers: Any,
     logits_at_first: Any,
     logits_at_last: Any,
+    parameter_copies: Any,
 ) -> Any:
     """Time of one step by which the slowest stage works longer than the mean stage.
 
     max of first, middle and last, not below 0: layers (l_stage p / l - 1), layers = C (1 -
     embedding - logits) + traffic of the mean stage, + what the stage has of embedding and logits,
-    less the mean. Logits at the first stage where a pipeline comes back to it, half at either end
-    in dualpipe
+    less the mean. Logits at the first stage where a pipeline comes back to it; in dualpipe either
+    end has half of both ends' layers, of the embedding and of the logits
 
     Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
         embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
@@ -189,10 +190,14 @@ def slowest_stage_imbalance_time(
     in_layers = computing * (1 - embedding_share - logits_share) + exposed_layer_communication_time
     share = pipeline_parallel / layers
     at_end = pipeline_parallel / (logits_at_first + logits_at_last)
-    first = in_layers * (first_stage_layers * share - 1) + embedding * (pipeline_parallel - 1)
+    other_way = (parameter_copies - 1) / 2
+    less = other_way * (last_stage_layers - first_stage_layers)
+    looked_up = pipeline_parallel * (1 - other_way)
+    first = in_layers * ((first_stage_layers + less) * share - 1) + embedding * (looked_up - 1)
     first = first + logits * (logits_at_first * at_end - 1)
     middle = in_layers * (middle_stage_layers * share - 1) - embedding - logits
-    last = in_layers * (last_stage_layers * share - 1) - embedding
+    last = in_layers * ((last_stage_layers - less) * share - 1)
+    last = last + embedding * (pipeline_parallel * other_way - 1)
     last = last + logits * (logits_at_last * at_end - 1)
     more = np.maximum(np.maximum(first, middle), np.maximum(last, 0.0))
     return where(pipeline_parallel > 1, more, 0.0)
@@ -340,16 +345,36 @@ def held_layers(layers: Any, prediction_layers: Any) -> Any:
     return layers + prediction_layers
 
 
-def last_stage_held_layers(last_stage_layers: Any, prediction_layers: Any) -> Any:
-    """Layers that the last stage holds, those of multi-token prediction too.
+def first_stage_held_layers(
+    first_stage_layers: Any, last_stage_layers: Any, prediction_layers: Any, parameter_copies: Any
+) -> Any:
+    """Layers that GPUs of the first stage hold of each way through the pipeline, the mean of both.
 
-    l_last + D
+    l_first; in dualpipe, whose other way ends there, (l_first + l_last + D) / 2
 
-    Parameters: last_stage_layers [1], prediction_layers [1]
+    Parameters: first_stage_layers [1], last_stage_layers [1], prediction_layers [1],
+        parameter_copies [1]
     Returns: [1] layers
-    Source: by definition
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
     """
-    return last_stage_layers + prediction_layers
+    other = last_stage_layers + prediction_layers
+    return first_stage_layers + (parameter_copies - 1) / 2 * (other - first_stage_layers)
+
+
+def last_stage_held_layers(
+    last_stage_layers: Any, prediction_layers: Any, first_stage_layers: Any, parameter_copies: Any
+) -> Any:
+    """Layers that GPUs of the last stage hold of each way through the pipeline, the mean of both.
+
+    l_last + D, those of multi-token prediction too; in dualpipe (l_first + l_last + D) / 2
+
+    Parameters: last_stage_layers [1], prediction_layers [1], first_stage_layers [1],
+        parameter_copies [1]
+    Returns: [1] layers
+    Source: DeepSeek-AI 2024, arXiv:2412.19437, section 3.2.1 (both ends fed, stages mirrored)
+    """
+    own = last_stage_layers + prediction_layers
+    return own + (parameter_copies - 1) / 2 * (first_stage_layers - own)
 
 
 # Parameters
@@ -361,8 +386,8 @@ def stage_layers(*operands: Any) -> Any:
 
     l_first, l_middle or l_middle - 1, l_last
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1]
+    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1],
+        first_stage_held_layers [1], middle_stage_layers [1], last_stage_held_layers [1]
     Returns: [1] layers; NaN beyond the last stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     """
@@ -561,7 +586,7 @@ def stage_shared_parameters(
     pipeline_stage: Any,
     pipeline_parallel: Any,
     held_layers: Any,
-    first_stage_layers: Any,
+    first_stage_held_layers: Any,
     middle_stage_layers: Any,
     last_stage_held_layers: Any,
     leading_dense_layers: Any,
@@ -579,23 +604,23 @@ def stage_shared_parameters(
     copies x (layers x common + dense layers x dense block + others x (shared experts and router) +
     ends V h)
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        common_layer_parameters [1], dense_layer_parameters [1], expert_layer_parameters [1],
-        embedding_tables [1], first_stage_tables [1], last_stage_tables [1],
-        end_table_parameters [1], parameter_copies [1]
+    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1],
+        first_stage_held_layers [1], middle_stage_layers [1], last_stage_held_layers [1],
+        leading_dense_layers [1], common_layer_parameters [1], dense_layer_parameters [1],
+        expert_layer_parameters [1], embedding_tables [1], first_stage_tables [1],
+        last_stage_tables [1], end_table_parameters [1], parameter_copies [1]
     Returns: [1] parameters
-    Range: dualpipe: the stage of the other way as large as the stage itself
+    Range: dualpipe: of stages between the ends, the larger of both ways counts twice
     Source: Narayanan et al. 2021 (SC21), eq. 2; DeepSeek-AI 2024, arXiv:2412.19437, section 4.2
     """
     once = parameters_of_stage(
-        pipeline_stage,
+        stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies),
         pipeline_parallel,
         held_layers,
-        first_stage_layers,
+        first_stage_held_layers,
         middle_stage_layers,
         last_stage_held_layers,
-        leading_dense_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
         common_layer_parameters,
         dense_layer_parameters,
         expert_layer_parameters,
@@ -611,7 +636,7 @@ def stage_routed_parameters(
     pipeline_stage: Any,
     pipeline_parallel: Any,
     held_layers: Any,
-    first_stage_layers: Any,
+    first_stage_held_layers: Any,
     middle_stage_layers: Any,
     last_stage_held_layers: Any,
     leading_dense_layers: Any,
@@ -622,21 +647,21 @@ def stage_routed_parameters(
 
     copies x (layers - dense layers) E x parameters of an expert
 
-    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1], first_stage_layers [1],
-        middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
-        routed_layer_parameters [1], parameter_copies [1]
+    Parameters: pipeline_stage [1], pipeline_parallel [1], held_layers [1],
+        first_stage_held_layers [1], middle_stage_layers [1], last_stage_held_layers [1],
+        leading_dense_layers [1], routed_layer_parameters [1], parameter_copies [1]
     Returns: [1] parameters
     Source: Fedus et al. 2022, arXiv:2101.03961, section 2.1; DeepSeek-AI 2024, arXiv:2412.19437,
         section 4.2 (dense layers come first)
     """
     once = parameters_of_stage(
-        pipeline_stage,
+        stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies),
         pipeline_parallel,
         held_layers,
-        first_stage_layers,
+        first_stage_held_layers,
         middle_stage_layers,
         last_stage_held_layers,
-        leading_dense_layers,
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
         0.0,
         0.0,
         routed_layer_parameters,
@@ -654,7 +679,7 @@ def stage_routed_parameters(
 def fullest_stage(
     pipeline_parallel: Any,
     held_layers: Any,
-    first_stage_layers: Any,
+    first_stage_held_layers: Any,
     middle_stage_layers: Any,
     last_stage_held_layers: Any,
     leading_dense_layers: Any,
@@ -681,13 +706,16 @@ def fullest_stage(
     logits_at_first: Any,
     logits_at_last: Any,
     parameter_copies: Any,
+    first_stage_kept_ratio: Any,
+    middle_stage_kept_ratio: Any,
+    last_stage_kept_ratio: Any,
 ) -> Any:
     """Pipeline stage whose GPUs need most memory, counted from 1.
 
     the first (embedding, most micro-batches in flight), the second (most layers), the first without
     dense layers or the last (logits): no other can need more
 
-    Parameters: pipeline_parallel [1], held_layers [1], first_stage_layers [1],
+    Parameters: pipeline_parallel [1], held_layers [1], first_stage_held_layers [1],
         middle_stage_layers [1], last_stage_held_layers [1], leading_dense_layers [1],
         common_layer_parameters [1],
         dense_layer_parameters [1], expert_layer_parameters [1], routed_layer_parameters [1],
@@ -696,17 +724,18 @@ def fullest_stage(
         expert_parallel [1], gradient_ranks [1], held_state_bytes [B], sharded_state_bytes [B],
         microbatches_in_flight [1], schedule_depth [1], schedule_slope [1],
         activation_memory_per_layer [B], microbatch_tokens [1], vocab_size [1],
-        logits_at_first [1], logits_at_last [1], parameter_copies [1]
+        logits_at_first [1], logits_at_last [1], parameter_copies [1],
+        first_stage_kept_ratio [1], middle_stage_kept_ratio [1], last_stage_kept_ratio [1]
     Returns: [1] stage
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3 and 4.3 (first stage; what the
         last keeps)
     """
-    split = (held_layers, first_stage_layers, middle_stage_layers, last_stage_held_layers)
+    split = (held_layers, first_stage_held_layers, middle_stage_layers, last_stage_held_layers)
     held = parameter_copies * held_state_bytes / tensor_parallel
     sharded = parameter_copies * sharded_state_bytes / (tensor_parallel * gradient_ranks)
     logits = 4 * microbatch_tokens * vocab_size / tensor_parallel
-    of_stage = (
-        leading_dense_layers,
+    states = (
+        leading_dense_layers / parameter_copies,  # in dualpipe the other way ends there
         common_layer_parameters,
         dense_layer_parameters,
         expert_layer_parameters,
@@ -720,18 +749,24 @@ def fullest_stage(
         microbatches_in_flight,
         schedule_depth,
         schedule_slope,
-        activation_memory_per_layer,
-        logits_at_first * logits,
-        where(pipeline_parallel > 1, logits_at_last, 1.0) * logits,
+    )
+    ends = (logits_at_first * logits, where(pipeline_parallel > 1, logits_at_last, 1.0) * logits)
+    ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)
+    at_first, between, at_last = (
+        (*states, ratio * activation_memory_per_layer, *ends) for ratio in ratios
     )
     stages = pipeline_parallel
     sparse = first_sparse_stage(
-        stages, first_stage_layers, middle_stage_layers, leading_dense_layers
+        stages,
+        first_stage_held_layers,
+        middle_stage_layers,
+        leading_dense_layers / parameter_copies,
     )
-    first = stage_memory(np.minimum(1.0, stages), stages, *split, *of_stage)
-    second = stage_memory(np.minimum(2.0, stages), stages, *split, *of_stage)
-    third = stage_memory(sparse, stages, *split, *of_stage)
-    last = stage_memory(stages, stages, *split, *of_stage)
+    first = stage_memory(np.minimum(1.0, stages), stages, *split, *at_first)
+    second = stage_memory(np.minimum(2.0, stages), stages, *split, *between)
+    third = stage_memory(sparse, stages, *split, *between)
+    last = stage_memory(stages, stages, *split, *at_last)
+    last = where(parameter_copies > 1, first, last)  # both ways end there
     fullest = where(second > first, np.minimum(2.0, stages), 1.0)
     most = np.maximum(first, second)
     fullest = where(third > most, sparse, fullest)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from fleetcube import simulate_schedule
 from fleetcube.kernels import stages as laws
 from fleetcube.kernels.quantities import activations, overlapped_pipeline, stages, step
 
@@ -60,13 +61,14 @@ def layers_on_stages() -> Pairs:
 TABLE = 32000 * 4096
 
 
-def counted(layers: int, p: int, dense: int) -> list[tuple[float, float]]:
+def counted(sizes: list[int], dense: int) -> list[tuple[float, float]]:
     """Shared and routed parameters of each stage of a Mixtral with other depths."""
+    layers, p = sum(sizes), len(sizes)
     one = 3 * 4096 * 14336
     attention, norms, router = 4096 * 128 * (2 * 32 + 2 * 8), 2 * 4096, 4096 * 8
     kinds = iter(range(layers))
     found = []
-    for stage, size in enumerate(split(layers, p)):
+    for stage, size in enumerate(sizes):
         shared = routed = 0.0
         for _ in range(size):
             shared += attention + norms + 4096 / layers  # the last norm counts with the layers
@@ -83,17 +85,20 @@ def points() -> Iterator[tuple[dict[str, Any], list[tuple[float, float]]]]:
     for layers, p, dense in ((32, 4, 0), (31, 4, 3), (30, 8, 4), (13, 3, 1), (8, 2, 8), (5, 1, 2)):
         point = {**MIXTRAL, "layers": layers, "pipeline_parallel": p, "dense_layers": dense}
         point |= {"n_gpus": 256 * p, "tensor_parallel": 2, "expert_parallel": 4}
-        yield point, counted(layers, p, dense)
+        yield point, counted(split(layers, p), dense)
 
 
 @check(
     "stage_parameters",
+    "stage_of_one_way",
     "most_stage_parameters",
     "common_layer_parameters",
     "end_table_parameters",
     "stage_shared_parameters",
     "stage_routed_parameters",
     "staged_held_parameters",
+    "first_stage_held_layers",
+    "last_stage_held_layers",
     "staged_sharded_parameters",
     "mixed_dense_layer_parameters",
     "mixed_expert_layer_parameters",
@@ -114,12 +119,18 @@ def parameters_on_stages() -> Pairs:
         if p > 1:
             moved = [(a + TABLE * ((s == 0) - (s == p - 1)), b) for s, (a, b) in enumerate(found)]
             folded.append(({**point, "pipeline_schedule": "zb_v"}, moved))
-    mirrored, found = next(points())
-    both = [(a + c, b + d) for (a, b), (c, d) in zip(found, found[::-1], strict=True)]
-    names = ("held_parameters", "sharded_parameters")
-    for stage, (shared, routed) in enumerate(both, 1):
-        mirrored |= {"pipeline_schedule": "dualpipe", "pipeline_stage": stage}
-        yield computed(mirrored, *names), ((shared + routed / 4) / 2, (shared + routed) / 2 / 256)
+    names = ("held_parameters", "sharded_parameters", "stage_layers")
+    for sizes, dense in (([8] * 4, 0), ([6, 8, 8, 10], 0), ([10, 8, 8, 6], 3), ([2, 12, 12, 6], 1)):
+        mirrored = next(points())[0] | {"pipeline_schedule": "dualpipe", "dense_layers": dense}
+        mirrored |= {"first_stage_layers": sizes[0], "last_stage_layers": sizes[-1]}
+        found = counted(sizes, dense)
+        both = [(a + c, b + d) for (a, b), (c, d) in zip(found, found[::-1], strict=True)]
+        for stage, (shared, routed) in enumerate(both, 1):
+            yield laws.stage_of_one_way(stage, 4, 2), min(stage, [4, 3, 2, 1][stage - 1])
+            yield laws.stage_of_one_way(stage, 4, 1), stage
+            of_rank = ((shared + routed / 4) / 2, (shared + routed) / 2 / 256)
+            layers = (sizes[stage - 1] + sizes[-stage]) / 2  # of either way
+            yield computed({**mirrored, "pipeline_stage": stage}, *names), (*of_rank, layers)
     for point, found in (*points(), *folded):
         rings = 128 - 4, 128 - 1  # hops of a ring of n / e ranks, e of them; of all n = 128
         for stage, (shared, routed) in enumerate(found, 1):
@@ -348,3 +359,56 @@ def megatrons_shards() -> Pairs:
         for stage, tables in ((1, 1), (4, 0)):
             ours = computed({**job, "pipeline_stage": stage}, "held_parameters")[0]
             yield ours, (blocks + tables * words * width) / ranks
+
+
+def kept(layers: list[int], p: int, m: int, **schedule: Any) -> list[float]:
+    """Layers whose activations each rank keeps at most, by the passes of a schedule played."""
+    peaks = []
+    for rank in simulate_schedule(pipeline_parallel=p, num_microbatches=m, **schedule).stages:
+        done = [(t.end, 0, t.piece, -1) for t in rank if t.kind == "B"]
+        done += [(t.start, 1, t.piece, 1) for t in rank if t.kind == "F"]
+        have = most = 0
+        for _, _, piece, way in sorted(done):
+            have += way * layers[piece]
+            most = max(most, have)
+        peaks.append(float(most))
+    return peaks
+
+
+@check(
+    "staged_activation_memory",
+    "mirrored_first_stage_kept_ratio",
+    "plain_first_stage_kept_ratio",
+    "middle_stage_kept_ratio",
+    "last_stage_kept_ratio",
+    by="simulator",
+    source=PLAYED,
+)
+def pieces_kept() -> Pairs:
+    """unequal ends in dualpipe on 4 and 8 stages; interleaved layouts on 4 and 8, 1F1B on 4"""
+    job = {"hidden_size": 1024, "attention_heads": 8, "activation_memory_per_layer": 1.0}
+    job |= {"logits_memory": 0.0}
+
+    def ours(p: int, m: int, stage: int, **more: Any) -> float:
+        size = {"n_gpus": p, "global_batch_size": m, "pipeline_stage": stage}
+        return float(computed({**job, **size, **more}, "activation_memory")[0])
+
+    for sizes in ([2, 4, 4, 6], [6, 4, 4, 2], [5, *[4] * 6, 3], [2, *[4] * 6, 6]):
+        p = len(sizes)
+        layout = "E" + "|".join("t" * size for size in sizes) + "L"
+        played = kept(sizes, p, 4 * p, pipeline_schedule="dualpipe")
+        for stage in range(1, p + 1):
+            given = {"pipeline_schedule": "dualpipe", "pipeline_layout": layout}
+            yield ours(p, 4 * p, stage, **given), played[stage - 1]
+    for layout, p, v, alike in (
+        ("Etttt|" + "tt|" * 14 + "L", 8, 2, range(1, 9)),
+        ("Ettt|" + "tt|" * 13 + "ttt|L", 8, 2, (1, 8)),
+        ("E|" + "tt|" * 14 + "ttttL", 8, 2, range(1, 9)),
+        ("Ettt|t|t|t|t|t|t|t|t|t|t|tL", 4, 3, range(1, 5)),
+        ("Ettt|tt|tt|tttL", 4, 1, range(1, 5)),
+    ):
+        sizes = [piece.count("t") for piece in layout.split("|")]
+        played = kept(sizes, p, 4 * p, virtual_stages=v)
+        for stage in alike:
+            given = {"pipeline_layout": layout, "virtual_stages": v}
+            yield ours(p, 4 * p, stage, **given), played[stage - 1]
