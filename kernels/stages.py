@@ -31,7 +31,7 @@ def layers_of_stage(
     between = where(stage < stages, middle - fewer, last)
     alone = where(stages > 1, first, layers)
     counted = (np.floor(stage) == stage) | (stage == stages)
-    exists = (stage >= 1) & (stage <= stages) & counted
+    exists = (stage <= stages) & counted
     return where(exists, where(stage > 1, between, alone), np.nan)
 
 

@@ -446,7 +446,7 @@ def whole_domain_reason(gpus_per_domain: Any, gpus_per_node: Any) -> Any:
     Parameters: gpus_per_domain [1], gpus_per_node [1]
     Returns: [flag] reason
     Flags: REASONS
-    Source: NVIDIA GB200 NVL72 (18 trays of 4 GPUs behind one NVLink switch system)
+    Source: by definition (a domain is a switch behind whole nodes)
     """
     nodes = gpus_per_domain / gpus_per_node
     whole = _whole(nodes) & _whole(gpus_per_domain)

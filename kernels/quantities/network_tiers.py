@@ -400,8 +400,8 @@ def switched_seated_domain_gpus(
     Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the
         rest of a domain to others (`idle_domain_gpus`); one that fills domains to the last GPU
         lets some groups straddle two of them
-    Source: NVIDIA, Megatron-Bridge performance recipes (64 of a rack's 72 GPUs for 64 expert
-        ranks); Slurm topology/block (whole segments of a job in a block of nodes)
+    Source: by definition; as Slurm's topology/block seats segments, and Megatron-Bridge's recipes
+        use 64 of a rack's 72 GPUs for 64 expert ranks
     """
     group = np.maximum(tensor_parallel * context_parallel, expert_parallel * expert_stride)
     group = np.minimum(group, n_gpus)
@@ -430,7 +430,7 @@ def idle_domain_gpus(n_gpus: Any, gpus_per_domain: Any, scale_up_gpus: Any) -> A
     Parameters: n_gpus [1], gpus_per_domain [1], scale_up_gpus [1]
     Returns: [1] GPUs
     Range: with `scale_up_domain`; neither power nor price counts them
-    Source: NVIDIA, Megatron-Bridge performance recipes (64 of a rack's 72 GPUs)
+    Source: by definition
     """
     return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)
 

@@ -179,7 +179,7 @@ def slowest_stage_imbalance_time(
     Parameters: compute_time [s], straggler_time [s], exposed_layer_communication_time [s],
         embedding_share [1], logits_share [1], layers [1], pipeline_parallel [1],
         first_stage_layers [1], middle_stage_layers [1], last_stage_layers [1],
-        logits_at_first [1], logits_at_last [1]
+        logits_at_first [1], logits_at_last [1], parameter_copies [1]
     Returns: [s] time of one step
     Range: layers alike, or mixed alike on every stage; traffic hidden in each layer is that of the
         mean stage, whose compute counts logits: faster GPUs may seem up to 0.5 % slower
