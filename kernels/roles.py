@@ -101,6 +101,8 @@ TEXTS: Mapping[str, str] = {
 }
 FOLDED = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
 UNCHUNKED = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage
+AHEAD = ("combined_1f1b",)  # those that run further ahead than interleaved passes
+GROUP = "microbatch_group_size"
 
 # A pattern of layers: the letters of layers, what each counts for, and what it says of the kind
 LETTERS: Mapping[str, tuple[str, ...]] = {

@@ -227,6 +227,26 @@ def microbatches_of_stage(first: Any, depth: Any, slope: Any, stage: Any) -> Any
     return np.minimum(first, depth - slope * (stage - 1))
 
 
+def kept_microbatches(flying: Any, may_fly: Any, ratio: Any) -> Any:
+    """Micro-batches of a stage's layers that it keeps at most, where its pieces differ.
+
+    max(ratio x held, min(held, ratio x those that it may hold)): few micro-batches are all kept,
+    whatever the pieces
+
+    Parameters:
+        flying [1]: micro-batches that the stage would hold if its pieces were alike
+        may_fly [1]: those that it might hold, however many there are
+        ratio [1]: what it keeps over what it would if pieces were alike and micro-batches many
+    Returns: [1] micro-batches
+    Range: a bound from above where micro-batches are fewer than the stage might hold
+    Source: Narayanan et al. 2021 (SC21), section 2.2
+    Example:
+        >>> [float(kept_microbatches(8, depth, 0.75)) for depth in (8, 10, 12)]
+        [6.0, 7.5, 8.0]
+    """
+    return np.maximum(ratio * flying, np.minimum(flying, ratio * may_fly))
+
+
 def stage_memory(
     stage: Any,
     stages: Any,
@@ -248,6 +268,7 @@ def stage_memory(
     flying: Any,
     depth: Any,
     slope: Any,
+    ratio: Any,
     activation: Any,
     first_logits: Any,
     last_logits: Any,
@@ -278,6 +299,7 @@ def stage_memory(
         flying [1]: micro-batches that the first stage holds
         depth [1]: those that it may hold, however many there are
         slope [1]: those that each stage may hold less than the one before it
+        ratio [1]: what the stage keeps over what it would if its pieces were alike
         activation [B]: activations of one layer and micro-batch
         first_logits [B]: logits of one micro-batch that the first stage of several keeps
         last_logits [B]: those that the last stage keeps
@@ -285,7 +307,7 @@ def stage_memory(
     Source: Korthikanti et al. 2022, arXiv:2205.05198, sections 4.2.3 and 4.3
     Example:
         >>> split = (1, 1, 4, 4, 4, 4, 0)  # all in one stage
-        >>> float(stage_memory(*split, 10, 0, 0, 0, 1, 1, 1, 7, 2, 0, 1, 1, 1, 5, 3, 3))
+        >>> float(stage_memory(*split, 10, 0, 0, 0, 1, 1, 1, 7, 2, 0, 1, 1, 1, 1, 5, 3, 3))
         117.0
     """
     split = (stage, stages, layers, first, middle, last)
@@ -293,7 +315,8 @@ def stage_memory(
         *split, leading, common, dense, sparse, tables, first_tables, last_tables, table
     )
     experts = stage_parameters(*split, leading, 0.0, 0.0, routed, 0.0, 0.0, 0.0, 0.0)
-    kept = layers_of_stage(*split) * microbatches_of_stage(flying, depth, slope, stage)
+    held = microbatches_of_stage(flying, depth, slope, stage)
+    kept = layers_of_stage(*split) * kept_microbatches(held, depth - slope * (stage - 1), ratio)
     states = shared * shared_bytes + experts * routed_bytes
     before = where(stage > 1, 0.0, first_logits)
     logits = where(stage < stages, before, last_logits)

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from ...catalog import CatalogError, record
-from ...kernels.roles import FOLDED, LETTERS, SAID, SPLIT, UNCHUNKED, UNSAID
+from ...kernels.roles import AHEAD, FOLDED, GROUP, LETTERS, SAID, SPLIT, UNCHUNKED, UNSAID
 from ..errors import InputError, shown
 from . import values
 
@@ -65,13 +66,14 @@ def counts(pattern: Any) -> dict[str, Any]:
     return made
 
 
-def stages(layout: Any, chunks: int = 1, folded: bool = False) -> dict[str, Any]:
+def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True) -> dict[str, Any]:
     """The inputs that a pipeline's layout sets, which is written as Megatron-LM does.
 
     `chunks` are the pieces of the model on each stage; `folded` ones come back, the last to the
-    first stage. Of the stages between the ends the fullest is told: a bound from above for memory
-    and waits. Modules of multi-token prediction count on the last stage; where one stands before
-    it, as a layer there, too. Raises InputError for what is no layout.
+    first stage; in an `even` order as many micro-batches as stages go through each in turn. Of the
+    stages between the ends the fullest is told: a bound from above for memory and waits. Modules of
+    multi-token prediction count on the last stage; where one stands before it, as a layer there,
+    too. Raises InputError for what is no layout.
     """
     if not isinstance(layout, str):
         raise InputError(f"{LAYOUT} = {shown(layout)} is not one text; {_LAYOUT_RULE}")
@@ -113,7 +115,7 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False) -> dict[str, Any]
     if "m" in order:
         told["predicting"] = order.count("m")
     if any(len({*row}) > 1 for row in rows):
-        ratios = [_kept_ratio(stage, row, p, folded) for stage, row in enumerate(rows)]
+        ratios = [_kept_ratio(stage, row, p, even) for stage, row in enumerate(rows)]
         told |= {"first kept": ratios[0], "last kept": ratios[-1]}
         if p > 2:
             kept = [ratio * own for ratio, own in zip(ratios, held, strict=True)]
@@ -121,26 +123,32 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False) -> dict[str, Any]
     return {SPLIT[part]: value for part, value in told.items()}
 
 
-def _kept_ratio(stage: int, layers: Sequence[int], p: int, folded: bool) -> float:
+def _kept_ratio(stage: int, layers: Sequence[int], p: int, even: bool) -> float:
     """Activations that a stage keeps at most over those of pieces alike, pieces interleaved.
 
     Forward passes run p micro-batches of a piece after the other, backward passes too, from the
     last piece, and begin behind (v - 1) p + 2 (p - stage - 1) forward passes (Megatron-LM,
-    forward_backward_pipelining_with_interleaving). Of folded pieces the largest counts for all: a
-    bound from above.
+    forward_backward_pipelining_with_interleaving). In other orders than this `even` one the largest
+    piece counts for all: a bound from above.
     """
     v, whole = len(layers), sum(layers)
     if not whole:
         return 1.0
-    if folded:
+    if not even:
         return v * max(layers) / whole
     ahead = (v - 1) * p + 2 * (p - stage - 1)
-    kept = most = 0
-    for forward in range(ahead + 2 * p * v):
-        kept += layers[forward // p % v]
-        most = max(most, kept)
-        if forward >= ahead:
-            kept -= layers[v - 1 - (forward - ahead) // p % v]
+    there, back = [0, *accumulate(layers)], [0, *accumulate(layers[::-1])]
+
+    def run(sums: list[int], passes: int) -> int:
+        """Layers of so many passes in order."""
+        rounds, left = divmod(max(passes, 0), p * v)
+        piece, begun = divmod(left, p)
+        more = begun * (sums[piece + 1] - sums[piece])
+        return p * (rounds * sums[v] + sums[piece]) + more
+
+    # Between changes of pieces, what is kept grows or falls evenly
+    changes = {p * k for k in range(4 * v)} | {ahead + 1 + p * k for k in range(2 * v)}
+    most = max(run(there, passes) - run(back, passes - 1 - ahead) for passes in changes)
     return most * v / (whole * (ahead + 1))
 
 
@@ -178,7 +186,8 @@ def _of_layout(
         number = 1.0
     if not number.is_integer():
         raise InputError(f"{LAYOUT} needs {SPLIT['chunks']} as a whole number, not {shown(chunks)}")
-    made = stages(scenario[LAYOUT], int(number), folded)
+    even = not folded and schedule not in AHEAD and GROUP not in {*scenario, *swept}
+    made = stages(scenario[LAYOUT], int(number), folded, even)
     layers = SPLIT["all"]
     labels = [scenario["model"]] if "model" in scenario and "model" not in swept else models
     for label in labels:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..alternatives import alternative, same_as
 from ..ops import where
-from ..stages import microbatches_of_stage, stage_of_one_way
+from ..stages import kept_microbatches, microbatches_of_stage, stage_of_one_way
 
 LEVEL = ("gpipe", "zb_h1", "zb_v", "dualpipe", "dualpipev")  # each stage holds as many
 
@@ -422,6 +422,8 @@ def even_activation_memory(
 def staged_activation_memory(
     stage_layers: Any,
     stage_microbatches_in_flight: Any,
+    schedule_depth: Any,
+    schedule_slope: Any,
     pipeline_stage: Any,
     pipeline_parallel: Any,
     parameter_copies: Any,
@@ -436,17 +438,20 @@ def staged_activation_memory(
     layers of the stage x micro-batches in flight x what its pieces keep more than pieces alike x
     activations of a layer + logits
 
-    Parameters: stage_layers [1], stage_microbatches_in_flight [1], pipeline_stage [1],
-        pipeline_parallel [1], parameter_copies [1], first_stage_kept_ratio [1],
-        middle_stage_kept_ratio [1], last_stage_kept_ratio [1], activation_memory_per_layer [B],
-        logits_memory [B]
+    Parameters: stage_layers [1], stage_microbatches_in_flight [1], schedule_depth [1],
+        schedule_slope [1], pipeline_stage [1], pipeline_parallel [1], parameter_copies [1],
+        first_stage_kept_ratio [1], middle_stage_kept_ratio [1], last_stage_kept_ratio [1],
+        activation_memory_per_layer [B], logits_memory [B]
     Returns: [B] activations
+    Range: a `pipeline_layout` of unequal pieces: exact on the ends in interleaved passes of groups
+        of as many micro-batches as stages; else the fullest stage from above
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
     stage = stage_of_one_way(pipeline_stage, pipeline_parallel, parameter_copies)
     later = where(stage < pipeline_parallel, middle_stage_kept_ratio, last_stage_kept_ratio)
     ratio = where(stage > 1, later, first_stage_kept_ratio)
-    kept_layers = stage_layers * stage_microbatches_in_flight * ratio
+    may_fly = schedule_depth - schedule_slope * (pipeline_stage - 1)
+    kept_layers = stage_layers * kept_microbatches(stage_microbatches_in_flight, may_fly, ratio)
     return kept_layers * activation_memory_per_layer + logits_memory
 
 

@@ -753,7 +753,7 @@ def fullest_stage(
     ends = (logits_at_first * logits, where(pipeline_parallel > 1, logits_at_last, 1.0) * logits)
     ratios = (first_stage_kept_ratio, middle_stage_kept_ratio, last_stage_kept_ratio)
     at_first, between, at_last = (
-        (*states, ratio * activation_memory_per_layer, *ends) for ratio in ratios
+        (*states, ratio, activation_memory_per_layer, *ends) for ratio in ratios
     )
     stages = pipeline_parallel
     sparse = first_sparse_stage(

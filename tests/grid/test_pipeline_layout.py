@@ -74,6 +74,39 @@ def test_stages_between_that_differ_are_bounded() -> None:
     assert full <= uneven <= 1.002 * full
 
 
+@pytest.mark.parametrize("group", [None, 4, 6])
+@pytest.mark.parametrize("layout", ["Et|t|ttt|ttL", "E||t|tt|ttt|tttL", "Ettt|ttt||t|t|tL"])
+def test_unequal_pieces_are_never_told_to_keep_too_little(layout: str, group: int | None) -> None:
+    """Against passes counted in Megatron-LM's order, in groups of micro-batches of any size."""
+    sizes = [piece.count("t") for piece in layout.split("|")]
+    p, v, m = len(sizes) // 2, 2, 24
+    n = group or p
+    most = []
+    for stage in range(p):
+        order = [(k, c) for k in range(0, m, n) for c in range(v) for _ in range(n)]
+        forward = [sizes[stage + c * p] for _, c in order]
+        backward = [sizes[stage + (v - 1 - c) * p] for _, c in order]
+        ahead = (v - 1) * n + 2 * (p - stage - 1)
+        done = range(len(forward))
+        most.append(max(sum(forward[: i + 1]) - sum(backward[: max(i - ahead, 0)]) for i in done))
+    job: dict[str, Any] = {
+        "hidden_size": 1024,
+        "attention_heads": 8,
+        "n_gpus": p,
+        "logits_memory": 0,
+    }
+    job |= {"global_batch_size": m, "activation_memory_per_layer": 1.0, "virtual_stages": v}
+    job |= {"microbatch_group_size": group} if group else {}
+    stages_of = list(range(1, p + 1))
+    got = fleetcube.evaluate(
+        "activation_memory", **job, pipeline_layout=layout, pipeline_stage=stages_of
+    ).values
+    assert (got[[0, -1]] >= [most[0] - 1e-9, most[-1] - 1e-9]).all()
+    assert max(got) >= max(most) - 1e-9
+    if not group:
+        assert got[[0, -1]] == pytest.approx([most[0], most[-1]])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

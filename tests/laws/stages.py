@@ -377,6 +377,7 @@ def kept(layers: list[int], p: int, m: int, **schedule: Any) -> list[float]:
 
 @check(
     "staged_activation_memory",
+    "kept_microbatches",
     "mirrored_first_stage_kept_ratio",
     "plain_first_stage_kept_ratio",
     "middle_stage_kept_ratio",
@@ -412,3 +413,6 @@ def pieces_kept() -> Pairs:
         for stage in alike:
             given = {"pipeline_layout": layout, "virtual_stages": v}
             yield ours(p, 4 * p, stage, **given), played[stage - 1]
+    few = {"pipeline_layout": "E|ttt|t|tttttL", "virtual_stages": 2}  # 2 micro-batches: all kept
+    yield ours(2, 2, 1, **few), 2.0
+    yield laws.kept_microbatches(2, 2.5, 0.8), 2.0
