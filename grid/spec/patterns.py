@@ -107,7 +107,7 @@ def stages(layout: Any, chunks: int = 1, folded: bool = False, even: bool = True
         stage = ways[place // p % 2][place % p]
         rows[stage].append(piece.count("t") + (piece.count("m") if 0 < stage < p - 1 else 0))
     held = [sum(row) for row in rows]
-    told = {"all": order.count("t"), "stages": p}
+    told: dict[str, Any] = {"all": order.count("t"), "stages": p}
     if p > 1:
         told |= {"first": held[0], "last": held[-1]}
     if p > 2:
