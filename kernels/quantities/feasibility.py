@@ -583,18 +583,28 @@ def outer_torus_order_reason(expert_tensor_parallel: Any, tensor_parallel: Any) 
 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
-def inner_torus_order_reason() -> Any:
+def inner_torus_order_reason(
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    pipeline_parallel: Any,
+) -> Any:
     """Why groups in their order do not lie along a torus; 0 where they do.
 
-    24: replicas on both sides of pipeline stages are not counted along a torus
+    t_e = t, p = 1, and c = 1 or e = 1, where ranks lie as in the other order: replicas on both
+    sides of pipeline stages, or of experts folded over a sequence, are not counted along a torus
 
-    Parameters: none
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_parallel [1],
+        expert_parallel [1], pipeline_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
-    return 24.0
+    alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
+    alike = alike & ((context_parallel == 1) | (expert_parallel == 1))
+    return where(alike, 0.0, 24.0)
 
 
 @alternative("torus_reason", all_reduce="torus")
@@ -605,6 +615,7 @@ def ring_torus_reason(
     torus_x: Any,
     torus_y: Any,
     torus_z: Any,
+    torus_dimensions: Any,
     torus_twist: Any,
     tensor_parallel: Any,
     context_parallel: Any,
@@ -617,14 +628,18 @@ def ring_torus_reason(
 
     the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
     those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
-    multiple; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the reason of the groups' order
+    multiple; 1 to 3 dimensions, and one chip along those in which a chip has no links; in two, no
+    side longer than that of a square pod; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the
+    reason of the groups' order
 
     Parameters: n_gpus [1], scale_up_gpus [1], largest_slice [1], torus_x [1], torus_y [1],
-        torus_z [1], torus_twist [1], tensor_parallel [1], context_parallel [1],
-        expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1], torus_order_reason [flag]
+        torus_z [1], torus_dimensions [1], torus_twist [1], tensor_parallel [1],
+        context_parallel [1], expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1],
+        torus_order_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); Google Cloud
+        TPU documentation, v5e and v6e (slices of a pod of 16 x 16); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
     sequence = tensor_parallel * context_parallel
@@ -637,13 +652,17 @@ def ring_torus_reason(
     tori = n_gpus / scale_up_gpus
     whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
     whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
+    linked = (torus_dimensions == 3) | ((torus_dimensions == 2) & (torus_z == 1))
+    whole = whole & (linked | ((torus_dimensions == 1) & (torus_y == 1) & (torus_z == 1)))
     short = np.minimum(np.minimum(torus_x, torus_y), torus_z)
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
     twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
     twice = twice & (scale_up_gpus < 8 * short * short * short)
     order = where(torus_order_reason == 0, 0.0, 24.0)
     reason = where(whole & boxes & ((torus_twist == 0) | twice), order, 24.0)
-    reason = where(scale_up_gpus > largest_slice, 25.0, reason)
+    side = np.maximum(torus_x, torus_y)
+    beyond = (torus_dimensions == 2) & (side * side > largest_slice)
+    reason = where((scale_up_gpus > largest_slice) | beyond, 25.0, reason)
     known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
 
