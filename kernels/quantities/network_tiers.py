@@ -512,16 +512,45 @@ def context_parallel_tier(*operands: Any) -> Any:
     """
 
 
-data_parallel_tier = renaming(
-    __name__,
-    {
-        "context_parallel_tier": "data_parallel_tier",
-        "context-parallel": "data-parallel",
-        "tensor_parallel": "data_spread",
-        "context_parallel": "gradient_ranks",
-        "t c GPUs": "ranks x spread GPUs, those of one site",
-    },
-)(context_parallel_tier)
+whole_data_parallel_tier = alternative("data_parallel_tier", hybrid_sharding=False)(
+    renaming(
+        __name__,
+        {
+            "context_parallel_tier": "whole_data_parallel_tier",
+            "context-parallel": "data-parallel",
+            "tensor_parallel": "data_spread",
+            "context_parallel": "gradient_ranks",
+            "t c GPUs": "ranks x spread GPUs, those of one site",
+        },
+    )(context_parallel_tier)
+)
+
+
+@alternative("data_parallel_tier", hybrid_sharding=True)
+def hybrid_data_parallel_tier(
+    gradient_ranks: Any,
+    data_spread: Any,
+    shard_replicas: Any,
+    replica_stride: Any,
+    scale_up_gpus: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+) -> Any:
+    """Highest tier that data-parallel traffic crosses.
+
+    the higher one of that in sharding groups and of that between them
+
+    Parameters: gradient_ranks [1], data_spread [1], shard_replicas [1], replica_stride [1],
+        scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1]
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    tiers = (scale_up_gpus, leaf_gpus, gpus_per_pod)
+    return np.maximum(
+        crossed_tier(gradient_ranks, data_spread, *tiers),
+        crossed_tier(shard_replicas, replica_stride, *tiers),
+    )
 
 
 @same_as(crossed_tier)

@@ -230,13 +230,15 @@ def rails() -> Pairs:
     "domain_pipeline_ranks_per_node",
     "expert_parallel_tier",
     "pipeline_parallel_tier",
+    "hybrid_data_parallel_tier",
     "pod_gpus",
     by="derivation",
     source="GPUs seated in Megatron-LM's order; does any group of a kind leave a domain, a leaf "
     "switch, a pod?",
 )
 def tiers_crossed() -> Pairs:
-    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8 and 64, pods of 128"""
+    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8 and 64, pods of 128; data
+    parallelism in one group, and in sharding groups of 1 and 4"""
     for tensor, context, stages, experts, leaf in itertools.product(
         (1, 4, 8), (1, 4), (1, 2, 16), (1, 4), (8, 64)
     ):
@@ -253,40 +255,50 @@ def tiers_crossed() -> Pairs:
                 ("data", p, t),
                 ("pipeline", d, c, t),
                 ("routed", p, d % experts, t),
+                *((f"{size} shards", p, d // size, t) for size in (1, 4)),
+                *((f"{size} shards", "copies", p, d % size, c, t) for size in (1, 4)),
             ):
                 groups.setdefault(group, []).append(gpu)
         counts = {"tensor_parallel": "tensor", "context": "context", "expert": "expert"}
         counts |= {"data_parallel": "data", "pipeline": "pipeline", "expert_gradient": "routed"}
         kinds = ("tensor", "context", "expert", "data", "pipeline")
+        machine: dict[str, Any] = {
+            "engine": "numpy",
+            "n_gpus": 256,
+            "gpus_per_node": 4,
+            "gpus_per_domain": 16,
+            "gpus_per_switch": leaf,
+            "gpus_per_pod": 128,
+            "tensor_parallel": tensor,
+            "context_parallel": context,
+            "pipeline_parallel": stages,
+            "expert_parallel": experts,
+        }
         got = fleetcube.evaluate(
             [
                 *(f"{kind}_parallel_tier" for kind in kinds),
                 *(f"{name}_ranks_per_node" for name in counts),
                 "pod_gpus",
             ],
-            engine="numpy",
-            n_gpus=256,
-            gpus_per_node=4,
-            gpus_per_domain=16,
-            gpus_per_switch=leaf,
-            gpus_per_pod=128,
-            tensor_parallel=tensor,
-            context_parallel=context,
-            pipeline_parallel=stages,
-            expert_parallel=experts,
+            **machine,
         )
         yield float(got["pod_gpus"]), sum(gpu // 128 == 0 for gpu in range(256))
         for name, kind in counts.items():
             members = next(group for key, group in groups.items() if key[0] == kind)
             theirs = Counter(gpu // 16 for gpu in members)[members[0] // 16]
             yield float(got[f"{name}_ranks_per_node"]), theirs
-        for kind in kinds:
+        ours = {kind: got[f"{kind}_parallel_tier"] for kind in kinds}
+        for size in (1, 4):
+            if data % size == 0:
+                parts = machine | {"data_parallel_shard": size}
+                ours[f"{size} shards"] = fleetcube.evaluate("data_parallel_tier", **parts)
+        for kind, tier in ours.items():
             of_kind = [group for key, group in groups.items() if key[0] == kind]
             held = [
                 all(len({gpu // size for gpu in group}) == 1 for group in of_kind)
                 for size in (1, 16, leaf, 128)
             ]
-            yield float(got[f"{kind}_parallel_tier"]), held.index(True) if any(held) else 4
+            yield float(tier), held.index(True) if any(held) else 4
 
 
 JOB: dict[str, Any] = {

@@ -213,11 +213,11 @@ def neighbours() -> Pairs:
 @check(
     "torus_ways",
     by="table",
-    source="MaxText, src/maxtext/utils/accelerator_to_spec_map.py (dimensions that wrap); Google Cloud "
-    "TPU v5p documentation (full tori from a cube of 4 x 4 x 4 on: not where flat)",
+    source="MaxText, src/maxtext/utils/accelerator_to_spec_map.py (dimensions that wrap); Google "
+    "Cloud TPU v5p documentation (full tori from a cube of 4 x 4 x 4 on: not where flat)",
 )
 def rings() -> Pairs:
-    """slices of v4 and v5p from 4 to 4480 chips, three of them flat; of v5e and v6e from 1 to 256"""
+    """slices of v4 and v5p from 4 to 4480 chips, four of them flat, of v5e and v6e from 1 to 256"""
     lines = ((2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4), (4, 4, 1), (8, 8, 1), (64, 1, 1))
     cubes = ((4, 4, 4), (4, 4, 12), (4, 8, 8), (8, 8, 16), (8, 16, 16), (12, 16, 16), (8, 20, 28))
     for shape in (*lines, *cubes):
