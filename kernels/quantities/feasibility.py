@@ -21,7 +21,8 @@ REASONS = """
     22 replicas_not_divisible_over_sites, 23 more_fragments_than_inner_steps,
     24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
     26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
-    28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes
+    28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes,
+    34 pod_smaller_than_what_it_holds
 """
 
 
@@ -262,7 +263,35 @@ def layout_reason(
     return where(known == known, reason, np.nan)
 
 
-@alternative("dispatch_reason", expert_dispatch="per_expert")
+@alternative("dispatch_reason", all_reduce=SWITCHED)
+def switched_dispatch_reason(expert_dispatch_reason: Any) -> Any:
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    that of the way in which switches carry them
+
+    Parameters: expert_dispatch_reason [flag]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 1.0 * expert_dispatch_reason
+
+
+@alternative("dispatch_reason", all_reduce="torus")
+def torus_dispatch_reason() -> Any:
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    0: a torus has no nodes to visit once, a copy for each expert goes along its links
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
+    """
+    return 0.0
+
+
+@alternative("expert_dispatch_reason", expert_dispatch="per_expert")
 def per_expert_dispatch_reason() -> Any:
     """Why tokens cannot be sent to their experts; 0 where they can.
 
@@ -276,7 +305,7 @@ def per_expert_dispatch_reason() -> Any:
     return 0.0
 
 
-@alternative("dispatch_reason", expert_dispatch="per_node")
+@alternative("expert_dispatch_reason", expert_dispatch="per_node")
 def per_node_dispatch_reason(
     experts: Any, experts_per_token: Any, expert_nodes: Any, open_nodes: Any
 ) -> Any:
@@ -453,6 +482,36 @@ def whole_domain_reason(gpus_per_domain: Any, gpus_per_node: Any) -> Any:
     return where(nodes == nodes, where(whole, 0.0, 30.0), np.nan)
 
 
+@alternative("tier_reason", network_tiers=False)
+def no_tier_reason() -> Any:
+    """Why tiers of a network do not hold each other; 0 where they do.
+
+    0: leaf switches are all there is
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("tier_reason", network_tiers=True)
+def nested_tier_reason(gpus_per_pod: Any, scale_up_gpus: Any, leaf_gpus: Any) -> Any:
+    """Why tiers of a network do not hold each other; 0 where they do.
+
+    a pod holds a node, or a scale-up domain, and what one leaf switch joins
+
+    Parameters: gpus_per_pod [1], scale_up_gpus [1], leaf_gpus [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (a pod is leaf switches and a layer above)
+    """
+    holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)
+    known = gpus_per_pod + scale_up_gpus + leaf_gpus
+    return where(known == known, where(holds, 0.0, 34.0), np.nan)
+
+
 @alternative("training_stages_reason", training_stages="one")
 def one_training_stage_reason() -> Any:
     """Why stages of training do not fit into a run; 0 where they do.
@@ -504,6 +563,7 @@ def arrangement_reason(
     head_reason: Any,
     layer_kinds_reason: Any,
     domain_reason: Any,
+    tier_reason: Any,
     site_reason: Any,
     sharding_reason: Any,
     torus_reason: Any,
@@ -511,18 +571,19 @@ def arrangement_reason(
 ) -> Any:
     """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
 
-    those of the layout, of heads shared out, of kinds of layers, of domains, of sites, of sharding
-    groups, of a torus, of the stages of training
+    those of the layout, of heads shared out, of kinds of layers, of sites, of domains, of tiers, of
+    sharding groups, of a torus, of the stages of training
 
     Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
-        domain_reason [flag], site_reason [flag], sharding_reason [flag], torus_reason [flag],
-        training_stages_reason [flag]
+        domain_reason [flag], tier_reason [flag], site_reason [flag], sharding_reason [flag],
+        torus_reason [flag], training_stages_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
     inside = where(torus_reason == 0, training_stages_reason, torus_reason)
     inside = where(sharding_reason == 0, inside, sharding_reason)
+    inside = where(tier_reason == 0, inside, tier_reason)
     inside = where(domain_reason == 0, inside, domain_reason)
     inside = where(site_reason == 0, inside, site_reason)
     inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)

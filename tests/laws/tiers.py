@@ -370,6 +370,7 @@ def _play(steps: int, every: int, compute: float, exchange: float, overlap: floa
     "several_site_communication_time",
     "several_site_exposed_communication_time",
     "local_outer_state_memory",
+    "local_site_tokens_factor",
     "several_site_memory_per_gpu",
     by="simulator",
     source="steps of a site played one after the other, exchanges under way beside them; parts of "
@@ -399,6 +400,8 @@ def a_site_at_work() -> Pairs:
     kept |= {"reserved_memory": 32.0, "inner_steps": 10, "optimizer_parameters": 8.0}
     kept |= {"sites": 2, "site_bandwidth": 1e9}
     yield _values("memory_per_gpu", **kept)[0], 63 + sum(4 + 4 for _ in range(8))
+    alone = kept | {"sites": 1, "tokens_factor": 1.25, "training_tokens": 4096 * 1024 * 1e3}
+    yield _values("memory_per_gpu training_steps site_parallel_time", **alone), (63, 1000, 0)
 
 
 @check(
@@ -491,3 +494,23 @@ def groups_seated() -> Pairs:
         yield _values(names, **layout, experts=e), (domain - idle, domains * idle)
         torus = {"all_reduce": "torus", "torus_x": 2}
         yield _values(names, **{**layout, **torus, "n_gpus": domain}, experts=e), (domain, 0)
+
+
+@check(
+    "nested_tier_reason",
+    by="derivation",
+    source="GPUs numbered in the order of their seats: two of one node, or below one leaf switch, "
+    "that are not in one pod",
+)
+def pods_that_hold_their_parts() -> Pairs:
+    """pods of 4 to 4,096 GPUs over nodes of 8, domains of 64 and leaf switches of 16 and 32"""
+    for pod, leaf, rails, domain in itertools.product(
+        (4, 16, 64, 256, 4096), (16, 32), (False, True), (8, 64)
+    ):
+        below = leaf * (8 if rails else 1)
+        units = (range(8), range(domain), range(below))
+        torn = any(gpu // pod for unit in units for gpu in unit)
+        network: dict[str, Any] = {"gpus_per_node": 8, "gpus_per_switch": leaf, "gpus_per_pod": pod}
+        network |= {"rail_optimized": rails} | ({"gpus_per_domain": domain} if domain > 8 else {})
+        (reason,) = _values("tier_reason", **network)
+        yield reason, 34 if torn else 0
