@@ -278,9 +278,7 @@ def no_outer_state_memory() -> Any:
 
 
 @alternative("outer_state_memory", site_sync="local_steps")
-def local_outer_state_memory(
-    optimizer_parameters: Any, outer_state_bytes: Any, sites: Any
-) -> Any:
+def local_outer_state_memory(optimizer_parameters: Any, outer_state_bytes: Any, sites: Any) -> Any:
     """Memory of one GPU's part of the outer optimizer, sharded as the inner one.
 
     N_o x bytes; nothing for one site, which agrees with itself

@@ -237,10 +237,10 @@ def rails() -> Pairs:
     "switch, a pod?",
 )
 def tiers_crossed() -> Pairs:
-    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8 and 64, pods of 128; data
-    parallelism in one group, and in sharding groups of 1 and 4"""
-    for tensor, context, stages, experts, leaf in itertools.product(
-        (1, 4, 8), (1, 4), (1, 2, 16), (1, 4), (8, 64)
+    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8, 64 and 48, pods of 128 and
+    96; data parallelism in one group, and in sharding groups of 1 and 4"""
+    for tensor, context, stages, experts, (leaf, pod) in itertools.product(
+        (1, 4, 8), (1, 4), (1, 2, 16), (1, 4), ((8, 128), (64, 128), (48, 96), (64, 384))
     ):
         data = 256 // (tensor * context * stages)
         if data < experts:
@@ -268,7 +268,7 @@ def tiers_crossed() -> Pairs:
             "gpus_per_node": 4,
             "gpus_per_domain": 16,
             "gpus_per_switch": leaf,
-            "gpus_per_pod": 128,
+            "gpus_per_pod": pod,
             "tensor_parallel": tensor,
             "context_parallel": context,
             "pipeline_parallel": stages,
@@ -282,7 +282,7 @@ def tiers_crossed() -> Pairs:
             ],
             **machine,
         )
-        yield float(got["pod_gpus"]), sum(gpu // 128 == 0 for gpu in range(256))
+        yield float(got["pod_gpus"]), sum(gpu // pod == 0 for gpu in range(256))
         for name, kind in counts.items():
             members = next(group for key, group in groups.items() if key[0] == kind)
             theirs = Counter(gpu // 16 for gpu in members)[members[0] // 16]
@@ -296,7 +296,7 @@ def tiers_crossed() -> Pairs:
             of_kind = [group for key, group in groups.items() if key[0] == kind]
             held = [
                 all(len({gpu // size for gpu in group}) == 1 for group in of_kind)
-                for size in (1, 16, leaf, 128)
+                for size in (1, 16, leaf, pod)
             ]
             yield float(tier), held.index(True) if any(held) else 4
 
