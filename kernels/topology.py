@@ -15,7 +15,8 @@ def group_ranks_per_node(gpus_per_node: Any, stride: Any, ranks: Any) -> Any:
         stride [1]: GPUs between neighbours of the group (product of the inner group sizes)
         ranks [1]: size of the group
     Returns: [1] ranks of the group on one node
-    Range: strides that divide the node; else the mean over nodes
+    Range: strides that divide the node, else the mean over nodes; groups that a node holds whole:
+        where they do not divide it, one that straddles two nodes has fewer on either
     Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
     Example:
         >>> float(group_ranks_per_node(8, 2, 64)), float(group_ranks_per_node(8, 8, 64))
@@ -107,8 +108,9 @@ def tiered_bandwidth(
         fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
         pod_bandwidth [B/s]: rate of one rail that leaves its pod
     Returns: [B/s] bandwidth per rank
-    Range: tiers that hold equally many ranks; else a continuous relaxation. Tiers work one after
-        the other: a ring over neighbours, whose tiers work at once, is as fast or faster
+    Range: tiers that hold equally many ranks; else a continuous relaxation, and a bound from above
+        for a group that straddles two pods, or two leaf switches, that could hold it. Tiers work
+        one after the other: a ring over neighbours, whose tiers work at once, is as fast or faster
     Source: Jia et al. 2018, arXiv:1807.11205, section 4.3, level by level; Cho et al. 2019
         (BlueConnect), MLSys, section 3
     Example:
@@ -149,7 +151,8 @@ def tiered_all_to_all_bandwidth(
         fabric_bandwidth [B/s]: rate of one rail that leaves its leaf switch
         pod_bandwidth [B/s]: rate of one rail that leaves its pod
     Returns: [B/s] bandwidth per rank
-    Range: tiers that hold equally many ranks; else a continuous relaxation
+    Range: tiers that hold equally many ranks; else a continuous relaxation, and a bound from above
+        for a group that straddles two pods, or two leaf switches, that could hold it
     Source: Thakur et al. 2005, IJHPCA 19(1) (pairwise exchange), on several networks
     Example:
         >>> float(tiered_all_to_all_bandwidth(16, 8, 8, 12, 50e9, 50e9, 10e9)) / 1e9
@@ -200,10 +203,13 @@ def crossing_bandwidth(
     return where(crosses, out, inside_bandwidth)
 
 
-def crossed_tier(ranks: Any, stride: Any, node_gpus: Any, leaf_gpus: Any, pod_gpus: Any) -> Any:
-    """Highest tier that traffic of a group crosses: the smallest that holds it.
+def crossed_tier(
+    ranks: Any, stride: Any, node_gpus: Any, leaf_gpus: Any, pod_gpus: Any, job_gpus: Any
+) -> Any:
+    """Highest tier that traffic of any group of a kind crosses: the smallest that holds all.
 
-    0 one rank, 1 node, 2 leaf switch, 3 pod, 4 between pods
+    0 one rank, 1 node, 2 leaf switch, 3 pod, 4 between pods; P GPUs hold groups that span S <= P
+    where P / S is whole, or where P hold the job: else some group straddles
 
     Parameters:
         ranks [1]: size of the group
@@ -211,19 +217,29 @@ def crossed_tier(ranks: Any, stride: Any, node_gpus: Any, leaf_gpus: Any, pod_gp
         node_gpus [1]: GPUs of a node, or of a scale-up domain
         leaf_gpus [1]: GPUs that one leaf switch joins
         pod_gpus [1]: GPUs of a pod
+        job_gpus [1]: GPUs of the job on one site
     Returns: [1] tier
-    Range: groups that begin where a tier begins
+    Range: GPUs that fill each tier one group after the other
     Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
     Example:
-        >>> float(crossed_tier(16, 8, 8, 32, 1024)), float(crossed_tier(8, 1, 8, 32, 1024))
+        >>> float(crossed_tier(16, 8, 8, 32, 1024, 4096)), float(crossed_tier(8, 1, 8, 32, 1024, 64))
         (3.0, 1.0)
+        >>> float(crossed_tier(2048, 1, 8, 32, 3072, 16384))
+        4.0
     """
     span = ranks * stride
-    tier = where(span <= pod_gpus, 3.0, 4.0)
-    tier = where(span <= leaf_gpus, 2.0, tier)
-    tier = where(span <= node_gpus, 1.0, tier)
+    tier = where(_holds(pod_gpus, span, job_gpus), 3.0, 4.0)
+    tier = where(_holds(leaf_gpus, span, job_gpus), 2.0, tier)
+    tier = where(_holds(node_gpus, span, job_gpus), 1.0, tier)
     tier = where(ranks > 1, tier, 0.0)
-    return where(span == span, tier, np.nan)
+    known = span + job_gpus
+    return where(known == known, tier, np.nan)
+
+
+def _holds(tier_gpus: Any, span: Any, job_gpus: Any) -> Any:
+    """Whether all groups of a span lie each in one unit of a tier."""
+    groups = tier_gpus / span
+    return (job_gpus <= tier_gpus) | ((groups >= 1) & (np.floor(groups) == groups))
 
 
 def busy_time(traffic_time: Any, one_time: Any, one_bytes: Any, bandwidth: Any) -> Any:

@@ -10,29 +10,30 @@ from .collectives import reduce_scatter_time
 from .ops import np, where
 
 
-def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any) -> Any:
+def torus_ways(size: Any, second: Any, third: Any, ring_multiple: Any, dimensions: Any) -> Any:
     """Ways in which a chip sends along one dimension: both round a ring, one at the end of a line.
 
-    2 where the size is a multiple of r, and in three dimensions all sizes are; else 1
+    2 where the size is a multiple of r, and all sizes are where chips have links in three
+    dimensions; else 1
 
     Parameters:
         size [1]: chips along the dimension
         second [1]: chips along another dimension
         third [1]: chips along the other dimension
         ring_multiple [1]: sizes that close into rings are multiples r of this
+        dimensions [1]: dimensions in which a chip has links
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (cubes of 4 x 4 x 4 chips);
         Austin et al. 2025 (How to Scale Your Model), part 2 (rings at multiples of 4, or at 16)
     Example:
-        >>> float(torus_ways(8, 4, 4, 4)), float(torus_ways(4, 2, 4, 4))
+        >>> float(torus_ways(8, 4, 4, 4, 3)), float(torus_ways(8, 8, 1, 4, 3))
         (2.0, 1.0)
-        >>> float(torus_ways(16, 8, 1, 16)), float(torus_ways(8, 16, 1, 16))
+        >>> float(torus_ways(16, 8, 1, 16, 2)), float(torus_ways(8, 16, 1, 16, 2))
         (2.0, 1.0)
     """
     own, others = size / ring_multiple, (second / ring_multiple, third / ring_multiple)
-    flat = (second == 1) | (third == 1)
     cubes = (np.floor(others[0]) == others[0]) & (np.floor(others[1]) == others[1])
-    return where((np.floor(own) == own) & (flat | cubes), 2.0, 1.0)
+    return where((np.floor(own) == own) & ((dimensions < 3) | cubes), 2.0, 1.0)
 
 
 def torus_extent(ranks: Any, stride: Any, inside: Any, size: Any) -> Any:

@@ -21,7 +21,8 @@ REASONS = """
     22 replicas_not_divisible_over_sites, 23 more_fragments_than_inner_steps,
     24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
     26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
-    28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes
+    28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes,
+    34 pod_smaller_than_what_it_holds
 """
 
 
@@ -262,7 +263,35 @@ def layout_reason(
     return where(known == known, reason, np.nan)
 
 
-@alternative("dispatch_reason", expert_dispatch="per_expert")
+@alternative("dispatch_reason", all_reduce=SWITCHED)
+def switched_dispatch_reason(expert_dispatch_reason: Any) -> Any:
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    that of the way in which switches carry them
+
+    Parameters: expert_dispatch_reason [flag]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 1.0 * expert_dispatch_reason
+
+
+@alternative("dispatch_reason", all_reduce="torus")
+def torus_dispatch_reason() -> Any:
+    """Why tokens cannot be sent to their experts; 0 where they can.
+
+    0: a torus has no nodes to visit once, a copy for each expert goes along its links
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Austin et al. 2025 (How to Scale Your Model), part 3 (AllToAll)
+    """
+    return 0.0
+
+
+@alternative("expert_dispatch_reason", expert_dispatch="per_expert")
 def per_expert_dispatch_reason() -> Any:
     """Why tokens cannot be sent to their experts; 0 where they can.
 
@@ -276,7 +305,7 @@ def per_expert_dispatch_reason() -> Any:
     return 0.0
 
 
-@alternative("dispatch_reason", expert_dispatch="per_node")
+@alternative("expert_dispatch_reason", expert_dispatch="per_node")
 def per_node_dispatch_reason(
     experts: Any, experts_per_token: Any, expert_nodes: Any, open_nodes: Any
 ) -> Any:
@@ -453,6 +482,36 @@ def whole_domain_reason(gpus_per_domain: Any, gpus_per_node: Any) -> Any:
     return where(nodes == nodes, where(whole, 0.0, 30.0), np.nan)
 
 
+@alternative("tier_reason", network_tiers=False)
+def no_tier_reason() -> Any:
+    """Why tiers of a network do not hold each other; 0 where they do.
+
+    0: leaf switches are all there is
+
+    Parameters: none
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("tier_reason", network_tiers=True)
+def nested_tier_reason(gpus_per_pod: Any, scale_up_gpus: Any, leaf_gpus: Any) -> Any:
+    """Why tiers of a network do not hold each other; 0 where they do.
+
+    a pod holds a node, or a scale-up domain, and what one leaf switch joins
+
+    Parameters: gpus_per_pod [1], scale_up_gpus [1], leaf_gpus [1]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Al-Fares et al. 2008, SIGCOMM, section 2.1 (a pod is leaf switches and a layer above)
+    """
+    holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)
+    known = gpus_per_pod + scale_up_gpus + leaf_gpus
+    return where(known == known, where(holds, 0.0, 34.0), np.nan)
+
+
 @alternative("training_stages_reason", training_stages="one")
 def one_training_stage_reason() -> Any:
     """Why stages of training do not fit into a run; 0 where they do.
@@ -504,6 +563,7 @@ def arrangement_reason(
     head_reason: Any,
     layer_kinds_reason: Any,
     domain_reason: Any,
+    tier_reason: Any,
     site_reason: Any,
     sharding_reason: Any,
     torus_reason: Any,
@@ -511,18 +571,19 @@ def arrangement_reason(
 ) -> Any:
     """Why a job's groups cannot be laid out, the gravest reason first; 0 where they can.
 
-    those of the layout, of heads shared out, of kinds of layers, of domains, of sites, of sharding
-    groups, of a torus, of the stages of training
+    those of the layout, of heads shared out, of kinds of layers, of sites, of domains, of tiers, of
+    sharding groups, of a torus, of the stages of training
 
     Parameters: expert_layout_reason [flag], head_reason [flag], layer_kinds_reason [flag],
-        domain_reason [flag], site_reason [flag], sharding_reason [flag], torus_reason [flag],
-        training_stages_reason [flag]
+        domain_reason [flag], tier_reason [flag], site_reason [flag], sharding_reason [flag],
+        torus_reason [flag], training_stages_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
     Source: by definition
     """
     inside = where(torus_reason == 0, training_stages_reason, torus_reason)
     inside = where(sharding_reason == 0, inside, sharding_reason)
+    inside = where(tier_reason == 0, inside, tier_reason)
     inside = where(domain_reason == 0, inside, domain_reason)
     inside = where(site_reason == 0, inside, site_reason)
     inside = where(layer_kinds_reason == 0, inside, layer_kinds_reason)
@@ -583,18 +644,28 @@ def outer_torus_order_reason(expert_tensor_parallel: Any, tensor_parallel: Any) 
 
 
 @alternative("torus_order_reason", rank_order="tp-cp-ep-pp-dp")
-def inner_torus_order_reason() -> Any:
+def inner_torus_order_reason(
+    expert_tensor_parallel: Any,
+    tensor_parallel: Any,
+    context_parallel: Any,
+    expert_parallel: Any,
+    pipeline_parallel: Any,
+) -> Any:
     """Why groups in their order do not lie along a torus; 0 where they do.
 
-    24: replicas on both sides of pipeline stages are not counted along a torus
+    t_e = t, p = 1, and c = 1 or e = 1, where ranks lie as in the other order: replicas on both
+    sides of pipeline stages, or of experts folded over a sequence, are not counted along a torus
 
-    Parameters: none
+    Parameters: expert_tensor_parallel [1], tensor_parallel [1], context_parallel [1],
+        expert_parallel [1], pipeline_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
-    return 24.0
+    alike = (expert_tensor_parallel == tensor_parallel) & (pipeline_parallel == 1)
+    alike = alike & ((context_parallel == 1) | (expert_parallel == 1))
+    return where(alike, 0.0, 24.0)
 
 
 @alternative("torus_reason", all_reduce="torus")
@@ -605,6 +676,7 @@ def ring_torus_reason(
     torus_x: Any,
     torus_y: Any,
     torus_z: Any,
+    torus_dimensions: Any,
     torus_twist: Any,
     tensor_parallel: Any,
     context_parallel: Any,
@@ -617,14 +689,18 @@ def ring_torus_reason(
 
     the job is whole tori, each no larger than a pod allows; t, t c, t c e and t c d chips, and
     those of a sharding group, fill a box: each of them divides x, x y and the torus, or is a
-    multiple; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the reason of the groups' order
+    multiple; 1 to 3 dimensions, and one chip along those in which a chip has no links; in two, no
+    side longer than that of a square pod; twisted tori are n x n x 2n or n x 2n x 2n, n from 4; the
+    reason of the groups' order
 
     Parameters: n_gpus [1], scale_up_gpus [1], largest_slice [1], torus_x [1], torus_y [1],
-        torus_z [1], torus_twist [1], tensor_parallel [1], context_parallel [1],
-        expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1], torus_order_reason [flag]
+        torus_z [1], torus_dimensions [1], torus_twist [1], tensor_parallel [1],
+        context_parallel [1], expert_parallel [1], gradient_ranks [1], site_gradient_ranks [1],
+        torus_order_reason [flag]
     Returns: [flag] reason
     Flags: REASONS
-    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); JAX,
+    Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2 (slices of a pod); Google Cloud
+        TPU documentation, v5e and v6e (slices of a pod of 16 x 16); JAX,
         jax.experimental.mesh_utils.create_device_mesh (axes of a mesh along those of a torus)
     """
     sequence = tensor_parallel * context_parallel
@@ -637,13 +713,17 @@ def ring_torus_reason(
     tori = n_gpus / scale_up_gpus
     whole = (np.floor(torus_x) == torus_x) & (np.floor(torus_y) == torus_y)
     whole = whole & (np.floor(torus_z) == torus_z) & (np.floor(tori) == tori)
+    linked = (torus_dimensions == 3) | ((torus_dimensions == 2) & (torus_z == 1))
+    whole = whole & (linked | ((torus_dimensions == 1) & (torus_y == 1) & (torus_z == 1)))
     short = np.minimum(np.minimum(torus_x, torus_y), torus_z)
     twice = (_once_or_twice(torus_x, short) & _once_or_twice(torus_y, short)) & (short >= 4)
     twice = twice & _once_or_twice(torus_z, short) & (scale_up_gpus > short * short * short)
     twice = twice & (scale_up_gpus < 8 * short * short * short)
     order = where(torus_order_reason == 0, 0.0, 24.0)
     reason = where(whole & boxes & ((torus_twist == 0) | twice), order, 24.0)
-    reason = where(scale_up_gpus > largest_slice, 25.0, reason)
+    side = np.maximum(torus_x, torus_y)
+    beyond = (torus_dimensions == 2) & (side * side > largest_slice)
+    reason = where((scale_up_gpus > largest_slice) | beyond, 25.0, reason)
     known = n_gpus + scale_up_gpus + torus_x + torus_y + sequence + expert_parallel
     return where(known == known, reason, np.nan)
 

@@ -484,54 +484,89 @@ def pod_gpus(gpus_per_pod: Any, site_gpus: Any) -> Any:
 
 
 def tensor_parallel_tier(
-    tensor_parallel: Any, scale_up_gpus: Any, leaf_gpus: Any, gpus_per_pod: Any
+    tensor_parallel: Any,
+    scale_up_gpus: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    site_gpus: Any,
 ) -> Any:
     """Highest tier that tensor-parallel traffic crosses.
 
-    the smallest tier that holds t GPUs
+    the smallest tier that holds all groups of t GPUs
 
-    Parameters: tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1]
+    Parameters: tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1],
+        site_gpus [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
     """
-    return crossed_tier(tensor_parallel, 1.0, scale_up_gpus, leaf_gpus, gpus_per_pod)
+    return crossed_tier(tensor_parallel, 1.0, scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus)
 
 
 @same_as(crossed_tier)
 def context_parallel_tier(*operands: Any) -> Any:
     """Highest tier that context-parallel traffic crosses.
 
-    the smallest tier that holds t c GPUs
+    the smallest tier that holds all groups of t c GPUs
 
     Parameters: context_parallel [1], tensor_parallel [1], scale_up_gpus [1], leaf_gpus [1],
-        gpus_per_pod [1]
+        gpus_per_pod [1], site_gpus [1]
     Returns: [flag] tier
     Flags: 0 none, 1 node, 2 leaf_switch, 3 pod, 4 between_pods
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
     """
 
 
-data_parallel_tier = renaming(
-    __name__,
-    {
-        "context_parallel_tier": "data_parallel_tier",
-        "context-parallel": "data-parallel",
-        "tensor_parallel": "data_spread",
-        "context_parallel": "gradient_ranks",
-        "t c GPUs": "ranks x spread GPUs, those of one site",
-    },
-)(context_parallel_tier)
+whole_data_parallel_tier = alternative("data_parallel_tier", hybrid_sharding=False)(
+    renaming(
+        __name__,
+        {
+            "context_parallel_tier": "whole_data_parallel_tier",
+            "context-parallel": "data-parallel",
+            "tensor_parallel": "data_spread",
+            "context_parallel": "gradient_ranks",
+            "t c GPUs": "ranks x spread GPUs, those of one site",
+        },
+    )(context_parallel_tier)
+)
+
+
+@alternative("data_parallel_tier", hybrid_sharding=True)
+def hybrid_data_parallel_tier(
+    gradient_ranks: Any,
+    data_spread: Any,
+    shard_replicas: Any,
+    replica_stride: Any,
+    scale_up_gpus: Any,
+    leaf_gpus: Any,
+    gpus_per_pod: Any,
+    site_gpus: Any,
+) -> Any:
+    """Highest tier that data-parallel traffic crosses.
+
+    the higher one of that in sharding groups and of that between them
+
+    Parameters: gradient_ranks [1], data_spread [1], shard_replicas [1], replica_stride [1],
+        scale_up_gpus [1], leaf_gpus [1], gpus_per_pod [1], site_gpus [1]
+    Returns: [flag] tier
+    Flags: TIERS
+    Source: Megatron-LM rank order, megatron/core/parallel_state.py
+    """
+    tiers = (scale_up_gpus, leaf_gpus, gpus_per_pod, site_gpus)
+    return np.maximum(
+        crossed_tier(gradient_ranks, data_spread, *tiers),
+        crossed_tier(shard_replicas, replica_stride, *tiers),
+    )
 
 
 @same_as(crossed_tier)
 def expert_parallel_tier(*operands: Any) -> Any:
     """Highest tier that expert-parallel traffic crosses.
 
-    the smallest tier that holds e x stride GPUs
+    the smallest tier that holds all groups of e x stride GPUs
 
     Parameters: expert_parallel [1], expert_stride [1], scale_up_gpus [1], leaf_gpus [1],
-        gpus_per_pod [1]
+        gpus_per_pod [1], site_gpus [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py
@@ -542,10 +577,10 @@ def expert_parallel_tier(*operands: Any) -> Any:
 def pipeline_parallel_tier(*operands: Any) -> Any:
     """Highest tier that traffic between pipeline stages crosses.
 
-    the smallest tier that holds p x stride GPUs, those of one site
+    the smallest tier that holds all groups of p x stride GPUs, those of one site
 
     Parameters: pipeline_parallel [1], pipeline_stride [1], scale_up_gpus [1], leaf_gpus [1],
-        gpus_per_pod [1]
+        gpus_per_pod [1], site_gpus [1]
     Returns: [flag] tier
     Flags: TIERS
     Source: Megatron-LM rank order, megatron/core/parallel_state.py

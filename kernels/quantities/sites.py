@@ -278,19 +278,19 @@ def no_outer_state_memory() -> Any:
 
 
 @alternative("outer_state_memory", site_sync="local_steps")
-def local_outer_state_memory(optimizer_parameters: Any, outer_state_bytes: Any) -> Any:
+def local_outer_state_memory(optimizer_parameters: Any, outer_state_bytes: Any, sites: Any) -> Any:
     """Memory of one GPU's part of the outer optimizer, sharded as the inner one.
 
-    N_o x bytes
+    N_o x bytes; nothing for one site, which agrees with itself
 
-    Parameters: optimizer_parameters [1], outer_state_bytes [B]
+    Parameters: optimizer_parameters [1], outer_state_bytes [B], sites [1]
     Returns: [B] memory
     Range: outer states on the GPU; 0 for outer_state_bytes where the host keeps them. The fullest
         stage is found without them
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, algorithm 1 (weights agreed on, and
         Nesterov momentum)
     """
-    return optimizer_parameters * outer_state_bytes
+    return where(sites > 1, optimizer_parameters * outer_state_bytes, 0.0)
 
 
 @alternative("memory_per_gpu", multi_site=True)
@@ -338,18 +338,18 @@ def one_site_tokens_factor() -> Any:
 
 
 @alternative("site_tokens_factor", site_sync="local_steps")
-def local_site_tokens_factor(tokens_factor: Any) -> Any:
+def local_site_tokens_factor(tokens_factor: Any, sites: Any) -> Any:
     """Tokens of the run over those of one site, for the same loss: as stated.
 
-    tokens factor
+    tokens factor; 1 for one site, where no step is local
 
-    Parameters: tokens_factor [1]
+    Parameters: tokens_factor [1], sites [1]
     Returns: [1] tokens over tokens
     Range: stated, not predicted: published runs have up to 8 sites and 1e10 parameters
     Source: Douillard et al. 2023 (DiLoCo), arXiv:2311.08105, table 2, and Charles et al. 2025,
         arXiv:2503.09799 (losses with and without local steps)
     """
-    return 1.0 * tokens_factor
+    return where(sites > 1, tokens_factor, 1.0)
 
 
 @alternative("training_steps", multi_site=True)

@@ -45,9 +45,10 @@ def torus_link_bandwidth(intra_node_bandwidth: Any, torus_dimensions: Any) -> An
 def torus_x_ways(*operands: Any) -> Any:
     """Ways in which a chip sends along x: 2 round a ring, 1 at the end of a line.
 
-    2 where x is a multiple of r, and in three dimensions y and z are; else 1
+    2 where x is a multiple of r, and in three dimensions y and z are, too; else 1
 
-    Parameters: torus_x [1], torus_y [1], torus_z [1], torus_ring_multiple [1]
+    Parameters: torus_x [1], torus_y [1], torus_z [1], torus_ring_multiple [1],
+        torus_dimensions [1]
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
@@ -58,9 +59,10 @@ def torus_x_ways(*operands: Any) -> Any:
 def torus_y_ways(*operands: Any) -> Any:
     """Ways in which a chip sends along y: 2 round a ring, 1 at the end of a line.
 
-    2 where y is a multiple of r, and in three dimensions x and z are; else 1
+    2 where y is a multiple of r, and in three dimensions x and z are, too; else 1
 
-    Parameters: torus_y [1], torus_x [1], torus_z [1], torus_ring_multiple [1]
+    Parameters: torus_y [1], torus_x [1], torus_z [1], torus_ring_multiple [1],
+        torus_dimensions [1]
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2
@@ -71,9 +73,10 @@ def torus_y_ways(*operands: Any) -> Any:
 def torus_z_ways(*operands: Any) -> Any:
     """Ways in which a chip sends along z: 2 round a ring, 1 at the end of a line.
 
-    2 where z is a multiple of r, and in three dimensions x and y are; else 1
+    2 where z is a multiple of r, and in three dimensions x and y are, too; else 1
 
-    Parameters: torus_z [1], torus_x [1], torus_y [1], torus_ring_multiple [1]
+    Parameters: torus_z [1], torus_x [1], torus_y [1], torus_ring_multiple [1],
+        torus_dimensions [1]
     Returns: [1] ways
     Source: Jouppi et al. 2023 (TPU v4), arXiv:2304.01433, section 2; Austin et al. 2025 (How to
         Scale Your Model), part 2

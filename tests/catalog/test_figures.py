@@ -187,7 +187,7 @@ MEMORY = {
     "tpu-v5e": (16e9, 819),
     "tpu-v5p": (95 * 2**30, 2765),
     "tpu-v6e": (32 * 2**30, 1640),
-    "tpu-7x": (192 * 2**30, 7370),
+    "tpu-7x": (192 * 2**30, 7380),
     "trainium-2": (96 * 2**30, 2900),
 }
 
@@ -276,7 +276,7 @@ LEAVES = {
     "deepseek-h800": (64 / 2, 1),  # a plane in two layers of 64 ports: 64 x 64 / 2 = 16,384 / 8
     "fire-flyer-2": (8 * 800 / 40, 1),  # 800 nodes in two layers of 40 ports, one card a node
     "megascale": (2 * 64 / 2, 1),  # half of 64 ports down, each cut in two
-    "alibaba-hpn": (1024 / 16, 1.067),
+    "alibaba-hpn": (1024 / 8, 1.067),  # a segment of 128 hosts of 8, rail by rail, in either plane
     "dgx-superpod-ndr": (512 / 16, 1),
 }
 

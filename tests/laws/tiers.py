@@ -230,15 +230,17 @@ def rails() -> Pairs:
     "domain_pipeline_ranks_per_node",
     "expert_parallel_tier",
     "pipeline_parallel_tier",
+    "hybrid_data_parallel_tier",
     "pod_gpus",
     by="derivation",
     source="GPUs seated in Megatron-LM's order; does any group of a kind leave a domain, a leaf "
     "switch, a pod?",
 )
 def tiers_crossed() -> Pairs:
-    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8 and 64, pods of 128"""
-    for tensor, context, stages, experts, leaf in itertools.product(
-        (1, 4, 8), (1, 4), (1, 2, 16), (1, 4), (8, 64)
+    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8, 64 and 48, pods of 128 and
+    96; data parallelism in one group, and in sharding groups of 1 and 4"""
+    for tensor, context, stages, experts, (leaf, pod) in itertools.product(
+        (1, 4, 8), (1, 4), (1, 2, 16), (1, 4), ((8, 128), (64, 128), (48, 96), (64, 384))
     ):
         data = 256 // (tensor * context * stages)
         if data < experts:
@@ -253,40 +255,50 @@ def tiers_crossed() -> Pairs:
                 ("data", p, t),
                 ("pipeline", d, c, t),
                 ("routed", p, d % experts, t),
+                *((f"{size} shards", p, d // size, t) for size in (1, 4)),
+                *((f"{size} shards", "copies", p, d % size, c, t) for size in (1, 4)),
             ):
                 groups.setdefault(group, []).append(gpu)
         counts = {"tensor_parallel": "tensor", "context": "context", "expert": "expert"}
         counts |= {"data_parallel": "data", "pipeline": "pipeline", "expert_gradient": "routed"}
         kinds = ("tensor", "context", "expert", "data", "pipeline")
+        machine: dict[str, Any] = {
+            "engine": "numpy",
+            "n_gpus": 256,
+            "gpus_per_node": 4,
+            "gpus_per_domain": 16,
+            "gpus_per_switch": leaf,
+            "gpus_per_pod": pod,
+            "tensor_parallel": tensor,
+            "context_parallel": context,
+            "pipeline_parallel": stages,
+            "expert_parallel": experts,
+        }
         got = fleetcube.evaluate(
             [
                 *(f"{kind}_parallel_tier" for kind in kinds),
                 *(f"{name}_ranks_per_node" for name in counts),
                 "pod_gpus",
             ],
-            engine="numpy",
-            n_gpus=256,
-            gpus_per_node=4,
-            gpus_per_domain=16,
-            gpus_per_switch=leaf,
-            gpus_per_pod=128,
-            tensor_parallel=tensor,
-            context_parallel=context,
-            pipeline_parallel=stages,
-            expert_parallel=experts,
+            **machine,
         )
-        yield float(got["pod_gpus"]), sum(gpu // 128 == 0 for gpu in range(256))
+        yield float(got["pod_gpus"]), sum(gpu // pod == 0 for gpu in range(256))
         for name, kind in counts.items():
             members = next(group for key, group in groups.items() if key[0] == kind)
             theirs = Counter(gpu // 16 for gpu in members)[members[0] // 16]
             yield float(got[f"{name}_ranks_per_node"]), theirs
-        for kind in kinds:
+        ours = {kind: got[f"{kind}_parallel_tier"] for kind in kinds}
+        for size in (1, 4):
+            if data % size == 0:
+                parts = machine | {"data_parallel_shard": size}
+                ours[f"{size} shards"] = fleetcube.evaluate("data_parallel_tier", **parts)
+        for kind, tier in ours.items():
             of_kind = [group for key, group in groups.items() if key[0] == kind]
             held = [
                 all(len({gpu // size for gpu in group}) == 1 for group in of_kind)
-                for size in (1, 16, leaf, 128)
+                for size in (1, 16, leaf, pod)
             ]
-            yield float(got[f"{kind}_parallel_tier"]), held.index(True) if any(held) else 4
+            yield float(tier), held.index(True) if any(held) else 4
 
 
 JOB: dict[str, Any] = {
@@ -358,6 +370,7 @@ def _play(steps: int, every: int, compute: float, exchange: float, overlap: floa
     "several_site_communication_time",
     "several_site_exposed_communication_time",
     "local_outer_state_memory",
+    "local_site_tokens_factor",
     "several_site_memory_per_gpu",
     by="simulator",
     source="steps of a site played one after the other, exchanges under way beside them; parts of "
@@ -387,6 +400,8 @@ def a_site_at_work() -> Pairs:
     kept |= {"reserved_memory": 32.0, "inner_steps": 10, "optimizer_parameters": 8.0}
     kept |= {"sites": 2, "site_bandwidth": 1e9}
     yield _values("memory_per_gpu", **kept)[0], 63 + sum(4 + 4 for _ in range(8))
+    alone = kept | {"sites": 1, "tokens_factor": 1.25, "training_tokens": 4096 * 1024 * 1e3}
+    yield _values("memory_per_gpu training_steps site_parallel_time", **alone), (63, 1000, 0)
 
 
 @check(
@@ -479,3 +494,23 @@ def groups_seated() -> Pairs:
         yield _values(names, **layout, experts=e), (domain - idle, domains * idle)
         torus = {"all_reduce": "torus", "torus_x": 2}
         yield _values(names, **{**layout, **torus, "n_gpus": domain}, experts=e), (domain, 0)
+
+
+@check(
+    "nested_tier_reason",
+    by="derivation",
+    source="GPUs numbered in the order of their seats: two of one node, or below one leaf switch, "
+    "that are not in one pod",
+)
+def pods_that_hold_their_parts() -> Pairs:
+    """pods of 4 to 4,096 GPUs over nodes of 8, domains of 64 and leaf switches of 16 and 32"""
+    for pod, leaf, rails, domain in itertools.product(
+        (4, 16, 64, 256, 4096), (16, 32), (False, True), (8, 64)
+    ):
+        below = leaf * (8 if rails else 1)
+        units = (range(8), range(domain), range(below))
+        torn = any(gpu // pod for unit in units for gpu in unit)
+        network: dict[str, Any] = {"gpus_per_node": 8, "gpus_per_switch": leaf, "gpus_per_pod": pod}
+        network |= {"rail_optimized": rails} | ({"gpus_per_domain": domain} if domain > 8 else {})
+        (reason,) = _values("tier_reason", **network)
+        yield reason, 34 if torn else 0

@@ -213,17 +213,18 @@ def neighbours() -> Pairs:
 @check(
     "torus_ways",
     by="table",
-    source="MaxText, src/maxtext/utils/accelerator_to_spec_map.py (dimensions that wrap)",
+    source="MaxText, src/maxtext/utils/accelerator_to_spec_map.py (dimensions that wrap); Google "
+    "Cloud TPU v5p documentation (full tori from a cube of 4 x 4 x 4 on: not where flat)",
 )
 def rings() -> Pairs:
-    """slices of v4 and v5p from 4 to 4480 chips, of v5e and v6e from 1 to 256"""
-    lines = ((2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4))
+    """slices of v4 and v5p from 4 to 4480 chips, four of them flat, of v5e and v6e from 1 to 256"""
+    lines = ((2, 2, 1), (2, 2, 2), (2, 2, 4), (2, 4, 4), (4, 4, 1), (8, 8, 1), (64, 1, 1))
     cubes = ((4, 4, 4), (4, 4, 12), (4, 8, 8), (8, 8, 16), (8, 16, 16), (12, 16, 16), (8, 20, 28))
     for shape in (*lines, *cubes):
-        ours = [torus.torus_ways(*shape[k:], *shape[:k], 4) for k in range(3)]
+        ours = [torus.torus_ways(*shape[k:], *shape[:k], 4, 3) for k in range(3)]
         yield ours, [2 if shape in cubes else 1] * 3
     for flat in ((1, 1), (2, 4), (4, 4), (4, 8), (8, 8), (8, 16), (16, 16)):
-        ours = [torus.torus_ways(*pair, 1, 16) for pair in (flat, flat[::-1])]
+        ours = [torus.torus_ways(*pair, 1, 16, 2) for pair in (flat, flat[::-1])]
         yield ours, [2 if size == 16 else 1 for size in flat]
 
 
@@ -415,6 +416,11 @@ def sharding_groups_on_a_cube() -> Pairs:
         yield ours, 2 * (hops * HOP + moved)
 
 
+# Slices of 64 chips with links in two dimensions, from pods of 16 x 16
+FLAT = {"torus_dimensions": 2, "largest_slice": 256, "torus_ring_multiple": 16}
+FLATS = ((8, 8, 0), (4, 16, 0), (16, 4, 0), (32, 2, 25), (64, 1, 25), (4, 4, 24), (8, 2, 24))
+
+
 @check(
     *("ring_torus_reason", "outer_torus_order_reason", "inner_torus_order_reason"),
     by="derivation",
@@ -432,10 +438,13 @@ def what_a_torus_holds() -> Pairs:
         ({"n_gpus": 144, "gpus_per_node": 72, "torus_x": 6, "torus_y": 4, "tensor_parallel": 3}, 0),
         ({"data_parallel_shard": 4}, 0),
         ({"data_parallel_shard": 32}, 0),
-        ({"data_parallel_shard": 4, "rank_order": "tp-cp-ep-pp-dp"}, 24),
+        ({"data_parallel_shard": 4, "rank_order": "tp-cp-ep-pp-dp"}, 0),  # one stage: same seats
         (MIXTRAL | {"sequence_parallel": True, "expert_tensor_parallel": 2}, 24),
         (MIXTRAL | {"sequence_parallel": True, "expert_tensor_parallel": 4}, 0),
         ({"largest_slice": 32}, 25),
+        ({"rank_order": "tp-cp-ep-pp-dp", "pipeline_parallel": 2}, 24),
+        *((FLAT | {"torus_x": x, "torus_y": y}, code) for x, y, code in FLATS),
+        *(({"torus_dimensions": d}, 24) for d in (1, 2, 2.5, 4)),  # chips that have no third links
         ({"hbm_capacity": 1e9}, 10),
         ({"tensor_parallel": 5}, 3),
         ({"twisted_torus": True}, 24),  # a cube
