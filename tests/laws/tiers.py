@@ -237,7 +237,7 @@ def rails() -> Pairs:
     "switch, a pod?",
 )
 def tiers_crossed() -> Pairs:
-    """layouts of 256 GPUs, nodes of 4 in domains of 16, leaf switches of 8 to 64, pods of 96 to 384;
+    """256 GPUs, nodes of 4 in domains of 16, leaf switches of 8 to 64, pods of 96 to 384;
     data parallelism in one group, and in sharding groups of 1 and 4"""
     for tensor, context, stages, experts, (leaf, pod) in itertools.product(
         (1, 4, 8), (1, 4), (1, 2, 16), (1, 4), ((8, 128), (64, 128), (48, 96), (64, 384))
