@@ -222,7 +222,7 @@ def crossed_tier(
     Range: GPUs that fill each tier one group after the other
     Source: Megatron-LM rank order (tensor, context, data, pipeline); Narayanan et al. 2021, sec. 3
     Example:
-        >>> float(crossed_tier(16, 8, 8, 32, 1024, 4096)), float(crossed_tier(8, 1, 8, 32, 1024, 64))
+        >>> float(crossed_tier(16, 8, 8, 32, 1024, 4096)), float(crossed_tier(8, 1, 8, 32, 64, 64))
         (3.0, 1.0)
         >>> float(crossed_tier(2048, 1, 8, 32, 3072, 16384))
         4.0

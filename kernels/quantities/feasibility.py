@@ -22,7 +22,7 @@ REASONS = """
     24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
     26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
     28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes,
-    34 pod_smaller_than_what_it_holds
+    31 pod_smaller_than_what_it_holds
 """
 
 
@@ -509,7 +509,7 @@ def nested_tier_reason(gpus_per_pod: Any, scale_up_gpus: Any, leaf_gpus: Any) ->
     """
     holds = gpus_per_pod >= np.maximum(scale_up_gpus, leaf_gpus)
     known = gpus_per_pod + scale_up_gpus + leaf_gpus
-    return where(known == known, where(holds, 0.0, 34.0), np.nan)
+    return where(known == known, where(holds, 0.0, 31.0), np.nan)
 
 
 @alternative("training_stages_reason", training_stages="one")
