@@ -61,7 +61,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "torus_dimensions",
             "torus_ring_multiple",
             "largest_slice",
-        "all_reduce",
+            "all_reduce",
         ),
         "node": (
             "gpu",

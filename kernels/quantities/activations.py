@@ -443,7 +443,7 @@ def staged_activation_memory(
         first_stage_kept_ratio [1], middle_stage_kept_ratio [1], last_stage_kept_ratio [1],
         activation_memory_per_layer [B], logits_memory [B]
     Returns: [B] activations
-    Range: a `pipeline_layout` of unequal pieces: exact on the ends in interleaved passes of groups
+    Range: a pipeline_layout of unequal pieces: exact on the ends in interleaved passes of groups
         of as many micro-batches as stages; else the fullest stage from above
     Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3
     """
@@ -458,7 +458,7 @@ def staged_activation_memory(
 def middle_stage_kept_ratio() -> Any:
     """Activations that a stage between the ends keeps over those of pieces that are alike.
 
-    1; a `pipeline_layout` whose pieces differ sets it
+    1; a pipeline_layout whose pieces differ sets it
 
     Parameters: none
     Returns: [1] ratio
@@ -471,7 +471,7 @@ def middle_stage_kept_ratio() -> Any:
 def last_stage_kept_ratio() -> Any:
     """Activations that the last stage keeps over those of pieces that are alike.
 
-    1; a `pipeline_layout` whose pieces differ sets it
+    1; a pipeline_layout whose pieces differ sets it
 
     Parameters: none
     Returns: [1] ratio

@@ -328,7 +328,7 @@ def far_logits_at_last() -> Any:
 def plain_first_stage_kept_ratio() -> Any:
     """Activations that the first stage keeps over those of pieces that are alike.
 
-    1; a `pipeline_layout` whose pieces differ sets it
+    1; a pipeline_layout whose pieces differ sets it
 
     Parameters: none
     Returns: [1] ratio

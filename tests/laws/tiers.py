@@ -483,7 +483,7 @@ def groups_seated() -> Pairs:
                 if rooms[-1] < group:
                     rooms.append(domain)
                 rooms[-1] -= group
-            idle, domains = rooms[0], len(rooms)
+            idle, domains = float(rooms[0]), len(rooms)
         else:
             domains = next(n for n in itertools.count(1) if group <= n * domain)
             idle = domain - group / domains
