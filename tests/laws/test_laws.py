@@ -8,6 +8,7 @@ import pytest
 from docs.make.laws import CHECKS, PAGE, page
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.roles import TEXTS
 
 from ..table import each
 from .check import Check
@@ -15,7 +16,7 @@ from .law import LAWS, OF_GRAPH, Function, Law, why_none
 
 CHOICES = {str(choice) for row in INPUTS.values() for choice in row.choices}
 REASONS = set(load()["infeasible_reason"].doc.flags.values())
-KNOWN = {*INPUTS, *CHOICES, *REASONS, *load(), *LAWS}
+KNOWN = {*INPUTS, *TEXTS, *CHOICES, *REASONS, *load(), *LAWS}
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.pairs.__qualname__)
