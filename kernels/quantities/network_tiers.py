@@ -387,15 +387,14 @@ def switched_seated_domain_gpus(
     context_parallel: Any,
     expert_parallel: Any,
     expert_stride: Any,
-    n_gpus: Any,
 ) -> Any:
     """GPUs of one scale-up domain that a job uses: whole groups, or equal parts of a group.
 
-    floor(D / g) g for groups of g = max(t c, e x stride) GPUs up to D, no more than there are;
-    g / ceil(g / D) of larger ones
+    floor(D / g) g for groups of g = max(t c, e x stride) GPUs up to D; g / ceil(g / D) of larger
+    ones
 
     Parameters: gpus_per_domain [1], tensor_parallel [1], context_parallel [1],
-        expert_parallel [1], expert_stride [1], n_gpus [1]
+        expert_parallel [1], expert_stride [1]
     Returns: [1] GPUs
     Range: a scheduler that seats groups of tensor, context and expert ranks so, and leaves the
         rest of a domain to others (`idle_domain_gpus`); one that fills domains to the last GPU
@@ -404,7 +403,6 @@ def switched_seated_domain_gpus(
         use 64 of a rack's 72 GPUs for 64 expert ranks
     """
     group = np.maximum(tensor_parallel * context_parallel, expert_parallel * expert_stride)
-    group = np.minimum(group, n_gpus)
     whole = np.floor(gpus_per_domain / group) * group
     return where(group > gpus_per_domain, group / np.ceil(group / gpus_per_domain), whole)
 
