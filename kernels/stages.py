@@ -20,7 +20,7 @@ def layers_of_stage(
         first [1]: layers of the first stage
         middle [1]: layers of the second stage
         last [1]: layers of the last stage
-    Returns: [1] layers; NaN where there is no such stage
+    Returns: [1] layers; NaN beyond the last stage
     Source: Megatron-LM, --decoder-first-pipeline-num-layers (the rest is shared evenly)
     Example:
         >>> [float(layers_of_stage(s, 5, 12, 2, 3, 2)) for s in (1, 2, 3, 4, 5)]
@@ -30,9 +30,7 @@ def layers_of_stage(
     fewer = where((larger > 0.5) & (stage - 1 > larger + 0.5), 1.0, 0.0)
     between = where(stage < stages, middle - fewer, last)
     alone = where(stages > 1, first, layers)
-    counted = (np.floor(stage) == stage) | (stage == stages)
-    exists = (stage <= stages) & counted
-    return where(exists, where(stage > 1, between, alone), np.nan)
+    return where(stage <= stages, where(stage > 1, between, alone), np.nan)
 
 
 def layers_before_stage(

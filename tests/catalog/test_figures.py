@@ -422,7 +422,7 @@ def test_accelerators_of_a_node(label: str) -> None:
     ],
 )
 def test_pods_are_tori(label: str, chips: int, shape: tuple[int, ...]) -> None:
-    assert of("node", label)["gpus_per_node"] == chips == math.prod(shape)
+    assert of("node", label)["gpus_per_domain"] == chips == math.prod(shape)
 
 
 @pytest.mark.parametrize(
