@@ -1,9 +1,6 @@
 """Fit inputs of the model to a table of measured values, such as step times."""
 
-import csv
-import io
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, record
+from ...catalog import KINDS, CatalogError
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
@@ -23,21 +20,14 @@ from ..spec import values
 from ..spec.axes import Array
 from ..spec.bounded import read_bytes
 from ..spec.scenario import resolve
-from ..text import unguarded
+from .cells import LARGEST, check_measured, check_once, checked, named, rows_of, written
 from .fit import Fit, covariance_of, quantile, weakest, weights_of
 
-LARGEST = 1 << 26  # bytes of a table
-MOST_ROWS = 100_000
-MOST_COLUMNS = 1_000
 FITTED = tuple(
     name
     for name in KINDS["calibration"]
     if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
 )
-_HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
-_NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
-_PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_SHARES = ("share of", "useful time over wall time")  # these begin the docstring of a share
 _LEAST = 1e-9  # of what must be above 0
 FAR = 2.0  # median ratio to the measured values from which a fit is doubted
 LEAST = 0.01  # efficiency of GPUs below which a fit is doubted
@@ -101,74 +91,40 @@ def read_table(path: str | Path, of: str = "step_time") -> Table:
     """
     if of not in load() or load()[of].unit == "flag":
         raise InputError(f"{shown(of)} is not a measured quantity; {nearest(of, load())}")
-    content = read_bytes(path, LARGEST, "a CSV", "give fewer rows")
-    text = content.decode("utf-8-sig", errors="replace").replace("\0", "")
-    first = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
-    mark = ";" if ";" in first and "," not in first else ","
-    lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
-    try:
-        rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
-        rows = [list(map(unguarded, row)) for row in rows]
-    except csv.Error as error:
-        raise InputError(f"{str(path)!r} is not CSV: {error}; fix that line") from None
-    if len(rows) < 2:
-        raise InputError(f"{str(path)!r} has no rows; give a heading and measured values")
-    if len(rows) - 1 > MOST_ROWS:
-        raise InputError(f"{str(path)!r} has more than {MOST_ROWS:,} rows; give fewer")
-    if len(rows[0]) > MOST_COLUMNS:
-        raise InputError(f"{str(path)!r} has more than {MOST_COLUMNS:,} columns; give fewer")
-    if mark == ";":
-        rows[1:] = _with_points(rows[1:])
-    return _read_rows(rows, of)
-
-
-def _with_points(rows: list[list[str]]) -> list[list[str]]:
-    """Rows with decimal points for decimal commas.
-
-    If there are any, a point may separate thousands: a number with one becomes unreadable.
-    """
-    numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
-    if not any("," in match[1] for match in numbers):
-        return rows
-    return [[_NUMBER.sub(_pointed, cell, count=1) for cell in row] for row in rows]
-
-
-def _pointed(number: re.Match[str]) -> str:
-    return "?" if "." in number[1] else number[0].replace(",", ".")
+    text = read_bytes(path, LARGEST, "a CSV", "give fewer rows").decode("utf-8-sig", "replace")
+    return _read_rows(rows_of(str(path), text), of)
 
 
 def _read_rows(rows: list[list[str]], of: str) -> Table:
     columns: dict[int, tuple[str, str]] = {}
     table = Table({})
-    for k, heading in enumerate(rows[0]):
-        match = _HEADING.fullmatch(heading)
-        name, unit = (match.group(1), match.group(2) or "") if match else ("", "")
-        if name in [known for known, _ in columns.values()]:
-            raise InputError(f"the column {name!r} appears twice; remove one")
+    for k, heading in enumerate(map(str.strip, rows[0])):
+        name, unit = named(heading)
         if name in values.known_names() and (name not in load() or load()[name].unit != "flag"):
             columns[k] = name, unit
-        elif heading.strip():
+        elif heading:
             hint = nearest(name, values.known_names(), "it is not an input")
-            table.notes.append(f"the column {shown(heading.strip())} is not used: {hint}")
+            table.notes.append(f"the column {shown(heading)} is not used: {hint}")
     names = [name for name, _ in columns.values()]
+    check_once(names)
     if of not in names:
         headings = ", ".join(heading.strip() for heading in rows[0])
         raise InputError(f"the table has no column {of!r} (but {headings[:200]}); name it, or --of")
     table.inputs = {name: [] for name in names if name != of}
-    share = load()[of].doc.returns.startswith(_SHARES)
     for number, row in enumerate(rows[1:], 2):
         try:
             read = {
                 name: _cell(name, unit, row[k] if k < len(row) else "")
                 for k, (name, unit) in columns.items()
             }
-            if not 0 < read[of] < math.inf:
-                raise InputError(of)
-        except (InputError, CatalogError) as error:
+        except InputError as error:
             table.dropped[f"{error} cannot be read"] += 1
             continue
-        if share and read[of] > 1:
-            table.dropped[f"{of} is a share, not above 1: write 35 % or 0.35"] += 1
+        try:
+            check_measured(of, read[of])
+        except InputError as error:
+            share = 1 < read[of] < math.inf
+            table.dropped[str(error) if share else f"{of} cannot be read"] += 1
             continue
         table.measured.append(read.pop(of))
         table.lines.append(number)
@@ -179,18 +135,9 @@ def _read_rows(rows: list[list[str]], of: str) -> Table:
 
 def _cell(name: str, unit: str, text: str) -> Any:
     """The value of a cell. Raises InputError with the name of the column alone."""
-    text = text.strip()
     try:
-        if name in KINDS:
-            record(name, text)
-            return text
-        if values.is_option(name):
-            written = {str(choice).lower(): choice for choice in INPUTS[name].choices}
-            return written[text.lower()]
-        if _PLAIN.fullmatch(text):
-            return values.number(name, f"{text} {unit}" if unit not in ("", "1") else float(text))
-        return values.number(name, text)
-    except (InputError, CatalogError, KeyError, ValueError):
+        return checked(name, written(name, unit, text))
+    except (InputError, CatalogError):
         raise InputError(name) from None  # rows are counted by this text: no cell in it
 
 

@@ -1,0 +1,114 @@
+"""Cells of a CSV whose columns are inputs and measured outputs, with their units."""
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ...catalog import KINDS, record
+from ...kernels.graph.formulas import load
+from ...kernels.inputs import INPUTS
+from ..errors import InputError, shown
+from ..spec import values
+from ..text import unguarded
+
+LARGEST = 1 << 26  # bytes of a table
+MOST_ROWS = 100_000
+MOST_COLUMNS = 1_000
+_HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
+_NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
+_PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SHARES = ("share of", "useful time over wall time")  # these begin the docstring of a share
+
+
+def rows_of(path: str, text: str) -> list[list[str]]:
+    """Heading and rows of a CSV, without empty lines and those that begin with #.
+
+    Columns may be separated by semicolons; a comma is then a decimal point. Raises InputError.
+    """
+    mark = ";" if ";" in (first := first_line(text)) and "," not in first else ","
+    text = text.replace("\0", "")
+    lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
+    try:
+        rows = [row for row in lines if any(map(str.strip, row)) and row[0][:1] != "#"]
+        rows = [list(map(unguarded, row)) for row in rows]
+    except csv.Error as error:
+        raise InputError(f"{path!r} is not CSV: {error}; fix that line") from None
+    if len(rows) < 2:
+        raise InputError(f"{path!r} has no rows; give a heading and measured values")
+    if len(rows) - 1 > MOST_ROWS:
+        raise InputError(f"{path!r} has more than {MOST_ROWS:,} rows; give fewer")
+    if len(rows[0]) > MOST_COLUMNS:
+        raise InputError(f"{path!r} has more than {MOST_COLUMNS:,} columns; give fewer")
+    if mark == ";":
+        rows[1:] = _with_points(rows[1:])
+    return rows
+
+
+def first_line(text: str) -> str:
+    """The line of the headings."""
+    return next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+
+
+def _with_points(rows: list[list[str]]) -> list[list[str]]:
+    """Rows with decimal points for decimal commas.
+
+    If there are any, a point may separate thousands: a number with one becomes unreadable.
+    """
+    numbers = [match for row in rows for cell in row if (match := _NUMBER.match(cell))]
+    if not any("," in match[1] for match in numbers):
+        return rows
+    return [[_NUMBER.sub(_pointed, cell, count=1) for cell in row] for row in rows]
+
+
+def _pointed(number: re.Match[str]) -> str:
+    return "?" if "." in number[1] else number[0].replace(",", ".")
+
+
+def named(heading: str) -> tuple[str, str]:
+    """Name and unit of a column; both are "" if its heading is not a name."""
+    match = _HEADING.fullmatch(heading)
+    return (match.group(1), match.group(2) or "") if match else ("", "")
+
+
+def check_once(names: Sequence[str]) -> None:
+    """Refuse a name of two columns."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"the column {name!r} appears twice; remove one")
+
+
+def written(name: str, unit: str, text: str) -> Any:
+    """What a cell says: a number in the base unit, or text. Raises InputError."""
+    text = text.strip()
+    if name in KINDS or values.is_option(name) or not _PLAIN.fullmatch(text):
+        return text
+    if unit not in ("", "1"):
+        return f"{text} {unit}"
+    try:
+        return float(text)
+    except ValueError:  # underscores that separate nothing
+        raise InputError(f"{name} = {shown(text)} is not a number; write one") from None
+
+
+def checked(name: str, value: Any) -> Any:
+    """The value of an input or output in the base unit. Raises InputError or CatalogError."""
+    if name in KINDS:
+        record(name, value)
+        return value
+    if not values.is_option(name):
+        return values.number(name, value)
+    choices = {str(choice).lower(): choice for choice in INPUTS[name].choices}
+    known = isinstance(value, str) and value.lower() in choices
+    return choices[value.lower()] if known else values.option(name, value)
+
+
+def check_measured(of: str, value: float) -> None:
+    """Refuse what nobody measures: times that are not finite and above 0, shares above 1."""
+    if not 0 < value < math.inf:
+        raise InputError(f"{of} = {value:g} is not finite and above 0; give what was measured")
+    if value > 1 and of in load() and load()[of].doc.returns.startswith(_SHARES):
+        raise InputError(f"{of} is a share, not above 1: write 35 % or 0.35")
