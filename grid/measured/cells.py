@@ -11,7 +11,7 @@ from typing import Any
 from ...catalog import KINDS, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ..errors import InputError, shown
+from ..errors import InputError
 from ..spec import values
 from ..text import unguarded
 
@@ -20,7 +20,7 @@ MOST_ROWS = 100_000
 MOST_COLUMNS = 1_000
 _HEADING = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:[\[(]\s*([^\])]*?)\s*[\])])?\s*")
 _NUMBER = re.compile(r"^\s*[+-]?([\d.,]*\d)(?![\d.,-])")  # at the beginning of a cell
-_PLAIN = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_PLAIN = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SHARES = ("share of", "useful time over wall time")  # these begin the docstring of a share
 
 
@@ -29,7 +29,7 @@ def rows_of(path: str, text: str) -> list[list[str]]:
 
     Columns may be separated by semicolons; a comma is then a decimal point. Raises InputError.
     """
-    mark = ";" if ";" in (first := first_line(text)) and "," not in first else ","
+    mark = _mark(_first_line(text))
     text = text.replace("\0", "")
     lines = csv.reader(io.StringIO(text, newline=None), delimiter=mark, skipinitialspace=True)
     try:
@@ -48,9 +48,21 @@ def rows_of(path: str, text: str) -> list[list[str]]:
     return rows
 
 
-def first_line(text: str) -> str:
-    """The line of the headings."""
+def headings_of(text: str) -> list[str]:
+    """Headings of a CSV; none if they cannot be read."""
+    line = _first_line(text)
+    try:
+        return next(csv.reader([line], delimiter=_mark(line), skipinitialspace=True), [])
+    except csv.Error:
+        return []
+
+
+def _first_line(text: str) -> str:
     return next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
+
+
+def _mark(line: str) -> str:
+    return ";" if ";" in line and "," not in line else ","
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
@@ -82,16 +94,11 @@ def check_once(names: Sequence[str]) -> None:
 
 
 def written(name: str, unit: str, text: str) -> Any:
-    """What a cell says: a number in the base unit, or text. Raises InputError."""
+    """What a cell says: a number in the base unit, or text."""
     text = text.strip()
     if name in KINDS or values.is_option(name) or not _PLAIN.fullmatch(text):
         return text
-    if unit not in ("", "1"):
-        return f"{text} {unit}"
-    try:
-        return float(text)
-    except ValueError:  # underscores that separate nothing
-        raise InputError(f"{name} = {shown(text)} is not a number; write one") from None
+    return f"{text} {unit}" if unit not in ("", "1") else float(text)
 
 
 def checked(name: str, value: Any) -> Any:

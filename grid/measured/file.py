@@ -4,7 +4,7 @@ import datetime
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +118,10 @@ def _quoted(text: str) -> str:
     return json.dumps(encodable, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def check_target(path: Path, overwrite: bool) -> None:
-    """Refuse a path to which no calibration file can be written."""
-    if path.suffix != ".toml":
-        raise InputError(f"{str(path)!r} does not end in .toml; change its ending")
+def check_target(path: Path, overwrite: bool, endings: Sequence[str] = (".toml",)) -> None:
+    """Refuse a path to which no calibration file can be written, or none with these endings."""
+    if path.suffix not in endings:
+        raise InputError(f"{str(path)!r} does not end in {' or '.join(endings)}; change its ending")
     if path.exists() and not (overwrite and path.is_file()):
         raise InputError(f"{str(path)!r} exists; choose another name, or --overwrite")
     folder = path.absolute().parent
@@ -132,7 +132,7 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 
 def write(path: Path, content: str) -> None:
-    """Write a calibration file atomically. Raises OSError."""
+    """Write a file atomically. Raises OSError."""
     write_file(path.absolute().parent, path.name, content.encode())
     sync_folder(path.absolute().parent)  # the file is synced, its name in the folder is not yet
 

@@ -1,7 +1,7 @@
-"""Published measurements as inputs and measured values, and why some cannot be predicted."""
+"""Measurements as inputs and measured values, and why some cannot be predicted."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from ...catalog import KINDS, CatalogError, record
 from ..errors import InputError, shown
 from ..spec import values
+from . import own
 from .published import collectives as record_collectives
 from .published import runs as record_runs
 from .published import training as record_training
@@ -27,7 +28,6 @@ _NOT_PREDICTED: Mapping[str, str] = {
     "reliability_other": "times to failure are inputs (gpu_mttf); of the ETTR, an upper end, the "
     "time lost at an incident is not published",
 }
-_ONLY_OF_MESSAGES = ("message_bytes", "ranks", "nodes")
 
 
 @dataclass(frozen=True)
@@ -59,38 +59,71 @@ class LeftOut:
 
 
 def read_records(
-    path: str | Path | None = None, calibrated: Callable[[str], bool] = in_catalog
+    path: str | Path | Sequence[str | Path] | None = None,
+    calibrated: Callable[[str], bool] = in_catalog,
 ) -> tuple[list[Row], list[LeftOut]]:
-    """Rows and left-out records of a file, or of the project's own tables.
+    """Rows and left-out records of files, or of the project's own tables.
 
-    A file is a JSON list of records, a CSV with a column for each dotted key, or vTrain's table of
-    one node. Every record gives rows or is left out with a reason; `calibrated` tells which
-    calibrations exist. Raises InputError for a file of another kind or size.
+    A file is a JSON list of records, a CSV, or vTrain's table of one node. A record, or a row of a
+    CSV, states inputs and what was measured by their public names, or it is one of a published
+    table, whose CSV has a column for each dotted key. Every record gives rows or is left out with a
+    reason; `calibrated` tells which calibrations exist. Raises InputError for a file of another
+    kind or size.
     """
-    files = own_tables() if path is None else [path]
+    paths = [path] if isinstance(path, str | Path) else path
+    files = own_tables() if paths is None else paths
     rows: list[Row] = []
     left_out: list[LeftOut] = []
-    taken: set[str] = set()
-    for number, entry in enumerate(entry for file in files for entry in read_file(file)):
-        name, group = _named(entry, number)
+    taken: set[tuple[str, str]] = set()
+    records = [
+        (file, place, entry) for file in files for place, entry in enumerate(read_file(file), 1)
+    ]
+    for number, (file, place, entry) in enumerate(records):
+        name, group = _named(entry)
         try:
-            if name in taken:
-                raise UnreadableError("its id appears twice")
-            taken.add(name)
-            own_rows, reasons = _rows(entry, name, group, calibrated)
-        except UnreadableError as error:
+            if own.is_own(entry):
+                name, group = name or f"{file}:{place}"[-LONGEST:], group or Path(file).stem
+                own_rows, reasons = _stated(entry, name, group, taken)
+            else:
+                name = name or f"record {number}"
+                if (name, "") in taken:
+                    raise UnreadableError("its id appears twice")
+                taken.add((name, ""))
+                own_rows, reasons = _rows(entry, name, group, calibrated)
+        except (UnreadableError, InputError, CatalogError) as error:
             own_rows, reasons = [], [str(error)]
         rows += own_rows
         left_out += [LeftOut(name, group, reason) for reason in reasons]
     return rows, left_out
 
 
-def _named(entry: Any, number: int) -> tuple[str, str]:
-    """Id and group of a record, or substitutes for them."""
+def _stated(
+    entry: Mapping[str, Any], name: str, group: str, taken: set[tuple[str, str]]
+) -> tuple[list[Row], list[str]]:
+    """The rows of a record by public names, one for each output, and why others have none."""
+    readings, reasons = own.readings(entry)
+    twice = [r.of for r in readings if (name, r.of) in taken]
+    taken |= {(name, reading.of) for reading in readings}
+    source = _source(entry)
+    rows = [
+        Row(name, group, source, reading.inputs, reading.of, reading.measured, reading.notes)
+        for reading in readings
+        if reading.of not in twice
+    ]
+    return rows, [*reasons, *(f"{of}: its id appears twice" for of in twice)]
+
+
+def _source(entry: Mapping[str, Any]) -> str:
+    source = entry.get("source")
+    return source if isinstance(source, str) else ""
+
+
+def _named(entry: Any) -> tuple[str, str]:
+    """Id and group of a record, "" without one."""
     fields = entry if isinstance(entry, Mapping) else {}
     names = [fields.get("id"), fields.get("group")]
     name, group = (x if isinstance(x, str) and 0 < len(x) <= LONGEST else None for x in names)
-    return name or f"record {number}", group or ""
+    return name or "", group or ""
 
 
 def _rows(
@@ -115,16 +148,15 @@ def _rows(
             reasons.append(f"{reading.of}: {error}")
     if readings and group in _NOT_PREDICTED:
         reasons = reasons[1:]  # its memory is all that it measures
-    source = entry.get("source")
     several = {r.of for r in readings if sum(other.of == r.of for other in readings) > 1}
     rows = [
         Row(
             f"{name}:{reading.variant}" if reading.of in several else name,
             reading.group or group,
-            source if isinstance(source, str) else "",
+            _source(entry),
             reading.inputs,
             reading.of,
-            reading.measured,
+            float(reading.measured),
             reading.notes,
         )
         for reading in readings
@@ -149,7 +181,10 @@ def _readings(
     elif group in _NOT_PREDICTED:
         raise UnreadableError(_NOT_PREDICTED[group])
     else:
-        raise UnreadableError(f"group = {shown(group)} has no reader")
+        raise UnreadableError(
+            f"nothing in it is measured by the name of an output, and group = {shown(group)} "
+            "has no reader"
+        )
     for reading in readings:
         _check(reading)
     return readings
@@ -160,7 +195,7 @@ def _check(reading: Reading) -> None:
     if not 0 < reading.measured < math.inf:
         raise UnreadableError(f"{reading.of} = {reading.measured:g} is not finite and above 0")
     for name, value in reading.inputs.items():
-        if name in _ONLY_OF_MESSAGES and reading.of == "all_reduce_time":
+        if name in own.MESSAGES and reading.of == "all_reduce_time":
             continue
         values.check_name(name)
         if name == "calibration":  # known to exist, though perhaps not in the catalog

@@ -62,6 +62,10 @@ ranks = 16
 """
 RECORDS = """[{"id": "a/1", "group": "g", "source": "s", "inputs": {"model": "llama-3-8b",
 "gpu": "h100-sxm", "n_gpus": 64, "global_batch_size": 128}, "measured": {"step_time": 2.0}}]"""
+ROWS = """group, model, gpu, n_gpus, inter_node_bandwidth [Gbit/s], step_time [ms], mfu
+g, llama-3-8b, h100-sxm, 64, 400, 1980, 41 %
+, llama-3-8b, h100-sxm, 64, 50 GB/s, , 0.4
+"""
 PIECES = st.sampled_from(
     [
         *("1e999", "-1", "0", "nan", "inf", "1e-99999999", "9" * 5000, "0." + "0" * 5000 + "1"),
@@ -146,6 +150,7 @@ READERS: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
     "all_reduce.log": (log(), read_log),
     "steps.csv": (STEPS, read_table),
     "mine.json": (RECORDS, read_records),
+    "mine.csv": (ROWS, read_records),
 }
 
 

@@ -1,4 +1,4 @@
-"""Files of published measurements as records: JSON, the project's CSV, or vTrain's.
+"""Files of measurements as records: JSON, rows by public names, the project's CSV, or vTrain's.
 
 The project's CSV has a column for every dotted key ("model.hidden"); lines "# key = value" before
 the heading apply to all rows.
@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...spec.bounded import read_bytes
+from .. import own
 from .facts import SECTIONS
 
 LARGEST = 1 << 26  # bytes of a file
@@ -53,7 +54,10 @@ def read_file(path: str | Path) -> list[Any]:
     except UnicodeDecodeError:
         raise InputError(f"{name!r} is not UTF-8 text; give JSON or CSV") from None
     begins = text.lstrip()[:1]
-    records = _from_json(name, text) if begins in ("[", "{") else _from_csv(name, text)
+    if begins in ("[", "{"):
+        records = _from_json(name, text)
+    else:
+        records = own.from_csv(name, text) if own.is_table(text) else _from_csv(name, text)
     if len(records) > MOST:
         raise InputError(f"{name!r} has more than {MOST:,} records; give fewer")
     return records
@@ -65,6 +69,8 @@ def _from_json(name: str, text: str) -> list[Any]:
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, json.JSONDecodeError) else "it cannot be parsed"
         raise InputError(f"{name!r} is not JSON: {reason}; give a list of records") from None
+    if isinstance(records, dict) and isinstance(records.get("records"), list):
+        records = records["records"]
     if not isinstance(records, list):
         raise InputError(f"{name!r} is not a list of records; write [{{...}}, ...]")
     return records
@@ -99,7 +105,7 @@ def _from_csv(name: str, text: str) -> list[Any]:
         heading = [_VTRAIN.get(cell, "") for cell in plain]
     elif "group" not in {*heading, *constants}:
         raise InputError(
-            f"{name!r} is not a table of records; give JSON, or a CSV with a column group"
+            f"{name!r} is not a table of records; name what was measured: a column step_time, or of"
         )
     if len(set(heading) - {""}) < len([cell for cell in heading if cell]):
         raise InputError(f"{name!r} has the same column twice; remove one")

@@ -1,4 +1,4 @@
-"""`fleetcube validate`: predictions compared with published measurements."""
+"""`fleetcube validate`: predictions compared with measurements."""
 
 import dataclasses
 import json
@@ -20,15 +20,29 @@ _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "co
 
 
 @click.command()
-@click.option("--records", type=click.Path(), help="Measurements, JSON or CSV.  [our own tables]")
+@click.option(
+    "--records", multiple=True, type=click.Path(), help="CSV or JSON; repeat.  [published tables]"
+)
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
 @click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
+@click.option("--write", type=click.Path(), help="Write what was read as rows: .csv or .json.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file of rows.")
 @click.option("--plot", type=click.Path(), help="Draw measured over predicted: .png, .pdf, .svg.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, rows in base units.")
 def validate(
-    records: str | None, group: tuple[str, ...], listed: bool, plot: str | None, as_json: bool
+    records: tuple[str, ...],
+    group: tuple[str, ...],
+    listed: bool,
+    write: str | None,
+    overwrite: bool,
+    plot: str | None,
+    as_json: bool,
 ) -> None:
-    """Predict published measurements from their inputs, and report the errors.
+    """Predict measurements from their inputs, and report the errors.
+
+    Your own are a CSV: a column for each input, one for each output that was measured, such as
+    step_time [ms], and if you like id, group, source and note. JSON holds the same as a list of
+    objects. --write makes such a file of the published tables.
 
     Errors are in per cent of the measured value: mean, median and maximum of their sizes, and
     their signed mean (bias). rank is Spearman's correlation of predicted and measured throughput.
@@ -39,15 +53,19 @@ def validate(
     Example:
       fleetcube validate
       fleetcube validate --records mine.json --group my-cluster --plot a.png
+      fleetcube validate --group mosaic --write rows.csv
     """
     from fleetcube.grid.errors import InputError, nearest
+    from fleetcube.grid.measured import file, own
     from fleetcube.grid.measured import validate as grid
     from fleetcube.grid.measured.records import read_records
     from fleetcube.grid.plots.picture import check_picture
 
     if plot is not None:
         check_picture(Path(plot))
-    rows, left_out = read_records(records)
+    if write is not None:
+        file.check_target(Path(write), overwrite, own.ENDINGS)
+    rows, left_out = read_records(records or None)
     groups = {row.group for row in rows} | {record.group for record in left_out}
     for name in group:
         if name not in groups:
@@ -55,6 +73,8 @@ def validate(
     if group:
         rows = [row for row in rows if row.group in group]
         left_out = [record for record in left_out if record.group in group]
+    if write is not None:
+        file.write(Path(write), own.text_of(rows, Path(write).suffix))
     with progress("predicting"):
         validation = grid.validate(rows, left_out)
     if as_json:
@@ -65,7 +85,9 @@ def validate(
         from fleetcube.grid.plots.validation import plot_validation
 
         plot_validation(validation, Path(plot))
-        say(f"wrote {plot}", err=as_json)
+    for path in (write, plot):
+        if path is not None:
+            say(f"wrote {path}", err=as_json)
 
 
 def as_dict(validation: "Validation") -> dict[str, Any]:

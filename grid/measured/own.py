@@ -1,0 +1,220 @@
+"""Measured rows in the one documented format: inputs by their public names, and what was measured.
+
+A CSV has a column for each input and for each output that was measured, or `of` and `measured`; the
+same as JSON is a list of objects, with `inputs` and `measured` as objects where that is clearer.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ...catalog import KINDS
+from ...kernels.graph.formulas import load
+from ..errors import InputError, nearest, shown
+from ..spec import values
+from ..text import guarded
+from .cells import (
+    MOST_COLUMNS,
+    check_measured,
+    check_once,
+    checked,
+    headings_of,
+    named,
+    rows_of,
+    written,
+)
+from .published.facts import LONGEST, Reading
+
+if TYPE_CHECKING:
+    from .records import Row
+
+ENDINGS = (".csv", ".json")
+MESSAGES = ("message_bytes", "ranks", "nodes")
+_TEXTS = ("id", "group", "source", "note", "notes", "where", "status")
+# Names of all-reduces, which are no inputs of a job: what they are bounded like
+_LIKE = {"message_bytes": "bucket_message", "ranks": "n_gpus", "nodes": "n_gpus"}
+_ALL_REDUCE, _PER_GPU = "all_reduce_time", "tokens_per_second_per_gpu"
+_LIKE |= {_ALL_REDUCE: "step_time", _PER_GPU: "tokens_per_second"}
+
+
+def is_table(text: str) -> bool:
+    """Whether a CSV has a column for something measured."""
+    return any(name == "of" or _is_output(name) for name, _ in map(named, headings_of(text)))
+
+
+def is_own(entry: Any) -> bool:
+    """Whether a record states what was measured by the name of an output."""
+    if not isinstance(entry, Mapping):
+        return False
+    measured = entry.get("measured")
+    return "of" in entry or any(
+        map(_is_output, [*entry, *(measured if isinstance(measured, Mapping) else ())])
+    )
+
+
+def _is_output(name: str) -> bool:
+    if name in MESSAGES:
+        return False
+    return name in (_ALL_REDUCE, _PER_GPU) or (name in load() and load()[name].unit != "flag")
+
+
+def from_csv(path: str, text: str) -> list[Any]:
+    """The rows of a CSV as records, unchecked; empty cells are left out."""
+    rows = rows_of(path, text)
+    columns = [(name or heading, unit) for heading in rows[0] for name, unit in [named(heading)]]
+    check_once([name for name, _ in columns if name.strip()])
+    return [_entry(columns, row) for row in rows[1:]]
+
+
+def _entry(columns: Sequence[tuple[str, str]], row: Sequence[str]) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    for k in range(max(len(columns), len(row))):
+        name, unit = columns[k] if k < len(columns) else ("", "")
+        cell = row[k].strip() if k < len(row) else ""
+        if cell:
+            entry[name] = cell if name in _TEXTS else written(name, unit, cell)
+        elif name == "of" or _is_output(name):
+            entry[name] = None  # a row of this format all the same
+    return entry
+
+
+def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
+    """What a record measured, and why parts of it cannot be read.
+
+    Raises InputError or CatalogError if none of it can be.
+    """
+    stated, measured = _parts(entry)
+    if len(stated) + len(measured) > MOST_COLUMNS:
+        raise InputError(f"it states more than {MOST_COLUMNS:,} values; give fewer")
+    inputs = {}
+    for name, value in stated.items():
+        if not str(name).strip():
+            raise InputError(f"{shown(value)} has no heading; name its column, or remove it")
+        if name not in MESSAGES or [*measured] != [_ALL_REDUCE]:
+            _check_name(name)
+        if name in measured:
+            raise InputError(f"{name} is both given and measured; remove one")
+        inputs[name] = _value(name, value)
+    note = entry.get("note", entry.get("notes"))
+    notes = note if isinstance(note, list) else [note]
+    notes = tuple(text for text in notes if isinstance(text, str) and 0 < len(text) <= LONGEST)
+    if not measured:
+        raise InputError("nothing in it is measured; name an output, such as step_time")
+    found, reasons = [], []
+    for of, value in measured.items():
+        try:
+            found.append(_reading(inputs, of, value, notes))
+        except InputError as error:
+            reasons.append(str(error))
+    return found, reasons
+
+
+def _check_name(name: str) -> None:
+    if refusal := _refusal(name):
+        raise InputError(refusal)
+
+
+@lru_cache(maxsize=MOST_COLUMNS)  # a column that is no input is one in each of many rows
+def _refusal(name: str) -> str:
+    try:
+        values.check_name(name)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _parts(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and measured values of a record, as it has them."""
+    inputs, measured, of = (entry.get(key) for key in ("inputs", "measured", "of"))
+    flat = {k: v for k, v in entry.items() if k not in (*_TEXTS, "of", "inputs", "measured")}
+    if "of" in entry:
+        if not isinstance(of, str):
+            raise InputError(f"of = {shown(of)} names no output; write one, such as step_time")
+        found = {of: measured}
+    elif isinstance(measured, Mapping):
+        found = dict(measured)
+    else:
+        found = {name: flat.pop(name) for name in [*flat] if _is_output(name)}
+        if measured is not None:
+            raise InputError(f"measured = {shown(measured)} is of no output; name it in of")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise InputError(f"inputs = {shown(inputs)} is not an object of inputs; write one")
+    inputs = inputs or {}
+    check_once([*flat, *inputs])
+    stated = {name: value for name, value in {**flat, **inputs}.items() if value is not None}
+    return stated, {name: value for name, value in found.items() if value is not None or of}
+
+
+def _reading(inputs: Mapping[str, Any], of: str, value: Any, notes: tuple[str, ...]) -> Reading:
+    if not _is_output(of):
+        raise InputError(f"of = {shown(of)} is not a measured quantity; {nearest(of, load())}")
+    if value is None:
+        raise InputError(f"measured has no value of {of}; give one")
+    measured: float = _value(of, value)
+    if of == _PER_GPU:
+        if "n_gpus" not in inputs:
+            raise InputError(f"{of} is compared by that of all GPUs; state n_gpus")
+        measured, of = measured * values.number("n_gpus", inputs["n_gpus"]), "tokens_per_second"
+    check_measured(of, measured)
+    return Reading(inputs, measured, of, notes)
+
+
+def _value(name: str, value: Any) -> Any:
+    like = _LIKE.get(name, name)
+    try:
+        return checked(like, value)
+    except InputError as error:
+        raise InputError(str(error).replace(like, name)) from None
+
+
+def text_of(rows: Sequence["Row"], ending: str) -> str:
+    """Rows in the documented format, all digits kept: a CSV or JSON."""
+    return _as_csv(rows) if ending == ".csv" else _as_json(rows)
+
+
+def _as_csv(rows: Sequence["Row"]) -> str:
+    stated = {name for row in rows for name in row.inputs}
+    names = [name for name in dict.fromkeys([*MESSAGES, *values.known_names()]) if name in stated]
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["of", "measured", "id", "group", "source", "note", *map(_heading, names)])
+    for row in rows:
+        texts = [row.id, row.group, row.source, "; ".join(row.notes)]
+        inputs = [_cell(row.inputs.get(name)) for name in names]
+        table.writerow([row.of, repr(float(row.measured)), *map(_cell, texts), *inputs])
+    return out.getvalue()
+
+
+def _heading(name: str) -> str:
+    like = _LIKE.get(name, name)
+    unit = "1" if name in KINDS or values.is_option(name) else values.unit_of(like)
+    return name if unit == "1" else f"{name} [{unit}]"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return guarded(_encodable(value))
+    return "" if value is None else json.dumps(value)
+
+
+def _as_json(rows: Sequence["Row"]) -> str:
+    records = [
+        {
+            "id": row.id,
+            "group": row.group,
+            "source": row.source,
+            "notes": list(row.notes),
+            "inputs": dict(row.inputs),
+            "measured": {row.of: row.measured},
+        }
+        for row in rows
+    ]
+    lines = ",\n".join(_encodable(json.dumps(held, ensure_ascii=False)) for held in records)
+    return f"[\n{lines}\n]\n"
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
