@@ -99,8 +99,8 @@ def readings(entry: Mapping[str, Any]) -> tuple[list[Reading], list[str]]:
             raise InputError(f"{name} is both given and measured; remove one")
         inputs[name] = _value(name, value)
     note = entry.get("note", entry.get("notes"))
-    notes = note if isinstance(note, list) else [note]
-    notes = tuple(text for text in notes if isinstance(text, str) and 0 < len(text) <= LONGEST)
+    texts = note if isinstance(note, list) else [note]
+    notes = tuple(text for text in texts if isinstance(text, str) and 0 < len(text) <= LONGEST)
     if not measured:
         raise InputError("nothing in it is measured; name an output, such as step_time")
     found, reasons = [], []

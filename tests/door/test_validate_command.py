@@ -169,6 +169,20 @@ def test_what_is_read_is_written_as_rows_that_are_read_again(
     ]
 
 
+def test_a_spec_gives_what_the_records_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    spec, rows = tmp_path / "job.toml", tmp_path / "steps.csv"
+    stated = "".join(f"{name} = {json.dumps(value)}\n" for name, value in JOB.items())
+    spec.write_text(f"outputs = ['step_time']\n[scenario]\n{stated}flops_efficiency = 0.25\n")
+    rows.write_text("global_batch_size,flops_efficiency,step_time\n8,0.5,1\n16,,1\n")
+    found = json.loads(told("--records", str(rows), "--spec", str(spec), "--json"))["rows"]
+    assert [row["predicted"] for row in found] == pytest.approx([8 * ONCE, 32 * ONCE])
+    with pytest.raises(InputError, match="--records"):
+        told("--spec", str(spec))
+
+
 def test_a_file_that_holds_no_records_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

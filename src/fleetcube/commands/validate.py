@@ -23,6 +23,7 @@ _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "co
 @click.option(
     "--records", multiple=True, type=click.Path(), help="CSV or JSON; repeat.  [published tables]"
 )
+@click.option("--spec", type=click.Path(), help="Spec whose scenario gives what records do not.")
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
 @click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
 @click.option("--write", type=click.Path(), help="Write what was read as rows: .csv or .json.")
@@ -31,6 +32,7 @@ _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "co
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, rows in base units.")
 def validate(
     records: tuple[str, ...],
+    spec: str | None,
     group: tuple[str, ...],
     listed: bool,
     write: str | None,
@@ -60,12 +62,18 @@ def validate(
     from fleetcube.grid.measured import validate as grid
     from fleetcube.grid.measured.records import read_records
     from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.grid.spec.file import read_spec
 
     if plot is not None:
         check_picture(Path(plot))
     if write is not None:
         file.check_target(Path(write), overwrite, own.ENDINGS)
     rows, left_out = read_records(records or None)
+    if spec is not None:
+        if not records:
+            raise InputError("--spec is for records of your own; add --records mine.csv")
+        scenario = read_spec(spec)["scenario"]
+        rows = [dataclasses.replace(row, inputs={**scenario, **row.inputs}) for row in rows]
     groups = {row.group for row in rows} | {record.group for record in left_out}
     for name in group:
         if name not in groups:
