@@ -9,16 +9,18 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from fleetcube.catalog import kind, record
-from fleetcube.grid.measured.pooled import Coefficient, Pooled, Posterior, Steps
+from fleetcube.grid.measured.pooled import COEFFICIENTS, Coefficient, Pooled, Posterior, Steps
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.measured.published.calibration import _STACKS
 from fleetcube.grid.measured.records import Row, read_records
+from fleetcube.grid.spec import values
 
 from .text import ROOT
 from .training import NOT_FITTED, _labels
@@ -37,7 +39,28 @@ _GENERATIONS = {
     "gb300": "blackwell",
 }
 _BITS = {"fp16": "16 bits", "bf16": "16 bits", "fp4": "4 bits"}
-QUANTILE = 1.8  # standard deviations of 90 of 100 rows: Student's t of about 8 degrees
+# Shares of peak that matrix products of any shape reach at most: the most that was measured, by
+# 16 and 8 bits (github.com/stas00/ml-engineering, compute/accelerator/README.md)
+_PRODUCTS = {
+    "a100": (0.869, math.nan),
+    "h100": (0.803, 0.709),
+    "h800": (0.803, 0.709),
+    "b200": (0.776, 0.763),
+    "gb200": (0.729, 0.723),
+    "b300": (0.786, 0.745),
+    "gb300": (0.729, 0.723),  # that of GB200
+    "gaudi-2": (0.969, 0.955),
+}
+_OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # where none is published
+# Shares of peak that attention kernels reach: FlashAttention-2 (Dao 2023, arXiv:2307.08691, section
+# 4.1: 225 of 312 TFLOP/s; Shah et al. 2024, arXiv:2407.08608: less than half of an H100), and what
+# came after it (arXiv:2407.08608, section 4.1: 740 of 989; on Blackwell 71 %, as measured of cuDNN)
+_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4}
+_FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71}
+_OTHER_ATTENTION = 0.75
+_WITH_FLASH_2 = ("fsdp", "torchtitan", "torchtitan-eager", "deepspeed", "jean-zay")
+_PEAK = 989e12  # FLOP/s, at which trends are 0: 16 bits on an H100
+_NEVER = "never fitted"
 
 
 def gpu(row: Row) -> str:
@@ -84,6 +107,42 @@ def cell(row: Row) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def _sheet(row: Row, name: str) -> float | None:
+    """A value of the row's GPU or node, as stated or by the data sheet."""
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    sheet = record("gpu", str(row.inputs.get("gpu", node.get("gpu")))).values
+    value = row.inputs.get(name, node.get(name, sheet.get(name)))
+    return None if value is None else values.number(name, value)
+
+
+def _peak(row: Row, bits: str) -> float:
+    names = {"4 bits": "peak_flops_fp4", "8 bits": "peak_flops_fp8"}
+    found = _sheet(row, names.get(bits, "peak_flops_bf16"))
+    if found is None:
+        raise ValueError(f"{row.id}: no peak at {bits}")
+    return found
+
+
+def facts(of: Sequence[Row]) -> dict[str, Array]:
+    """What coefficients are shares of, and trends, at each row."""
+
+    def products(row: Row) -> float:
+        other = _TPU_PRODUCTS if generation(row) == "tpu" else _OTHER_PRODUCTS
+        return _PRODUCTS.get(gpu(row), (other, other))[precision(row) != "16 bits"]
+
+    def attention(row: Row) -> float:
+        ceilings = _FLASH_2 if software(row) in _WITH_FLASH_2 else _FLASH_3
+        return ceilings.get(generation(row), _OTHER_ATTENTION)
+
+    return {
+        "gemm": np.array([products(row) for row in of]),
+        "attention": np.array([attention(row) for row in of]),
+        "node_link": np.array([_sheet(row, "intra_node_bandwidth") or 0.0 for row in of]),
+        "peak_16": np.log([_peak(row, "16 bits") / _PEAK for row in of]),
+        "peak": np.log([_peak(row, precision(row)) / _PEAK for row in of]),
+    }
+
+
 LEVELS: Mapping[str, Callable[[Row], str | None]] = {
     "layers": layers,
     "precision": precision,
@@ -105,7 +164,7 @@ def rows() -> tuple[tuple[Row, ...], Array]:
 
 def model(of: Sequence[Row], coefficients: Sequence[Coefficient] | None = None) -> Pooled:
     """The pooled model of rows."""
-    steps = Steps(of, coefficients) if coefficients else Steps(of)
+    steps = Steps(of, facts(of), coefficients or COEFFICIENTS)
     groups = {level: [group(row) for row in of] for level, group in LEVELS.items()}
     return Pooled(steps, groups, [software(row) for row in of])
 
@@ -133,7 +192,7 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
         count[cell(row)] += 1
         fifth[k] = count[cell(row)] % 5
     yield "every fifth row", [(fitted & (fifth != k), fitted & (fifth == k)) for k in range(5)]
-    yield "never fitted", [(fitted, ~fitted)]
+    yield _NEVER, [(fitted, ~fitted)]
 
 
 def shares(of: Sequence[Row]) -> Array:
@@ -152,8 +211,8 @@ def shares(of: Sequence[Row]) -> Array:
 
 def described(errors: Array) -> str:
     """Mean, median, the factor of 90 of 100 rows, and bias."""
-    relative, sizes = np.abs(np.expm1(errors)), np.sort(np.abs(errors))
-    factor = math.exp(sizes[min(math.ceil(0.9 * (len(sizes) + 1)), len(sizes)) - 1])
+    relative = np.abs(np.expm1(errors))
+    factor = math.exp(_conformal(np.abs(errors)))
     bias = math.expm1(float(np.median(errors)))
     return (
         f"{len(errors)} | {100 * relative.mean():.1f} % | {100 * float(np.median(relative)):.1f} % "
@@ -161,31 +220,88 @@ def described(errors: Array) -> str:
     )
 
 
-def table(pooled: Pooled, of: Sequence[Row], fitted: Array, posterior: Posterior) -> Iterator[str]:
-    """Errors on what a fit has not seen; each fit starts at the posterior of all, without them."""
+@dataclass(frozen=True)
+class Unseen:
+    """Rows that a fit has not seen: which, their part, and what was predicted."""
+
+    rows: Array
+    parts: Array
+    errors: Array
+    deviations: Array  # of coefficients and noise together
+    dummy: Array
+
+    @property
+    def ratios(self) -> Array:
+        """Errors in their expected deviations."""
+        return np.asarray(np.abs(self.errors) / self.deviations)
+
+    @property
+    def factor(self) -> float:
+        """Deviations within which 90 of 100 rows lay."""
+        return _conformal(self.ratios)
+
+    @property
+    def covered(self) -> float:
+        """Share of rows inside the factor that follows from the other parts, or other rows."""
+        parts = self.parts if len(set(self.parts)) > 1 else np.arange(len(self.parts))
+        inside = 0
+        for part in set(parts):
+            mine = parts == part
+            inside += int((self.ratios[mine] <= _conformal(self.ratios[~mine])).sum())
+        return inside / len(parts)
+
+
+def _conformal(sizes: Array) -> float:
+    """The size below which 90 of 100 new ones are (Vovk et al. 2005)."""
+    place = min(math.ceil(0.9 * (len(sizes) + 1)), len(sizes)) - 1
+    return float(np.sort(sizes)[place])
+
+
+def unseen(
+    pooled: Pooled, of: Sequence[Row], fitted: Array, posterior: Posterior
+) -> Iterator[tuple[str, Unseen]]:
+    """What fits predict that have not seen a part; each starts at the posterior of all."""
     simple = shares(of)
-    experts = np.array([layers(row) != "dense" for row in of])
-    yield "| left out | rows | mean | median | 90 % | bias | covered | dummy |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    seen = pooled.predict(posterior)
-    yield f"| nothing | {described(seen.errors[fitted])} | | |"
+    slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
     for name, parts in splits(of, fitted):
-        errors, inside, dummy, is_moe = [], [], [], []
-        for train, test in parts:
-            own = posterior if name == "never fitted" else pooled.fit(train, posterior, 4)
+        columns: list[list[Array]] = [[], [], [], [], []]
+        for number, (train, test) in enumerate(parts):
+            refit = name != _NEVER
+            own = pooled.fit(train, posterior, 2, slopes) if refit else posterior
             found = pooled.predict(own)
-            width = QUANTILE * np.hypot(found.deviations, found.noise)
-            errors.append(found.errors[test])
-            inside.append(np.abs(found.errors)[test] <= width[test])
-            dummy.append(simple[test] - np.median(simple[train]))
-            is_moe.append(experts[test])
-        e, moe = np.concatenate(errors), np.concatenate(is_moe)
+            values = (
+                np.flatnonzero(test),
+                np.full(test.sum(), number),
+                found.errors[test],
+                found.width()[test],
+                simple[test] - np.median(simple[train]),
+            )
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+        yield name, Unseen(*map(np.concatenate, columns))
+
+
+def table(pooled: Pooled, of: Sequence[Row], fitted: Array, posterior: Posterior) -> Iterator[str]:
+    """Errors by what a fit has not seen."""
+    experts = np.array([layers(row) != "dense" for row in of])
+    yield (
+        "| left out | rows | mean | median | 90 % | bias | covered | factor | conformal | dummy |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    )
+    seen = pooled.predict(posterior)
+    yield f"| nothing | {described(seen.errors[fitted])} | | | | |"
+    for name, found in unseen(pooled, of, fitted, posterior):
+        dummy = 100 * np.abs(np.expm1(found.dummy)).mean()
+        inside = 100 * (found.ratios <= 1).mean()
         yield (
-            f"| {name} | {described(e)} | {100 * np.concatenate(inside).mean():.0f} % "
-            f"| {100 * np.abs(np.expm1(np.concatenate(dummy))).mean():.1f} % |"
+            f"| {name} | {described(found.errors)} | {inside:.0f} % | {found.factor:.2f} "
+            f"| {100 * found.covered:.0f} % | {dummy:.1f} % |"
         )
+        moe = experts[found.rows]
         if moe.any() and not moe.all():
-            yield f"| - its mixtures of experts | {described(e[moe])} | | |"
+            inside = 100 * (found.ratios[moe] <= 1).mean()
+            own = described(found.errors[moe])
+            yield f"| - its mixtures of experts | {own} | {inside:.0f} % | | | |"
 
 
 def posterior_text(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> str:
@@ -207,7 +323,7 @@ def posterior_text(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> s
         },
         "precisions": sorted({str(row.inputs["precision"]) for row in of}),
         "coefficients": {
-            c.name: {"input": c.input, "start": c.start, "share": c.is_share}
+            c.name: {"input": c.input, "of": c.of, "start": c.start, "share": c.is_share}
             for c in pooled.steps.coefficients
         },
         "noise": {name: short(value) for name, value in posterior.noise.items()},

@@ -1,19 +1,20 @@
 """One model of all measured steps: coefficients with deviations of groups, and their spreads.
 
-A coefficient of a row is link(start + sum of effects): one effect for all rows and one for each
-group that the row is in (its GPU, its software, ...). Effects of groups are normal around 0 with a
-spread for each coefficient and kind of group, fitted with them: a group of two rows hardly moves,
-one without rows has effect 0 and adds its spread to the variance. Links keep shares below 1 and
-times above 0. Noise multiplies; it has Student's t distribution, and a size for each source.
+A coefficient of a row is ceiling x link(start + sum of effects): one effect for all rows, one that
+multiplies each trend of the row (such as the logarithm of the GPU's peak), and one for each group
+that the row is in (its GPU, its software, ...). A ceiling is what kernels alone reach. Effects of
+groups are normal around 0 with a spread for each coefficient and kind of group, fitted with them:
+a group of two rows hardly moves, one without rows has effect 0 and adds its spread to the variance.
+Links keep shares below 1 and times above 0. Noise multiplies; it has Student's t distribution, and
+a size for each source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...catalog import record
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import values
@@ -23,13 +24,25 @@ from .steps import Table, _Model
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 ROUNDS = 30
-_INNER = 3  # rounds of expectation and maximisation with one set of derivatives
+_NORMAL, _STUDENT = 1.645, 2.132  # 95 % points: normal, and Student's t with FREEDOM
+_INNER = 2  # rounds of expectation and maximisation with one set of derivatives
 _FAR = 1.5  # of an effect, in one round
-_MOVED = 2e-3  # largest change of a row's logarithm that ends the search
-_SPREAD_MOVED = 0.02  # relative change of a spread that ends it
+_MOVED = 3e-3  # largest change of a row's logarithm that ends the search
+_SPREAD_MOVED = 0.03  # relative change of a spread that ends it
 _WEIGHT = 2.0  # groups that the expectation of a spread counts as
 _NOISE, _NOISE_WEIGHT = 0.04, 8.0  # expectation of the noise, and the rows that it counts as
 _EVERY = "all"  # the level of the effects that every row has
+
+# Kinds of groups, and the spread expected of their effects
+SPREADS = {
+    "layers": 0.3,
+    "precision": 0.3,
+    "generation": 0.2,
+    "gpu": 0.1,
+    "software": 0.3,
+    "release": 0.2,
+    "cell": 0.15,
+}
 
 
 @dataclass(frozen=True)
@@ -37,8 +50,9 @@ class Coefficient:
     """A share of a data sheet, a time or a size that rows are fitted with.
 
     `input` is what it sets, in the rows where `where` holds; `start` and `deviation` are what is
-    known beforehand, the latter in logarithms or log odds. A share that multiplies a value `of` the
-    row, such as a bandwidth, sets the product.
+    known beforehand, the latter in logarithms or log odds. A share `of` a value of the row, such as
+    a bandwidth or what kernels reach, sets the product. `trends` are the deviations of what
+    multiplies a trend; its groups are those of `levels`.
     """
 
     name: str
@@ -46,12 +60,14 @@ class Coefficient:
     start: float
     deviation: float
     where: Callable[[Mapping[str, Any]], bool] = lambda inputs: True
-    of: Callable[[Mapping[str, Any]], float] | None = None
+    of: str = ""
+    trends: Mapping[str, float] = field(default_factory=dict)
+    levels: tuple[str, ...] = tuple(SPREADS)
 
     @property
     def is_share(self) -> bool:
         """Whether it lies between 0 and 1."""
-        return self.of is not None or INPUTS[self.input].high == 1.0
+        return bool(self.of) or INPUTS[self.input].high == 1.0
 
     def unlink(self, value: Any) -> Any:
         """Log odds of a share, logarithm of anything else."""
@@ -65,18 +81,6 @@ class Coefficient:
         return share, share * (1 - share)
 
 
-def node_link(inputs: Mapping[str, Any]) -> float:
-    """Bandwidth [B/s] of a GPU's links inside its node, by the data sheet or as stated."""
-    stated = inputs.get("intra_node_bandwidth")
-    node = record("node", inputs["node"]).values if "node" in inputs else {}
-    gpu = inputs.get("gpu", node.get("gpu"))
-    sheet = record("gpu", str(gpu)).values if gpu else {}
-    for value in (stated, node.get("intra_node_bandwidth"), sheet.get("intra_node_bandwidth")):
-        if value is not None:
-            return values.number("intra_node_bandwidth", value)
-    raise InputError("intra_node_bandwidth is missing; give a gpu or node")
-
-
 def _standard(inputs: Mapping[str, Any]) -> bool:
     return inputs.get("attention_kernel") == "standard"
 
@@ -85,62 +89,98 @@ def _flash(inputs: Mapping[str, Any]) -> bool:
     return not _standard(inputs)
 
 
+_ON_PEAK = {"peak_16": 0.5}  # deviation of what multiplies a trend
+_SOME = ("generation", "software")
 COEFFICIENTS = (
-    Coefficient("gemm_efficiency", "gemm_efficiency", 0.7, 0.7),
-    Coefficient("gemm_half_size", "gemm_half_size", 80.0, 1.0),
-    Coefficient("standard_attention_efficiency", "attention_efficiency", 0.2, 0.8, _standard),
-    Coefficient("flash_attention_efficiency", "attention_efficiency", 0.4, 0.8, _flash),
-    Coefficient("memory_efficiency", "memory_efficiency", 0.8, 0.7),
-    Coefficient("layer_overhead_time", "layer_overhead_time", 4e-4, 1.0),
-    Coefficient("intra_node_efficiency", "intra_node_bandwidth", 0.8, 0.7, of=node_link),
-    Coefficient("network_efficiency", "network_efficiency", 0.8, 0.7),
-    Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.5, 1.5),
-    Coefficient("expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5),
+    Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
+    Coefficient(
+        "gemm_half_size",
+        "gemm_half_size",
+        120.0,
+        1.0,
+        trends={"peak": 0.5},
+        levels=("layers", "precision", "generation", "software", "release"),
+    ),
+    Coefficient(
+        "standard_attention_efficiency",
+        "attention_efficiency",
+        0.2,
+        0.8,
+        _standard,
+        levels=("software",),
+    ),
+    Coefficient(
+        "flash_attention_efficiency",
+        "attention_efficiency",
+        0.4,
+        0.8,
+        _flash,
+        of="attention",
+        levels=_SOME,
+    ),
+    Coefficient(
+        "memory_efficiency",
+        "memory_efficiency",
+        0.8,
+        0.7,
+        levels=("layers", "precision", "generation", "software"),
+    ),
+    Coefficient(
+        "layer_overhead_time",
+        "layer_overhead_time",
+        4e-4,
+        1.0,
+        levels=("layers", "precision", "generation", "software"),
+    ),
+    Coefficient(
+        "intra_node_efficiency", "intra_node_bandwidth", 0.8, 0.7, of="node_link", levels=_SOME
+    ),
+    Coefficient("network_efficiency", "network_efficiency", 0.8, 0.7, levels=("precision", *_SOME)),
+    Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.5, 1.5, levels=_SOME),
+    Coefficient(
+        "expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5, levels=("gpu", *_SOME)
+    ),
 )
-# Kinds of groups, and the spread expected of their effects
-SPREADS = {
-    "layers": 0.3,
-    "precision": 0.3,
-    "generation": 0.3,
-    "gpu": 0.15,
-    "software": 0.3,
-    "release": 0.2,
-    "cell": 0.15,
-}
 
 
 class Steps:
-    """Step times of rows as a function of the coefficients at each row."""
+    """Step times of rows as a function of the coefficients at each row.
+
+    `facts` [name][row] are the ceilings and trends that coefficients name.
+    """
 
     def __init__(
         self,
         rows: Sequence[Row],
+        facts: Mapping[str, Array],
         coefficients: Sequence[Coefficient] = COEFFICIENTS,
-        scenario: Mapping[str, Any] | None = None,
     ) -> None:
-        self.rows, self.coefficients = rows, coefficients
+        self.rows, self.coefficients, self.facts = rows, coefficients, facts
         inputs = tuple(dict.fromkeys(c.input for c in coefficients))
-        scenario = {"compute_model": "roofline", **(scenario or {})}
+        scenario: dict[str, Any] = {"compute_model": "roofline"}
         own = {"calibration", *scenario, *inputs}
         names = dict.fromkeys(name for row in rows for name in row.inputs if name not in own)
         cells = {name: [row.inputs.get(name) for row in rows] for name in names}
         table = Table(cells, [row.measured for row in rows], list(range(len(rows))))
-        start = {c.input: c.start * (c.of(rows[0].inputs) if c.of else 1) for c in coefficients}
+        start = {c.input: c.start * (facts[c.of][0] if c.of else 1.0) for c in coefficients}
         self._model = _Model(table, scenario | start, inputs, "step_time")
         if len(self._model.measured) < len(rows):
             raise InputError("; ".join(self._model.dropped))
         # For each coefficient: its input, where it applies, what it multiplies; 0 where stated
         self._input = [inputs.index(c.input) for c in coefficients]
         self._on = np.array([[c.where(row.inputs) for row in rows] for c in coefficients])
-        self._scale = np.array(
-            [[c.of(r.inputs) if c.of else 1.0 for r in rows] for c in coefficients]
-        )
+        ones = np.ones(len(rows))
+        self._scale = np.array([facts[c.of] if c.of else ones for c in coefficients])
         self._stated = np.full((len(inputs), len(rows)), np.nan)
-        scaled = {c.input for c in coefficients if c.of}
+        scaled = {c.input for c in coefficients if c.of == "node_link"}
         for j, name in enumerate(inputs):
             for k, row in enumerate(rows):
                 if name in row.inputs and name not in scaled:
                     self._stated[j, k] = values.number(name, row.inputs[name])
+
+    def used(self, coefficient: int) -> Array:
+        """Whether rows [row] depend on a coefficient: it applies and is not stated."""
+        return np.asarray(self._on[coefficient] & np.isnan(self._stated[self._input[coefficient]]))
 
     def point(self, x: Array) -> tuple[Array, Array]:
         """Inputs [input, row] at coefficients x [coefficient, row], and their derivatives."""
@@ -148,7 +188,7 @@ class Steps:
         slopes = np.zeros(x.shape)
         for k, coefficient in enumerate(self.coefficients):
             value, slope = coefficient.link(x[k])
-            on = self._on[k] & np.isnan(self._stated[self._input[k]])
+            on = self.used(k)
             point[self._input[k], on] = (self._scale[k] * value)[on]
             slopes[k, on] = (self._scale[k] * slope)[on]
         return point, slopes
@@ -166,7 +206,10 @@ class Steps:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a coefficient of the rows in a group adds; in all rows at the level "all"."""
+    """What is added to a coefficient of the rows in a group; in all rows at the level "all".
+
+    At the level of a trend it is what multiplies the row's trend.
+    """
 
     coefficient: str
     level: str
@@ -192,6 +235,10 @@ class Predicted:
     deviations: Array
     noise: Array
 
+    def width(self) -> Array:
+        """Half of the 90 % interval of a logarithm [row]: normal coefficients, Student's noise."""
+        return np.hypot(_NORMAL * self.deviations, _STUDENT * self.noise)
+
 
 class Pooled:
     """The hierarchical model of some rows, whose groups [level][row] and sources are given.
@@ -211,8 +258,14 @@ class Pooled:
         self.steps, self.sources = steps, np.array(sources)
         effects, coefficients, members = [], [], []
         for k, coefficient in enumerate(steps.coefficients):
-            used = steps._on[k]
-            for level, labels in {_EVERY: [""] * len(sources), **groups}.items():
+            used = steps.used(k)
+            trends = {name: steps.facts[name] for name in coefficient.trends}
+            for name, trend in {_EVERY: np.ones(len(sources)), **trends}.items():
+                effects.append(Effect(coefficient.name, name, ""))
+                coefficients.append(k)
+                members.append(used * trend)
+            for level in coefficient.levels:
+                labels = groups[level]
                 for group in dict.fromkeys(labels):
                     inside = used & np.array([label == group for label in labels])
                     if group is not None and inside.any():
@@ -225,11 +278,10 @@ class Pooled:
         self._start = np.array([c.unlink(c.start) for c in steps.coefficients])
         self._keys = list(dict.fromkeys((e.coefficient, e.level) for e in effects))
         self._key = np.array([self._keys.index((e.coefficient, e.level)) for e in effects])
-        own = {c.name: c.deviation for c in steps.coefficients}
-        self._expected = np.array(
-            [own[name] if level == _EVERY else spreads[level] for name, level in self._keys]
-        )
-        self._free = np.array([level != _EVERY for _, level in self._keys])
+        own = {(c.name, _EVERY): c.deviation for c in steps.coefficients}
+        own |= {(c.name, name): sd for c in steps.coefficients for name, sd in c.trends.items()}
+        self._expected = np.array([own.get(key, spreads.get(key[1], 0.0)) for key in self._keys])
+        self._free = np.array([key not in own for key in self._keys])
 
     def values(self, effects: Array) -> Array:
         """Coefficients [coefficient, row] before their links."""
@@ -237,10 +289,17 @@ class Pooled:
         np.add.at(x, self._coefficient, effects[:, None] * self._members)
         return x
 
-    def fit(self, train: Array, begin: Posterior | None = None, rounds: int = ROUNDS) -> Posterior:
+    def fit(
+        self,
+        train: Array,
+        begin: Posterior | None = None,
+        rounds: int = ROUNDS,
+        slopes: Array | None = None,
+    ) -> Posterior:
         """The posterior of the rows where `train` [row] holds; others do not matter.
 
-        `begin` is where the search starts: effects of groups without such rows start at 0.
+        `begin` is where the search starts: effects of groups without such rows start at 0. `slopes`
+        [coefficient, row] take the place of the derivatives of the first round.
         """
         names = list(dict.fromkeys(self.sources))
         source = np.array([names.index(name) for name in self.sources])[train]
@@ -251,21 +310,27 @@ class Pooled:
             z = np.where(known, begin.means, 0.0)
             variances = np.array([begin.spreads[key] for key in self._keys]) ** 2
             noise = np.array([begin.noise[name] for name in names])
-        errors, slopes = self._linear(z, train)
-        for _ in range(rounds):
-            covariance, weights = self._covariance(slopes, errors, variances, noise[source])
-            step = -covariance @ (slopes @ (weights * errors) + z / variances[self._key])
-            z, moved = self._along(z, step, errors, variances, noise[source], train)
-            errors, slopes = self._linear(z, train)
-            old = variances
+        errors = self.steps.errors(self.values(z))[train]
+        for number in range(rounds):
+            if slopes is None or number:
+                slopes = self.steps.derivatives(self.values(z))[1]
+            own = (self._members * slopes[self._coefficient])[:, train]
+            moved = changed = 0.0
             for _ in range(_INNER):
-                covariance, weights = self._covariance(slopes, errors, variances, noise[source])
-                variances = self._spread(z, covariance, known, variances)
-                noise = self._noise(errors, slopes, covariance, noise, source)
-            changed = np.abs(np.log(variances / old)).max() / 2
+                covariance, weights = self._covariance(own, errors, variances, noise[source])
+                step = -covariance @ (own @ (weights * errors) + z / variances[self._key])
+                before = errors
+                z, errors = self._along(z, step, errors, variances, noise[source], train)
+                moved = max(moved, float(np.abs(errors - before).max()))
+                old = variances
+                for _ in range(_INNER):
+                    covariance, _ = self._covariance(own, errors, variances, noise[source])
+                    variances = self._spread(z, covariance, known, variances)
+                    noise = self._noise(errors, own, covariance, noise, source)
+                changed = float(np.abs(np.log(variances / old)).max()) / 2
             if moved < _MOVED and changed < _SPREAD_MOVED:
                 break
-        covariance, _ = self._covariance(slopes, errors, variances, noise[source])
+        covariance, _ = self._covariance(own, errors, variances, noise[source])
         return Posterior(
             self.effects,
             z,
@@ -276,16 +341,11 @@ class Pooled:
 
     def predict(self, posterior: Posterior) -> Predicted:
         """Errors of all rows, and the deviations that the posterior expects of them."""
-        everywhere = np.ones(len(self.sources), dtype=bool)
-        errors, slopes = self._linear(posterior.means, everywhere)
+        errors, slopes = self.steps.derivatives(self.values(posterior.means))
+        slopes = self._members * slopes[self._coefficient]
         variance = np.einsum("er,er->r", slopes, posterior.covariance @ slopes)
         noise = np.array([posterior.noise[name] for name in self.sources])
         return Predicted(errors, np.sqrt(variance), noise)
-
-    def _linear(self, z: Array, rows: Array) -> tuple[Array, Array]:
-        """Errors of some rows, and how they change with each effect [effect, row]."""
-        errors, slopes = self.steps.derivatives(self.values(z))
-        return errors[rows], (self._members * slopes[self._coefficient])[:, rows]
 
     def _covariance(
         self, slopes: Array, errors: Array, variances: Array, noise: Array
@@ -297,8 +357,8 @@ class Pooled:
 
     def _along(
         self, z: Array, step: Array, errors: Array, variances: Array, noise: Array, train: Array
-    ) -> tuple[Array, float]:
-        """The effects after what of a step lowers the loss, and the largest change of a row."""
+    ) -> tuple[Array, Array]:
+        """The effects, and the rows' errors, after as much of a step as lowers the loss."""
 
         def loss(errors: Array, z: Array) -> float:
             squares = np.log1p((errors / noise) ** 2 / FREEDOM)
@@ -310,9 +370,9 @@ class Pooled:
         for _ in range(6):
             tried = self.steps.errors(self.values(z + share * step))[train]
             if loss(tried, z + share * step) <= before + 1e-9:
-                return z + share * step, float(np.abs(tried - errors).max())
+                return z + share * step, tried
             share /= 3
-        return z, 0.0
+        return z, errors
 
     def _spread(self, z: Array, covariance: Array, known: Array, variances: Array) -> Array:
         """Variances of the effects at each key, from those of groups with rows."""
