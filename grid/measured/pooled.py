@@ -274,7 +274,7 @@ class Pooled:
                         members.append(inside)
         self.effects = tuple(effects)
         self._coefficient = np.array(coefficients)
-        self._members = np.array(members, dtype=float)
+        self.members = np.array(members, dtype=float)
         self._start = np.array([c.unlink(c.start) for c in steps.coefficients])
         self._keys = list(dict.fromkeys((e.coefficient, e.level) for e in effects))
         self._key = np.array([self._keys.index((e.coefficient, e.level)) for e in effects])
@@ -286,7 +286,7 @@ class Pooled:
     def values(self, effects: Array) -> Array:
         """Coefficients [coefficient, row] before their links."""
         x = np.repeat(self._start[:, None], len(self.sources), axis=1)
-        np.add.at(x, self._coefficient, effects[:, None] * self._members)
+        np.add.at(x, self._coefficient, effects[:, None] * self.members)
         return x
 
     def fit(
@@ -303,7 +303,7 @@ class Pooled:
         """
         names = list(dict.fromkeys(self.sources))
         source = np.array([names.index(name) for name in self.sources])[train]
-        known = self._members[:, train].any(axis=1)
+        known = self.members[:, train].any(axis=1)
         z, variances = np.zeros(len(self.effects)), self._expected**2
         noise = np.full(len(names), 1.5 * _NOISE)
         if begin is not None:
@@ -314,7 +314,7 @@ class Pooled:
         for number in range(rounds):
             if slopes is None or number:
                 slopes = self.steps.derivatives(self.values(z))[1]
-            own = (self._members * slopes[self._coefficient])[:, train]
+            own = (self.members * slopes[self._coefficient])[:, train]
             moved = changed = 0.0
             for _ in range(_INNER):
                 covariance, weights = self._covariance(own, errors, variances, noise[source])
@@ -342,7 +342,7 @@ class Pooled:
     def predict(self, posterior: Posterior) -> Predicted:
         """Errors of all rows, and the deviations that the posterior expects of them."""
         errors, slopes = self.steps.derivatives(self.values(posterior.means))
-        slopes = self._members * slopes[self._coefficient]
+        slopes = self.members * slopes[self._coefficient]
         variance = np.einsum("er,er->r", slopes, posterior.covariance @ slopes)
         noise = np.array([posterior.noise[name] for name in self.sources])
         return Predicted(errors, np.sqrt(variance), noise)
