@@ -60,13 +60,22 @@ _PRODUCTS = {
     "gaudi-2": (0.969, 0.955),
 }
 _OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # where none is published
-# Shares of peak that attention kernels reach: FlashAttention-2 (Dao 2023, arXiv:2307.08691, section
-# 4.1: 225 of 312 TFLOP/s; Shah et al. 2024, arXiv:2407.08608: less than half of an H100), and what
-# came after it (arXiv:2407.08608, section 4.1: 740 of 989; on Blackwell 71 %, as measured of cuDNN)
-_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4}
+# Shares of peak that attention kernels reach. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao
+# 2023, arXiv:2307.08691, section 4.1); on an H100 35 %, or 1 / 2 to 2 / 3 of its successor, which
+# reaches 740 of 989 TFLOP/s (Shah et al. 2024, arXiv:2407.08608, abstract). On Blackwell 71 % by
+# FlashAttention-4, up to 1.3 times what cuDNN 9.13 reaches (its paper of 2026, abstract)
+_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4}  # the last assumed: no row
 _FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71}
-_OTHER_ATTENTION = 0.75
+_OTHER_ATTENTION = 0.75  # assumed
 _WITH_FLASH_2 = ("fsdp", "torchtitan", "torchtitan-eager", "deepspeed", "jean-zay")
+CEILINGS: Mapping[str, Any] = {
+    "gemm, 16 bits": {name: share for name, (share, _) in _PRODUCTS.items()},
+    "gemm, 8 and 4 bits": {n: share for n, (_, share) in _PRODUCTS.items() if share == share},
+    "gemm, others": {"tpu": _TPU_PRODUCTS, "other": _OTHER_PRODUCTS},
+    "attention, FlashAttention-2": _FLASH_2,
+    "attention, later kernels": _FLASH_3,
+    "attention, others": {"other": _OTHER_ATTENTION},
+}
 _PEAK = 989e12  # FLOP/s, at which trends are 0: 16 bits on an H100
 _NEVER = "never fitted"
 
@@ -107,6 +116,16 @@ def precision(row: Row) -> str:
 def release(row: Row) -> str | None:
     """The release of the kernels of experts, where two are known."""
     return "26-06" if str(row.inputs.get("calibration", "")).endswith("26-06") else None
+
+
+def experts(row: Row) -> str | None:
+    """The software, of mixtures of experts only: their kernels differ more."""
+    return None if layers(row) == "dense" else f"{software(row)}, {layers(row)}"
+
+
+def table(row: Row) -> str:
+    """Where it was published: one cluster, or one round of runs."""
+    return f"{row.group}: {row.source}"
 
 
 def cell(row: Row) -> str:
@@ -157,7 +176,9 @@ LEVELS: Mapping[str, Callable[[Row], str | None]] = {
     "generation": generation,
     "gpu": gpu,
     "software": software,
+    "experts": experts,
     "release": release,
+    "table": table,
     "cell": cell,
 }
 
@@ -295,7 +316,7 @@ HEADING = (
 )
 
 
-def lines(name: str, found: Unseen, experts: Array) -> Iterator[str]:
+def lines(name: str, found: Unseen, with_experts: Array) -> Iterator[str]:
     """Errors on what a fit has not seen, and those of mixtures of experts alone."""
     dummy = 100 * np.abs(np.expm1(found.dummy)).mean()
     inside = 100 * (found.ratios <= 1).mean()
@@ -303,7 +324,7 @@ def lines(name: str, found: Unseen, experts: Array) -> Iterator[str]:
         f"| {name} | {described(found.errors)} | {inside:.0f} % | {found.factor:.2f} "
         f"| {100 * found.covered:.0f} % | {dummy:.1f} % |"
     )
-    moe = experts[found.rows]
+    moe = with_experts[found.rows]
     if moe.any() and not moe.all():
         inside = 100 * (found.ratios[moe] <= 1).mean()
         yield f"| - with experts | {described(found.errors[moe])} | {inside:.0f} % | | | |"
@@ -319,8 +340,9 @@ def posterior_text(
 ) -> str:
     """The posterior as a catalog file.
 
-    `factor` [rows that effects do not know]: 90 of 100 were within it, in widths of the posterior.
-    `cholesky` [effect][effect]: L of the effects' correlations L L'.
+    `factor` of what was left out: 90 of 100 rows were within it, in widths of the posterior.
+    `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares of peak
+    that coefficients multiply.
     """
 
     def span(name: str) -> list[float]:
@@ -347,6 +369,7 @@ def posterior_text(
             }
             for name, found in splits.items()
         },
+        "ceilings": CEILINGS,
         "coefficients": {
             c.name: {"input": c.input, "of": c.of, "start": c.start, "share": c.is_share}
             for c in pooled.steps.coefficients
@@ -409,11 +432,11 @@ def main() -> None:
     print(f"{fitted.sum()} rows fitted in {time.monotonic() - begun:.0f} s\n{HEADING}")
     seen = pooled.predict(posterior)
     print(f"| nothing | {described(seen.errors[fitted])} | | | | |", flush=True)
-    experts = np.array([layers(row) != "dense" for row in of])
+    with_experts = np.array([layers(row) != "dense" for row in of])
     found = {}
     for name, part in unseen(pooled, of, fitted, posterior):
         found[name] = part
-        print("\n".join(lines(name, part, experts)), flush=True)
+        print("\n".join(lines(name, part, with_experts)), flush=True)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
     CATALOG.write_text(posterior_text(pooled, posterior, used, found), encoding="utf-8")
     print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")

@@ -40,7 +40,9 @@ SPREADS = {
     "generation": 0.2,
     "gpu": 0.1,
     "software": 0.3,
+    "experts": 0.3,
     "release": 0.2,
+    "table": 0.15,
     "cell": 0.15,
 }
 
@@ -90,7 +92,6 @@ def _flash(inputs: Mapping[str, Any]) -> bool:
 
 
 _ON_PEAK = {"peak_16": 0.5}  # deviation of what multiplies a trend
-_SOME = ("generation", "software")
 COEFFICIENTS = (
     Coefficient("gemm_efficiency", "gemm_efficiency", 0.8, 0.7, of="gemm", trends=_ON_PEAK),
     Coefficient(
@@ -99,7 +100,7 @@ COEFFICIENTS = (
         120.0,
         1.0,
         trends={"peak": 0.5},
-        levels=("layers", "precision", "generation", "software", "release"),
+        levels=("layers", "precision", "generation", "software", "experts", "release"),
     ),
     Coefficient(
         "standard_attention_efficiency",
@@ -116,29 +117,36 @@ COEFFICIENTS = (
         0.8,
         _flash,
         of="attention",
-        levels=_SOME,
+        levels=("generation", "software"),
     ),
     Coefficient(
         "memory_efficiency",
         "memory_efficiency",
         0.8,
         0.7,
-        levels=("layers", "precision", "generation", "software"),
+        levels=("layers", "precision", "generation", "software", "experts"),
     ),
     Coefficient(
         "layer_overhead_time",
         "layer_overhead_time",
         4e-4,
         1.0,
-        levels=("layers", "precision", "generation", "software"),
+        levels=("layers", "precision", "generation", "software", "experts"),
     ),
     Coefficient(
-        "intra_node_efficiency", "intra_node_bandwidth", 0.8, 0.7, of="node_link", levels=_SOME
+        "intra_node_efficiency",
+        "intra_node_bandwidth",
+        0.8,
+        0.7,
+        of="node_link",
+        levels=("software",),
     ),
-    Coefficient("network_efficiency", "network_efficiency", 0.8, 0.7, levels=("precision", *_SOME)),
-    Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.5, 1.5, levels=_SOME),
     Coefficient(
-        "expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5, levels=("gpu", *_SOME)
+        "network_efficiency", "network_efficiency", 0.8, 0.7, levels=("precision", "software")
+    ),
+    Coefficient("data_parallel_overlap", "data_parallel_overlap", 0.5, 1.5, levels=("software",)),
+    Coefficient(
+        "expert_parallel_overlap", "expert_parallel_overlap", 0.3, 1.5, levels=("software",)
     ),
 )
 
@@ -227,6 +235,35 @@ class Posterior:
     noise: Mapping[str, float]
 
 
+def at(
+    posterior: Posterior,
+    groups: Mapping[str, str | None],
+    trends: Mapping[str, float],
+    coefficients: Sequence[Coefficient] = COEFFICIENTS,
+) -> tuple[Array, Array]:
+    """Coefficients before their links, and their covariance, of a row in these groups.
+
+    `groups` are by level. A group that no fit has seen has effect 0, and adds the spread of its
+    level to the variance; None adds nothing. Levels that are not named are groups not seen.
+    """
+    place = {effect: k for k, effect in enumerate(posterior.effects)}
+    means = np.empty(len(coefficients))
+    taken = np.zeros((len(coefficients), len(posterior.effects)))
+    unseen = np.zeros(len(coefficients))
+    for k, coefficient in enumerate(coefficients):
+        for name, trend in {_EVERY: 1.0, **{n: trends[n] for n in coefficient.trends}}.items():
+            taken[k, place[Effect(coefficient.name, name, "")]] = trend
+        for level in coefficient.levels:
+            group = groups.get(level, "")
+            known = place.get(Effect(coefficient.name, level, group or ""))
+            if known is not None:
+                taken[k, known] = 1.0
+            elif group is not None:
+                unseen[k] += posterior.spreads[coefficient.name, level] ** 2
+        means[k] = coefficient.unlink(coefficient.start) + taken[k] @ posterior.means
+    return means, taken @ posterior.covariance @ taken.T + np.diag(unseen)
+
+
 @dataclass(frozen=True)
 class Predicted:
     """Logarithms of computed over measured [row], and deviations: of coefficients, of noise."""
@@ -303,7 +340,7 @@ class Pooled:
         """
         names = list(dict.fromkeys(self.sources))
         source = np.array([names.index(name) for name in self.sources])[train]
-        known = self.members[:, train].any(axis=1)
+        known = np.asarray(self.members[:, train].any(axis=1))
         z, variances = np.zeros(len(self.effects)), self._expected**2
         noise = np.full(len(names), 1.5 * _NOISE)
         if begin is not None:

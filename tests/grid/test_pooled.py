@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from docs.make import pooled as made
-from fleetcube.grid.measured.pooled import COEFFICIENTS, Pooled, Posterior, Steps
+from fleetcube.grid.measured.pooled import COEFFICIENTS, Pooled, Posterior, Steps, at
 from fleetcube.grid.measured.records import Row
 
 from ..draws import generator
@@ -106,6 +106,21 @@ def test_no_coefficient_is_above_its_data_sheet() -> None:
     facts = made.facts(made.rows()[0])
     assert (facts["gemm"] < 1).all()
     assert (facts["attention"] < 1).all()
+
+
+def test_a_row_by_its_groups_is_the_row_of_the_fit() -> None:
+    full = planted()[0]
+    found = posterior(np.array([row.group == "one" for row in rows()]))
+    trends = {name: full.steps.facts[name][0] for name in ("peak", "peak_16")}
+    chosen = full.steps.coefficients
+    means, covariance = at(found, {"software": "one"}, trends, chosen)
+    assert np.allclose(means, full.values(found.means)[:, 0], atol=1e-12)
+    new, wider = at(found, {"software": "third"}, trends, chosen)
+    _, none = at(found, {"software": None}, trends, chosen)
+    assert not np.allclose(new, means)
+    spreads = [found.spreads[c.name, "software"] ** 2 for c in chosen]
+    assert np.allclose(wider - none, np.diag(spreads))
+    assert np.linalg.eigvalsh(covariance).min() > 0
 
 
 def test_two_rows_move_little_and_a_new_group_is_uncertain() -> None:
