@@ -209,7 +209,7 @@ def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[A
     yield "a generation", without(generation)
     yield "a GPU", without(gpu)
     yield "software on a GPU", without(lambda row: f"{software(row)} on {gpu(row)}")
-    yield "software", without(software)
+    yield "one software", without(software)
     sizes = np.array([int(row.inputs["n_gpus"]) for row in of])
     yield (
         "more than 256 GPUs; at least 1,024",
@@ -431,7 +431,7 @@ def main() -> None:
     posterior = pooled.fit(fitted)
     print(f"{fitted.sum()} rows fitted in {time.monotonic() - begun:.0f} s\n{HEADING}")
     seen = pooled.predict(posterior)
-    print(f"| nothing | {described(seen.errors[fitted])} | | | | |", flush=True)
+    print(f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |", flush=True)
     with_experts = np.array([layers(row) != "dense" for row in of])
     found = {}
     for name, part in unseen(pooled, of, fitted, posterior):
