@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fleetcube.catalog import kind, record
+from fleetcube.catalog.pooled import NORMAL, STUDENT, seal
 from fleetcube.grid.measured.pooled import (
     COEFFICIENTS,
     Coefficient,
@@ -24,6 +25,7 @@ from fleetcube.grid.measured.pooled import (
     Pooled,
     Posterior,
     Steps,
+    at,
 )
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.measured.published.calibration import _STACKS
@@ -41,6 +43,9 @@ _GENERATIONS = {
     "a100": "ampere",
     "h100": "hopper",
     "h800": "hopper",
+    "h200": "hopper",
+    "gh200": "hopper",
+    "h20": "hopper",
     "b200": "blackwell",
     "gb200": "blackwell",
     "b300": "blackwell",
@@ -257,6 +262,7 @@ class Unseen:
     parts: Array
     errors: Array
     deviations: Array  # of coefficients and noise together
+    typical: Array  # those, by the slopes of like rows
     dummy: Array
 
     @property
@@ -292,8 +298,10 @@ def unseen(
     """What fits predict that have not seen a part; each starts at the posterior of all."""
     simple = shares(of)
     slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
+    used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
+    moments = about(pooled, posterior, used)["slopes"]
     for name, parts in splits(of, fitted):
-        columns: list[list[Array]] = [[], [], [], [], []]
+        columns: list[list[Array]] = [[] for _ in range(6)]
         for number, (train, test) in enumerate(parts):
             refit = name != _NEVER
             own = pooled.fit(train, posterior, 2, slopes) if refit else posterior
@@ -303,11 +311,26 @@ def unseen(
                 np.full(test.sum(), number),
                 found.errors[test],
                 found.width()[test],
+                np.array([like_rows(pooled, own, of, k, moments) for k in np.flatnonzero(test)]),
                 simple[test] - np.median(simple[train]),
             )
             for column, value in zip(columns, values, strict=True):
                 column.append(value)
         yield name, Unseen(*map(np.concatenate, columns))
+
+
+def like_rows(
+    pooled: Pooled, posterior: Posterior, of: Sequence[Row], k: int, moments: Mapping[str, Any]
+) -> float:
+    """Half of the 90 % interval of a row's logarithm as the catalog gives it: by like rows."""
+    row = of[k]
+    groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
+    trends = {name: float(pooled.steps.facts[name][k]) for name in ("peak_16", "peak")}
+    covariance = at(posterior, groups, trends)[1]
+    kind = f"{layers(row)}, {row.inputs.get('attention_kernel', 'flash')}"
+    variance = np.sum(covariance * np.array(moments.get(kind, moments["dense, flash"])))
+    noise = posterior.noise[software(row)]
+    return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
 
 HEADING = (
@@ -357,6 +380,7 @@ def posterior_text(
             name: span(name)
             for name in ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
         },
+        **about(pooled, posterior, of),
         "precisions": sorted({str(row.inputs["precision"]) for row in of}),
         "gpus": dict(sorted(Counter(gpu(row) for row in of).items())),
         "software": dict(sorted(Counter(software(row) for row in of).items())),
@@ -366,6 +390,7 @@ def posterior_text(
                 "mean": short(np.abs(np.expm1(found.errors)).mean()),
                 "median": short(float(np.median(np.abs(np.expm1(found.errors))))),
                 "factor": short(found.factor),
+                "typical": short(_conformal(np.abs(found.errors) / found.typical)),
             }
             for name, found in splits.items()
         },
@@ -384,7 +409,43 @@ def posterior_text(
         ],
         "cholesky": [[round(float(x), 4) for x in row[: k + 1]] for k, row in enumerate(factors)],
     }
-    return text_of(content)
+    return text_of(sealed(content))
+
+
+def about(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> dict[str, Any]:
+    """What tells a scenario's groups, trends and how far it is from the rows.
+
+    `cells`: rows of each, and the attention kernel of most of them. `slopes` of rows with a kind of
+    layers and an attention kernel: the mean of s s', s = the derivatives of the logarithm of a
+    step's time for the coefficients before their links [coefficient].
+    """
+    kernels = [str(row.inputs.get("attention_kernel", "flash")) for row in of]
+    cells: dict[str, Counter[str]] = {}
+    for row, kernel in zip(of, kernels, strict=True):
+        name = ", ".join((software(row), layers(row), gpu(row), precision(row)))
+        cells.setdefault(name, Counter())[kernel] += 1
+    place = {row.id: k for k, row in enumerate(pooled.steps.rows)}
+    slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
+    slopes = slopes[:, [place[row.id] for row in of]]
+    kinds = [f"{layers(row)}, {kernel}" for row, kernel in zip(of, kernels, strict=True)]
+    return {
+        "peak": _PEAK,
+        "generations": _GENERATIONS,
+        "bits": _BITS,
+        "flash_attention_2": list(_WITH_FLASH_2),
+        "trends": {c.name: list(c.trends) for c in pooled.steps.coefficients},
+        "cells": {n: [sum(c.values()), c.most_common(1)[0][0]] for n, c in sorted(cells.items())},
+        "slopes": {
+            kind: [[short(float(x)) for x in line] for line in (own @ own.T) / own.shape[1]]
+            for kind in sorted(set(kinds))
+            for own in [slopes[:, [k == kind for k in kinds]]]
+        },
+    }
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a catalog file with its hash, by which edits show."""
+    return {**content, "sha256": seal(content)}
 
 
 def text_of(content: Mapping[str, Any]) -> str:

@@ -437,6 +437,8 @@ def _remarks(cube: Any, err: bool = False) -> None:
 
     if "fleetcube_unused" in cube.attrs:
         say(unused(cube.attrs), err=err)
+    for line in cube.attrs.get("fleetcube_remarks", "").splitlines():
+        say(line, err=err)
     if "fleetcube_medians" in cube.attrs:
         medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
         say(f"uncertain, at the median here: {medians}", err=err)
