@@ -201,19 +201,25 @@ class Posterior:
         """What a cell's coefficients stand on."""
         rows = self.cells.get(cell.name, (0, ""))[0]
         total = self.content["rows"]
+        kind = {"dense": "dense layers", "experts": "mixtures of experts"}
+        layers = kind.get(cell.layers, f"{cell.layers} layers")
         named = cell.software or "any software"
-        what = f"{named} on {cell.gpu or 'an unknown GPU'}, {cell.layers} layers, {cell.precision}"
+        what = f"{named} on {cell.gpu or 'an unknown GPU'}, {layers}, {cell.precision}"
         if rows:
-            return f"{rows} of {total} published steps are of {what}"
-        software, gpu = self._near(cell)
+            return f"{rows} of {total} published steps {'are' if rows > 1 else 'is'} of {what}"
+        software, gpu = self.near(cell)
         parts = []
         if cell.software:
             on = ", ".join(f"{name} ({count})" for name, count in software.items())
             parts.append(f"with {cell.software}: {on or 'none'}")
         parts.append(f"on {cell.gpu or 'that GPU'}: {sum(gpu.values()) or 'none'}")
+        if not cell.software:
+            return (
+                f"the mean of all software, as none is given; {parts[0]} of {total} published steps"
+            )
         return f"none of {total} published steps is of {what} ({'; '.join(parts)})"
 
-    def _near(self, cell: Cell) -> tuple[Counter[str], Counter[str]]:
+    def near(self, cell: Cell) -> tuple[Counter[str], Counter[str]]:
         """Rows of the cell's software by GPU, and of its GPU by software."""
         software: Counter[str] = Counter()
         gpu: Counter[str] = Counter()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import AUTO, CatalogError, Record, pooled, record
+from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from . import values
@@ -25,19 +25,17 @@ _TOLD_BY = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(*_PEAKS.values(), *_LAYERS),
 )
-_PRODUCTS = "peak_flops_fp16"
+_PRODUCTS, _FACTOR = "peak_flops_fp16", "error_factor"
+SOFTWARE = "software"  # the kind of labels that only auto reads
 MOST = 4096  # combinations of what axes say of GPU, software and layers
 _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the widest point
 
 
 @dataclass(frozen=True)
 class Found:
-    """What auto sets: inputs and options over some axes, records of them, remarks."""
+    """What auto sets: inputs and options over the axes named beside, records of them, remarks."""
 
-    axes: tuple[str, ...]
-    values: Mapping[str, Array]  # number: over `axes`
-    options: Mapping[str, Array]
-    wide: tuple[tuple[str, ...], Array]  # the error factor, and its axes
+    rows: Mapping[str, tuple[tuple[str, ...], Array]]
     records: Mapping[str, Record]
     remarks: tuple[str, ...]
 
@@ -64,23 +62,22 @@ def find(
     for place in itertools.product(*map(range, shape)):
         point = dict(said)
         for axis, k in zip(telling_axes, place, strict=True):
-            point |= _at(axis, k)
+            point |= at(axis, k)
         cell = cell_of(point)
         if cell not in known:
             known[cell] = posterior.values(cell)
         made.append(known[cell])
-    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != "error_factor"]
+    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != _FACTOR]
     found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
-    factors = np.array([one["error_factor"] for one in made]).reshape(shape)
+    factors = np.array([one[_FACTOR] for one in made]).reshape(shape)
     wide, outside = _widened(posterior, axes, telling_axes, said, factors)
     remarks = [f"calibration auto: {posterior.said(cell)}" for cell in [*known][:3]]
     if len(known) > len(remarks):
         remarks.append(f"calibration auto: and {len(known) - len(remarks)} more such cells")
+    names = tuple(axis.name for axis in telling_axes)
+    rows = {name: compressed(names, row) for name, row in found.items()}
     return Found(
-        tuple(axis.name for axis in telling_axes),
-        {name: row for name, row in found.items() if not values.is_option(name)},
-        {name: row for name, row in found.items() if values.is_option(name)},
-        wide,
+        {**rows, _FACTOR: compressed(*wide)},
         {_label(cell): _record(posterior, cell, own) for cell, own in known.items()},
         (*remarks, *outside),
     )
@@ -96,9 +93,60 @@ def point_values(
 ) -> tuple[dict[str, Any], Record, str]:
     """What auto sets at one point of an axis: values, their record, and a remark."""
     posterior = _posterior()
-    cell = cell_of({**said, **(_at(axis, k) if axis else {})})
+    cell = cell_of({**said, **(at(axis, k) if axis else {})})
     own = posterior.values(cell)
     return own, _record(posterior, cell, own), f"calibration auto: {posterior.said(cell)}"
+
+
+def fitted_to(label: str) -> pooled.Cell | None:
+    """The cell of a calibration of steps by its label; None for any other."""
+    posterior = _posterior()
+    entry = record("calibration", label)
+    if entry.label not in kind("calibration") or "compute_model" not in entry.values:
+        return None
+    words = entry.label.split("-")
+    place = next((k for k, word in enumerate(words) if word in posterior.content["gpus"]), None)
+    if place is None:
+        return None
+    before = [word for word in words[:place] if word != "moe"]
+    name = "-".join(word for word in before if word != "node")
+    precision = next(
+        (word for word in words[place + 1 :] if word in INPUTS["precision"].choices), ""
+    )
+    layers = "experts" if "moe" in words else "dense"
+    bits = posterior.bits(precision) if precision else ""
+    kernel = str(entry.values.get("attention_kernel", ""))
+    return pooled.Cell(name, layers, words[place], bits, kernel, 1.0, 1.0)
+
+
+def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
+    """In what a calibration's steps differ from a scenario."""
+    pairs = {
+        "precision": (fitted.precision, own.precision),
+        "GPU": (fitted.gpu, own.gpu),
+        "software": (fitted.software, own.software),
+        "layers": (fitted.layers.replace("experts", "moe"), own.layers.replace("experts", "moe")),
+    }
+    if "hybrid" in (fitted.layers, own.layers) and fitted.layers != "dense" != own.layers:
+        del pairs["layers"]  # mixtures of experts both
+    return [f"{what} {a} for {b}" for what, (a, b) in pairs.items() if a and b and a != b]
+
+
+def doubt(label: str, said: Mapping[str, Any]) -> str:
+    """A remark on a calibration of other steps than a scenario's; empty where it is of those."""
+    fitted = None if is_path(label) else fitted_to(label)
+    if fitted is None:
+        return ""
+    try:
+        other = differences(fitted, cell_of(said))
+    except InputError:  # no GPU is known
+        return ""
+    if not other:
+        return ""
+    return (
+        f"calibration {label} is of other steps ({', '.join(other)}); `fleetcube calibrations SPEC` "
+        "ranks those at hand"
+    )
 
 
 def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
@@ -141,7 +189,7 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:
     """An array without the axes along which it does not vary."""
     kept = []
-    for k, name in enumerate(names):
+    for name in names:
         first = np.take(array, [0], axis=len(kept))
         if array.shape[len(kept)] > 1 and not _equal(array, first):
             kept.append(name)
@@ -164,7 +212,7 @@ def _posterior() -> pooled.Posterior:
         raise InputError(str(error)) from None
 
 
-def _at(axis: Axis, k: int) -> dict[str, Any]:
+def at(axis: Axis, k: int) -> dict[str, Any]:
     """What an axis says at one of its points."""
     rows: Iterator[tuple[str, Any]] = itertools.chain(
         axis.numbers.items(), axis.options.items(), axis.records.items()

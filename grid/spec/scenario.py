@@ -69,6 +69,10 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
+    found = labels.get("calibration") == AUTO or any(
+        AUTO in axis.records.get("calibration", ()) for axis in swept
+    )
+    idle = frozenset() if found else labels.keys() & {auto.SOFTWARE}
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
@@ -78,11 +82,17 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         options=options,
         axes=tuple(swept),
         records=tuple(used.values()),
-        stated=stated,
+        stated=stated | idle,
         distributions=distributions,
         tables=tables,
         remarks=tuple(dict.fromkeys(remarks)),
     )
+
+
+def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels, options, and numbers in base units, as a scenario itself says them."""
+    constants, options, labels, _ = _constants(patterns.spelled_out(scenario, {}), {})
+    return {**labels, **constants, **options}
 
 
 def located(spec: Any, folder: Path) -> Any:
@@ -168,6 +178,8 @@ def _set_by_labels(
             remarks += found.remarks
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
+            if kind == "calibration" and not any(map(auto.telling, axes)):
+                remarks += filter(None, [auto.doubt(labels[kind], labels | constants | options)])
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
                 row = axes[k].numbers[name]
@@ -219,11 +231,8 @@ def _set_by_auto(
 ) -> set[str]:
     """Set what is not taken; the names set. Numbers that vary along several axes are tables."""
     place = {axis.name: k for k, axis in enumerate(axes)}
-    rows = {name: (found.axes, row) for name, row in found.values.items()}
-    rows |= {name: (found.axes, row) for name, row in found.options.items()}
-    rows["error_factor"] = found.wide
-    for name in rows.keys() - taken:
-        names, array = auto.compressed(*rows[name])
+    for name in sorted(found.rows.keys() - taken):
+        names, array = found.rows[name]
         is_option = values.is_option(name)
         if not names:
             (options if is_option else constants)[name] = array.item()
@@ -239,7 +248,7 @@ def _set_by_auto(
         else:
             k = place[names[0]]
             axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: array})
-    return {*rows}
+    return {*found.rows}
 
 
 def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:

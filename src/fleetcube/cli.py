@@ -358,7 +358,9 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.explain import explain_traffic
 
     if name is not None and name.endswith(".toml"):
-        say(explain_traffic(traffic(name, selectors)))
+        point = traffic(name, selectors)
+        say(explain_traffic(point))
+        _remarks(point)
         return
     if selectors:
         raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
