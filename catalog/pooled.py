@@ -162,14 +162,17 @@ class Posterior:
         return math.hypot(NORMAL * math.sqrt(variance), STUDENT * own)
 
     def factor(self, cell: Cell) -> float:
-        """What the width is multiplied by: 90 of 100 rows as far from others were within it."""
+        """What the width is multiplied by: 90 of 100 rows as far from others were within it.
+
+        Never below 1: no interval is narrower than the posterior makes it.
+        """
         unseen = self.content["unseen"]
-        return max(unseen[name].get("typical", unseen[name]["factor"]) for name in self.far(cell))
+        return max(1.0, *(unseen[name]["typical"] for name in self.far(cell)))
 
     def far(self, cell: Cell) -> tuple[str, ...]:
         """How far a cell is from measured ones, by what was left out to find out."""
-        if cell.name in self.cells:
-            return ("every fifth row",)
+        if cell.name in self.cells:  # other rows of the same table, or another cluster
+            return ("every fifth row", "never fitted")
         found = []
         if cell.gpu not in self.content["gpus"]:
             generations = {self.generation(gpu) for gpu in self.content["gpus"]}
@@ -187,19 +190,18 @@ class Posterior:
 
     @functools.cached_property
     def widening(self) -> float:
-        """What a decade outside adds to the width, as a share: from clusters four times larger."""
+        """What a decade outside adds to the width, as a share of it.
+
+        By what clusters of 1,024 GPUs and more add, fitted to those of 256 and fewer, to rows that
+        have like ones among those fitted; the widths there were those of each row.
+        """
         unseen = self.content["unseen"]
-        most = max(
-            entry.get("typical", entry["factor"])
-            for name, entry in unseen.items()
-            if name.startswith("more than")
-        )
-        inside = unseen["every fifth row"]
-        return max(float(most / inside.get("typical", inside["factor"]) - 1), 0.0)
+        most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
+        return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)
 
     def said(self, cell: Cell) -> str:
         """What a cell's coefficients stand on."""
-        rows = self.cells.get(cell.name, (0, ""))[0]
+        rows = self.cells[cell.name][0] if cell.name in self.cells else 0
         total = self.content["rows"]
         kind = {"dense": "dense layers", "experts": "mixtures of experts"}
         layers = kind.get(cell.layers, f"{cell.layers} layers")

@@ -12,8 +12,6 @@ from ..spec.scenario import resolve, said_by
 
 _KIND = "calibration"
 _TIMES = ("step_time", "step_time_low", "step_time_high")
-# What counts most where measured steps differ from a job; a unit is one further GPU
-_WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Candidate:
     @property
     def distance(self) -> int:
         """0 where its steps were of the same layers, GPU, software and precision."""
-        return sum(_WEIGHTS[text.partition(" ")[0]] for text in self.differs)
+        return auto.weight(self.differs)
 
 
 def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
@@ -54,7 +52,8 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     found = []
     for k, label in enumerate([AUTO, *fitted]):
         times = [float(cube[name].values[k]) for name in _TIMES]
-        differs = tuple(auto.differences(fitted[label], own)) if label in fitted else ()
+        near = auto.differences(fitted[label], own) if label in fitted else auto.nearest(own)
+        differs = tuple(near)
         why = "; ".join(text.removeprefix("calibration auto: ") for text in remarks)
         if label in fitted:
             title = kind(_KIND)[label].title

@@ -16,7 +16,6 @@ import numpy as np
 from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from . import values
 from .axes import Array, Axis
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
@@ -26,6 +25,7 @@ _TOLD_BY = (
     *(*_PEAKS.values(), *_LAYERS),
 )
 _PRODUCTS, _FACTOR = "peak_flops_fp16", "error_factor"
+_WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
 SOFTWARE = "software"  # the kind of labels that only auto reads
 MOST = 4096  # combinations of what axes say of GPU, software and layers
 _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the widest point
@@ -119,6 +119,17 @@ def fitted_to(label: str) -> pooled.Cell | None:
     return pooled.Cell(name, layers, words[place], bits, kernel, 1.0, 1.0)
 
 
+def nearest(own: pooled.Cell) -> list[str]:
+    """In what the nearest published steps differ from a scenario."""
+    cells = [pooled.Cell(*name.split(", "), "", 1.0, 1.0) for name in _posterior().cells]
+    return min((differences(cell, own) for cell in cells), key=weight)
+
+
+def weight(differing: Sequence[str]) -> int:
+    """What differences weigh: layers most, then the GPU, the software, the precision."""
+    return sum(_WEIGHTS[text.partition(" ")[0]] for text in differing)
+
+
 def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
     """In what a calibration's steps differ from a scenario."""
     pairs = {
@@ -144,8 +155,8 @@ def doubt(label: str, said: Mapping[str, Any]) -> str:
     if not other:
         return ""
     return (
-        f"calibration {label} is of other steps ({', '.join(other)}); `fleetcube calibrations SPEC` "
-        "ranks those at hand"
+        f"calibration {label} is of other steps ({', '.join(other)}); "
+        "`fleetcube calibrations SPEC` ranks those at hand"
     )
 
 
@@ -271,7 +282,7 @@ def _record(posterior: pooled.Posterior, cell: pooled.Cell, own: Mapping[str, An
     entry = record("calibration", AUTO)
     return Record(
         entry.kind,
-        AUTO,
+        f"{AUTO} ({cell.name})",
         entry.edition,
         posterior.said(cell),
         f"{entry.source} ({posterior.digest[:16]})",
