@@ -82,6 +82,8 @@ CEILINGS: Mapping[str, Any] = {
     "attention, others": {"other": _OTHER_ATTENTION},
 }
 _PEAK = 989e12  # FLOP/s, at which trends are 0: 16 bits on an H100
+_SIZES = ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
+_MODEL_SIZES = ("layers", "hidden_size")
 _NEVER = "never fitted"
 
 
@@ -368,18 +370,10 @@ def posterior_text(
     that coefficients multiply.
     """
 
-    def span(name: str) -> list[float]:
-        found = [float(row.inputs[name]) for row in of if name in row.inputs]
-        return [min(found), max(found)]
-
     deviations = np.sqrt(np.diag(posterior.covariance))
     factors = np.linalg.cholesky(posterior.covariance / np.outer(deviations, deviations))
     content: dict[str, Any] = {
         "rows": len(of),
-        "ranges": {
-            name: span(name)
-            for name in ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
-        },
         **about(pooled, posterior, of),
         "precisions": sorted({str(row.inputs["precision"]) for row in of}),
         "gpus": dict(sorted(Counter(gpu(row) for row in of).items())),
@@ -424,11 +418,19 @@ def about(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> dict[str, 
     for row, kernel in zip(of, kernels, strict=True):
         name = ", ".join((software(row), layers(row), gpu(row), precision(row)))
         cells.setdefault(name, Counter())[kernel] += 1
+
+    def span(name: str) -> list[float]:
+        models = [kind("model")[row.inputs["model"]].values for row in of if "model" in row.inputs]
+        sheets = [*(row.inputs for row in of), *(models if name in _MODEL_SIZES else ())]
+        found = [values.number(name, sheet[name]) for sheet in sheets if name in sheet]
+        return [min(found), max(found)]
+
     place = {row.id: k for k, row in enumerate(pooled.steps.rows)}
     slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
     slopes = slopes[:, [place[row.id] for row in of]]
     kinds = [f"{layers(row)}, {kernel}" for row, kernel in zip(of, kernels, strict=True)]
     return {
+        "ranges": {name: span(name) for name in (*_SIZES, *_MODEL_SIZES)},
         "peak": _PEAK,
         "generations": _GENERATIONS,
         "bits": _BITS,

@@ -247,10 +247,9 @@ def _widened(
     logs, remarks = np.log(factors), []
     decades: Array = np.zeros(factors.shape)
     for name, (low, high) in posterior.content["ranges"].items():
-        axis = next((axis for axis in axes if name in axis.numbers), None)
-        if axis is None and name not in said:
+        axis, given = _sizes(name, axes, said)
+        if not len(given):
             continue
-        given = axis.numbers[name] if axis else np.array([said[name]], dtype=float)
         beyond = posterior.beyond(name, given)
         if not beyond.any():
             continue
@@ -272,6 +271,21 @@ def _widened(
         else:
             decades = decades + beyond.max()
     return (tuple(names), np.exp(logs * (1 + posterior.widening * decades))), remarks
+
+
+def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Axis | None, Array]:
+    """Values of an input, and the axis along which they are; none where nothing sets it."""
+    axis = next((axis for axis in axes if name in axis.numbers), None)
+    if axis is not None:
+        return axis, axis.numbers[name]
+    if name in said:
+        return None, np.array([said[name]], dtype=float)
+    axis = next((axis for axis in axes if "model" in axis.records), None)
+    models = axis.records["model"] if axis else [said["model"]] if "model" in said else []
+    sheets = [record("model", label).values for label in models]
+    if not sheets or not all(name in sheet for sheet in sheets):
+        return None, np.array([])
+    return axis, np.array([sheet[name] for sheet in sheets])
 
 
 def _label(cell: pooled.Cell) -> str:
