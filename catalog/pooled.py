@@ -167,7 +167,7 @@ class Posterior:
         Never below 1: no interval is narrower than the posterior makes it.
         """
         unseen = self.content["unseen"]
-        return max(1.0, *(unseen[name]["typical"] for name in self.far(cell)))
+        return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
 
     def far(self, cell: Cell) -> tuple[str, ...]:
         """How far a cell is from measured ones, by what was left out to find out."""

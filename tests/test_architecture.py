@@ -205,6 +205,7 @@ BY_ROLE = [
 ]
 # Modules about one topic: their names are what they are about
 TOPICS = {
+    "grid/ask/calibrations.py": "what calibrations say of the time of a step",
     "grid/ask/job_schedule.py": "one job's schedule, played",
     "grid/ask/schedule.py": "one pipeline's schedule, played",
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",

@@ -51,12 +51,12 @@ def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[C
     remarks = resolve({**said, _KIND: AUTO}, {}).remarks
     found = []
     for k, label in enumerate([AUTO, *fitted]):
-        times = [float(cube[name].values[k]) for name in _TIMES]
+        middle, low, high = (float(cube[name].values[k]) for name in _TIMES)
         near = auto.differences(fitted[label], own) if label in fitted else auto.nearest(own)
         differs = tuple(near)
         why = "; ".join(text.removeprefix("calibration auto: ") for text in remarks)
         if label in fitted:
             title = kind(_KIND)[label].title
             why = f"{title}; other {', '.join(differs)}" if differs else title
-        found.append(Candidate(label, *times, differs, why))
+        found.append(Candidate(label, middle, low, high, differs, why))
     return sorted(found, key=lambda each: (each.label != AUTO, each.distance))

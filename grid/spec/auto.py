@@ -51,10 +51,10 @@ def find(
     telling_axes = [axis for axis in axes if telling(axis)]
     shape = tuple(axis.size for axis in telling_axes)
     if math.prod(shape) > MOST:
-        names = ", ".join(axis.name for axis in telling_axes)
+        several = ", ".join(axis.name for axis in telling_axes)
         raise InputError(
             f'calibration = "auto" is found for each of {math.prod(shape):,} combinations of '
-            f"{names}; at most {MOST:,} are allowed: sweep fewer"
+            f"{several}; at most {MOST:,} are allowed: sweep fewer"
         )
     said = {**labels, **constants, **options}
     known: dict[pooled.Cell, dict[str, Any]] = {}
@@ -121,8 +121,11 @@ def fitted_to(label: str) -> pooled.Cell | None:
 
 def nearest(own: pooled.Cell) -> list[str]:
     """In what the nearest published steps differ from a scenario."""
-    cells = [pooled.Cell(*name.split(", "), "", 1.0, 1.0) for name in _posterior().cells]
-    return min((differences(cell, own) for cell in cells), key=weight)
+    found = []
+    for name in _posterior().cells:
+        software, layers, gpu, precision = name.split(", ")
+        found.append(differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), own))
+    return min(found, key=weight)
 
 
 def weight(differing: Sequence[str]) -> int:
@@ -199,7 +202,7 @@ def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
 
 def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:
     """An array without the axes along which it does not vary."""
-    kept = []
+    kept: list[str] = []
     for name in names:
         first = np.take(array, [0], axis=len(kept))
         if array.shape[len(kept)] > 1 and not _equal(array, first):

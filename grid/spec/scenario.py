@@ -179,7 +179,9 @@ def _set_by_labels(
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
             if kind == "calibration" and not any(map(auto.telling, axes)):
-                remarks += filter(None, [auto.doubt(labels[kind], labels | constants | options)])
+                remarks += filter(
+                    None, [auto.doubt(labels[kind], {**labels, **constants, **options})]
+                )
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
                 row = axes[k].numbers[name]
@@ -240,6 +242,11 @@ def _set_by_auto(
             raise InputError(
                 f'calibration = "auto" finds different choices of {name} along '
                 f"{' and '.join(names)}; give {name}"
+            )
+        elif len(names) > 1 and np.isnan(array).any():
+            raise InputError(
+                f'calibration = "auto" finds {name} at some points along {" and ".join(names)} '
+                f"only; give {name}"
             )
         elif len(names) > 1:
             tables[name] = names, array

@@ -11,6 +11,7 @@ import fleetcube
 from docs.make import pooled as made
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, kind, pooled
+from fleetcube.cli import cli
 from fleetcube.grid.ask.calibrations import calibrations
 from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
@@ -214,3 +215,19 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
     assert far[0].distance == 4
     assert far[0].step_time == answer(gpu="mi300x").step_time
     assert fleetcube.evaluate("step_time", **{**JOB, "gpu": "mi300x"}) == far[0].step_time
+
+
+def test_the_command_line_ranks_and_says_what_a_result_stands_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "job.toml"
+    lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
+    spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
+    stands = "12 of 592 published steps are of megatron on h100"
+    for command in (["run"], ["explain"], ["calibrations"]):
+        cli.main([*command, str(spec)], standalone_mode=False)
+        said = capsys.readouterr()
+        assert stands in said.out + said.err, command
+    cli.main(["calibrations", str(spec), "--json", "software=fsdp"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert [each["label"] for each in found[:2]] == ["auto", "fsdp-h100-fp8"]
