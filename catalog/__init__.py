@@ -1,5 +1,6 @@
 """What is known: hardware, fabrics, models, storage and failure rates, with unit, source, date."""
 
+from .records import AUTO as AUTO
 from .records import KINDS as KINDS
 from .records import CatalogError as CatalogError
 from .records import FileLabel as FileLabel

@@ -25,6 +25,7 @@ from .units import UnitError, parse
 # Facts of the catalog that are not inputs: name -> unit, or the type of what has none.
 _FACTS: dict[str, str | type] = {
     "gpu": str,
+    "steps_as": str,  # the group of published steps that it is among
     "layer_pattern": str,  # counts of layers, which grid reads from it
     # quantities that a label may state: the graph is cut there
     "parameters": "1",
@@ -143,6 +144,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "reference_gpus",
             "mtbf_exponent",
         ),
+        "software": ("steps_as",),
         "site": ("pue", "grid_carbon_intensity", "electricity_price"),
         "calibration": (
             "compute_model",
@@ -175,6 +177,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _FROM_FILES = "calibration"  # the kind of which users keep records in files, too
+AUTO = "auto"  # the calibration that is found from the scenario
 LARGEST_FILE = 1 << 20  # bytes of such a file
 _TABLES = ("standard_errors", "fit")  # tables about the values of its records
 _ABOUT = ("title", "source", "date", "note")
@@ -265,6 +268,18 @@ def unit(name: str) -> str | type:
     return _FACTS[name]
 
 
+_AUTO = Record(
+    _FROM_FILES,
+    AUTO,
+    1,
+    "found from the scenario's GPU, precision, software and layers",
+    "the posterior of all published steps, catalog/data/pooled.json",
+    "2026-11-23",
+    "its values are those that fleetcube run reports",
+    MappingProxyType({"compute_model": "roofline"}),
+)
+
+
 class FileLabel(str):
     """The path of a record's file that brings the record along, as it was when it was read."""
 
@@ -293,6 +308,8 @@ def record(kind_name: str, label: Any) -> Record:
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
+    if kind_name == _FROM_FILES and label == AUTO:
+        return _AUTO
     if kind_name == _FROM_FILES and is_path(label):
         return label.record if isinstance(label, FileLabel) else _file(kind_name, label)
     current = kind(kind_name)

@@ -205,11 +205,13 @@ BY_ROLE = [
 ]
 # Modules about one topic: their names are what they are about
 TOPICS = {
+    "grid/ask/calibrations.py": "what calibrations say of the time of a step",
     "grid/ask/job_schedule.py": "one job's schedule, played",
     "grid/ask/schedule.py": "one pipeline's schedule, played",
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",
     "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
     "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
+    "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
     "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
 }
 # Words that happen to be names

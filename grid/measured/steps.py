@@ -381,13 +381,14 @@ class _Model:
         return np.array(low), np.array([row.high for row in rows])
 
     def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
-        """Outputs [row] in base units, at a point [input] of the fitted inputs."""
+        """Outputs [row] in base units, at a point of the fitted inputs: [input] or [input, row]."""
         columns = {name: np.empty(len(self.measured)) for name in outputs}
         for plan, places in self._parts:
             dims = tuple(plan.sizes)
             shape = plan.shape(dims)
             free = {
-                name: np.full(shape, value) for name, value in zip(self.fit, point, strict=True)
+                name: np.broadcast_to(value[places] if np.ndim(value) else value, shape).copy()
+                for name, value in zip(self.fit, point, strict=True)
             }
             outs = {name: np.empty(shape) for name in outputs}
             region = {dim: slice(0, plan.sizes[dim]) for dim in dims}

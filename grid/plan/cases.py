@@ -60,8 +60,8 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             start = chosen[axis.name].start if axis.name in chosen else 0
             options |= {name: row[start] for name, row in axis.options.items()}
             rows |= along[axis.name, start]
-        chosen_options = choose(options, {*problem.constants, *free, *rows})
-        given = tuple({**_constants(problem, free), **rows})
+        chosen_options = choose(options, {*problem.constants, *problem.tables, *free, *rows})
+        given = tuple({**_constants(problem, free), **problem.tables, **rows})
         cases.append(Choice(chosen, chosen_options, rows, given))
     return cases
 
@@ -106,10 +106,24 @@ def leaves(
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
     known = _constants(problem, free)
     constants = dict(zip(known, np.array(list(known.values())).reshape(-1, *ones), strict=True))
+    tables = {name: row for name, row in problem.tables.items() if name not in free}
     return [
-        constants | {name: row.reshape(shapes[axis]) for name, (axis, row) in choice.rows.items()}
+        constants
+        | {name: _table(*table, axes, choice.runs) for name, table in tables.items()}
+        | {name: row.reshape(shapes[axis]) for name, (axis, row) in choice.rows.items()}
         for choice in choices
     ]
+
+
+def _table(
+    names: Sequence[str], array: Array, axes: Sequence[Axis], runs: Mapping[str, slice]
+) -> Array:
+    """A case's part of numbers along several axes, in the order of memory."""
+    cut = array[tuple(runs.get(name, slice(None)) for name in names)]
+    order = [axis.name for axis in axes if axis.name in names]
+    sizes = iter(cut.transpose([names.index(name) for name in order]).shape)
+    shape = [next(sizes) if axis.name in names else 1 for axis in axes]
+    return cut.transpose([names.index(name) for name in order]).reshape(shape)
 
 
 def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:

@@ -19,6 +19,7 @@ def find_dims(
     choices: Sequence[Choice],
     formulas: Sequence[Formulas],
     free: Sequence[str],
+    tables: Mapping[str, Sequence[str]],
 ) -> dict[str, set[str]]:
     """Axes along which each name varies, in any case.
 
@@ -36,6 +37,8 @@ def find_dims(
     for axis in axes:  # a swept input keeps its dimension, also when it has one value
         for name in axis.numbers:
             dims.setdefault(name, set()).add(axis.name)
+    for name, names in tables.items():
+        dims.setdefault(name, set()).update(names)
     for name in free:
         dims[name] = {axis.name for axis in axes}
     known = -1

@@ -102,6 +102,9 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
                     coords[name] = (axis.name, np.array(choices), {"long_name": name})
+    for name, (names, row) in plan.problem.tables.items():
+        if {*names} <= {*coords} and name not in plan.outputs:
+            coords[name] = (names, row.copy(), attributes(plan, name))
     return coords
 
 
@@ -123,7 +126,7 @@ def root_attributes(
     """
     from .. import accessor  # noqa: F401  the result has `.fleetcube`
 
-    unused = plan.unused()
+    unused, remarks = plan.unused(), plan.problem.remarks
     medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
     return {
         "Conventions": "CF-1.11",
@@ -133,6 +136,7 @@ def root_attributes(
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
         ATTRIBUTE: _citations(plan),
         **({"fleetcube_unused": " ".join(unused)} if unused else {}),
+        **({"fleetcube_remarks": "\n".join(remarks)} if remarks else {}),
         **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
     }
 

@@ -161,7 +161,8 @@ def _structure(
         )
         for choice in chosen
     )
-    key = (outputs, mask, free, axes, cases)
+    tables = tuple((name, names) for name, (names, _) in problem.tables.items())
+    key = (outputs, mask, free, axes, cases, tables)
     if (made := _known.get(key)) is None:
         made = _made(problem, chosen, outputs, mask, free)
         _known.keep(key, made)
@@ -217,10 +218,11 @@ def _formulas_and_dims(
 ) -> tuple[list[Formulas], Mapping[str, set[str]]]:
     """Formulas of every case, and the dimensions of every name; derivatives need both first."""
     formulas = formulas_of(problem, chosen, outputs)
-    dims = find_dims(problem.axes, chosen, formulas, free)
+    tables = {name: names for name, (names, _) in problem.tables.items()}
+    dims = find_dims(problem.axes, chosen, formulas, free, tables)
     if wanted := [slope for name in outputs if (slope := derivative(name))]:
         formulas = differentiated(formulas, dims, wanted)
-        dims = find_dims(problem.axes, chosen, formulas, free)
+        dims = find_dims(problem.axes, chosen, formulas, free, tables)
     return formulas, dims
 
 

@@ -57,10 +57,12 @@ class _Part(Grid):
             if leaf.size == 1:
                 yield name, leaf.reshape((1,) * ndim)
                 continue
-            axis = self._whole.axes[int(np.argmax(leaf.shape))].name
-            if axis in places:
-                start = case.runs[axis].start if axis in case.runs else 0
-                yield name, leaf.reshape(-1)[places[axis] - start]
+            sizes = zip(self._whole.axes, leaf.shape, strict=True)
+            varying = [axis.name for axis, size in sizes if size > 1]
+            if all(axis in places for axis in varying):
+                starts = [case.runs[axis].start if axis in case.runs else 0 for axis in varying]
+                index = [places[axis] - start for axis, start in zip(varying, starts, strict=True)]
+                yield name, np.squeeze(leaf)[tuple(index)]
 
     def is_table(self, name: str) -> bool:
         if self.engine == "jax":

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, FileLabel, Record, is_path, record
+from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import WHOLES
 from ..errors import InputError
-from . import patterns, values
-from .axes import Axis, make_axes
+from . import auto, patterns, values
+from .axes import Array, Axis, make_axes
 from .distributions import Distribution, distribution
 
 # Which kind's value wins where two labels set the same input: measurements over data sheets,
@@ -32,7 +32,10 @@ _PRECEDENCE = (
 
 @dataclass(frozen=True)
 class Problem:
-    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used."""
+    """A sweep in numbers: constants in SI, options chosen, axes, catalog records used.
+
+    `tables` are numbers that vary along several axes: their names, and the array over them.
+    """
 
     constants: Mapping[str, float]
     options: Mapping[str, Any]
@@ -40,6 +43,8 @@ class Problem:
     records: tuple[Record, ...]
     stated: frozenset[str] = frozenset()  # inputs that the scenario itself sets
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
+    tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
@@ -65,16 +70,30 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
+    found = labels.get("calibration") == AUTO or any(
+        AUTO in axis.records.get("calibration", ()) for axis in swept
+    )
+    idle = frozenset() if found else labels.keys() & {auto.SOFTWARE}
     used: dict[tuple[str, str], Record] = {}
-    swept = _set_by_labels(swept, labels, constants, options, explicit, used)
+    tables: dict[str, tuple[tuple[str, ...], Array]] = {}
+    remarks: list[str] = []
+    swept = _set_by_labels(swept, labels, constants, options, explicit, used, tables, remarks)
     return Problem(
         constants=constants,
         options=options,
         axes=tuple(swept),
         records=tuple(used.values()),
-        stated=stated,
+        stated=stated | idle,
         distributions=distributions,
+        tables=tables,
+        remarks=tuple(dict.fromkeys(remarks)),
     )
+
+
+def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels, options, and numbers in base units, as a scenario itself says them."""
+    constants, options, labels, _ = _constants(patterns.spelled_out(scenario, {}), {})
+    return {**labels, **constants, **options}
 
 
 def located(spec: Any, folder: Path) -> Any:
@@ -143,6 +162,8 @@ def _set_by_labels(
     options: dict[str, Any],
     explicit: set[str],
     used: dict[tuple[str, str], Record],
+    tables: dict[str, tuple[tuple[str, ...], Array]],
+    remarks: list[str],
 ) -> list[Axis]:
     """Fill in what labels set, kinds of higher precedence first."""
     stated = explicit | labels.keys()
@@ -151,8 +172,17 @@ def _set_by_labels(
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     open_on: dict[str, int] = {}  # inputs that only some calibrations of an axis set: the axis
     for kind in _PRECEDENCE:
-        if kind in labels:
+        if kind == "calibration" and labels.get(kind) == AUTO:
+            found = auto.find(axes, labels, constants, options)
+            taken |= _set_by_auto(found, axes, chosen, constants, options, taken, tables)
+            used |= {(kind, name): entry for name, entry in found.records.items()}
+            remarks += found.remarks
+        elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
+            if kind == "calibration" and not any(map(auto.telling, axes)):
+                remarks += filter(
+                    None, [auto.doubt(labels[kind], {**labels, **constants, **options})]
+                )
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
                 row = axes[k].numbers[name]
@@ -165,6 +195,13 @@ def _set_by_labels(
             if kind not in axis.records:
                 continue
             by_point = [_values_of(kind, label, used, own) for label in axis.records[kind]]
+            if kind == "calibration" and AUTO in axis.records[kind]:
+                _check_alone(axis, axes)
+                said = {**labels, **constants, **options}
+                for at in [k for k, label in enumerate(axis.records[kind]) if label == AUTO]:
+                    by_point[at], entry, remark = auto.point_values(said, axis, at)
+                    used[kind, f"{AUTO} {at}"] = entry
+                    remarks.append(remark)
             names = {name for point in by_point for name in point} - taken
             chosen[k] |= {
                 name: tuple(point.get(name) for point in by_point)
@@ -184,6 +221,52 @@ def _set_by_labels(
         replace(axis, options={**axis.options, **_closed(axis, choices, axes, constants)})
         for axis, choices in zip(axes, chosen, strict=True)
     ]
+
+
+def _set_by_auto(
+    found: auto.Found,
+    axes: list[Axis],
+    chosen: list[dict[str, tuple[Any, ...]]],
+    constants: dict[str, float],
+    options: dict[str, Any],
+    taken: set[str],
+    tables: dict[str, tuple[tuple[str, ...], Array]],
+) -> set[str]:
+    """Set what is not taken; the names set. Numbers that vary along several axes are tables."""
+    place = {axis.name: k for k, axis in enumerate(axes)}
+    for name in sorted(found.rows.keys() - taken):
+        names, array = found.rows[name]
+        is_option = values.is_option(name)
+        if not names:
+            (options if is_option else constants)[name] = array.item()
+        elif len(names) > 1 and is_option:
+            raise InputError(
+                f'calibration = "auto" finds different choices of {name} along '
+                f"{' and '.join(names)}; give {name}"
+            )
+        elif len(names) > 1 and np.isnan(array).any():
+            raise InputError(
+                f'calibration = "auto" finds {name} at some points along {" and ".join(names)} '
+                f"only; give {name}"
+            )
+        elif len(names) > 1:
+            tables[name] = names, array
+        elif is_option:
+            chosen[place[names[0]]][name] = tuple(array.tolist())
+        else:
+            k = place[names[0]]
+            axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: array})
+    return {*found.rows}
+
+
+def _check_alone(axis: Axis, axes: Iterable[Axis]) -> None:
+    """Refuse an axis of calibrations, auto among them, beside others that auto is found from."""
+    for other in axes:
+        if other is not axis and (told := auto.telling(other)):
+            raise InputError(
+                f'calibration = "auto" on the axis {axis.name!r} is found from {told}, which '
+                f"varies along {other.name!r}; sweep one of them"
+            )
 
 
 def _with_defaults(axis: Axis) -> Axis:

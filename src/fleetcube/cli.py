@@ -358,7 +358,9 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     from fleetcube.grid.explain import explain_traffic
 
     if name is not None and name.endswith(".toml"):
-        say(explain_traffic(traffic(name, selectors)))
+        point = traffic(name, selectors)
+        say(explain_traffic(point))
+        _standing(point)
         return
     if selectors:
         raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
@@ -432,14 +434,21 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
-    """Print remarks on a result: unused inputs, medians taken."""
+    """Print remarks on a result: unused inputs, what it stands on, medians taken."""
     from fleetcube.grid.explain import unused
 
     if "fleetcube_unused" in cube.attrs:
         say(unused(cube.attrs), err=err)
+    _standing(cube, err)
     if "fleetcube_medians" in cube.attrs:
         medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
         say(f"uncertain, at the median here: {medians}", err=err)
+
+
+def _standing(cube: Any, err: bool = False) -> None:
+    """Print what the calibration of a result stands on, and where it does not."""
+    for line in cube.attrs.get("fleetcube_remarks", "").splitlines():
+        say(line, err=err)
 
 
 def _reasons(reason: Any) -> str:

@@ -3,6 +3,7 @@
 import click
 
 from fleetcube.commands.calibrate import calibrate
+from fleetcube.commands.calibrations import calibrations
 from fleetcube.commands.compare import compare
 from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
@@ -15,6 +16,7 @@ from fleetcube.commands.validate import validate
 
 COMMANDS: tuple[click.Command, ...] = (
     calibrate,
+    calibrations,
     compare,
     explore,
     optimize,

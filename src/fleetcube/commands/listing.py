@@ -26,6 +26,7 @@ LISTING = {
     "Trust": {
         "validate": "Compare predictions with published measurements.",
         "calibrate": "Fit the model to your own measurements.",
+        "calibrations": "Rank the calibrations that a spec may take.",
         "verify": "Check a cube's files, and recompute some values.",
     },
 }

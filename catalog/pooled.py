@@ -1,0 +1,267 @@
+"""The posterior of all published steps: the coefficients that it expects of a cell, and how wide.
+
+A cell is software, layers, GPU and precision. Coefficients are ceiling x link(start + effects of
+groups), as in decision 35; groups that no step was measured in add the spread of their level.
+"""
+
+import functools
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .records import CatalogError
+
+Array = np.ndarray[Any, Any]
+PATH = Path(__file__).with_name("data") / "pooled.json"
+NORMAL, STUDENT = 1.645, 2.132  # 95 % points: normal, and Student's t with 4 degrees of freedom
+_KERNELS = {
+    "standard_attention_efficiency": "standard",
+    "flash_attention_efficiency": "flash",
+}
+
+
+def seal(content: Mapping[str, Any]) -> str:
+    """SHA-256 of all but the hash itself."""
+    text = json.dumps({k: v for k, v in content.items() if k != "sha256"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the posterior tells apart: software and GPU are "" where unknown, peaks in FLOP/s.
+
+    `node_link` is the data sheet's bandwidth inside a node, 0 where none is known.
+    """
+
+    software: str
+    layers: str
+    gpu: str
+    precision: str
+    kernel: str
+    peak_16: float
+    peak: float
+    node_link: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """As the posterior lists it."""
+        return ", ".join((self.software, self.layers, self.gpu, self.precision))
+
+
+class Posterior:
+    """Effects with their means and covariance, as the catalog has them."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+        self.coefficients: Mapping[str, Mapping[str, Any]] = content["coefficients"]
+        self._place = {tuple(entry[:3]): k for k, entry in enumerate(content["effects"])}
+        self._means = np.array([entry[3] for entry in content["effects"]])
+        self._root = np.zeros((len(self._means), len(self._means)))  # R: covariance = R R'
+        for k, row in enumerate(content["cholesky"]):
+            self._root[k, : k + 1] = row
+        self._root *= np.array([entry[4] for entry in content["effects"]])[:, None]
+        self._spreads = {(name, level): value for name, level, value in content["spreads"]}
+        self.digest = str(content["sha256"])
+
+    @functools.cached_property
+    def cells(self) -> Mapping[str, tuple[int, str]]:
+        """Rows of each measured cell, and their attention kernel."""
+        return {name: (int(rows), kernel) for name, (rows, kernel) in self.content["cells"].items()}
+
+    def family(self, label: str) -> str:
+        """A GPU's label without its form and memory: h100, tpu-v5p."""
+        words = label.partition("@")[0].split("-")
+        return "-".join(words[: 2 if words[0] in ("tpu", "gaudi") else 1])
+
+    def bits(self, precision: str) -> str:
+        """Bits of the products at a precision."""
+        return str(
+            self.content["bits"].get(precision, "4 bits" if "fp4" in precision else "8 bits")
+        )
+
+    def generation(self, gpu: str) -> str:
+        """A GPU's generation: ampere, tpu."""
+        return str(self.content["generations"].get(gpu, gpu.partition("-")[0]))
+
+    def kernel(self, cell: Cell) -> str:
+        """The attention kernel of a cell's rows; flash where none was measured."""
+        return cell.kernel or self.cells.get(cell.name, (0, "flash"))[1]
+
+    def at(self, cell: Cell) -> tuple[Array, Array]:
+        """Coefficients before their links, and a root of their covariance."""
+        experts = None if cell.layers == "dense" else f"{cell.software}, {cell.layers}"
+        groups = {
+            "layers": cell.layers,
+            "precision": cell.precision,
+            "generation": self.generation(cell.gpu),
+            "gpu": cell.gpu,
+            "software": cell.software,
+            "experts": experts,
+            "release": None,
+            "cell": cell.name,
+        }
+        content = self.content
+        peaks = {
+            "peak_16": math.log(cell.peak_16 / content["peak"]),
+            "peak": math.log(cell.peak / content["peak"]),
+        }
+        means = np.empty(len(self.coefficients))
+        taken = np.zeros((len(means), len(self._means)))
+        unseen = np.zeros(len(means))
+        levels: dict[str, list[str]] = {}
+        for name, level in self._spreads:
+            levels.setdefault(name, []).append(level)
+        for k, (name, about) in enumerate(self.coefficients.items()):
+            own = content["trends"][name]
+            taken[k, self._place[name, "all", ""]] = 1.0
+            for trend in own:
+                taken[k, self._place[name, trend, ""]] = peaks[trend]
+            for level in levels[name]:
+                if level == "all" or level in own:
+                    continue
+                group = groups.get(level, "")
+                known = self._place.get((name, level, group or ""))
+                if known is not None:
+                    taken[k, known] = 1.0
+                elif group is not None:
+                    unseen[k] += self._spreads[name, level] ** 2
+            start = about["start"]
+            means[k] = math.log(start / (1 - start)) if about["share"] else math.log(start)
+        return means + taken @ self._means, np.hstack(
+            [taken @ self._root, np.diag(np.sqrt(unseen))]
+        )
+
+    def values(self, cell: Cell) -> dict[str, Any]:
+        """Inputs and options as a calibration sets them, the error factor among them."""
+        means, root = self.at(cell)
+        kernel = self.kernel(cell)
+        scales = {"": 1.0, "node_link": cell.node_link, **self._ceilings(cell)}
+        made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": kernel}
+        for x, (name, about) in zip(means, self.coefficients.items(), strict=True):
+            value = 1 / (1 + math.exp(-x)) if about["share"] else math.exp(x)
+            if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]:
+                made[about["input"]] = float(value * scales[about["of"]])
+        made["error_factor"] = math.exp(self._width(cell, root) * self.factor(cell))
+        return made
+
+    def _width(self, cell: Cell, root: Array) -> float:
+        """Half of the 90 % interval of a step's logarithm, with the slopes of rows like it."""
+        slopes = self.content["slopes"]
+        kind = f"{cell.layers}, {self.kernel(cell)}"
+        moments = np.array(slopes.get(kind, slopes["dense, flash"]))
+        variance = float(np.einsum("ke,kl,le->", root, moments, root))
+        noise = self.content["noise"]
+        own = noise.get(cell.software, math.sqrt(np.mean(np.square(list(noise.values())))))
+        return math.hypot(NORMAL * math.sqrt(variance), STUDENT * own)
+
+    def factor(self, cell: Cell) -> float:
+        """What the width is multiplied by: 90 of 100 rows as far from others were within it.
+
+        Never below 1: no interval is narrower than the posterior makes it.
+        """
+        unseen = self.content["unseen"]
+        return max(1.0, *(float(unseen[name]["typical"]) for name in self.far(cell)))
+
+    def far(self, cell: Cell) -> tuple[str, ...]:
+        """How far a cell is from measured ones, by what was left out to find out."""
+        if cell.name in self.cells:  # other rows of the same table, or another cluster
+            return ("every fifth row", "never fitted")
+        found = []
+        if cell.gpu not in self.content["gpus"]:
+            generations = {self.generation(gpu) for gpu in self.content["gpus"]}
+            near = self.generation(cell.gpu) in generations
+            found.append("a GPU" if near else "a generation")
+        if cell.software not in self.content["software"]:
+            found.append("one software")
+        return (*found,) or ("software on a GPU",)
+
+    def beyond(self, name: str, values: Array) -> Array:
+        """Decades by which values of an input are outside of what was fitted; 0 inside."""
+        low, high = self.content["ranges"][name]
+        above = np.maximum(np.log10(np.maximum(values, 1e-300) / high), 0)
+        return np.asarray(above + np.maximum(np.log10(low / np.maximum(values, 1e-300)), 0))
+
+    @functools.cached_property
+    def widening(self) -> float:
+        """What a decade outside adds to the width, as a share of it.
+
+        By what clusters of 1,024 GPUs and more add, fitted to those of 256 and fewer, to rows that
+        have like ones among those fitted; the widths there were those of each row.
+        """
+        unseen = self.content["unseen"]
+        most = max(one["factor"] for name, one in unseen.items() if name.startswith("more than"))
+        return max(float(most / unseen["every fifth row"]["factor"]) - 1, 0.0)
+
+    def said(self, cell: Cell) -> str:
+        """What a cell's coefficients stand on."""
+        rows = self.cells[cell.name][0] if cell.name in self.cells else 0
+        total = self.content["rows"]
+        kind = {"dense": "dense layers", "experts": "mixtures of experts"}
+        layers = kind.get(cell.layers, f"{cell.layers} layers")
+        named = cell.software or "any software"
+        what = f"{named} on {cell.gpu or 'an unknown GPU'}, {layers}, {cell.precision}"
+        if rows:
+            return f"{rows} of {total} published steps {'are' if rows > 1 else 'is'} of {what}"
+        software, gpu = self.near(cell)
+        parts = []
+        if cell.software:
+            on = ", ".join(f"{name} ({count})" for name, count in software.items())
+            parts.append(f"with {cell.software}: {on or 'none'}")
+        parts.append(f"on {cell.gpu or 'that GPU'}: {sum(gpu.values()) or 'none'}")
+        if not cell.software:
+            return (
+                f"the mean of all software, as none is given; {parts[0]} of {total} published steps"
+            )
+        return f"none of {total} published steps is of {what} ({'; '.join(parts)})"
+
+    def near(self, cell: Cell) -> tuple[Counter[str], Counter[str]]:
+        """Rows of the cell's software by GPU, and of its GPU by software."""
+        software: Counter[str] = Counter()
+        gpu: Counter[str] = Counter()
+        for name, (rows, _) in self.cells.items():
+            own = name.split(", ")
+            if own[0] == cell.software:
+                software[own[2]] += rows
+            if own[2] == cell.gpu:
+                gpu[own[0]] += rows
+        return software, gpu
+
+    def _ceilings(self, cell: Cell) -> dict[str, float]:
+        """What kernels alone reach on a cell's GPU, as shares of its peak."""
+        table = self.content["ceilings"]
+        products = table["gemm, 16 bits" if cell.precision == "16 bits" else "gemm, 8 and 4 bits"]
+        is_tpu = self.generation(cell.gpu) == "tpu"
+        older = cell.software in self.content["flash_attention_2"]
+        attention = table["attention, " + ("FlashAttention-2" if older else "later kernels")]
+        others = table["gemm, others"]["tpu" if is_tpu else "other"]
+        return {
+            "gemm": products.get(cell.gpu, others),
+            "attention": attention.get(
+                self.generation(cell.gpu), table["attention, others"]["other"]
+            ),
+        }
+
+
+@functools.cache
+def posterior(path: Path = PATH) -> Posterior:
+    """The catalog's. Raises CatalogError where the file was edited."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        stated = content["sha256"]
+    except (OSError, ValueError, LookupError, TypeError):
+        raise CatalogError(
+            f"{path.name} is not the posterior of published steps; install fleetcube again"
+        ) from None
+    if seal(content) != stated:
+        raise CatalogError(
+            f"{path.name} was edited: its hash is not {str(stated)[:16]}; install fleetcube again, "
+            "or refit it: python -m docs.make.pooled"
+        )
+    return Posterior(content)

@@ -1,0 +1,509 @@
+"""The pooled fit of all published steps: the catalog's posterior, and how well it predicts.
+
+`python -m docs.make.pooled` refits, prints how rows are predicted that a fit has not seen, by what
+was left out, and writes catalog/data/pooled.json.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fleetcube.catalog import kind, record
+from fleetcube.catalog.pooled import NORMAL, STUDENT, seal
+from fleetcube.grid.measured.pooled import (
+    COEFFICIENTS,
+    Coefficient,
+    Effect,
+    Pooled,
+    Posterior,
+    Steps,
+    at,
+)
+from fleetcube.grid.measured.predict import evaluate
+from fleetcube.grid.measured.published.calibration import _STACKS
+from fleetcube.grid.measured.records import Row, read_records
+from fleetcube.grid.spec import values
+
+from .text import ROOT
+from .training import NOT_FITTED, _labels
+
+Array = np.ndarray[Any, Any]
+CATALOG = ROOT / "catalog" / "data" / "pooled.json"
+# The same run as another record, or without what a step's time follows from
+_SAME = ("mlperf_gpt3/034", "palm_table3/001")
+_GENERATIONS = {
+    "a100": "ampere",
+    "h100": "hopper",
+    "h800": "hopper",
+    "h200": "hopper",
+    "gh200": "hopper",
+    "h20": "hopper",
+    "b200": "blackwell",
+    "gb200": "blackwell",
+    "b300": "blackwell",
+    "gb300": "blackwell",
+}
+_BITS = {"fp16": "16 bits", "bf16": "16 bits", "fp4": "4 bits"}
+# Shares of peak that matrix products of any shape reach at most: the most that was measured, by
+# 16 and 8 bits (github.com/stas00/ml-engineering, compute/accelerator/README.md)
+_PRODUCTS = {
+    "a100": (0.869, math.nan),
+    "h100": (0.803, 0.709),
+    "h800": (0.803, 0.709),
+    "b200": (0.776, 0.763),
+    "gb200": (0.729, 0.723),
+    "b300": (0.786, 0.745),
+    "gb300": (0.729, 0.723),  # that of GB200
+    "gaudi-2": (0.969, 0.955),
+}
+_OTHER_PRODUCTS, _TPU_PRODUCTS = 0.8, 0.95  # where none is published
+# Shares of peak that attention kernels reach. FlashAttention-2: 225 of 312 TFLOP/s on an A100 (Dao
+# 2023, arXiv:2307.08691, section 4.1); on an H100 35 %, or 1 / 2 to 2 / 3 of its successor, which
+# reaches 740 of 989 TFLOP/s (Shah et al. 2024, arXiv:2407.08608, abstract). On Blackwell 71 % by
+# FlashAttention-4, up to 1.3 times what cuDNN 9.13 reaches (its paper of 2026, abstract)
+_FLASH_2 = {"ampere": 0.72, "hopper": 0.4, "blackwell": 0.4}  # the last assumed: no row
+_FLASH_3 = {"ampere": 0.72, "hopper": 0.75, "blackwell": 0.71}
+_OTHER_ATTENTION = 0.75  # assumed
+_WITH_FLASH_2 = ("fsdp", "torchtitan", "torchtitan-eager", "deepspeed", "jean-zay")
+CEILINGS: Mapping[str, Any] = {
+    "gemm, 16 bits": {name: share for name, (share, _) in _PRODUCTS.items()},
+    "gemm, 8 and 4 bits": {n: share for n, (_, share) in _PRODUCTS.items() if share == share},
+    "gemm, others": {"tpu": _TPU_PRODUCTS, "other": _OTHER_PRODUCTS},
+    "attention, FlashAttention-2": _FLASH_2,
+    "attention, later kernels": _FLASH_3,
+    "attention, others": {"other": _OTHER_ATTENTION},
+}
+_PEAK = 989e12  # FLOP/s, at which trends are 0: 16 bits on an H100
+_SIZES = ("n_gpus", "sequence_length", "micro_batch_size", "global_batch_size")
+_MODEL_SIZES = ("layers", "hidden_size")
+_NEVER = "never fitted"
+
+
+def gpu(row: Row) -> str:
+    """The GPU without its form and memory: a100, gb200, tpu-v5p."""
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    words = str(row.inputs.get("gpu", node.get("gpu"))).split("-")
+    return "-".join(words[: 2 if words[0] in ("tpu", "gaudi") else 1])
+
+
+def generation(row: Row) -> str:
+    """The GPU's generation: ampere, blackwell, tpu."""
+    return _GENERATIONS.get(gpu(row), gpu(row).partition("-")[0])
+
+
+def software(row: Row) -> str:
+    """What trained."""
+    name = _STACKS.get(row.group, row.group.partition("_")[0])
+    eager = str(row.inputs.get("calibration", "")).startswith(f"{name}-eager")
+    return f"{name}-eager" if eager else name
+
+
+def layers(row: Row) -> str:
+    """Dense, mixtures of experts, or those with a state beside them."""
+    model = kind("model").get(str(row.inputs.get("model")))
+    known = model.values if model else row.inputs
+    if not (known.get("mixture_of_experts") or known.get("experts")):
+        return "dense"
+    return "hybrid" if known.get("linear_layers") else "experts"
+
+
+def precision(row: Row) -> str:
+    """Bits of the products."""
+    return _BITS.get(str(row.inputs["precision"]), "8 bits")
+
+
+def release(row: Row) -> str | None:
+    """The release of the kernels of experts, where two are known."""
+    return "26-06" if str(row.inputs.get("calibration", "")).endswith("26-06") else None
+
+
+def experts(row: Row) -> str | None:
+    """The software, of mixtures of experts only: their kernels differ more."""
+    return None if layers(row) == "dense" else f"{software(row)}, {layers(row)}"
+
+
+def table(row: Row) -> str:
+    """Where it was published: one cluster, or one round of runs."""
+    return f"{row.group}: {row.source}"
+
+
+def cell(row: Row) -> str:
+    """All of them."""
+    parts = (software(row), layers(row), gpu(row), precision(row), release(row))
+    return ", ".join(part for part in parts if part)
+
+
+def _sheet(row: Row, name: str) -> float | None:
+    """A value of the row's GPU or node, as stated or by the data sheet."""
+    node = record("node", row.inputs["node"]).values if "node" in row.inputs else {}
+    sheet = record("gpu", str(row.inputs.get("gpu", node.get("gpu")))).values
+    value = row.inputs.get(name, node.get(name, sheet.get(name)))
+    return None if value is None else values.number(name, value)
+
+
+def _peak(row: Row, bits: str) -> float:
+    names = {"4 bits": "peak_flops_fp4", "8 bits": "peak_flops_fp8"}
+    found = _sheet(row, names.get(bits, "peak_flops_bf16"))
+    if found is None:
+        raise ValueError(f"{row.id}: no peak at {bits}")
+    return found
+
+
+def facts(of: Sequence[Row]) -> dict[str, Array]:
+    """What coefficients are shares of, and trends, at each row."""
+
+    def products(row: Row) -> float:
+        other = _TPU_PRODUCTS if generation(row) == "tpu" else _OTHER_PRODUCTS
+        return _PRODUCTS.get(gpu(row), (other, other))[precision(row) != "16 bits"]
+
+    def attention(row: Row) -> float:
+        ceilings = _FLASH_2 if software(row) in _WITH_FLASH_2 else _FLASH_3
+        return ceilings.get(generation(row), _OTHER_ATTENTION)
+
+    return {
+        "gemm": np.array([products(row) for row in of]),
+        "attention": np.array([attention(row) for row in of]),
+        "node_link": np.array([_sheet(row, "intra_node_bandwidth") or 0.0 for row in of]),
+        "peak_16": np.log([_peak(row, "16 bits") / _PEAK for row in of]),
+        "peak": np.log([_peak(row, precision(row)) / _PEAK for row in of]),
+    }
+
+
+LEVELS: Mapping[str, Callable[[Row], str | None]] = {
+    "layers": layers,
+    "precision": precision,
+    "generation": generation,
+    "gpu": gpu,
+    "software": software,
+    "experts": experts,
+    "release": release,
+    "table": table,
+    "cell": cell,
+}
+
+
+@cache
+def rows() -> tuple[tuple[Row, ...], Array]:
+    """All measured steps, and which of them are fitted."""
+    every = [r for r in read_records(None, calibrated=_labels())[0] if r.of == "step_time"]
+    every = [row for row in every if row.id not in _SAME]
+    return tuple(every), np.array([not {r.group, r.id} & {*NOT_FITTED} for r in every])
+
+
+def model(of: Sequence[Row], coefficients: Sequence[Coefficient] | None = None) -> Pooled:
+    """The pooled model of rows."""
+    steps = Steps(of, facts(of), coefficients or COEFFICIENTS)
+    groups = {level: [group(row) for row in of] for level, group in LEVELS.items()}
+    return Pooled(steps, groups, [software(row) for row in of])
+
+
+def splits(of: Sequence[Row], fitted: Array) -> Iterator[tuple[str, list[tuple[Array, Array]]]]:
+    """What is left out, and for each part of it the rows fitted and those predicted."""
+
+    def without(label: Callable[[Row], str]) -> list[tuple[Array, Array]]:
+        labels = np.array([label(row) for row in of])
+        parts = dict.fromkeys(labels[fitted])
+        return [(fitted & (labels != part), fitted & (labels == part)) for part in parts]
+
+    yield "a generation", without(generation)
+    yield "a GPU", without(gpu)
+    yield "software on a GPU", without(lambda row: f"{software(row)} on {gpu(row)}")
+    yield "one software", without(software)
+    sizes = np.array([int(row.inputs["n_gpus"]) for row in of])
+    yield (
+        "more than 256 GPUs; at least 1,024",
+        [(fitted & (sizes <= 256), fitted & (sizes >= 1024))],
+    )
+    count: dict[str, int] = {}
+    fifth = np.array([count.setdefault(cell(r), -1) for r in of])
+    for k, row in enumerate(of):
+        count[cell(row)] += 1
+        fifth[k] = count[cell(row)] % 5
+    yield "every fifth row", [(fitted & (fifth != k), fitted & (fifth == k)) for k in range(5)]
+    yield _NEVER, [(fitted, ~fitted)]
+
+
+def shares(of: Sequence[Row]) -> Array:
+    """Logarithms of the time at peak over the measured one, 6 N D counted."""
+    counted = {"flops_counting": "parameters"}
+    questions = [
+        (
+            ("ideal_compute_time",),
+            {n: v for n, v in {**row.inputs, **counted}.items() if n != "calibration"},
+        )
+        for row in of
+    ]
+    answers = evaluate(questions)
+    return np.array([math.log(float(a[0]) / r.measured) for a, r in zip(answers, of, strict=True)])
+
+
+def described(errors: Array) -> str:
+    """Mean, median, the factor of 90 of 100 rows, and bias."""
+    relative = np.abs(np.expm1(errors))
+    factor = math.exp(_conformal(np.abs(errors)))
+    bias = math.expm1(float(np.median(errors)))
+    return (
+        f"{len(errors)} | {100 * relative.mean():.1f} % | {100 * float(np.median(relative)):.1f} % "
+        f"| {factor:.2f} | {100 * bias:+.1f} %"
+    )
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Rows that a fit has not seen: which, their part, and what was predicted."""
+
+    rows: Array
+    parts: Array
+    errors: Array
+    deviations: Array  # of coefficients and noise together
+    typical: Array  # those, by the slopes of like rows
+    dummy: Array
+
+    @property
+    def ratios(self) -> Array:
+        """Errors in their expected deviations."""
+        return np.asarray(np.abs(self.errors) / self.deviations)
+
+    @property
+    def factor(self) -> float:
+        """Deviations within which 90 of 100 rows lay."""
+        return _conformal(self.ratios)
+
+    @property
+    def covered(self) -> float:
+        """Share of rows inside the factor that follows from the other parts, or other rows."""
+        parts = self.parts if len(set(self.parts)) > 1 else np.arange(len(self.parts))
+        inside = 0
+        for part in set(parts):
+            mine = parts == part
+            inside += int((self.ratios[mine] <= _conformal(self.ratios[~mine])).sum())
+        return inside / len(parts)
+
+
+def _conformal(sizes: Array) -> float:
+    """The size below which 90 of 100 new ones are (Vovk et al. 2005)."""
+    place = min(math.ceil(0.9 * (len(sizes) + 1)), len(sizes)) - 1
+    return float(np.sort(sizes)[place])
+
+
+def unseen(
+    pooled: Pooled, of: Sequence[Row], fitted: Array, posterior: Posterior
+) -> Iterator[tuple[str, Unseen]]:
+    """What fits predict that have not seen a part; each starts at the posterior of all."""
+    simple = shares(of)
+    slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
+    used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
+    moments = about(pooled, posterior, used)["slopes"]
+    for name, parts in splits(of, fitted):
+        columns: list[list[Array]] = [[] for _ in range(6)]
+        for number, (train, test) in enumerate(parts):
+            refit = name != _NEVER
+            own = pooled.fit(train, posterior, 2, slopes) if refit else posterior
+            found = pooled.predict(own)
+            values = (
+                np.flatnonzero(test),
+                np.full(test.sum(), number),
+                found.errors[test],
+                found.width()[test],
+                np.array([like_rows(pooled, own, of, k, moments) for k in np.flatnonzero(test)]),
+                simple[test] - np.median(simple[train]),
+            )
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+        yield name, Unseen(*map(np.concatenate, columns))
+
+
+def like_rows(
+    pooled: Pooled, posterior: Posterior, of: Sequence[Row], k: int, moments: Mapping[str, Any]
+) -> float:
+    """Half of the 90 % interval of a row's logarithm as the catalog gives it: by like rows."""
+    row = of[k]
+    groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
+    trends = {name: float(pooled.steps.facts[name][k]) for name in ("peak_16", "peak")}
+    covariance = at(posterior, groups, trends)[1]
+    kind = f"{layers(row)}, {row.inputs.get('attention_kernel', 'flash')}"
+    variance = np.sum(covariance * np.array(moments.get(kind, moments["dense, flash"])))
+    noise = posterior.noise[software(row)]
+    return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
+
+
+HEADING = (
+    "| left out | rows | mean | median | 90 % | bias | covered | factor | covered by it | dummy |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
+
+
+def lines(name: str, found: Unseen, with_experts: Array) -> Iterator[str]:
+    """Errors on what a fit has not seen, and those of mixtures of experts alone."""
+    dummy = 100 * np.abs(np.expm1(found.dummy)).mean()
+    inside = 100 * (found.ratios <= 1).mean()
+    yield (
+        f"| {name} | {described(found.errors)} | {inside:.0f} % | {found.factor:.2f} "
+        f"| {100 * found.covered:.0f} % | {dummy:.1f} % |"
+    )
+    moe = with_experts[found.rows]
+    if moe.any() and not moe.all():
+        inside = 100 * (found.ratios[moe] <= 1).mean()
+        yield f"| - with experts | {described(found.errors[moe])} | {inside:.0f} % | | | |"
+
+
+def short(value: float) -> float:
+    """Four digits."""
+    return float(f"{value:.4g}")
+
+
+def posterior_text(
+    pooled: Pooled, posterior: Posterior, of: Sequence[Row], splits: Mapping[str, Unseen]
+) -> str:
+    """The posterior as a catalog file.
+
+    `factor` of what was left out: 90 of 100 rows were within it, in widths of the posterior.
+    `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares of peak
+    that coefficients multiply.
+    """
+
+    deviations = np.sqrt(np.diag(posterior.covariance))
+    factors = np.linalg.cholesky(posterior.covariance / np.outer(deviations, deviations))
+    content: dict[str, Any] = {
+        "rows": len(of),
+        **about(pooled, posterior, of),
+        "precisions": sorted({str(row.inputs["precision"]) for row in of}),
+        "gpus": dict(sorted(Counter(gpu(row) for row in of).items())),
+        "software": dict(sorted(Counter(software(row) for row in of).items())),
+        "unseen": {
+            name: {
+                "rows": len(found.errors),
+                "mean": short(np.abs(np.expm1(found.errors)).mean()),
+                "median": short(float(np.median(np.abs(np.expm1(found.errors))))),
+                "factor": short(found.factor),
+                "typical": short(_conformal(np.abs(found.errors) / found.typical)),
+            }
+            for name, found in splits.items()
+        },
+        "ceilings": CEILINGS,
+        "coefficients": {
+            c.name: {"input": c.input, "of": c.of, "start": c.start, "share": c.is_share}
+            for c in pooled.steps.coefficients
+        },
+        "noise": {name: short(value) for name, value in posterior.noise.items()},
+        "spreads": [[*key, short(value)] for key, value in posterior.spreads.items()],
+        "effects": [
+            [e.coefficient, e.level, e.group, short(mean), short(deviation)]
+            for e, mean, deviation in zip(
+                posterior.effects, posterior.means, deviations, strict=True
+            )
+        ],
+        "cholesky": [[round(float(x), 4) for x in row[: k + 1]] for k, row in enumerate(factors)],
+    }
+    return text_of(sealed(content))
+
+
+def about(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> dict[str, Any]:
+    """What tells a scenario's groups, trends and how far it is from the rows.
+
+    `cells`: rows of each, and the attention kernel of most of them. `slopes` of rows with a kind of
+    layers and an attention kernel: the mean of s s', s = the derivatives of the logarithm of a
+    step's time for the coefficients before their links [coefficient].
+    """
+    kernels = [str(row.inputs.get("attention_kernel", "flash")) for row in of]
+    cells: dict[str, Counter[str]] = {}
+    for row, kernel in zip(of, kernels, strict=True):
+        name = ", ".join((software(row), layers(row), gpu(row), precision(row)))
+        cells.setdefault(name, Counter())[kernel] += 1
+
+    def span(name: str) -> list[float]:
+        models = [kind("model")[row.inputs["model"]].values for row in of if "model" in row.inputs]
+        sheets = [*(row.inputs for row in of), *(models if name in _MODEL_SIZES else ())]
+        found = [values.number(name, sheet[name]) for sheet in sheets if name in sheet]
+        return [min(found), max(found)]
+
+    place = {row.id: k for k, row in enumerate(pooled.steps.rows)}
+    slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
+    slopes = slopes[:, [place[row.id] for row in of]]
+    kinds = [f"{layers(row)}, {kernel}" for row, kernel in zip(of, kernels, strict=True)]
+    return {
+        "ranges": {name: span(name) for name in (*_SIZES, *_MODEL_SIZES)},
+        "peak": _PEAK,
+        "generations": _GENERATIONS,
+        "bits": _BITS,
+        "flash_attention_2": list(_WITH_FLASH_2),
+        "trends": {c.name: list(c.trends) for c in pooled.steps.coefficients},
+        "cells": {n: [sum(c.values()), c.most_common(1)[0][0]] for n, c in sorted(cells.items())},
+        "slopes": {
+            kind: [[short(float(x)) for x in line] for line in (own @ own.T) / own.shape[1]]
+            for kind in sorted(set(kinds))
+            for own in [slopes[:, [k == kind for k in kinds]]]
+        },
+    }
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a catalog file with its hash, by which edits show."""
+    return {**content, "sha256": seal(content)}
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    """JSON with one line for each entry of a list or table."""
+    parts = []
+    for name, value in content.items():
+        if isinstance(value, dict):
+            inner = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()]
+            parts.append(f"{json.dumps(name)}: {{\n" + ",\n".join(inner) + "\n }")
+        elif isinstance(value, list) and value and isinstance(value[0], list):
+            inner = [f"  {json.dumps(v, separators=(',', ':'))}" for v in value]
+            parts.append(f"{json.dumps(name)}: [\n" + ",\n".join(inner) + "\n ]")
+        else:
+            parts.append(f"{json.dumps(name)}: {json.dumps(value)}")
+    return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+
+def in_catalog(pooled: Pooled) -> Posterior:
+    """The posterior as the catalog has it."""
+    content = json.loads(CATALOG.read_text(encoding="utf-8"))
+    effects = tuple(Effect(*entry[:3]) for entry in content["effects"])
+    if effects != pooled.effects:
+        raise ValueError("catalog/data/pooled.json is out of date: run python -m docs.make.pooled")
+    factors = np.zeros((len(effects), len(effects)))
+    for k, row in enumerate(content["cholesky"]):
+        factors[k, : k + 1] = row
+    factors *= np.array([entry[4] for entry in content["effects"]])[:, None]
+    return Posterior(
+        effects,
+        np.array([entry[3] for entry in content["effects"]]),
+        factors @ factors.T,
+        {(name, level): value for name, level, value in content["spreads"]},
+        content["noise"],
+    )
+
+
+def main() -> None:
+    """Refit, print how well, write the catalog."""
+    parser = argparse.ArgumentParser(prog="python -m docs.make.pooled", description=__doc__)
+    parser.parse_args()
+    begun = time.monotonic()
+    of, fitted = rows()
+    pooled = model(of)
+    posterior = pooled.fit(fitted)
+    print(f"{fitted.sum()} rows fitted in {time.monotonic() - begun:.0f} s\n{HEADING}")
+    seen = pooled.predict(posterior)
+    print(f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |", flush=True)
+    with_experts = np.array([layers(row) != "dense" for row in of])
+    found = {}
+    for name, part in unseen(pooled, of, fitted, posterior):
+        found[name] = part
+        print("\n".join(lines(name, part, with_experts)), flush=True)
+    used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
+    CATALOG.write_text(posterior_text(pooled, posterior, used, found), encoding="utf-8")
+    print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

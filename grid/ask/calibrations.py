@@ -1,0 +1,62 @@
+"""Which calibrations a job may take, the nearest measured steps first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...catalog import AUTO, kind
+from ..run.evaluation import Evaluation
+from ..spec import auto
+from ..spec.axes import make_axes
+from ..spec.scenario import resolve, said_by
+
+_KIND = "calibration"
+_TIMES = ("step_time", "step_time_low", "step_time_high")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A calibration, what it predicts [s], and in what its steps differ from the job's."""
+
+    label: str
+    step_time: float
+    low: float
+    high: float
+    differs: tuple[str, ...]
+    why: str
+
+    @property
+    def distance(self) -> int:
+        """0 where its steps were of the same layers, GPU, software and precision."""
+        return auto.weight(self.differs)
+
+
+def calibrations(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> list[Candidate]:
+    """Calibrations of the catalog for a job, ranked by how near their steps are; auto is first.
+
+    Args:
+        scenario: as for `Sweep`; its calibration, if there is one, does not count.
+        axes: cut in the middle.
+
+    Raises InputError.
+    """
+    said = {name: value for name, value in scenario.items() if name != _KIND}
+    for axis in make_axes({name: row for name, row in axes.items() if name != _KIND}).values():
+        said |= auto.at(axis, axis.size // 2)
+    said.pop(_KIND, None)
+    own = auto.cell_of(said_by(said))
+    fitted = {label: cell for label in kind(_KIND) if (cell := auto.fitted_to(label))}
+    sweep = Evaluation(said, {_KIND: [AUTO, *fitted]}, _TIMES)
+    cube = sweep.evaluate("numpy")
+    remarks = resolve({**said, _KIND: AUTO}, {}).remarks
+    found = []
+    for k, label in enumerate([AUTO, *fitted]):
+        middle, low, high = (float(cube[name].values[k]) for name in _TIMES)
+        near = auto.differences(fitted[label], own) if label in fitted else auto.nearest(own)
+        differs = tuple(near)
+        why = "; ".join(text.removeprefix("calibration auto: ") for text in remarks)
+        if label in fitted:
+            title = kind(_KIND)[label].title
+            why = f"{title}; other {', '.join(differs)}" if differs else title
+        found.append(Candidate(label, middle, low, high, differs, why))
+    return sorted(found, key=lambda each: (each.label != AUTO, each.distance))

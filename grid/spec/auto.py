@@ -1,0 +1,309 @@
+"""`calibration = "auto"`: coefficients found from what a scenario says of GPU, software and layers.
+
+They vary along the axes that vary these, and along no others; the error factor also along those of
+sizes that no published step had.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from ...kernels.inputs import INPUTS
+from ..errors import InputError
+from .axes import Array, Axis
+
+_PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
+_LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
+_TOLD_BY = (
+    *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
+    *(*_PEAKS.values(), *_LAYERS),
+)
+_PRODUCTS, _FACTOR = "peak_flops_fp16", "error_factor"
+_WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
+SOFTWARE = "software"  # the kind of labels that only auto reads
+MOST = 4096  # combinations of what axes say of GPU, software and layers
+_MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the widest point
+
+
+@dataclass(frozen=True)
+class Found:
+    """What auto sets: inputs and options over the axes named beside, records of them, remarks."""
+
+    rows: Mapping[str, tuple[tuple[str, ...], Array]]
+    records: Mapping[str, Record]
+    remarks: tuple[str, ...]
+
+
+def find(
+    axes: Sequence[Axis],
+    labels: Mapping[str, str],
+    constants: Mapping[str, float],
+    options: Mapping[str, Any],
+) -> Found:
+    """Coefficients of every combination of what tells them apart. Raises InputError."""
+    posterior = _posterior()
+    telling_axes = [axis for axis in axes if telling(axis)]
+    shape = tuple(axis.size for axis in telling_axes)
+    if math.prod(shape) > MOST:
+        several = ", ".join(axis.name for axis in telling_axes)
+        raise InputError(
+            f'calibration = "auto" is found for each of {math.prod(shape):,} combinations of '
+            f"{several}; at most {MOST:,} are allowed: sweep fewer"
+        )
+    said = {**labels, **constants, **options}
+    known: dict[pooled.Cell, dict[str, Any]] = {}
+    made: list[dict[str, Any]] = []
+    for place in itertools.product(*map(range, shape)):
+        point = dict(said)
+        for axis, k in zip(telling_axes, place, strict=True):
+            point |= at(axis, k)
+        cell = cell_of(point)
+        if cell not in known:
+            known[cell] = posterior.values(cell)
+        made.append(known[cell])
+    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != _FACTOR]
+    found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
+    factors = np.array([one[_FACTOR] for one in made]).reshape(shape)
+    wide, outside = _widened(posterior, axes, telling_axes, said, factors)
+    remarks = [f"calibration auto: {posterior.said(cell)}" for cell in [*known][:3]]
+    if len(known) > len(remarks):
+        remarks.append(f"calibration auto: and {len(known) - len(remarks)} more such cells")
+    names = tuple(axis.name for axis in telling_axes)
+    rows = {name: compressed(names, row) for name, row in found.items()}
+    return Found(
+        {**rows, _FACTOR: compressed(*wide)},
+        {_label(cell): _record(posterior, cell, own) for cell, own in known.items()},
+        (*remarks, *outside),
+    )
+
+
+def telling(axis: Axis) -> str:
+    """An input along an axis that auto is found from; empty if there is none."""
+    return next((name for name in axis.inputs if name in _TOLD_BY), "")
+
+
+def point_values(
+    said: Mapping[str, Any], axis: Axis | None = None, k: int = 0
+) -> tuple[dict[str, Any], Record, str]:
+    """What auto sets at one point of an axis: values, their record, and a remark."""
+    posterior = _posterior()
+    cell = cell_of({**said, **(at(axis, k) if axis else {})})
+    own = posterior.values(cell)
+    return own, _record(posterior, cell, own), f"calibration auto: {posterior.said(cell)}"
+
+
+def fitted_to(label: str) -> pooled.Cell | None:
+    """The cell of a calibration of steps by its label; None for any other."""
+    posterior = _posterior()
+    entry = record("calibration", label)
+    if entry.label not in kind("calibration") or "compute_model" not in entry.values:
+        return None
+    words = entry.label.split("-")
+    place = next((k for k, word in enumerate(words) if word in posterior.content["gpus"]), None)
+    if place is None:
+        return None
+    before = [word for word in words[:place] if word != "moe"]
+    name = "-".join(word for word in before if word != "node")
+    precision = next(
+        (word for word in words[place + 1 :] if word in INPUTS["precision"].choices), ""
+    )
+    layers = "experts" if "moe" in words else "dense"
+    bits = posterior.bits(precision) if precision else ""
+    kernel = str(entry.values.get("attention_kernel", ""))
+    return pooled.Cell(name, layers, words[place], bits, kernel, 1.0, 1.0)
+
+
+def nearest(own: pooled.Cell) -> list[str]:
+    """In what the nearest published steps differ from a scenario."""
+    found = []
+    for name in _posterior().cells:
+        software, layers, gpu, precision = name.split(", ")
+        found.append(differences(pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0), own))
+    return min(found, key=weight)
+
+
+def weight(differing: Sequence[str]) -> int:
+    """What differences weigh: layers most, then the GPU, the software, the precision."""
+    return sum(_WEIGHTS[text.partition(" ")[0]] for text in differing)
+
+
+def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
+    """In what a calibration's steps differ from a scenario."""
+    pairs = {
+        "precision": (fitted.precision, own.precision),
+        "GPU": (fitted.gpu, own.gpu),
+        "software": (fitted.software, own.software),
+        "layers": (fitted.layers.replace("experts", "moe"), own.layers.replace("experts", "moe")),
+    }
+    if "hybrid" in (fitted.layers, own.layers) and fitted.layers != "dense" != own.layers:
+        del pairs["layers"]  # mixtures of experts both
+    return [f"{what} {a} for {b}" for what, (a, b) in pairs.items() if a and b and a != b]
+
+
+def doubt(label: str, said: Mapping[str, Any]) -> str:
+    """A remark on a calibration of other steps than a scenario's; empty where it is of those."""
+    fitted = None if is_path(label) else fitted_to(label)
+    if fitted is None:
+        return ""
+    try:
+        other = differences(fitted, cell_of(said))
+    except InputError:  # no GPU is known
+        return ""
+    if not other:
+        return ""
+    return (
+        f"calibration {label} is of other steps ({', '.join(other)}); "
+        "`fleetcube calibrations SPEC` ranks those at hand"
+    )
+
+
+def cell_of(said: Mapping[str, Any]) -> pooled.Cell:
+    """The cell of a scenario: explicit values, then its labels', then defaults."""
+    posterior = _posterior()
+    sheets: list[Mapping[str, Any]] = [said]
+    node = _values("node", said)
+    label = said.get("gpu", node.get("gpu"))
+    if "gpu" in said:
+        sheets.append(_values("gpu", said))
+    sheets.append(node)
+    if isinstance(node.get("gpu"), str):
+        sheets.append(record("gpu", node["gpu"]).values)
+    sheets.append(_values("model", said))
+
+    def value(name: str) -> Any:
+        return next((sheet[name] for sheet in sheets if name in sheet), None)
+
+    precision = posterior.bits(str(said.get("precision", INPUTS["precision"].default)))
+    peak_16 = value(_PEAKS["16 bits"]) or value(_PRODUCTS)
+    if not peak_16:
+        raise InputError(
+            f'calibration = "auto" needs a GPU and has none; give gpu, node or {_PEAKS["16 bits"]}'
+        )
+    experts = value("mixture_of_experts") or (value("experts") or 0) > 1
+    states = bool(value("linear_layers")) and value("linear_attention") != "none"
+    software = record("software", said["software"]).values["steps_as"] if "software" in said else ""
+    return pooled.Cell(
+        software=str(software),
+        layers="hybrid" if states and experts else "experts" if experts else "dense",
+        gpu=posterior.family(str(label)) if label else "",
+        precision=precision,
+        kernel=str(said.get("attention_kernel", "")),
+        peak_16=float(peak_16),
+        peak=float(value(_PEAKS[precision]) or peak_16),
+        node_link=float(value("intra_node_bandwidth") or 0.0),
+    )
+
+
+def compressed(names: Sequence[str], array: Array) -> tuple[tuple[str, ...], Array]:
+    """An array without the axes along which it does not vary."""
+    kept: list[str] = []
+    for name in names:
+        first = np.take(array, [0], axis=len(kept))
+        if array.shape[len(kept)] > 1 and not _equal(array, first):
+            kept.append(name)
+        else:
+            array = first.squeeze(len(kept))
+    return tuple(kept), array
+
+
+def _equal(array: Array, first: Array) -> bool:
+    same = array == first
+    if array.dtype.kind == "f":
+        same |= np.isnan(array) & np.isnan(first)
+    return bool(same.all())
+
+
+def _posterior() -> pooled.Posterior:
+    try:
+        return pooled.posterior()
+    except CatalogError as error:
+        raise InputError(str(error)) from None
+
+
+def at(axis: Axis, k: int) -> dict[str, Any]:
+    """What an axis says at one of its points."""
+    rows: Iterator[tuple[str, Any]] = itertools.chain(
+        axis.numbers.items(), axis.options.items(), axis.records.items()
+    )
+    return {name: row[k] for name, row in rows}
+
+
+def _values(kind: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
+    return record(kind, said[kind]).values if kind in said else {}
+
+
+def _widened(
+    posterior: pooled.Posterior,
+    axes: Sequence[Axis],
+    along: Sequence[Axis],
+    said: Mapping[str, Any],
+    factors: Array,
+) -> tuple[tuple[tuple[str, ...], Array], list[str]]:
+    """Error factors, wider outside the sizes of published steps, and why."""
+    names = [axis.name for axis in along]
+    logs, remarks = np.log(factors), []
+    decades: Array = np.zeros(factors.shape)
+    for name, (low, high) in posterior.content["ranges"].items():
+        axis, given = _sizes(name, axes, said)
+        if not len(given):
+            continue
+        beyond = posterior.beyond(name, given)
+        if not beyond.any():
+            continue
+        worst = float(given[int(np.argmax(beyond))])
+        remarks.append(
+            f"calibration auto: {name} = {worst:,.12g} is outside of the published steps "
+            f"({low:,.12g} to {high:,.12g}): the interval is wider there"
+        )
+        if axis is None:
+            decades = decades + beyond[0]
+        elif axis.name in names:
+            shape = [1] * decades.ndim
+            shape[names.index(axis.name)] = axis.size
+            decades = decades + beyond.reshape(shape)
+        elif decades.size * axis.size <= _MOST_WIDE:
+            decades = decades[..., None] + beyond
+            logs = logs[..., None]
+            names.append(axis.name)
+        else:
+            decades = decades + beyond.max()
+    return (tuple(names), np.exp(logs * (1 + posterior.widening * decades))), remarks
+
+
+def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Axis | None, Array]:
+    """Values of an input, and the axis along which they are; none where nothing sets it."""
+    axis = next((axis for axis in axes if name in axis.numbers), None)
+    if axis is not None:
+        return axis, axis.numbers[name]
+    if name in said:
+        return None, np.array([said[name]], dtype=float)
+    axis = next((axis for axis in axes if "model" in axis.records), None)
+    models = axis.records["model"] if axis else [said["model"]] if "model" in said else []
+    sheets = [record("model", label).values for label in models]
+    if not sheets or not all(name in sheet for sheet in sheets):
+        return None, np.array([])
+    return axis, np.array([sheet[name] for sheet in sheets])
+
+
+def _label(cell: pooled.Cell) -> str:
+    return f"{AUTO} ({cell.name}, {cell.kernel}, {cell.peak:g}, {cell.node_link:g})"
+
+
+def _record(posterior: pooled.Posterior, cell: pooled.Cell, own: Mapping[str, Any]) -> Record:
+    entry = record("calibration", AUTO)
+    return Record(
+        entry.kind,
+        f"{AUTO} ({cell.name})",
+        entry.edition,
+        posterior.said(cell),
+        f"{entry.source} ({posterior.digest[:16]})",
+        entry.date,
+        entry.note,
+        MappingProxyType(dict(own)),
+    )

@@ -1,0 +1,55 @@
+"""`fleetcube calibrations`: which calibrations a job may take, the nearest measured ones first."""
+
+import dataclasses
+import json
+
+import click
+
+from fleetcube.commands import complete
+from fleetcube.commands.changed import changed_spec
+from fleetcube.commands.say import say
+from fleetcube.commands.table import print_table, with_unit
+
+_SHOWN = 10
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option("--all", "every", is_flag=True, help=f"List all; by default the {_SHOWN} nearest.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Rank the calibrations that a spec may take, and what they predict.
+
+    The nearest measured steps come first: of the same layers, GPU, software and precision. Axes
+    without a value are cut in the middle.
+
+    \b
+    Example:
+      fleetcube calibrations examples/h100.toml n_gpus=4096
+    """
+    from fleetcube.grid.ask.calibrations import calibrations as ranked
+    from fleetcube.grid.show.tables import finite
+
+    read = changed_spec(spec, selectors)
+    found = ranked(read["scenario"], read["axes"])
+    if as_json:
+        rows = [{**dataclasses.asdict(each), "distance": each.distance} for each in found]
+        say(json.dumps(finite(rows)))
+        return
+    shown = found if every else found[:_SHOWN]
+    print_table(
+        ["calibration", "step_time", "90 % interval", "distance", "why"],
+        [
+            [
+                each.label,
+                with_unit(each.step_time, "s", "step_time"),
+                f"{each.low:.4g} to {each.high:.4g} s",
+                str(each.distance),
+                each.why,
+            ]
+            for each in shown
+        ],
+    )
+    if len(shown) < len(found):
+        say(f"and {len(found) - len(shown)} more: --all")

@@ -1,0 +1,233 @@
+"""Coefficients that are found from GPU, precision, software and layers, and their intervals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fleetcube
+from docs.make import pooled as made
+from fleetcube import InputError, Sweep
+from fleetcube.catalog import CatalogError, kind, pooled
+from fleetcube.cli import cli
+from fleetcube.grid.ask.calibrations import calibrations
+from fleetcube.grid.measured.pooled import at
+from fleetcube.grid.measured.predict import evaluate
+from fleetcube.grid.spec.auto import compressed
+
+JOB: dict[str, Any] = {
+    "model": "gpt-3-175b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "n_gpus": 1024,
+    "precision": "bf16",
+    "attention_kernel": "flash",
+    "calibration": "auto",
+    "software": "megatron-lm",
+    "tensor_parallel": 8,
+    "pipeline_parallel": 8,
+    "global_batch_size": 1024,
+}
+TIMES = ("step_time", "step_time_low", "step_time_high")
+
+
+def answer(**changed: Any) -> Any:
+    scenario = {n: v for n, v in {**JOB, **changed}.items() if v is not None}
+    return Sweep(scenario, {}, TIMES).evaluate("numpy")
+
+
+def width(**changed: Any) -> float:
+    cube = answer(**changed)
+    return float(np.log(cube.step_time_high / cube.step_time))
+
+
+def test_every_measured_cell_has_the_coefficients_of_the_fit() -> None:
+    of, fitted = made.rows()
+    found = made.in_catalog(made.model(of))
+    own = pooled.posterior()
+    for k in [np.flatnonzero(fitted)[n] for n in range(0, int(fitted.sum()), 45)]:
+        row = of[k]
+        facts = {name: float(x[0]) for name, x in made.facts([row]).items()}
+        cell = pooled.Cell(
+            *(made.software(row), made.layers(row), made.gpu(row), made.precision(row)),
+            row.inputs.get("attention_kernel", "flash"),
+            *(own.content["peak"] * np.exp(facts[name]) for name in ("peak_16", "peak")),
+            facts["node_link"],
+        )
+        groups = {level: group(row) for level, group in made.LEVELS.items()}
+        groups |= {"cell": cell.name, "release": None, "table": ""}
+        means, covariance = at(found, groups, facts)
+        x, root = own.at(cell)
+        assert np.allclose(x, means, atol=1e-12)
+        assert np.allclose(root @ root.T, covariance, atol=1e-12)
+        assert own.values(cell)["gemm_efficiency"] <= facts["gemm"]
+
+
+def test_a_point_of_a_sweep_is_the_scenario_alone() -> None:
+    axes = {
+        "node": ["dgx-h100", "dgx-b200"],
+        "software": ["fsdp", "megatron-lm"],
+        "precision": ["fp8", "bf16"],
+        "n_gpus": [1024, 32768],
+    }
+    scenario = {name: value for name, value in JOB.items() if name not in axes}
+    cube = Sweep(scenario, axes, TIMES).evaluate("numpy")
+    assert cube.step_time.dims == tuple(axes)
+    assert cube.gemm_efficiency.dims == ("node", "software", "precision")
+    rng = np.random.default_rng(18)
+    for place in rng.permutation(16)[:6]:
+        index = np.unravel_index(place, (2, 2, 2, 2))
+        point = {name: row[k] for (name, row), k in zip(axes.items(), index, strict=True)}
+        alone = answer(**point)
+        for name in TIMES:
+            assert cube[name].values[index] == alone[name], (name, point)
+    high = Sweep({**scenario, "step_time": 4.0}, axes, TIMES[2:])  # one formula to compile
+    factors = high.evaluate("numba").step_time_high / 4
+    assert factors.dims == tuple(axes)
+    assert np.allclose(factors, cube.step_time_high / cube.step_time, rtol=1e-15)
+
+
+def test_a_table_keeps_only_axes_along_which_it_varies() -> None:
+    rows = np.array([[[1.0, 2.0]], [[1.0, 2.0]]])
+    names, found = compressed(("a", "b", "c"), rows)
+    assert names == ("c",)
+    assert found.tolist() == [1.0, 2.0]
+    assert compressed(("a", "b"), np.ones((2, 3)))[0] == ()
+
+
+def test_an_axis_of_calibrations_may_have_auto_among_others() -> None:
+    labels = ["auto", "megatron-h100-fp8"]
+    scenario = {**JOB, "precision": "fp8"}
+    cube = Sweep(
+        {n: v for n, v in scenario.items() if n != "calibration"}, {"calibration": labels}, TIMES
+    )
+    values = cube.evaluate("numpy").step_time_high.values
+    for label, value in zip(labels, values, strict=True):
+        assert answer(precision="fp8", calibration=label).step_time_high == value
+    with pytest.raises(InputError, match="is found from node, which varies along 'node'"):
+        Sweep(JOB, {"calibration": labels, "node": ["dgx-h100", "dgx-b200"]}, TIMES)
+
+
+def test_what_is_given_wins_and_physics_has_no_other_input() -> None:
+    values = pooled.posterior()
+    cube = answer(gemm_efficiency=0.5)
+    entry = json.loads(cube.attrs["fleetcube_catalog"])
+    auto = next(one for one in entry if one["label"].startswith("auto"))["values"]
+    assert values.digest[:16] in str(entry)
+    same = {name: value for name, value in auto.items() if name != "gemm_efficiency"}
+    explicit = {n: v for n, v in JOB.items() if n not in ("calibration", "software")}
+    by_hand = Sweep({**explicit, **same, "gemm_efficiency": 0.5}, {}, TIMES).evaluate("numpy")
+    assert by_hand.step_time_high == cube.step_time_high
+    assert "fleetcube_unused" not in cube.attrs
+    unread = Sweep({**explicit, "software": "nemo", "flops_efficiency": 0.4}, {}, TIMES)
+    assert unread.evaluate("numpy").attrs["fleetcube_unused"] == "software"
+
+
+def test_an_interval_widens_with_what_is_not_known() -> None:
+    measured = width(precision="fp8")
+    assert measured < width(precision="fp8", software="nemo", node="dgx-b200", n_gpus=65536)
+    assert measured < width(precision="fp8", software=None)
+    assert measured < width(precision="fp8", software=None, gpu="mi300x")
+    far = [width(n_gpus=n) for n in (16384, 65536, 262144)]
+    assert far[0] < far[1] < far[2]
+    assert far[0] == pytest.approx(width())
+    assert width(layers=960) > far[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"precision": "fp8"}, "12 of 592 published steps are of megatron on h100"),
+        ({"gpu": "mi300x"}, "none of 592 published steps is of megatron on mi300x"),
+        ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps (2 to 16,384)"),
+        ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
+        ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
+    ],
+)
+def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> None:
+    assert said in answer(**changed).attrs["fleetcube_remarks"]
+
+
+def test_a_calibration_of_such_steps_needs_no_remark() -> None:
+    cube = answer(calibration="megatron-h100-fp8", precision="fp8")
+    assert "fleetcube_remarks" not in cube.attrs
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"software": "megatron"}, "did you mean 'megatron-lm' or 'megatron-bridge'"),
+        ({"node": None}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
+    ],
+)
+def test_bad_input_is_one_line(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        answer(**changed)
+
+
+def test_kernels_that_differ_along_two_axes_are_asked_for() -> None:
+    scenario = {n: v for n, v in JOB.items() if n != "attention_kernel"}
+    axes = {"node": ["dgx-h100", "dgx-a100"], "software": ["megatron-lm", "fsdp"]}
+    with pytest.raises(InputError, match="different choices of attention_kernel"):
+        Sweep(scenario, axes, TIMES)
+
+
+def test_an_edited_posterior_is_refused(tmp_path: Path) -> None:
+    text = pooled.PATH.read_text(encoding="utf-8")
+    content = json.loads(text)
+    assert pooled.seal(content) == content["sha256"]
+    edited = tmp_path / "pooled.json"
+    edited.write_text(text.replace('"rows": 592', '"rows": 593', 1), encoding="utf-8")
+    with pytest.raises(CatalogError, match=r"pooled.json was edited: its hash is not .*; install"):
+        pooled.posterior(edited)
+    edited.write_text("{}", encoding="utf-8")
+    with pytest.raises(CatalogError, match="is not the posterior"):
+        pooled.posterior(edited)
+
+
+def test_intervals_hold_clusters_that_no_fit_has_seen() -> None:
+    of, fitted = made.rows()
+    labels = {entry.values["steps_as"]: label for label, entry in kind("software").items()}
+    rows = [row for row, seen in zip(of, fitted, strict=True) if not seen]
+    asked = []
+    for row in rows:
+        software = {"software": labels[made.software(row)]} if made.software(row) in labels else {}
+        asked.append((TIMES[::2], {**row.inputs, "calibration": "auto", **software}))
+    times = np.array([[float(x) for x in answer] for answer in evaluate(asked)])
+    errors = np.abs(np.log(times[:, 0] / [row.measured for row in rows]))
+    factors = np.log(times[:, 1] / times[:, 0])
+    assert np.expm1(errors).mean() < 0.09
+    assert (errors <= factors).mean() >= 0.85
+    assert np.median(factors) < 0.25
+
+
+def test_candidates_are_ranked_by_the_nearest_steps() -> None:
+    found = calibrations({**JOB, "precision": "fp8", "calibration": "aws-p5"}, {})
+    assert [each.label for each in found[:2]] == ["auto", "megatron-h100-fp8"]
+    distances = [each.distance for each in found[1:]]
+    assert distances == sorted(distances)
+    assert all(0 < each.low < each.step_time < each.high for each in found)
+    assert found[0].step_time == answer(precision="fp8").step_time
+    assert found[2].differs == ("software bridge for megatron",)
+    far = calibrations({**JOB, "gpu": "mi300x"}, {"n_gpus": [512, 1024, 2048]})
+    assert far[0].distance == 4
+    assert far[0].step_time == answer(gpu="mi300x").step_time
+    assert fleetcube.evaluate("step_time", **{**JOB, "gpu": "mi300x"}) == far[0].step_time
+
+
+def test_the_command_line_ranks_and_says_what_a_result_stands_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "job.toml"
+    lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
+    spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
+    stands = "12 of 592 published steps are of megatron on h100"
+    for command in (["run"], ["explain"], ["calibrations"]):
+        cli.main([*command, str(spec)], standalone_mode=False)
+        said = capsys.readouterr()
+        assert stands in said.out + said.err, command
+    cli.main(["calibrations", str(spec), "--json", "software=fsdp"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert [each["label"] for each in found[:2]] == ["auto", "fsdp-h100-fp8"]
