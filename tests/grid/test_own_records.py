@@ -138,7 +138,7 @@ def test_several_files_are_one_set_of_records(tmp_path: Path) -> None:
 LEFT_OUT = [
     ({"n_gpu": 8, "step_time": 1}, "'n_gpu' is not an input; did you mean 'n_gpus'?"),
     ({"gpu": "h100-sxx", "step_time": 1}, "did you mean 'h100-sxm'?"),
-    ({"recompute": "fulll", "step_time": 1}, "did you mean 'full'?"),
+    ({"recompute": "fulls", "step_time": 1}, "did you mean 'full'?"),
     ({"n_gpus": "8 parsec", "step_time": 1}, "parsec"),
     ({"n_gpus": [8], "step_time": 1}, "n_gpus = [8] is not a plain number"),
     ({"n_gpus": math.nan, "step_time": 1}, "not finite"),
