@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...catalog.pooled import NORMAL, STUDENT
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import values
@@ -24,7 +25,6 @@ from .steps import Table, _Model
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 ROUNDS = 30
-_NORMAL, _STUDENT = 1.645, 2.132  # 95 % points: normal, and Student's t with FREEDOM
 _INNER = 2  # rounds of expectation and maximisation with one set of derivatives
 _FAR = 1.5  # of an effect, in one round
 _MOVED = 3e-3  # largest change of a row's logarithm that ends the search
@@ -274,7 +274,7 @@ class Predicted:
 
     def width(self) -> Array:
         """Half of the 90 % interval of a logarithm [row]: normal coefficients, Student's noise."""
-        return np.hypot(_NORMAL * self.deviations, _STUDENT * self.noise)
+        return np.hypot(NORMAL * self.deviations, STUDENT * self.noise)
 
 
 class Pooled:
