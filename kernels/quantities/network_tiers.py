@@ -420,6 +420,20 @@ def torus_seated_domain_gpus(gpus_per_domain: Any) -> Any:
     return 1.0 * gpus_per_domain
 
 
+@alternative("idle_domain_gpus", scale_up_domain=False)
+def no_idle_domain_gpus() -> Any:
+    """GPUs of a job's scale-up domains that it leaves idle: a node is all there is.
+
+    0
+
+    Parameters: none
+    Returns: [1] GPUs
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("idle_domain_gpus", scale_up_domain=True)
 def idle_domain_gpus(n_gpus: Any, gpus_per_domain: Any, scale_up_gpus: Any) -> Any:
     """GPUs of a job's scale-up domains that it leaves idle, where groups do not divide a domain.
 
@@ -427,7 +441,7 @@ def idle_domain_gpus(n_gpus: Any, gpus_per_domain: Any, scale_up_gpus: Any) -> A
 
     Parameters: n_gpus [1], gpus_per_domain [1], scale_up_gpus [1]
     Returns: [1] GPUs
-    Range: with `scale_up_domain`; neither power nor price counts them
+    Range: neither power nor price counts them
     Source: by definition
     """
     return np.ceil(n_gpus / scale_up_gpus) * (gpus_per_domain - scale_up_gpus)

@@ -494,6 +494,8 @@ def groups_seated() -> Pairs:
         yield _values(names, **layout, experts=e), (domain - idle, domains * idle)
         torus = {"all_reduce": "torus", "torus_x": 2}
         yield _values(names, **{**layout, **torus, "n_gpus": domain}, experts=e), (domain, 0)
+        alone = {**layout, "scale_up_domain": False}  # nodes behind no common switch
+        yield _values(names, **alone, experts=e), (4, 0)
 
 
 @check(
