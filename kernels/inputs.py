@@ -675,6 +675,24 @@ _ROWS: list[str | Input] = [
         low=1.0,
     ),
     _real(
+        "step_time_error",
+        "1",
+        0.0,
+        "where in its interval the step's time is: -1 at step_time_low, 0 as predicted, 1 at "
+        "step_time_high; the parts of a step stay as predicted",
+        low=-4.0,
+        high=4.0,
+        positive=False,
+    ),
+    _option(
+        "shifted_step_time",
+        False,
+        (False, True),
+        "the step's time is not as predicted, but elsewhere in its interval",
+        implied=True,
+        implied_by=("step_time_error",),
+    ),
+    _real(
         "serial_time_per_step", "s", 0.0, "data loading, logging: nothing overlaps", positive=False
     ),
     _real(

@@ -16,6 +16,7 @@ UNAVAILABLE = "unavailable"
 OTHER = "other_losses"  # budgets of additive goodput, or all losses of a given goodput
 # Quantities that are the sum of their parameters
 _SUMS = ("step_time", "exposed_communication_time", "exposed_layer_communication_time")
+_SHIFT = "step_time_ratio"
 _LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
 # What must be computed, not given, for a quantity to be broken down
 _WAY = {
@@ -41,6 +42,8 @@ def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     plans = [sweep.of(["step_time"]).plan("numpy") for sweep in pair]
     used = [case.formulas[name] for plan in plans for case in plan.cases]
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
+    if _SHIFT in parts:  # a sum times a ratio, of which no part is known alone
+        return [name]
     return [term for part in parts for term in _expanded(pair, part)]
 
 

@@ -365,6 +365,30 @@ def one_site_memory_per_gpu(
     return states + activation_memory + working_memory + reserved_memory
 
 
+def memory_per_gpu_low(memory_per_gpu: Any, memory_error_factor: Any) -> Any:
+    """Lower end of the interval in which 90 of 100 measured memories are.
+
+    memory / f
+
+    Parameters: memory_per_gpu [B], memory_error_factor [1]
+    Returns: [B] memory
+    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    """
+    return memory_per_gpu / memory_error_factor
+
+
+def memory_per_gpu_high(memory_per_gpu: Any, memory_error_factor: Any) -> Any:
+    """Upper end of the interval in which 90 of 100 measured memories are.
+
+    memory x f
+
+    Parameters: memory_per_gpu [B], memory_error_factor [1]
+    Returns: [B] memory
+    Source: by definition; factor: docs/accuracy.md (SimuMax's and Korthikanti's tables of memory)
+    """
+    return memory_per_gpu * memory_error_factor
+
+
 def memory_margin(memory_per_gpu: Any, hbm_capacity: Any) -> Any:
     """Share of a GPU's memory that is left; below 0 where more is needed than there is.
 

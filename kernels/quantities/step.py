@@ -248,6 +248,7 @@ def paced_bubble_time(
     return bubble_ratio * work + paced * stage_imbalance_time
 
 
+@alternative("step_time", shifted_step_time=False)
 def step_time(
     compute_time: Any,
     straggler_time: Any,
@@ -269,6 +270,45 @@ def step_time(
     return working + optimizer_time + serial_time_per_step
 
 
+def step_time_ratio(step_time_error: Any, error_factor: Any) -> Any:
+    """Time of a step over its prediction, somewhere in the interval of its error.
+
+    f^e
+
+    Parameters: step_time_error [1], error_factor [1]
+    Returns: [1] step time over the predicted one
+    Source: by definition; interval: Vovk et al. 2005, Algorithmic Learning in a Random World,
+        section 2.2 (conformal prediction), of logarithms
+    """
+    return np.exp(step_time_error * np.log(error_factor))
+
+
+@alternative("step_time", shifted_step_time=True)
+def step_time_in_interval(
+    compute_time: Any,
+    straggler_time: Any,
+    bubble_time: Any,
+    exposed_communication_time: Any,
+    optimizer_time: Any,
+    serial_time_per_step: Any,
+    step_time_ratio: Any,
+) -> Any:
+    """Time of one optimizer step, somewhere in the interval of its error.
+
+    (compute + straggler + bubble + exposed communication + optimizer + serial) x f^e
+
+    Parameters: compute_time [s], straggler_time [s], bubble_time [s],
+        exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s],
+        step_time_ratio [1]
+    Returns: [s] time of one step
+    Range: the parts stay as predicted: an interval of the whole does not say which is wrong
+    Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
+    """
+    working = compute_time + straggler_time + bubble_time + exposed_communication_time
+    return (working + optimizer_time + serial_time_per_step) * step_time_ratio
+
+
+@alternative("step_time_low", shifted_step_time=False)
 def step_time_low(step_time: Any, error_factor: Any) -> Any:
     """Lower end of the interval in which 90 of 100 measured step times are.
 
@@ -282,6 +322,21 @@ def step_time_low(step_time: Any, error_factor: Any) -> Any:
     return step_time / error_factor
 
 
+@alternative("step_time_low", shifted_step_time=True)
+def step_time_low_of_shifted(step_time: Any, step_time_ratio: Any, error_factor: Any) -> Any:
+    """Lower end of the interval in which 90 of 100 measured step times are.
+
+    t / (f^e f): the end of the prediction, wherever the step's time is
+
+    Parameters: step_time [s], step_time_ratio [1], error_factor [1]
+    Returns: [s] time of one step
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
+        prediction), of logarithms
+    """
+    return step_time / step_time_ratio / error_factor
+
+
+@alternative("step_time_high", shifted_step_time=False)
 def step_time_high(step_time: Any, error_factor: Any) -> Any:
     """Upper end of the interval in which 90 of 100 measured step times are.
 
@@ -293,6 +348,20 @@ def step_time_high(step_time: Any, error_factor: Any) -> Any:
         prediction), of logarithms
     """
     return step_time * error_factor
+
+
+@alternative("step_time_high", shifted_step_time=True)
+def step_time_high_of_shifted(step_time: Any, step_time_ratio: Any, error_factor: Any) -> Any:
+    """Upper end of the interval in which 90 of 100 measured step times are.
+
+    t f / f^e: the end of the prediction, wherever the step's time is
+
+    Parameters: step_time [s], step_time_ratio [1], error_factor [1]
+    Returns: [s] time of one step
+    Source: Vovk et al. 2005, Algorithmic Learning in a Random World, section 2.2 (conformal
+        prediction), of logarithms
+    """
+    return step_time / step_time_ratio * error_factor
 
 
 def tokens_per_second(tokens_per_step: Any, step_time: Any) -> Any:

@@ -54,6 +54,7 @@ def extra_ramp_steps(ramp_steps: Any, ramp_tokens: Any, tokens_per_step: Any) ->
     return ramp_steps - ramp_tokens / tokens_per_step
 
 
+@alternative("batch_independent_time", shifted_step_time=False)
 def batch_independent_time(
     step_time: Any,
     compute_time: Any,
@@ -75,6 +76,29 @@ def batch_independent_time(
     return step_time - growing
 
 
+@alternative("batch_independent_time", shifted_step_time=True)
+def batch_independent_time_of_shifted(
+    step_time: Any,
+    compute_time: Any,
+    straggler_time: Any,
+    exposed_layer_communication_time: Any,
+    step_time_ratio: Any,
+) -> Any:
+    """Part of a step that lasts as long with a smaller batch, where the step is not as predicted.
+
+    step - f^e x (compute + straggler + exposed traffic of layers): all parts alike
+
+    Parameters: step_time [s], compute_time [s], straggler_time [s],
+        exposed_layer_communication_time [s], step_time_ratio [1]
+    Returns: [s] time of one step
+    Range: as without an error
+    Source: Narayanan et al. 2021 (SC21), section 2.2 (the bubble of a batch of any size)
+    """
+    growing = compute_time + straggler_time + exposed_layer_communication_time
+    return step_time - growing * step_time_ratio
+
+
+@alternative("long_context_extra_time", shifted_step_time=False)
 def long_context_extra_time(
     attention_time: Any, long_context_length: Any, sequence_length: Any, bubble_ratio: Any
 ) -> Any:
@@ -92,6 +116,29 @@ def long_context_extra_time(
     """
     longer = long_context_length / sequence_length - 1
     return attention_time * longer * (1 + bubble_ratio)
+
+
+@alternative("long_context_extra_time", shifted_step_time=True)
+def long_context_extra_time_of_shifted(
+    attention_time: Any,
+    long_context_length: Any,
+    sequence_length: Any,
+    bubble_ratio: Any,
+    step_time_ratio: Any,
+) -> Any:
+    """Time that a step takes longer with longer sequences, where the step is not as predicted.
+
+    f^e x attention x (s_long / s - 1) x (1 + bubble ratio): all parts alike
+
+    Parameters: attention_time [s], long_context_length [1], sequence_length [1], bubble_ratio [1],
+        step_time_ratio [1]
+    Returns: [s] time of one step
+    Range: as without an error
+    Source: Grattafiori et al. 2024, arXiv:2407.21783, sections 3.4.2 (six stages) and table 4
+        (16M tokens a step at 8K and at 128K); Narayanan et al. 2021 (SC21), appendix
+    """
+    longer = long_context_length / sequence_length - 1
+    return attention_time * longer * (1 + bubble_ratio) * step_time_ratio
 
 
 @alternative("job_time", training_stages="several")
