@@ -273,7 +273,7 @@ class Sweep(Evaluation):
         threads: int | None = None,
         dask: Any = None,
     ) -> "xarray.Dataset":
-        """What the distributions in the scenario make of outputs, at every point of the grid.
+        """What distributions in the scenario, and the error of a prediction, make of outputs.
 
         Args:
             of: outputs; by default all that are numbers.
@@ -286,12 +286,41 @@ class Sweep(Evaluation):
 
         Returns a Dataset of each output over its axes and `quantile`, with `<output>_mean` and
         `<output>_std`; NaN where any draw is NaN. Everything else that a sweep does takes the
-        median of each distribution. An axis overrides a distribution of the same input.
+        median of each distribution. An axis overrides a distribution of the same input. Where
+        `error_factor` is above 1 (a calibration sets it), the step's time is a lognormal of which
+        90 % are within that factor; `step_time_error` or an axis of it overrides that.
         """
         from .ask.uncertainty import uncertainty
 
         settings = Settings(engine, mask_infeasible, threads, dask)
         return uncertainty(self, of, q, method, samples, seed, settings)
+
+    def interval(
+        self,
+        of: str | Sequence[str] | None = None,
+        *,
+        engine: str = "auto",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+        dask: Any = None,
+    ) -> "xarray.Dataset":
+        """Outputs with the ends of their 90 % intervals, `<output>_low` and `<output>_high`.
+
+        Args:
+            of: outputs; by default all.
+            dask: as for `reduce`, for the ends.
+
+        Ends are given where an interval is known: of what depends on the step's time where
+        `error_factor` is above 1 (a calibration sets it), of what distributions in the scenario
+        reach (then by `uncertainty`), and of `memory_per_gpu`. Without distributions, they are the
+        least and the most of an output while the step's time is in its interval, at five places of
+        it: exact where the output rises or falls with it, else with at least 90 % between them.
+        NaN at points where no interval is known. Shares of a step have none: how an error of the
+        whole is shared among its parts is not known.
+        """
+        from .ask.interval import interval
+
+        return interval(self, of, Settings(engine, mask_infeasible, threads, dask))
 
     def levers(
         self,

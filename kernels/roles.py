@@ -14,6 +14,32 @@ LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what they reach dep
 # A quantity, and the inputs whose product it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
 
+# A predicted quantity, the input that says where in its 90 % interval it is (-1 and 1 are the ends,
+# 0 the prediction), and the factor that is the interval's half; 1 where no interval is known
+ERRORS: Mapping[str, tuple[str, str]] = {"step_time": ("step_time_error", "error_factor")}
+# What sets parts beside the whole, which an interval of the whole says nothing of
+PARTED = frozenset(
+    {
+        "bubble_overhead",
+        "communication_fraction",
+        "communication_overhead",
+        "compute_inefficiency_overhead",
+        "raw_communication_fraction",
+        "reliability_to_communication_ratio",
+        "scaling_efficiency",
+        "step_time_high",
+        "step_time_low",
+        "step_to_communication_ratio",
+        "straggler_overhead",
+        "sync_wall_gpus",
+        "utilization_efficiency",
+    }
+)
+# Intervals that are quantities: no others follow from them
+ENDS: Mapping[str, tuple[str, str]] = {
+    "memory_per_gpu": ("memory_per_gpu_low", "memory_per_gpu_high"),
+}
+
 
 def replica(tensor_parallel: Any, pipeline_parallel: Any, context_parallel: Any) -> Any:
     """GPUs of one replica: the step from one valid cluster to the next.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
+from ...kernels.roles import ERRORS, PARTED
 from ..errors import InputError
 from ..plan import memory, tiles
-from ..plan.labels import attributes, coordinates, ordered, root_attributes
+from ..plan.labels import UNUSED, attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region
 from ..reduce.quantile import between
@@ -18,7 +19,7 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..spec.axes import Array, Axis
-from ..spec.distributions import Distribution
+from ..spec.distributions import ERROR, Distribution
 from ..spec.values import is_whole
 from .gradient import reached
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 METHODS = ("sampled", "first_order")
 DRAW = "(draw)"  # no axis of a spec can have this name
+SAMPLES = 4096  # drawn by default
 MOST_SAMPLES = 1 << 20
+_STILL = 1e-12  # deviations over the mean: rounding
 BITS = 30  # of a Sobol point
 
 Statistics = dict[str, tuple[Array, Array, Array]]  # quantiles (last), mean and deviation by output
@@ -46,44 +49,83 @@ def uncertainty(
     import xarray
 
     plan = sweep.plan("numpy", settings.mask_infeasible)
-    known = plan.problem.distributions
-    names = [stream.check_output(plan, name) for name in _listed(of, stream.numeric(plan))]
+    names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
     shares = _check_shares(q)
-    if not known:
-        raise InputError(
-            "the scenario has no distribution; give one, as in "
-            'gpu_mttf = {lognormal = ["50_000 h", 1.5]}'
-        )
     if method not in METHODS:
         raise InputError(f"method = {method!r} is unknown; choose one of {', '.join(METHODS)}")
-    slopes: dict[str, dict[str, str]] = {}
-    if method == "sampled":
-        moved = _drawn(sweep, known, names, samples, seed)
-        how = f"{samples} draws, seed {seed}"
-    else:
-        moved, slopes = _differentiated(sweep, plan, names)
-        how = "first order"
+    how = f"{samples} draws, seed {seed}" if method == "sampled" else "first order"
+    by_laws = _by_laws(plan, names, asked=of is not None)
+    names = [name for name in names if any(name in group for _, group in by_laws)]
     variables: dict[str, Any] = {}
-    with stream.mapping(moved, settings) as (plan, map_):
-        dims = {name: tuple(dim for dim in plan.out_dims[name] if dim != DRAW) for name in names}
-        for own in dict.fromkeys(dims.values()):
-            group = [name for name in names if dims[name] == own]
-            work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan, group))
-            if method == "first_order":
-                rows = {name: slopes[name] for name in group}
-                needed = {*group, *(d for row in rows.values() for d in row.values())}
-                work = _Slopes(own, shares, stream.Rooms(plan, needed), rows, known)
-            variables |= _variables(plan, own, group, shares, work, map_)
+    dims: dict[str, tuple[str, ...]] = {}
+    idle: list[set[str]] = []
+    for known, members in by_laws:
+        slopes: dict[str, dict[str, str]] = {}
+        if method == "sampled":
+            moved = _drawn(sweep, known, members, samples, seed)
+        else:
+            moved, slopes = _differentiated(sweep, known, members)
+        with stream.mapping(moved, settings) as (plan, map_):
+            dims |= {n: tuple(dim for dim in plan.out_dims[n] if dim != DRAW) for n in members}
+            for own in dict.fromkeys(dims[name] for name in members):
+                group = [name for name in members if dims[name] == own]
+                work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan, group))
+                if method == "first_order":
+                    rows = {name: slopes[name] for name in group}
+                    needed = {*group, *(d for row in rows.values() for d in row.values())}
+                    work = _Slopes(own, shares, stream.Rooms(plan, needed), rows, known)
+                variables |= _variables(plan, own, group, shares, work, map_)
+            idle.append({*plan.unused()})
+        if known.keys() <= {error for error, _ in ERRORS.values()}:
+            variables |= _without_still(variables, members)
+    unused = " ".join(sorted(set.intersection(*idle)))
     dims_used = {dim for own in dims.values() for dim in own}
     coords = coordinates(plan, dims_used) | stream.reason(plan, dims_used, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
-    attrs = {**root_attributes(plan, sweep.spec), "fleetcube_uncertainty": how}
+    attrs = {**root_attributes(plan, sweep.spec), UNUSED: unused, "fleetcube_uncertainty": how}
+    attrs = {name: text for name, text in attrs.items() if text}
     ends = ("", "_mean", "_std")
     variables = {name + end: variables[name + end] for name in names for end in ends}
     return xarray.Dataset(variables, coords, attrs)
 
 
-def _listed(of: Any, all_names: list[str]) -> list[str]:
+def errors(plan: Plan, name: str) -> dict[str, Distribution]:
+    """Laws of the errors of predictions that an output feels, where an interval is known.
+
+    An output that sets parts of a prediction beside the whole feels none: how the error is shared
+    among parts is not known.
+    """
+    problem = plan.problem
+    laws: dict[str, Distribution] = {}
+    for quantity, (error, factor) in ERRORS.items():
+        if problem.gives(error) or not problem.may_exceed(factor):
+            continue
+        felt = reached(plan, [name])
+        computed = any(quantity in case.formulas for case in plan.cases)
+        if computed and quantity in felt and felt.isdisjoint(PARTED):
+            laws[error] = ERROR
+    return laws
+
+
+def _by_laws(
+    plan: Plan, names: Sequence[str], asked: bool
+) -> list[tuple[dict[str, Distribution], list[str]]]:
+    """Outputs with the laws of what they may feel: distributions, and errors of predictions."""
+    groups: dict[tuple[str, ...], tuple[dict[str, Distribution], list[str]]] = {}
+    for name in names:
+        laws = {**plan.problem.distributions, **errors(plan, name)}
+        groups.setdefault(tuple(laws), (laws, []))[1].append(name)
+    certain = groups.pop((), ({}, []))[1]
+    if certain and (asked or not groups):
+        raise InputError(
+            f"the scenario has no distribution that {certain[0]} could feel; give one, as in "
+            'gpu_mttf = {lognormal = ["50_000 h", 1.5]}'
+        )
+    return list(groups.values())
+
+
+def listed(of: Any, all_names: list[str]) -> list[str]:
+    """Names as a list; all by default."""
     if of is None:
         return all_names
     return [of] if isinstance(of, str) else list(of)
@@ -138,14 +180,18 @@ def _drawn(
 
 
 def _differentiated(
-    sweep: Evaluation, plan: Plan, names: Sequence[str]
+    sweep: Evaluation, known: Mapping[str, Distribution], names: Sequence[str]
 ) -> tuple[Evaluation, dict[str, dict[str, str]]]:
     """A sweep of the outputs and of their derivatives by the uncertain inputs."""
     slopes: dict[str, dict[str, str]] = {}
+    spec: Any = sweep.spec
+    predicted = {error: 0.0 for error, _ in ERRORS.values() if error in known}
+    sweep = sweep.replace(scenario={**predicted, **spec["scenario"]}, outputs=names)
+    plan = sweep.plan("numpy")
     for name in names:
         slopes[name] = {}
         felt = reached(plan, [name])
-        for wrt, distribution in plan.problem.distributions.items():
+        for wrt, distribution in known.items():
             if wrt in felt:
                 _check_smooth(wrt, distribution)
                 slopes[name][wrt] = name_of("d", name, wrt)
@@ -206,20 +252,17 @@ class _Slopes:
     ) -> tuple[Array, Array, Array]:
         """Quantiles, mean and deviation of one output.
 
-        Lognormal if every input is and the output is above 0, else normal.
+        Lognormal if every input multiplies and the output is above 0, else normal.
         """
         from scipy.special import ndtri
 
         out, variance = outs[name], np.zeros_like(outs[name])
         for wrt, slope in row.items():
-            scale = self.known[wrt].deviation
-            if self.known[wrt].kind == "lognormal":  # x d/dx is d/dln x
-                scale *= self.known[wrt].median
-            variance = variance + (outs[slope] * scale) ** 2
+            variance = variance + (outs[slope] * self.known[wrt].scale) ** 2
         deviation, z = np.sqrt(variance), ndtri(self.shares)
         values = out[..., None] + deviation[..., None] * z
         mean = out.copy()  # the room's array is filled again by the next tile
-        if row and all(self.known[wrt].kind == "lognormal" for wrt in row):
+        if row and all(self.known[wrt].multiplies for wrt in row):
             above = out > 0
             # 1 and 0 elsewhere, so that the branch not taken neither divides nor overflows
             spread = np.where(above, deviation / np.where(above, out, 1.0), 0.0)
@@ -228,6 +271,22 @@ class _Slopes:
             mean = out * np.exp(spread * spread / 2)
             deviation = np.where(above, mean * np.sqrt(np.expm1(spread * spread)), deviation)
         return values, mean, deviation
+
+
+def _without_still(variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Variables that are NaN where a prediction has no interval: no width is not certainty."""
+    made: dict[str, Any] = {}
+    for name in names:
+        mean, deviation = (variables[f"{name}_{end}"] for end in ("mean", "std"))
+        still = deviation[1] <= _STILL * np.abs(mean[1])
+        for key, mask in (
+            (name, still[..., None]),
+            (f"{name}_mean", still),
+            (f"{name}_std", still),
+        ):
+            dims, values, attrs = variables[key]
+            made[key] = dims, np.where(mask, np.nan, values), attrs
+    return made
 
 
 def _variables(

@@ -21,6 +21,9 @@ from .written import written
 if TYPE_CHECKING:
     import xarray
 
+UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
+END_OF = "interval_of"  # attribute of an end of an interval: the variable that is in it
+
 
 def dtype_of(name: str, dtype: Any) -> Any:
     """Type of an output: flags are int8, numbers as asked."""
@@ -135,7 +138,7 @@ def root_attributes(
         "fleetcube_spec": json.dumps(written(plan, spec, kept), default=plain),
         "fleetcube_catalog": f"[{', '.join(entry.json for entry in plan.problem.records)}]",
         ATTRIBUTE: _citations(plan),
-        **({"fleetcube_unused": " ".join(unused)} if unused else {}),
+        **({UNUSED: " ".join(unused)} if unused else {}),
         **({"fleetcube_remarks": "\n".join(remarks)} if remarks else {}),
         **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
     }

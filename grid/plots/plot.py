@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.roles import CROSSING, REASON
+from ...kernels.roles import CROSSING, ERRORS, PARTED, REASON
 from ..errors import InputError
+from ..plan.labels import END_OF
+from ..show.tables import scale
 from .picture import (
     INFEASIBLE,
     MARKERS,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 FEWEST = 3  # points along both axes of a map that has contours
 MOST_NAMED = 12  # curves in a legend
+_APART = 0.03  # of the distance between two labels: bars of curves
 _RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg
 
 
@@ -49,7 +52,8 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path | 
 
     Axes other than x and y must have been cut to a point, except one more for curves. A map of
     numbers has contours; a map of flags has the line where reliability costs as much as
-    communication, if the cube holds their ratio. Infeasible points are hatched in maps and hollow
+    communication, if the cube holds their ratio. Curves have bands of 90 % where the cube has
+    intervals: from `Sweep.interval`, or an axis step_time_error with -1, 0 and 1. Infeasible points are hatched in maps and hollow
     in curves. Returns the figure.
     """
     check_picture(path)
@@ -58,6 +62,7 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path | 
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
     need(cube, [name])
+    cube, ends = _with_ends(cube, name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):
         if axis is not None and axis not in variable.dims:
@@ -66,7 +71,7 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path | 
     rest = check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
     figure, axes = blank(4.8)
     if y is None:
-        _curves(figure, axes, cube, variable, x, rest[0] if rest else None)
+        _curves(figure, axes, cube, variable, x, rest[0] if rest else None, ends)
     else:
         _map(figure, axes, cube, variable, x, y)
     axes.set_xlabel(heading(cube[x]))
@@ -81,6 +86,7 @@ def _curves(
     variable: "xarray.DataArray",
     x: str,
     family: str | None,
+    ends: Sequence["xarray.DataArray"] = (),
 ) -> None:
     numbers, unit = scaled(variable)
     dims = [family, x] if family else [x]
@@ -103,6 +109,13 @@ def _curves(
         label = labels[k] if k in named else "_"
         axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **how)
         axes.plot(at, np.where(bad[k], row, np.nan), linestyle="", fillstyle="none", **how)
+    banded = False
+    if ends:
+        factor, _ = scale(
+            str(variable.attrs.get("units", "1")), variable.values, str(variable.name)
+        )
+        low, high = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
+        banded = _bands(axes, at, low, high, shades, is_number(cube[x]))
     hollow = bool((bad & np.isfinite(rows)).any())
     if hollow:
         axes.plot([], [], "o", color="black", fillstyle="none", markersize=4, label="infeasible")
@@ -110,7 +123,7 @@ def _curves(
         head = heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
         beside(figure, title=head)
-    elif hollow:
+    elif hollow or banded:
         axes.legend(fontsize=8)
     axes.set_ylabel(labelled(str(variable.name), unit))
     if flags:
@@ -121,6 +134,44 @@ def _curves(
             axes.set_yscale("log")
         plain(axes.yaxis)
     axes.grid(alpha=0.3)
+
+
+def _with_ends(
+    cube: "xarray.Dataset", name: str, kept: Sequence[str]
+) -> tuple["xarray.Dataset", list["xarray.DataArray"]]:
+    """A cube as predicted, and the ends of a variable's 90 % interval; none if it has none.
+
+    They are variables (`Sweep.interval`), or along an axis of the error from -1 to 1.
+    """
+    ends = [f"{name}_{side}" for side in ("low", "high")]
+    if all(end in cube and END_OF in cube[end].attrs for end in ends):
+        return cube, [cube[end] for end in ends]
+    for error, _ in ERRORS.values():
+        if error not in cube[name].dims or error in kept:
+            continue
+        places = cube[error].values
+        if {-1.0, 0.0, 1.0} <= {*places.tolist()}:
+            inside = cube[name].isel({error: abs(places) <= 1})
+            found = [] if name in PARTED else [inside.min(error), inside.max(error)]
+            return cube.sel({error: 0.0}, drop=True), found
+    return cube, []
+
+
+def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smooth: bool) -> bool:
+    """Draw intervals behind curves: bands, or bars over labels; whether there are any."""
+    known = low < high
+    if not known.any():
+        return False
+    low, high = np.where(known, low, np.nan), np.where(known, high, np.nan)
+    for k, shade in enumerate(shades):
+        if smooth and at.size > 1:
+            axes.fill_between(at, low[k], high[k], color=shade, alpha=0.2, linewidth=0)
+        else:  # side by side
+            apart = 0.0 if smooth else _APART * (k - (len(shades) - 1) / 2)
+            axes.vlines(at + apart, low[k], high[k], color=shade, alpha=0.4, linewidth=3)
+    ink = shades[0] if len(shades) == 1 else "black"
+    axes.fill_between([], [], [], color=ink, alpha=0.2, linewidth=0, label="90 % interval")
+    return True
 
 
 def _flags(variable: "xarray.DataArray") -> list[str]:

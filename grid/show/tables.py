@@ -12,6 +12,7 @@ import numpy as np
 
 from ...kernels.roles import IN_HOURS, NEAR, REASON
 from ..errors import InputError, nearest
+from ..plan.labels import END_OF
 from ..spec import values
 from ..text import guarded, visible
 
@@ -80,10 +81,24 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
         whole = whole.reset_coords(NEAR)
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
-    names = [*dims, *map(str, whole.data_vars)]
-    columns = [_column(name, whole[name].attrs, _cells(whole, name, dims)) for name in names]
+    columns = []
+    for name in [*dims, *(str(n) for n in whole.data_vars if END_OF not in whole[n].attrs)]:
+        cells = _cells(whole, name, dims)
+        columns.append(_column(name, whole[name].attrs, cells))
+        ends = [f"{name}_low", f"{name}_high"]
+        if all(end in whole and END_OF in whole[end].attrs for end in ends):
+            factor, _ = scale(str(whole[name].attrs.get("units", "1")), cells, name)
+            columns.append(_ranges(*(_cells(whole, end, dims) / factor for end in ends)))
     headings = [heading for heading, _ in columns]
     return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
+
+
+def _ranges(low: Any, high: Any) -> tuple[str, list[str]]:
+    """A column of intervals, beside the one of what is in them and in its unit."""
+    texts = iter(numbers([*low, *high]))
+    lows = [next(texts) for _ in low]
+    pairs = zip(low, lows, texts, strict=True)
+    return "90 %", ["-" if math.isnan(end) else f"{a} to {b}" for end, a, b in pairs]
 
 
 def _dims(cube: "xarray.Dataset") -> list[str]:

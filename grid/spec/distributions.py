@@ -21,6 +21,8 @@ KINDS = {
 }
 MOST_OUTSIDE = 0.01  # probability that may lie beyond the bounds of an input
 
+INSIDE_90 = 1.6448536269514722  # standard deviations: 90 % of a normal distribution are within
+
 
 @dataclass(frozen=True)
 class Distribution:
@@ -35,6 +37,7 @@ class Distribution:
     values: tuple[float, ...]
     low: float = -math.inf
     high: float = math.inf
+    of_logarithm: bool = False  # whose exponential multiplies what it reaches
 
     @property
     def median(self) -> float:
@@ -51,6 +54,16 @@ class Distribution:
         if self.kind == "uniform":
             return (last - first) / math.sqrt(12)
         return math.log(last) if self.kind == "lognormal" else last
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether what is in proportion to it, or to its exponential, is lognormal."""
+        return self.kind == "lognormal" or self.of_logarithm
+
+    @property
+    def scale(self) -> float:
+        """What turns a slope into a standard deviation; x d/dx is d/dln x."""
+        return self.deviation * (self.median if self.kind == "lognormal" else 1.0)
 
     def at(self, share: Array) -> Array:
         """The values below which shares of the probability lie: the inverse CDF."""
@@ -85,6 +98,10 @@ class Distribution:
     def outside(self) -> float:
         """Probability that is cut off."""
         return 0.0 if self.kind in ("uniform", "empirical") else 1.0 - self._inside()[1]
+
+
+# Of an error of a prediction: 90 % within -1 and 1
+ERROR = Distribution("normal", (0.0, 1 / INSIDE_90), of_logarithm=True)
 
 
 def is_distribution(value: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import WHOLES
+from ...kernels.roles import ERRORS, WHOLES
 from ..errors import InputError
 from . import auto, patterns, values
 from .axes import Array, Axis, make_axes
@@ -46,6 +46,17 @@ class Problem:
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
+    def gives(self, name: str) -> bool:
+        """Whether a scenario, a label or an axis sets a number."""
+        return name in {*self.constants, *self.tables}.union(*(axis.numbers for axis in self.axes))
+
+    def may_exceed(self, factor: str) -> bool:
+        """Whether a factor is set above 1 anywhere."""
+        rows = [self.constants.get(factor, 1.0)]
+        rows += [axis.numbers[factor] for axis in self.axes if factor in axis.numbers]
+        rows += [self.tables[factor][1]] if factor in self.tables else []
+        return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
+
 
 def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     """Read a scenario and its axes.
@@ -78,7 +89,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
     swept = _set_by_labels(swept, labels, constants, options, explicit, used, tables, remarks)
-    return Problem(
+    problem = Problem(
         constants=constants,
         options=options,
         axes=tuple(swept),
@@ -88,6 +99,13 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         tables=tables,
         remarks=tuple(dict.fromkeys(remarks)),
     )
+    for error, factor in ERRORS.values():
+        if error in explicit and not problem.may_exceed(factor):
+            raise InputError(
+                f"{error} is given, and {factor} is 1: no interval is known; name a calibration "
+                f"that sets {factor}, or give it above 1"
+            )
+    return problem
 
 
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,6 +95,11 @@ def _logging(verbose: int) -> Callable[[], None]:
 @click.option("--resume", is_flag=True, help="Continue an interrupted run; repair a damaged cube.")
 @click.option("--append", is_flag=True, help="Extend a cube by the labels that its axes gained.")
 @click.option("--feasible-only", is_flag=True, help="NaN at points that cannot be run.")
+@click.option(
+    "--interval/--no-interval",
+    default=None,
+    help="Print 90 % intervals.  [where a calibration gives one]",
+)
 @click.option("--threads", type=int, help="Cores to use.  [all]")
 @click.option("--dask", help="Run on Dask: a number of processes, or a scheduler's address.")
 def run_spec(
@@ -109,6 +114,7 @@ def run_spec(
     resume: bool,
     append: bool,
     feasible_only: bool,
+    interval: bool | None,
     threads: int | None,
     dask: str | None,
 ) -> None:
@@ -137,8 +143,13 @@ def run_spec(
         only |= {"--chunks": chunks, "--dask": dask}
         for option in (name for name, value in only.items() if value):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
-        _evaluated(sweep, engine, feasible_only, threads, output)
+        _evaluated(sweep, engine, feasible_only, threads, output, interval)
         return
+    if interval:
+        raise InputError(
+            "--interval is for tables; in a cube, an axis holds the ends: "
+            "step_time_error = [-1, 0, 1]"
+        )
     if Path(output).suffix.lower() in FORMATS:
         raise InputError(
             f"{output!r} names a table, and run -o writes a cube; name it .zarr, "
@@ -181,9 +192,15 @@ def _near(sweep: Any, most: float = math.inf) -> dict[str, Any]:
 
 
 def _evaluated(
-    sweep: Any, engine: str, feasible_only: bool, threads: int | None, output: str | None
+    sweep: Any,
+    engine: str,
+    feasible_only: bool,
+    threads: int | None,
+    output: str | None,
+    interval: bool | None,
 ) -> None:
     """Print a sweep's values: a table, if it is small, or CSV."""
+    from fleetcube.grid.ask.interval import is_predicted
     from fleetcube.grid.run.stream import user_sizes
     from fleetcube.grid.show.tables import check_rows, table
 
@@ -191,7 +208,10 @@ def _evaluated(
     dims = {dim for own in plan.out_dims.values() for dim in own}
     if output is None:
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
-    values = sweep.evaluate(engine, mask_infeasible=feasible_only, threads=threads)
+    if interval is None:  # columns of CSV, which programs read, stay as they are
+        interval = output is None and is_predicted(plan)
+    compute = sweep.interval if interval else sweep.evaluate
+    values = compute(engine=engine, mask_infeasible=feasible_only, threads=threads)
     if output is None:
         print_table(*table(values.assign_coords(_near(sweep))))
     else:

@@ -38,7 +38,8 @@ def uncertainty(
     seed: int,
     output: str | None,
 ) -> None:
-    """Compute quantiles of a spec's outputs, from distributions of inputs in its scenario.
+    """Compute quantiles of a spec's outputs, from distributions of inputs in its scenario, and from
+    the error of the step's time where a calibration states it.
 
     \b
     In the spec:
@@ -68,12 +69,15 @@ def uncertainty(
     if flags and not variable:
         say(f"{', '.join(flags)} left out: flags have no quantiles", err=True)
     with progress("drawing"):
-        spread = sweep.uncertainty(names, shares, method=method, samples=samples, seed=seed)
+        spread = sweep.uncertainty(
+            variable or None, shares, method=method, samples=samples, seed=seed
+        )
     if output is not None:
         write_table(spread, output)
         return
     for name in names:
-        _print(spread, name)
+        if name in spread:  # else nothing uncertain reaches it
+            _print(spread, name)
 
 
 def _shares(text: str) -> list[float]:

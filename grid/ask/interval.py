@@ -1,0 +1,106 @@
+"""Intervals of outputs: from the error of a prediction, and from distributions of inputs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.roles import ENDS
+from ..plan.labels import END_OF, UNUSED
+from ..plan.plan import Plan
+from ..reduce.fold import reduce
+from ..run import stream
+from ..run.evaluation import Evaluation
+from ..run.settings import Settings
+from ..spec.axes import Axis
+from .gradient import reached
+from .uncertainty import DRAW, SAMPLES, errors, listed, uncertainty
+
+if TYPE_CHECKING:
+    import xarray
+
+SHARE = 0.9
+# Places in the interval of a prediction. Most outputs rise or fall with it all along: then the ends
+# are enough, exactly. Of others, the places between show how far they go.
+_PLACES = np.linspace(-1.0, 1.0, 5)
+
+
+def is_predicted(plan: Plan) -> bool:
+    """Whether the interval of a prediction reaches any of the outputs."""
+    return any(errors(plan, name) for name in stream.numeric(plan))
+
+
+def interval(
+    sweep: Evaluation, of: str | Sequence[str] | None, settings: Settings
+) -> "xarray.Dataset":
+    """Outputs with the ends of their intervals; see `Sweep.interval`."""
+    plan = sweep.plan("numpy", settings.mask_infeasible)
+    names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
+    values = (sweep if of is None else sweep.of(names)).evaluate(
+        settings.engine, mask_infeasible=settings.mask_infeasible, threads=settings.threads
+    )
+    drawn = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
+    left = [name for name in names if name not in drawn]
+    moved = [name for name in left if errors(plan, name)]
+    bounded = [name for name in left if name in ENDS]
+    ends: dict[str, tuple[Any, Any]] = {}
+    made = [values]
+    if drawn:
+        tails = ((1 - SHARE) / 2, (1 + SHARE) / 2)
+        found = uncertainty(sweep, drawn, tails, "sampled", SAMPLES, 0, settings)
+        ends |= {n: (found[n].isel(quantile=0), found[n].isel(quantile=1)) for n in drawn}
+        made.append(found)
+    if moved:
+        low, high = _moved(sweep, plan, moved, settings)
+        ends |= {name: (low[name], high[name]) for name in moved}
+        made.append(low)
+    if bounded:
+        found = sweep.of([end for name in bounded for end in ENDS[name]]).evaluate(settings.engine)
+        ends |= {name: (found[ENDS[name][0]], found[ENDS[name][1]]) for name in bounded}
+        made.append(found)
+    idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in made]
+    unused = " ".join(sorted(set.intersection(*idle)))
+    values.attrs = {name: text for name, text in values.attrs.items() if name != UNUSED}
+    axes = [axis.name for axis in plan.problem.axes]  # of the factor alone: values lack it
+    coords = {n: cube[n] for n in axes for cube in made if n in cube.coords}
+    return (
+        values.assign_coords(coords)
+        .assign(
+            {
+                f"{name}_{side}": _end(values[name], pair, k, side)
+                for name, pair in ends.items()
+                for k, side in enumerate(("low", "high"))
+            }
+        )
+        .assign_attrs({UNUSED: unused} if unused else {})
+    )
+
+
+def _moved(
+    sweep: Evaluation, plan: Plan, names: Sequence[str], settings: Settings
+) -> "tuple[xarray.Dataset, xarray.Dataset]":
+    """The least and the most of outputs where predictions are anywhere in their intervals."""
+    spec: Any = sweep.spec
+    numbers = {error: _PLACES for name in names for error in errors(plan, name)}
+    axis = Axis(DRAW, np.arange(_PLACES.size), numbers)
+    moved = sweep.replace(axes={**spec["axes"], DRAW: axis}, outputs=names)
+    plain = Settings(settings.engine, False, settings.threads, settings.dask)
+    with stream.mapping(moved, plain) as (plan, map_):
+        low, high = (
+            reduce(plan, moved.spec, how, [DRAW], map_, plain.cores) for how in ("min", "max")
+        )
+    return low, high
+
+
+def _end(value: Any, pair: tuple[Any, Any], k: int, side: str) -> Any:
+    """An end of an interval, NaN where there is none: no width is not certainty."""
+    low, high = (end.variable for end in pair)
+    known = (low < high) & value.variable.notnull()
+    about = {
+        **value.attrs,
+        "long_name": f"{'lower' if side == 'low' else 'upper'} end of the {SHARE:.0%} interval: "
+        f"{value.attrs['long_name']}",
+        END_OF: str(value.name),
+    }
+    end = pair[k].variable.where(known)
+    return (end.dims, end.data, about)
