@@ -53,8 +53,8 @@ def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path | 
     Axes other than x and y must have been cut to a point, except one more for curves. A map of
     numbers has contours; a map of flags has the line where reliability costs as much as
     communication, if the cube holds their ratio. Curves have bands of 90 % where the cube has
-    intervals: from `Sweep.interval`, or an axis step_time_error with -1, 0 and 1. Infeasible points are hatched in maps and hollow
-    in curves. Returns the figure.
+    intervals: from `Sweep.interval`, or an axis step_time_error with -1, 0 and 1. Infeasible
+    points are hatched in maps and hollow in curves. Returns the figure.
     """
     check_picture(path)
     if x == y:

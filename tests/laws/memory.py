@@ -1,6 +1,7 @@
 """Memory of a GPU: parts placed rank by rank, and published tables."""
 
 import itertools
+import math
 
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import validate
@@ -118,6 +119,8 @@ def copied_keys_and_values() -> Pairs:
 @check(
     "near_memory_limit",
     "memory_margin",
+    "memory_per_gpu_low",
+    "memory_per_gpu_high",
     "capacity_reason",
     by="derivation",
     source="the ratio of what is needed to what is there, against the factor and its inverse",
@@ -129,6 +132,9 @@ def sides_of_the_limit() -> Pairs:
     ):
         yield memory.memory_margin(need * 80e9, 80e9), (80 - need * 80) / 80
         refused, safe = need > factor, need * factor <= 1
+        # what is needed lies where half the interval, in logarithms, is the factor's
+        for end, sign in ((memory.memory_per_gpu_low, -1), (memory.memory_per_gpu_high, 1)):
+            yield end(need, factor), math.exp(math.log(need) + sign * math.log(factor))
         yield memory.near_memory_limit(need * 80e9, factor, 80e9), float(not refused and not safe)
         yield feasibility.capacity_reason(0.0, need * 80e9, factor, 80e9), 10.0 * refused
 

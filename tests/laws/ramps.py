@@ -107,6 +107,44 @@ def longer_sequences() -> Pairs:
 
 
 @check(
+    "step_time_ratio",
+    "step_time_in_interval",
+    "step_time_low_of_shifted",
+    "step_time_high_of_shifted",
+    "batch_independent_time_of_shifted",
+    "long_context_extra_time_of_shifted",
+    by="simulator",
+    source="a run played step by step on clocks that are 1.2 times slower, 1.3 times faster: a half "
+    "up an interval of x 1.44, and at the lower end of one of x 1.3",
+    tolerance=1e-3,
+)
+def other_clocks() -> Pairs:
+    """GPT-3's ramp (32K to 3.2M in 12B), then 1,000 steps of sequences twice as long"""
+    tokens, ramp, first, last, length = RAMPS[1]
+    attention = 0.2
+    for tick, place, factor in ((1.2, 0.5, 1.44), (1 / 1.3, -1.0, 1.3)):
+        each, rest, pairs = EACH * tick, REST * tick, attention * tick
+        seen = clock = 0.0
+        while seen < ramp:
+            batch = first + (last - first) * seen / ramp
+            seen += batch * length
+            clock += each * batch + rest
+        clock += (tokens - seen) / (last * length) * (each * last + rest)
+        clock += 1000 * pairs * (1 + 0.25)  # half of them again, and every stage waits
+        given = run(tokens, ramp, first, last, length) | {"attention_time": attention}
+        given |= {"long_context_tokens": 1000 * last * length, "long_context_length": 2 * length}
+        del given["step_time"]
+        given |= {"bubble_time": REST, "optimizer_time": 0.0}
+        given["exposed_communication_time"] = given["exposed_layer_communication_time"]
+        given |= {"step_time_error": place, "error_factor": factor}
+        got = values(["job_time", "step_time", "step_time_low", "step_time_high"], **given)
+        yield got["job_time"], clock / 0.8
+        yield got["step_time"], each * last + rest
+        yield got["step_time_low"] * factor, EACH * last + REST
+        yield got["step_time_high"] / factor, EACH * last + REST
+
+
+@check(
     "several_training_stages_reason",
     by="simulator",
     source="micro-batches handed to replicas at every size of a growing batch, tokens laid side by "

@@ -1,0 +1,257 @@
+"""90 % intervals of outputs, from the interval of the step's time."""
+
+import math
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.stats import norm
+
+from fleetcube import InputError, Sweep, evaluate
+from fleetcube.cli import cli
+from fleetcube.grid.plots.plot import plot
+from fleetcube.kernels.graph.formulas import load, parameters
+from fleetcube.kernels.roles import ENDS, ERRORS, PARTED
+
+matplotlib.use("Agg")
+JOB: dict[str, Any] = {
+    "model": "llama-3-8b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "gpu_hour_price": "2 USD/h",
+    "electricity_price": 0.1 / 3.6e6,
+    "grid_carbon_intensity": 0.4 / 3.6e6,
+}
+FACTOR = {"error_factor": 1.3}
+WIDE = ["step_time", "job_time", "job_cost", "energy", "failure_probability", "mfu"]
+Z = norm.ppf(0.95)
+
+
+def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
+    """All that a quantity is computed from, under any option, but not through `cut`."""
+    seen: set[str] = set()
+    level = [name]
+    for current in level:
+        formulas = load()[current].formulas.values() if current in load() else ()
+        new = {p for f in formulas for p in parameters(f)} - seen - cut
+        seen |= new
+        level += new
+    return seen
+
+
+# Which outputs have one
+
+
+def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
+    step, shift, factor = "step_time", *ERRORS["step_time"]
+    parts = {n for n in up(step) if n in load() and load()[n].unit == "s"}
+    parts |= {"serial_time_per_step", "ideal_job_time"}  # the last is steps x compute time
+    mixed = {
+        name
+        for name, quantity in load().items()
+        if step in up(name)
+        for formula in quantity.formulas.values()
+        if parts & {*parameters(formula)} and "step_time_ratio" not in parameters(formula)
+    }
+    scaled = {"batch_independent_time"}  # has a formula in which all parts are alike
+    assert mixed - scaled <= PARTED
+    assert {n for n in PARTED if not {*up(n), n} & mixed} == {"step_time_low", "step_time_high"}
+    assert {step, shift, factor} & PARTED == set()
+
+
+def test_outputs_that_an_interval_does_not_reach_have_none() -> None:
+    names = ["job_time", "communication_overhead", "sync_wall_gpus", "goodput", "nodes"]
+    made = Sweep(JOB | FACTOR, {"n_gpus": [64, 128]}, names)
+    found = made.interval()
+    assert {*found.data_vars} == {*names, "job_time_low", "job_time_high"}
+    for name in names:
+        assert found[name].identical(made.evaluate()[name])
+    assert (
+        Sweep(JOB, {"n_gpus": [64, 128]}, names)
+        .interval()
+        .identical(Sweep(JOB, {"n_gpus": [64, 128]}, names).evaluate())
+    )
+
+
+# Its ends
+
+
+def test_the_ends_are_those_of_a_step_that_takes_as_long() -> None:
+    axes = {"n_gpus": [64, 60, 512], "error_factor": [1.0, 1.2, 2.0]}
+    found = Sweep(JOB, axes, WIDE).interval(mask_infeasible=True)
+    assert found["mfu_low"].dims == ("n_gpus", "error_factor")
+    for k, n in enumerate(axes["n_gpus"]):
+        for j, factor in enumerate(axes["error_factor"]):
+            row = found.isel(n_gpus=k, error_factor=j)
+            ends = np.array([[row[f"{name}_{end}"] for end in ("low", "high")] for name in WIDE])
+            if n == 60 or factor == 1:  # not whole nodes; no interval is known
+                assert np.isnan(ends).all()
+                continue
+            time = evaluate("step_time", **JOB, n_gpus=n)
+            told = [{"step_time": time / factor}, {"step_time": time * factor}]
+            known = [[evaluate(name, **JOB, n_gpus=n, **t) for t in told] for name in WIDE]
+            np.testing.assert_allclose(ends, np.sort(known, axis=1), rtol=1e-12)
+
+
+def test_outputs_rise_or_fall_all_along_the_interval() -> None:
+    names = sorted(
+        name
+        for name, quantity in load().items()
+        if quantity.unit != "flag"
+        and "step_time" in {name, *up(name)}
+        and not {name, *up(name)} & (PARTED | {"batch_independent_time"} - {"step_time_low"})
+    )
+    assert {"step_time", "tokens_per_second", "mfu", "hfu"} <= {*names}
+    more = ["job_time", "job_cost", "gpu_hours", "energy", "expected_failures", "carbon_emissions"]
+    names = [*dict.fromkeys([*names, *more, "failure_probability", "checkpoints_written"])]
+    options: list[dict[str, Any]] = [
+        {},
+        {"pricing": "owned", "gpu_price": 3e4, "checkpoint_interval": 600},
+        {"ramp_tokens": 1e10, "ramp_start_batch_size": 64, "long_context_length": 65536}
+        | {"long_context_tokens": 1e10, "global_batch_size": 512},
+        {"goodput_model": "first_order", "spare_nodes": 2, "repair_time": "8 h"},
+    ]
+    places = np.linspace(-1, 1, 9)
+    for option in options:
+        made = Sweep(JOB | FACTOR | option, {"step_time_error": places, "n_gpus": [128]}, names)
+        found = made.evaluate("numpy")
+        for name in names:
+            values = found[name].values.reshape(-1)
+            steps = np.diff(values)
+            assert np.isfinite(values).all(), (name, option)
+            assert (steps > 0).all() or (steps < 0).all(), (name, option, values)
+
+
+def test_memory_has_its_own() -> None:
+    found = Sweep(JOB | {"memory_error_factor": 1.1}, {"n_gpus": [64]}, [*ENDS]).interval()
+    memory = found["memory_per_gpu"].item()
+    assert found["memory_per_gpu_low"].item() == pytest.approx(memory / 1.1, rel=1e-14)
+    assert found["memory_per_gpu_high"].item() == pytest.approx(memory * 1.1, rel=1e-14)
+    assert "fleetcube_unused" not in found.attrs or "memory" not in found.attrs["fleetcube_unused"]
+
+
+def test_the_factor_of_auto_varies_with_what_it_is_found_from() -> None:
+    scenario = {**JOB, "calibration": "auto", "n_gpus": 64}
+    del scenario["node"]
+    scenario |= {"gpus_per_node": 8}
+    axes = {"gpu": ["h100-sxm", "b200"], "software": ["megatron-lm", "torchtitan"]}
+    found = Sweep(scenario, axes, ["tokens_per_second"]).interval()
+    wide = found["tokens_per_second_high"] / found["tokens_per_second"]
+    assert wide.dims == ("gpu", "software")
+    assert len(np.unique(wide)) == 4
+    np.testing.assert_allclose(wide, found["error_factor"], rtol=1e-13)
+
+
+# With distributions
+
+
+@pytest.mark.parametrize(("method", "rtol"), [("sampled", 2e-3), ("first_order", 1e-12)])
+def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -> None:
+    price = {"lognormal": ["2 USD/h", 1.2]}
+    scenario = JOB | FACTOR | {"n_gpus": 64, "gpu_hour_price": price}
+    scenario |= {"goodput": 0.9, "availability": 1.0}
+    made = Sweep(scenario, {}, ["gpu_cost", "job_time", "goodput", "communication_overhead"])
+    found = made.uncertainty(q=[0.05, 0.95], method=method, samples=1 << 14)
+    cost, time = (
+        evaluate(n, **{**scenario, "gpu_hour_price": 2 / 3600}) for n in ("gpu_cost", "job_time")
+    )
+    wide = math.exp(math.hypot(math.log(1.3), Z * math.log(1.2)))
+    np.testing.assert_allclose(found["gpu_cost"], [cost / wide, cost * wide], rtol=rtol)
+    np.testing.assert_allclose(found["job_time"], [time / 1.3, time * 1.3], rtol=rtol)
+    assert found["goodput_std"] == 0
+    assert found["communication_overhead_std"] == 0  # the error of the whole says nothing of it
+    both = made.interval()
+    np.testing.assert_allclose(both["gpu_cost_high"], cost * wide, rtol=2e-3)
+    np.testing.assert_allclose(both["job_time_high"], time * 1.3, rtol=1e-12)
+
+
+def test_no_quantiles_where_no_error_is_known() -> None:
+    axes = {"error_factor": [1.0, 1.5]}
+    for method in ("sampled", "first_order"):
+        made = Sweep(JOB | {"n_gpus": 64}, axes, ["job_time", "goodput"])
+        found = made.uncertainty(method=method, samples=64)
+        assert {*found.data_vars} == {"job_time", "job_time_mean", "job_time_std"}
+        assert np.isnan(found["job_time"]).all("quantile").values.tolist() == [True, False]
+        with pytest.raises(InputError, match="no distribution that goodput"):
+            made.uncertainty("goodput", method=method)
+
+
+def test_a_place_in_the_interval_stands_before_its_distribution() -> None:
+    made = Sweep(JOB | FACTOR | {"n_gpus": 64}, {"step_time_error": [-1, 0, 1]}, ["job_time"])
+    assert {*made.interval().data_vars} == {"job_time"}
+    with pytest.raises(InputError, match="no distribution"):
+        made.uncertainty()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"error_factor": 1}, {"error_factor": [1, 1]}],
+)
+def test_a_place_in_no_interval_is_refused(given: dict[str, Any]) -> None:
+    for scenario, axes in (({"step_time_error": 1}, {}), ({}, {"step_time_error": [-1, 1]})):
+        factor = given.get("error_factor")
+        more = {"error_factor": [1.0]} if isinstance(factor, list) else {}
+        fixed = {} if isinstance(factor, list) else given
+        with pytest.raises(InputError, match="step_time_error is given, and error_factor is 1"):
+            Sweep(JOB | scenario | fixed, {"n_gpus": [64], **axes, **more}, ["job_time"])
+
+
+# Printed and drawn
+
+
+def test_run_prints_it_where_a_calibration_gives_one(tmp_path: Any) -> None:
+    spec = tmp_path / "job.toml"
+    spec.write_text(
+        'outputs = ["job_time", "goodput"]\n[scenario]\nmodel = "llama-3-8b"\n'
+        'node = "dgx-h100"\nfabric = "infiniband-ndr"\nerror_factor = 1.3\n'
+        "[axes]\nn_gpus = [64, 128]\n"
+    )
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(cli, ["run", str(spec), *words])
+
+    made = Sweep.from_file(spec).interval()
+    first = made.isel(n_gpus=0)
+    shown = [float(first[f"job_time{end}"]) / 86400 for end in ("", "_low", "_high")]
+    lines = run().output.splitlines()
+    assert lines[0].split() == ["n_gpus", "job_time", "[d]", "90", "%", "goodput", "feasible"]
+    printed = lines[1].split()
+    for text, value in zip([printed[1], printed[2], printed[4]], shown, strict=True):
+        assert float(text) == pytest.approx(value, rel=1e-3)
+    assert printed[3] == "to"
+    assert "90 %" not in run("--no-interval").output
+    assert "90 %" not in run("error_factor=1").output
+    assert "set, but nothing" not in run().output
+    assert "job_time_low" not in run("-o", "-").output
+    assert "job_time_low [s],job_time_high [s]" in run("-o", "-", "--interval").output
+    refused = run("--interval", "-o", str(tmp_path / "a.zarr"))
+    assert "step_time_error = [-1, 0, 1]" in str(refused.exception)
+
+
+def test_curves_have_bands() -> None:
+    axes = {"n_gpus": [64, 128, 256], "precision": ["bf16", "fp8"]}
+    places = {"step_time_error": [-2, -1, 0, 1]}
+    names = ["job_time", "communication_overhead"]
+    found = Sweep(JOB | FACTOR, axes, names).interval()
+    stored = Sweep(JOB | FACTOR, axes | places, names).evaluate()
+    for cube in (found, stored):
+        figure = plot(cube, "job_time", "n_gpus", None, None)
+        bands = figure.axes[0].collections[:2]
+        for k, band in enumerate(bands):
+            (path,) = band.get_paths()
+            row = found.isel(precision=k)
+            heights = {round(float(y), 6) for _, y in path.vertices}
+            ends = np.concatenate([row["job_time_low"], row["job_time_high"]]) / 86400
+            scale = 1 if found["job_time"].median() > 86400 else 24
+            assert heights == {round(float(y) * scale, 6) for y in ends}
+        assert figure.axes[0].lines[0].get_ydata() == pytest.approx(
+            found["job_time"].isel(precision=0) / 86400 * scale
+        )
+        assert "90 % interval" in [text.get_text() for text in figure.legends[0].get_texts()]
+        figure = plot(cube, "communication_overhead", "n_gpus", None, None)
+        assert not figure.axes[0].collections
+        bars = plot(cube.isel(n_gpus=[0]), "job_time", "precision", None, None)
+        (segments,) = [c.get_segments() for c in bars.axes[0].collections[:1]]
+        assert len(segments) == 2
