@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fleetcube.grid.plots.validation import plot_validation
 
-from . import accuracy, all_reduces, attacks, float32, laws, outputs, readme, training
+from . import accuracy, all_reduces, attacks, float32, frozen, laws, outputs, readme, training
 from .claims import page as claims
 
 MAKERS: dict[Path, Callable[[], str]] = {
@@ -24,6 +24,7 @@ MAKERS: dict[Path, Callable[[], str]] = {
     laws.PAGE: laws.page,
     attacks.PAGE: attacks.page,
     float32.PAGE: float32.page,
+    frozen.PAGE: frozen.page,
     readme.PAGE: readme.page,
 }
 

@@ -220,8 +220,9 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
 
 
 def test_the_command_line_ranks_and_says_what_a_result_stands_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     spec = tmp_path / "job.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
     spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
@@ -230,6 +231,10 @@ def test_the_command_line_ranks_and_says_what_a_result_stands_on(
         cli.main([*command, str(spec)], standalone_mode=False)
         said = capsys.readouterr()
         assert stands in said.out + said.err, command
+    ranked = said.out.splitlines()  # the reason stands below each, folded
+    assert max(map(len, ranked)) <= 80
+    place = next(k for k, line in enumerate(ranked) if line.startswith("megatron-h100-fp8 "))
+    assert ranked[place + 1] == "  Megatron-LM on H100 GPUs in FP8"
     cli.main(["calibrations", str(spec), "--json", "software=fsdp"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert [each["label"] for each in found[:2]] == ["auto", "fsdp-h100-fp8"]
