@@ -142,7 +142,7 @@ class Posterior:
         """Inputs and options as a calibration sets them, the error factor among them."""
         means, root = self.at(cell)
         kernel = self.kernel(cell)
-        scales = {"": 1.0, "node_link": cell.node_link, **self._ceilings(cell)}
+        scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
         made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": kernel}
         for x, (name, about) in zip(means, self.coefficients.items(), strict=True):
             value = 1 / (1 + math.exp(-x)) if about["share"] else math.exp(x)
@@ -233,7 +233,7 @@ class Posterior:
                 gpu[own[0]] += rows
         return software, gpu
 
-    def _ceilings(self, cell: Cell) -> dict[str, float]:
+    def ceilings(self, cell: Cell) -> dict[str, float]:
         """What kernels alone reach on a cell's GPU, as shares of its peak."""
         table = self.content["ceilings"]
         products = table["gemm, 16 bits" if cell.precision == "16 bits" else "gemm, 8 and 4 bits"]

@@ -147,18 +147,20 @@ def fit_steps(
     fit: Sequence[str] = ("flops_efficiency",),
     of: str = "step_time",
     priors: Mapping[str, float] | None = None,
+    most: Mapping[str, float] | None = None,
 ) -> StepFit:
     """Fit inputs so that an output agrees with the measured values.
 
     Noise is assumed to multiply the measured values: logarithms are fitted, with Huber's loss,
     inside the bounds of the table of inputs. The scenario states what the table does not; columns
     override it. `priors` are standard deviations of inputs, relative to the scenario's values: they
-    decide what the rows leave open. Raises InputError if the rows do not determine the inputs, or
-    are too few.
+    decide what the rows leave open. `most` are upper bounds of inputs, where they are below those
+    of the table of inputs. Raises InputError if the rows do not determine the inputs, or are too
+    few.
     """
     _check_fit(fit, table)
     try:
-        model = _Model(table, scenario, fit, of)
+        model = _Model(table, scenario, fit, of, most)
     except InputError as error:
         message = "; ".join([str(error), *table.notes])
         raise InputError(message if len(message) <= 500 else f"{message[:500]} ...") from None
@@ -226,6 +228,7 @@ def held_out_errors(
     fit: Sequence[str] = ("flops_efficiency",),
     of: str = "step_time",
     priors: Mapping[str, float] | None = None,
+    most: Mapping[str, float] | None = None,
 ) -> Array:
     """Logarithms of computed over measured at each row, fitted to the rows of other parts only.
 
@@ -238,7 +241,7 @@ def held_out_errors(
     of_line = {line: k for k, line in enumerate(table.lines)}
     for group in dict.fromkeys(parts):
         others = _rows_of(table, [k for k, own in enumerate(parts) if own != group])
-        x = _search(_Model(others, scenario, fit, of), start, precisions)
+        x = _search(_Model(others, scenario, fit, of, most), start, precisions)
         held_out = _Model(
             _rows_of(table, [k for k, own in enumerate(parts) if own == group]), scenario, fit, of
         )
@@ -323,9 +326,14 @@ class _Model:
     """An output at the rows of a table, as a function of the inputs fitted."""
 
     def __init__(
-        self, table: Table, scenario: Mapping[str, Any], fit: Sequence[str], of: str
+        self,
+        table: Table,
+        scenario: Mapping[str, Any],
+        fit: Sequence[str],
+        of: str,
+        most: Mapping[str, float] | None = None,
     ) -> None:
-        self.fit, self.of = fit, of
+        self.fit, self.of, self._most = fit, of, most or {}
         self.dropped = Counter(table.dropped)
         self._scenario = {
             name: value
@@ -378,7 +386,8 @@ class _Model:
         """The least and the greatest value of every input fitted."""
         rows = [INPUTS[name] for name in self.fit]
         low = [max(row.low, _LEAST if row.positive else 0.0) for row in rows]
-        return np.array(low), np.array([row.high for row in rows])
+        high = [min(row.high, self._most.get(row.name, math.inf)) for row in rows]
+        return np.array(low), np.array(high)
 
     def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
         """Outputs [row] in base units, at a point of the fitted inputs: [input] or [input, row]."""
