@@ -40,7 +40,7 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
         say(json.dumps(finite(rows)))
         return
     shown = found if every else found[:_SHOWN]
-    rows = [
+    cells = [
         [
             each.label,
             with_unit(each.step_time, "s", "step_time"),
@@ -50,7 +50,7 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
         for each in shown
     ]
     heads = ["calibration", "step_time", "90 % interval", "distance"]
-    first, *lines = aligned([heads, *rows], [False, True, True, True])
+    first, *lines = aligned([heads, *cells], [False, True, True, True])
     say(first)
     width = shutil.get_terminal_size().columns
     for line, each in zip(lines, shown, strict=True):
