@@ -20,7 +20,7 @@ from .axes import Array, Axis
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
-_TOLD_BY = (
+TOLD_BY = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(*_PEAKS.values(), *_LAYERS),
 )
@@ -85,7 +85,7 @@ def find(
 
 def telling(axis: Axis) -> str:
     """An input along an axis that auto is found from; empty if there is none."""
-    return next((name for name in axis.inputs if name in _TOLD_BY), "")
+    return next((name for name in axis.inputs if name in TOLD_BY), "")
 
 
 def point_values(
