@@ -126,7 +126,7 @@ def test_a_table_of_steps_becomes_a_file_with_an_interval(
 def test_a_wrong_unit_is_asked_about(folder: Path) -> None:
     done = fleetcube("calibrate", "ms.csv", "--spec", "spec.toml", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "measured 0.002 s: is the unit right?" in done.stderr
+    assert "measured 0.004 s: is the unit right?" in done.stderr
 
 
 BAD = [

@@ -63,7 +63,7 @@ def calibrate(
     Example:
       all_reduce_perf -b 8 -e 8G -f 2 > all_reduce.log
       fleetcube calibrate all_reduce.log -o my-cluster.toml --plot residuals.png
-      fleetcube calibrate steps.csv --spec job.toml -o my-cluster.toml
+      fleetcube calibrate steps.csv --spec job.toml -o my-steps.toml
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
     """
     from fleetcube.grid.errors import InputError
