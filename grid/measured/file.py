@@ -55,7 +55,7 @@ def all_reduce_values(
 
 def step_values(fit: StepFit) -> dict[str, Any]:
     """What a fit of steps sets: the inputs fitted, what they hold under, and the interval."""
-    values = dict(fit.values)
+    values: dict[str, Any] = dict(fit.values)
     if isinstance(fit, Update):
         values |= {**fit.carried, **fit.choices}
     if fit.error_factor is not None:

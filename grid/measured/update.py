@@ -133,8 +133,8 @@ class _Steps:
         none = f"{of} depends on no coefficient that is open; name what to fit to it: --fit INPUT"
         if not fit:
             raise InputError(none)
-        own = {n: v for n, v in scenario.items() if (n, v) != ("calibration", AUTO)} | choices
-        own |= dict(zip(fit, self.inputs(means)[0].tolist(), strict=True))
+        own = {n: v for n, v in scenario.items() if (n, v) != ("calibration", AUTO)}
+        own |= {**choices, **dict(zip(fit, self.inputs(means)[0].tolist(), strict=True))}
         try:
             self.model = _Model(table, own, fit, of)
         except InputError as error:
