@@ -22,7 +22,7 @@ _HUBER = 0.1
 _NOISE = 0.08  # of times about the law, at least: its own misfit of whole curves
 _QUANTILE = 1.645
 
-# Fabric (whole clusters stay together), node and fabric of the catalog, GB/s of a GPU's NIC if other
+# Fabric (a cluster stays whole), node and fabric of the catalog, GB/s of a GPU's NIC if other
 _SYSTEMS: dict[str, tuple[str, str, str, float | None]] = {
     "aws-p4de-2-nodes": ("aws-p4de", "dgx-a100", "efa-p4d", None),
     "aws-p5-2-nodes": ("aws-p5", "aws-p5", "efa-p5", None),
