@@ -19,6 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     table.only = config.getoption("--only")
+
+
+def pytest_collectstart() -> None:
     gc.disable()  # until all is imported
 
 
