@@ -126,7 +126,7 @@ def root_attributes(
     """
     from .. import accessor  # noqa: F401  the result has `.fleetcube`
 
-    unused, remarks = plan.unused(), plan.problem.remarks
+    unused, remarks = plan.unused(), plan.remarks()
     medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
     return {
         "Conventions": "CF-1.11",

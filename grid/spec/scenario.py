@@ -1,6 +1,6 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,16 @@ class Problem:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    auto_by_default: bool = False  # calibration = "auto", although the scenario does not say so
 
 
-def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
+def resolve(
+    scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
+) -> Problem:
     """Read a scenario and its axes.
 
-    Precedence: axis over scenario, explicit over label, calibration over gpu over node. Raises
-    InputError.
+    Precedence: axis over scenario, explicit over label, calibration over gpu over node. `free` are
+    inputs that are asked for: what is written of them does not count. Raises InputError.
     """
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
@@ -70,6 +73,9 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
+    auto_by_default = auto.is_default(swept, labels, explicit.union(free))
+    if auto_by_default:
+        labels["calibration"] = AUTO
     found = labels.get("calibration") == AUTO or any(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
@@ -77,7 +83,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
-    swept = _set_by_labels(swept, labels, constants, options, explicit, used, tables, remarks)
+    swept = _set_by_labels(swept, labels, constants, options, explicit, free, used, tables, remarks)
     return Problem(
         constants=constants,
         options=options,
@@ -87,6 +93,7 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         distributions=distributions,
         tables=tables,
         remarks=tuple(dict.fromkeys(remarks)),
+        auto_by_default=auto_by_default,
     )
 
 
@@ -161,6 +168,7 @@ def _set_by_labels(
     constants: dict[str, float],
     options: dict[str, Any],
     explicit: set[str],
+    free: Collection[str],
     used: dict[tuple[str, str], Record],
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
@@ -173,7 +181,8 @@ def _set_by_labels(
     open_on: dict[str, int] = {}  # inputs that only some calibrations of an axis set: the axis
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
-            found = auto.find(axes, labels, constants, options)
+            known = {name: value for name, value in constants.items() if name not in free}
+            found = auto.find([auto.without(each, free) for each in axes], labels, known, options)
             taken |= _set_by_auto(found, axes, chosen, constants, options, taken, tables)
             used |= {(kind, name): entry for name, entry in found.records.items()}
             remarks += found.remarks
