@@ -26,8 +26,8 @@ TOLD_BY = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(*_PEAKS.values(), *_LAYERS),
 )
-_PRODUCTS, _FACTOR = "peak_flops_fp16", "error_factor"
-_OWN = {"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"}
+_PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
+OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
 _NEEDED = (  # by the roofline, without a default: one of each
     *({"layers"}, {"hidden_size"}, {"hbm_bandwidth"}),
     {_PEAKS["16 bits"], _PRODUCTS},
@@ -74,9 +74,9 @@ def find(
         if cell not in known:
             known[cell] = _coefficients(cell).values
         made.append(known[cell])
-    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != _FACTOR]
+    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != FACTOR]
     found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
-    factors = np.array([one[_FACTOR] for one in made]).reshape(shape)
+    factors = np.array([one[FACTOR] for one in made]).reshape(shape)
     wide, outside = _widened(posterior, axes, telling_axes, said, factors)
     remarks = [f"calibration auto: {posterior.said(cell)}" for cell in [*known][:3]]
     if len(known) > len(remarks):
@@ -84,7 +84,7 @@ def find(
     names = tuple(axis.name for axis in telling_axes)
     rows = {name: compressed(names, row) for name, row in found.items()}
     return Found(
-        {**rows, _FACTOR: compressed(*wide)},
+        {**rows, FACTOR: compressed(*wide)},
         {_label(cell): _coefficients(cell) for cell in known},
         (*remarks, *outside),
     )
@@ -97,7 +97,7 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
     is found: by a calibration, a share of peak, a compute model, or that time itself.
     """
     names = {*labels, *stated}
-    if names & _OWN or not names & {"gpu", "node"}:
+    if names & OWN or not names & {"gpu", "node"}:
         return False
     sheets = []
     for what in ("gpu", "node", "model"):
@@ -123,6 +123,23 @@ def without(axis: Axis, free: Collection[str]) -> Axis:
     """An axis that says nothing of inputs that are asked for, whose values do not count."""
     rows = {name: row for name, row in axis.numbers.items() if name not in free}
     return axis if len(rows) == len(axis.numbers) else replace(axis, numbers=rows)
+
+
+def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
+    """Columns that auto is found from, as codes (-1: none) and distinct values.
+
+    With `sizes` also those that its interval depends on; all sizes that a step had count as one.
+    """
+    found = {}
+    posterior = _posterior()
+    for name, column in numbers.items():
+        if name in _TOLD_BY or (sizes and name in posterior.content["ranges"]):
+            if name not in _TOLD_BY:
+                low = posterior.content["ranges"][name][0]
+                column = np.where(posterior.beyond(name, column) == 0, low, column)
+            distinct, codes = np.unique(column, return_inverse=True)
+            found[name] = np.where(np.isnan(column), -1, codes), distinct
+    return found
 
 
 def telling(axis: Axis) -> str:

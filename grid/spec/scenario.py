@@ -45,7 +45,8 @@ class Problem:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    auto_by_default: bool = False  # calibration = "auto", although the scenario does not say so
+    found: frozenset[str] = frozenset()  # inputs and options that calibration = "auto" sets
+    auto_by_default: bool = False  # although the scenario does not name it
 
 
 def resolve(
@@ -76,14 +77,17 @@ def resolve(
     auto_by_default = auto.is_default(swept, labels, explicit.union(free))
     if auto_by_default:
         labels["calibration"] = AUTO
-    found = labels.get("calibration") == AUTO or any(
+    asks = labels.get("calibration") == AUTO or any(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
-    idle = frozenset() if found else labels.keys() & {auto.SOFTWARE}
+    idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
-    swept = _set_by_labels(swept, labels, constants, options, explicit, free, used, tables, remarks)
+    found: set[str] = set()
+    swept = _set_by_labels(
+        swept, labels, constants, options, explicit, free, used, tables, remarks, found
+    )
     return Problem(
         constants=constants,
         options=options,
@@ -93,6 +97,7 @@ def resolve(
         distributions=distributions,
         tables=tables,
         remarks=tuple(dict.fromkeys(remarks)),
+        found=frozenset(found),
         auto_by_default=auto_by_default,
     )
 
@@ -172,6 +177,7 @@ def _set_by_labels(
     used: dict[tuple[str, str], Record],
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
+    found: set[str],
 ) -> list[Axis]:
     """Fill in what labels set, kinds of higher precedence first."""
     stated = explicit | labels.keys()
@@ -182,10 +188,11 @@ def _set_by_labels(
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
             known = {name: value for name, value in constants.items() if name not in free}
-            found = auto.find([auto.without(each, free) for each in axes], labels, known, options)
-            taken |= _set_by_auto(found, axes, chosen, constants, options, taken, tables)
-            used |= {(kind, name): entry for name, entry in found.records.items()}
-            remarks += found.remarks
+            made = auto.find([auto.without(each, free) for each in axes], labels, known, options)
+            found |= made.rows.keys() - taken
+            taken |= _set_by_auto(made, axes, chosen, constants, options, taken, tables)
+            used |= {(kind, name): entry for name, entry in made.records.items()}
+            remarks += made.remarks
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
             if kind == "calibration" and not any(map(auto.telling, axes)):
