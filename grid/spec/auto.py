@@ -78,7 +78,7 @@ def find(
     found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
     factors = np.array([one[FACTOR] for one in made]).reshape(shape)
     wide, outside = _widened(posterior, axes, telling_axes, said, factors)
-    remarks = [f"calibration auto: {posterior.said(cell)}" for cell in [*known][:3]]
+    remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*known][:3]]
     if len(known) > len(remarks):
         remarks.append(f"calibration auto: and {len(known) - len(remarks)} more such cells")
     names = tuple(axis.name for axis in telling_axes)
@@ -151,10 +151,9 @@ def point_values(
     said: Mapping[str, Any], axis: Axis | None = None, k: int = 0
 ) -> tuple[dict[str, Any], Record, str]:
     """What auto sets at one point of an axis: values, their record, and a remark."""
-    posterior = _posterior()
     cell = cell_of({**said, **(at(axis, k) if axis else {})})
     entry = _coefficients(cell)
-    return dict(entry.values), entry, f"calibration auto: {posterior.said(cell)}"
+    return dict(entry.values), entry, f"calibration auto: {entry.title}"
 
 
 def fitted_to(label: str) -> pooled.Cell | None:
