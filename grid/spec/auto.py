@@ -133,8 +133,8 @@ def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array,
     found = {}
     posterior = _posterior()
     for name, column in numbers.items():
-        if name in _TOLD_BY or (sizes and name in posterior.content["ranges"]):
-            if name not in _TOLD_BY:
+        if name in TOLD_BY or (sizes and name in posterior.content["ranges"]):
+            if name not in TOLD_BY:
                 low = posterior.content["ranges"][name][0]
                 column = np.where(posterior.beyond(name, column) == 0, low, column)
             distinct, codes = np.unique(column, return_inverse=True)
