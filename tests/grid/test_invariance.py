@@ -76,6 +76,7 @@ def brute_force(names: list[str], point: dict[str, Any]) -> dict[str, float]:
                     "gated_ffn": True,
                     "node_reduction": True,
                     "link_sharing": True,  # as an overlap implies
+                    "compute_model": "roofline",  # of the calibration that is found
                     **({"stage_split": "whole_layers"} if "pipeline_parallel" in point else {}),
                     **{k: v for k, v in point.items() if k in INPUTS},
                 }
