@@ -101,15 +101,15 @@ def classes(
         for name, column in deciding.items():
             if not np.isnan(column[row]):  # any value would do here
                 own[name] = float(column[row])
-        for name, (codes, found) in by_value.items():
+        for name, (codes, told) in by_value.items():
             if codes[row] >= 0:
-                own[name] = float(found[codes[row]])
+                own[name] = float(told[codes[row]])
         try:
             problem = resolve(own, {})
         except InputError as error:
             raise InputError(f"{frame.place(row)}: {error}") from None
-        if problem.found and telling is None and (found := auto.columns(cells.numbers, sizes)):
-            return classes(frame, scenario, cells, sizes, found)
+        if problem.found and telling is None and (tell := auto.columns(cells.numbers, sizes)):
+            return classes(frame, scenario, cells, sizes, tell)
         options = choose(problem.options, problem.constants)
         given = {**defaults(), **problem.constants}
         has = bool(problem.found)

@@ -101,9 +101,9 @@ def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collecti
         return False
     sheets = []
     for what in ("gpu", "node", "model"):
-        of = next((axis.records[what] for axis in axes if what in axis.records), None)
-        of = of or ([labels[what]] if what in labels else [])
-        sheets.append([_sheet(what, label) for label in {*of}])
+        along = next((axis.records[what] for axis in axes if what in axis.records), None)
+        found = along or ([labels[what]] if what in labels else [])
+        sheets.append([_sheet(what, label) for label in {*found}])
     return all(
         names & some or any(row and all(some & sheet for sheet in row) for row in sheets)
         for some in _NEEDED
