@@ -30,7 +30,7 @@ _MOVED = 5e-3  # largest change of a row's logarithm that ends the search
 _NOISE, _NOISE_WEIGHT = 0.04, 8.0  # expectation of the noise, and the rows that it counts as
 _EVERY = "all"  # the level of the effects that every row has
 
-# Kinds of groups, and the spread expected of their effects
+# Kinds of groups, and the deviation expected of their effects, in log odds or logarithms
 SPREADS = {
     "layers": 0.3,
     "precision": 0.3,
@@ -42,6 +42,8 @@ SPREADS = {
     "table": 0.15,
     "cell": 0.15,
 }
+# Of times and sizes, which programs choose: launches one by one or as a graph, fused or not
+CHOSEN = {"software": 0.75, "experts": 0.75}
 
 
 @dataclass(frozen=True)
@@ -323,7 +325,10 @@ class Pooled:
         own = {(c.name, _EVERY): c.deviation for c in steps.coefficients}
         own |= {(c.name, name): sd for c in steps.coefficients for name, sd in c.trends.items()}
         keys = [(effect.coefficient, effect.level) for effect in effects]
-        self.spreads = {key: own[key] if key in own else spreads[key[1]] for key in keys}
+        for c in steps.coefficients:
+            expected = spreads if c.is_share else {**spreads, **CHOSEN}
+            own |= {(c.name, level): expected[level] for level in c.levels}
+        self.spreads = {key: own[key] for key in keys}
         self._variances = np.array([self.spreads[key] for key in keys]) ** 2
 
     def values(self, effects: Array) -> Array:
