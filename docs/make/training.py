@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetcube.catalog import NONE
 from fleetcube.catalog import pooled as posteriors
 from fleetcube.grid.measured.file import about_fit, text
 from fleetcube.grid.measured.records import Row, read_records
@@ -192,7 +193,7 @@ def sets() -> dict[str, Set]:
     """The rows of each calibration."""
     of: dict[str, list[Row]] = {}
     for row in _rows(_labels()):
-        if row.of == "step_time" and "calibration" in row.inputs:
+        if row.of == "step_time" and row.inputs.get("calibration", NONE) != NONE:
             of.setdefault(str(row.inputs["calibration"]), []).append(row)
     return {label: Set(label, tuple(of[label])) for label in sorted(of) if len(of[label]) > 1}
 

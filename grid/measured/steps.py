@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError, pooled
+from ...catalog import KINDS, NONE, CatalogError, pooled
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
@@ -416,7 +416,7 @@ class _Model:
             if stated:
                 moving = {name: [column[k] for k in order] for name, column in cells.items()}
                 axes = {"row": {**moving, "labels": [f"row {places[k]}" for k in order]}}
-            problem = resolve(self._scenario, axes)
+            problem = resolve({"calibration": NONE, **self._scenario}, axes)
             given = {n: value for n, value in problem.constants.items() if n not in self.fit}
             outputs = [self.of, *self._slopes]
             # `free`: their values are given at each evaluation, and the plan is built once
