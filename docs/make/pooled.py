@@ -1,7 +1,8 @@
 """The pooled fit of all published steps: the catalog's posterior, and how well it predicts.
 
 `python -m docs.make.pooled` refits, prints how rows are predicted that a fit has not seen, by what
-was left out, and writes catalog/data/pooled.json.
+was left out, and writes that into docs/accuracy.md and docs/calibrate.md, and the posterior into
+catalog/data/pooled.json.
 """
 
 import argparse
@@ -33,7 +34,8 @@ from fleetcube.grid.measured.published.calibration import _STACKS
 from fleetcube.grid.measured.records import Row, read_records
 from fleetcube.grid.spec import values
 
-from .text import ROOT
+from .text import DOCS, ROOT, between
+from .text import table as table_text
 from .training import NOT_FITTED, _labels
 
 Array = np.ndarray[Any, Any]
@@ -281,12 +283,25 @@ class Unseen:
     @property
     def covered(self) -> float:
         """Share of rows inside the factor that follows from the other parts, or other rows."""
+        return float(np.mean(self.ratios <= self._from_others(self.ratios)))
+
+    def by_like_rows(self) -> tuple[float, float]:
+        """The same share inside the interval of calibration "auto", and half of it, at its median.
+
+        That interval is never made narrower than the posterior's.
+        """
+        sizes = np.abs(self.errors) / self.typical
+        widths = self.typical * np.maximum(1.0, self._from_others(sizes))
+        inside = np.abs(self.errors) <= widths
+        return float(inside.mean()), math.exp(float(np.median(widths)))
+
+    def _from_others(self, sizes: Array) -> Array:
+        """The size at each row below which 90 of 100 rows of other parts, or other rows, were."""
         parts = self.parts if len(set(self.parts)) > 1 else np.arange(len(self.parts))
-        inside = 0
+        found = np.empty(len(parts))
         for part in set(parts):
-            mine = parts == part
-            inside += int((self.ratios[mine] <= _conformal(self.ratios[~mine])).sum())
-        return inside / len(parts)
+            found[parts == part] = _conformal(sizes[parts != part])
+        return found
 
 
 def _conformal(sizes: Array) -> float:
@@ -515,10 +530,20 @@ def main() -> None:
     of, fitted = rows()
     pooled = model(of)
     posterior, seen, found = unseen(pooled, of, fitted)
-    print(f"{HEADING}\n| nothing, in sample | {described(seen.errors[fitted])} | | | | |")
     with_experts = np.array([layers(row) != "dense" for row in of])
+    whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
+    whole += [line for name, part in found.items() for line in lines(name, part, with_experts)]
+    intervals = []
     for name, part in found.items():
-        print("\n".join(lines(name, part, with_experts)))
+        inside, half = part.by_like_rows()
+        intervals.append((name, str(len(part.rows)), f"{100 * inside:.0f} %", f"x {half:.2f}"))
+    head = ("left out", "rows", "inside", "half the interval, median")
+    for page, mark, text in (
+        ("accuracy.md", "left out of the pooled model", "\n".join(whole)),
+        ("calibrate.md", "left out of auto", table_text(head, intervals)),
+    ):
+        (DOCS / page).write_text(between(DOCS / page, mark, text), encoding="utf-8")
+        print(text)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
     moments = moments_of(of, seen.slopes, fitted)
     text = posterior_text(pooled, posterior, used, moments, found)
