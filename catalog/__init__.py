@@ -2,6 +2,7 @@
 
 from .records import AUTO as AUTO
 from .records import KINDS as KINDS
+from .records import NONE as NONE
 from .records import CatalogError as CatalogError
 from .records import FileLabel as FileLabel
 from .records import Record as Record

@@ -55,6 +55,23 @@ class Cell:
         return ", ".join((self.software, self.layers, self.gpu, self.precision))
 
 
+@dataclass(frozen=True)
+class Setting:
+    """An input that a coefficient sets: `scale` x share of it, or x exponential."""
+
+    place: int  # among the coefficients
+    input: str
+    scale: float
+    is_share: bool
+
+    def value(self, x: Any) -> tuple[Any, Any]:
+        """The input at a coefficient before its link, and its derivative."""
+        if not self.is_share:
+            return self.scale * np.exp(x), self.scale * np.exp(x)
+        share = 1 / (1 + np.exp(-x))
+        return self.scale * share, self.scale * share * (1 - share)
+
+
 class Posterior:
     """Effects with their means and covariance, as the catalog has them."""
 
@@ -141,25 +158,42 @@ class Posterior:
     def values(self, cell: Cell) -> dict[str, Any]:
         """Inputs and options as a calibration sets them, the error factor among them."""
         means, root = self.at(cell)
-        kernel = self.kernel(cell)
-        scales = {"": 1.0, "node_link": cell.node_link, **self._ceilings(cell)}
-        made: dict[str, Any] = {"compute_model": "roofline", "attention_kernel": kernel}
-        for x, (name, about) in zip(means, self.coefficients.items(), strict=True):
-            value = 1 / (1 + math.exp(-x)) if about["share"] else math.exp(x)
-            if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]:
-                made[about["input"]] = float(value * scales[about["of"]])
-        made["error_factor"] = math.exp(self._width(cell, root) * self.factor(cell))
+        made: dict[str, Any] = {
+            "compute_model": "roofline",
+            "attention_kernel": self.kernel(cell),
+        }
+        for setting in self.settings(cell):
+            made[setting.input] = float(setting.value(means[setting.place])[0])
+        width = self.width(cell, root, self.noise(cell.software))
+        made["error_factor"] = math.exp(width * self.factor(cell))
         return made
 
-    def _width(self, cell: Cell, root: Array) -> float:
-        """Half of the 90 % interval of a step's logarithm, with the slopes of rows like it."""
+    def settings(self, cell: Cell) -> list[Setting]:
+        """What the coefficients set at a cell: those of its attention kernel, with known scales."""
+        kernel = self.kernel(cell)
+        scales = {"": 1.0, "node_link": cell.node_link, **self.ceilings(cell)}
+        return [
+            Setting(place, about["input"], scales[about["of"]], about["share"])
+            for place, (name, about) in enumerate(self.coefficients.items())
+            if _KERNELS.get(name, kernel) == kernel and scales[about["of"]]
+        ]
+
+    def noise(self, software: str = "") -> float:
+        """Scale of the noise of a software's steps; root of the mean square of all, if unknown."""
+        noise = self.content["noise"]
+        every = math.sqrt(np.mean(np.square(list(noise.values()))))
+        return float(noise.get(software, every))
+
+    def width(self, cell: Cell, root: Array, noise: float) -> float:
+        """Half of the 90 % interval of a step's logarithm, with the slopes of rows like it.
+
+        `root` is one of the coefficients' covariance.
+        """
         slopes = self.content["slopes"]
         kind = f"{cell.layers}, {self.kernel(cell)}"
         moments = np.array(slopes.get(kind, slopes["dense, flash"]))
         variance = float(np.einsum("ke,kl,le->", root, moments, root))
-        noise = self.content["noise"]
-        own = noise.get(cell.software, math.sqrt(np.mean(np.square(list(noise.values())))))
-        return math.hypot(NORMAL * math.sqrt(variance), STUDENT * own)
+        return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
     def factor(self, cell: Cell) -> float:
         """What the width is multiplied by: 90 of 100 rows as far from others were within it.
@@ -233,7 +267,7 @@ class Posterior:
                 gpu[own[0]] += rows
         return software, gpu
 
-    def _ceilings(self, cell: Cell) -> dict[str, float]:
+    def ceilings(self, cell: Cell) -> dict[str, float]:
         """What kernels alone reach on a cell's GPU, as shares of its peak."""
         table = self.content["ceilings"]
         products = table["gemm, 16 bits" if cell.precision == "16 bits" else "gemm, 8 and 4 bits"]

@@ -178,6 +178,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _FROM_FILES = "calibration"  # the kind of which users keep records in files, too
 AUTO = "auto"  # the calibration that is found from the scenario
+NONE = "none"  # no calibration, not even one found
 LARGEST_FILE = 1 << 20  # bytes of such a file
 _TABLES = ("standard_errors", "fit")  # tables about the values of its records
 _ABOUT = ("title", "source", "date", "note")
@@ -278,6 +279,17 @@ _AUTO = Record(
     "its values are those that fleetcube run reports",
     MappingProxyType({"compute_model": "roofline"}),
 )
+_NONE = Record(
+    _FROM_FILES,
+    NONE,
+    1,
+    "efficiencies as the scenario states them, or their start values",
+    "by definition",
+    "2026-11-23",
+    "keeps auto from being found where a scenario names no calibration",
+    MappingProxyType({}),
+)
+_FOUND = {AUTO: _AUTO, NONE: _NONE}
 
 
 class FileLabel(str):
@@ -308,8 +320,8 @@ def record(kind_name: str, label: Any) -> Record:
 
     Raises CatalogError, with the nearest label, for an unknown one.
     """
-    if kind_name == _FROM_FILES and label == AUTO:
-        return _AUTO
+    if kind_name == _FROM_FILES and isinstance(label, str) and label in _FOUND:
+        return _FOUND[label]
     if kind_name == _FROM_FILES and is_path(label):
         return label.record if isinstance(label, FileLabel) else _file(kind_name, label)
     current = kind(kind_name)

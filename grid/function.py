@@ -67,7 +67,7 @@ def function(
                 f"{name!r} is both an output and an input; leave it out of one of them"
             )
     given = {name: Axis(name, np.ones(1), {name: np.ones(1)}) for name in names}
-    problem = resolve(scenario, given)
+    problem = resolve(scenario, given, names)
     check_outputs(wanted, problem)
     return Function(problem, tuple(wanted), names, engine, isinstance(outputs, str))
 

@@ -1,5 +1,6 @@
 """Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     table.only = config.getoption("--only")
+
+
+def pytest_collectstart() -> None:
+    gc.disable()  # until all is imported
+
+
+def pytest_collection_finish() -> None:
+    # Cycles among millions of objects that stay took up to half the time of a test
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,17 +13,18 @@ from pathlib import Path
 
 from fleetcube.grid.plots.validation import plot_validation
 
-from . import accuracy, all_reduces, attacks, float32, laws, outputs, readme, training
+from . import accuracy, attacks, calibrate, float32, frozen, laws, outputs, readme, training
 from .claims import page as claims
 
 MAKERS: dict[Path, Callable[[], str]] = {
     training.CATALOG: training.catalog,
-    all_reduces.PAGE: all_reduces.page,
+    calibrate.PAGE: calibrate.page,
     accuracy.PAGE: accuracy.page,
     claims.PAGE: claims.page,
     laws.PAGE: laws.page,
     attacks.PAGE: attacks.page,
     float32.PAGE: float32.page,
+    frozen.PAGE: frozen.page,
     readme.PAGE: readme.page,
 }
 

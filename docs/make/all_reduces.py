@@ -8,7 +8,7 @@ from fleetcube.grid.measured.file import about_fit, all_reduce_values, text
 from fleetcube.grid.measured.fit import CollectiveFit, fit_collective
 from fleetcube.grid.measured.nccl import measured, parse_log
 
-from .text import DOCS, between, table
+from .text import DOCS, table
 
 PAGE = DOCS / "calibrate.md"
 CURVES = Path(__file__).with_suffix(".csv")
@@ -47,7 +47,7 @@ class Curve:
     gpus_per_node: int
     source: str
     where: str
-    rows: tuple[tuple[int, float, float | None], ...]
+    rows: tuple[tuple[int, float | None, float | None], ...]
 
     @property
     def log(self) -> str:
@@ -68,9 +68,9 @@ class Curve:
         return fit_collective(measured(parse_log(self.log), self.ranks))
 
 
-def curves() -> dict[str, Curve]:
+def curves(path: Path = CURVES) -> dict[str, Curve]:
     """The published curves by system."""
-    with CURVES.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     by_system = {}
     for system in dict.fromkeys(row["system"] for row in rows):
@@ -84,7 +84,7 @@ def curves() -> dict[str, Curve]:
             tuple(
                 (
                     int(row["bytes"]),
-                    float(row["out_of_place_us"]),
+                    float(row["out_of_place_us"]) if row["out_of_place_us"] else None,
                     float(row["in_place_us"]) if row["in_place_us"] else None,
                 )
                 for row in own
@@ -117,8 +117,8 @@ def records() -> str:
     return "\n".join(entries) + "\n"
 
 
-def page() -> str:
-    """docs/calibrate.md as it should be: with the errors of the law on every published curve."""
+def section() -> str:
+    """The table of docs/calibrate.md: the errors of the law on every published curve."""
     rows = []
     for curve in curves().values():
         fit = curve.fit()
@@ -131,7 +131,7 @@ def page() -> str:
         errors = f"{100 * fit.median_error:.1f} %", f"{100 * fit.max_error:.0f} %"
         rows.append([curve.system, *counts, *values, *errors])
     head = ["system", "ranks", "times", "a", "B", "g", "median error", "largest"]
-    return between(PAGE, "published curves", table(head, rows))
+    return table(head, rows)
 
 
 def _measured(fit: CollectiveFit, name: str, scale: float, digits: int) -> str:

@@ -1,7 +1,8 @@
 """The pooled fit of all published steps: the catalog's posterior, and how well it predicts.
 
 `python -m docs.make.pooled` refits, prints how rows are predicted that a fit has not seen, by what
-was left out, and writes catalog/data/pooled.json.
+was left out, and writes that into docs/accuracy.md and docs/calibrate.md, and the posterior into
+catalog/data/pooled.json.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from fleetcube.grid.measured.pooled import (
     Effect,
     Pooled,
     Posterior,
+    Predicted,
     Steps,
     at,
 )
@@ -32,7 +34,8 @@ from fleetcube.grid.measured.published.calibration import _STACKS
 from fleetcube.grid.measured.records import Row, read_records
 from fleetcube.grid.spec import values
 
-from .text import ROOT
+from .text import DOCS, ROOT, between
+from .text import table as table_text
 from .training import NOT_FITTED, _labels
 
 Array = np.ndarray[Any, Any]
@@ -280,12 +283,25 @@ class Unseen:
     @property
     def covered(self) -> float:
         """Share of rows inside the factor that follows from the other parts, or other rows."""
+        return float(np.mean(self.ratios <= self._from_others(self.ratios)))
+
+    def by_like_rows(self) -> tuple[float, float]:
+        """The same share inside the interval of calibration "auto", and half of it, at its median.
+
+        That interval is never made narrower than the posterior's.
+        """
+        sizes = np.abs(self.errors) / self.typical
+        widths = self.typical * np.maximum(1.0, self._from_others(sizes))
+        inside = np.abs(self.errors) <= widths
+        return float(inside.mean()), math.exp(float(np.median(widths)))
+
+    def _from_others(self, sizes: Array) -> Array:
+        """The size at each row below which 90 of 100 rows of other parts, or other rows, were."""
         parts = self.parts if len(set(self.parts)) > 1 else np.arange(len(self.parts))
-        inside = 0
+        found = np.empty(len(parts))
         for part in set(parts):
-            mine = parts == part
-            inside += int((self.ratios[mine] <= _conformal(self.ratios[~mine])).sum())
-        return inside / len(parts)
+            found[parts == part] = _conformal(sizes[parts != part])
+        return found
 
 
 def _conformal(sizes: Array) -> float:
@@ -295,30 +311,38 @@ def _conformal(sizes: Array) -> float:
 
 
 def unseen(
-    pooled: Pooled, of: Sequence[Row], fitted: Array, posterior: Posterior
-) -> Iterator[tuple[str, Unseen]]:
-    """What fits predict that have not seen a part; each starts at the posterior of all."""
+    pooled: Pooled, of: Sequence[Row], fitted: Array
+) -> tuple[Posterior, Predicted, dict[str, Unseen]]:
+    """The posterior of all rows, its predictions, and what fits predict that have not seen a part.
+
+    Each fit begins at the same start, and knows nothing of the part: neither do the slopes of
+    like rows.
+    """
+    parts = [(name, *part) for name, own in splits(of, fitted) for part in own]
+    posteriors = pooled.fits(np.array([fitted] + [train for _, train, _ in parts]))
+    predictions = pooled.predictions(posteriors)
     simple = shares(of)
-    slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
-    used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
-    moments = about(pooled, posterior, used)["slopes"]
-    for name, parts in splits(of, fitted):
-        columns: list[list[Array]] = [[] for _ in range(6)]
-        for number, (train, test) in enumerate(parts):
-            refit = name != _NEVER
-            own = pooled.fit(train, posterior, 2, slopes) if refit else posterior
-            found = pooled.predict(own)
-            values = (
+    columns: dict[str, list[tuple[Array, ...]]] = {}
+    own = zip(parts, posteriors[1:], predictions[1:], strict=True)
+    for (name, train, test), posterior, found in own:
+        moments = moments_of(of, found.slopes, train)
+        columns.setdefault(name, []).append(
+            (
                 np.flatnonzero(test),
-                np.full(test.sum(), number),
+                np.full(test.sum(), len(columns.get(name, ()))),
                 found.errors[test],
                 found.width()[test],
-                np.array([like_rows(pooled, own, of, k, moments) for k in np.flatnonzero(test)]),
+                np.array(
+                    [like_rows(pooled, posterior, of, k, moments) for k in np.flatnonzero(test)]
+                ),
                 simple[test] - np.median(simple[train]),
             )
-            for column, value in zip(columns, values, strict=True):
-                column.append(value)
-        yield name, Unseen(*map(np.concatenate, columns))
+        )
+    joined = {
+        name: Unseen(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        for name, found in columns.items()
+    }
+    return posteriors[0], predictions[0], joined
 
 
 def like_rows(
@@ -329,8 +353,8 @@ def like_rows(
     groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
     trends = {name: float(pooled.steps.facts[name][k]) for name in ("peak_16", "peak")}
     covariance = at(posterior, groups, trends)[1]
-    kind = f"{layers(row)}, {row.inputs.get('attention_kernel', 'flash')}"
-    variance = np.sum(covariance * np.array(moments.get(kind, moments["dense, flash"])))
+    slopes = moments.get(f"{layers(row)}, {kernel(row)}", moments["dense, flash"])
+    variance = np.sum(covariance * slopes)
     noise = posterior.noise[software(row)]
     return math.hypot(NORMAL * math.sqrt(variance), STUDENT * noise)
 
@@ -361,20 +385,27 @@ def short(value: float) -> float:
 
 
 def posterior_text(
-    pooled: Pooled, posterior: Posterior, of: Sequence[Row], splits: Mapping[str, Unseen]
+    pooled: Pooled,
+    posterior: Posterior,
+    of: Sequence[Row],
+    moments: Mapping[str, Array],
+    splits: Mapping[str, Unseen],
 ) -> str:
     """The posterior as a catalog file.
 
     `factor` of what was left out: 90 of 100 rows were within it, in widths of the posterior.
-    `cholesky` [effect][effect]: L of the effects' correlations L L'. `ceilings`: shares of peak
-    that coefficients multiply.
+    `slopes`: what moments_of says. `cholesky` [effect][effect]: L of the effects' correlations
+    L L'. `ceilings`: shares of peak that coefficients multiply.
     """
 
     deviations = np.sqrt(np.diag(posterior.covariance))
     factors = np.linalg.cholesky(posterior.covariance / np.outer(deviations, deviations))
     content: dict[str, Any] = {
         "rows": len(of),
-        **about(pooled, posterior, of),
+        **about(of),
+        "slopes": {
+            name: [[short(float(x)) for x in line] for line in own] for name, own in moments.items()
+        },
         "precisions": sorted({str(row.inputs["precision"]) for row in of}),
         "gpus": dict(sorted(Counter(gpu(row) for row in of).items())),
         "software": dict(sorted(Counter(software(row) for row in of).items())),
@@ -406,18 +437,15 @@ def posterior_text(
     return text_of(sealed(content))
 
 
-def about(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> dict[str, Any]:
+def about(of: Sequence[Row]) -> dict[str, Any]:
     """What tells a scenario's groups, trends and how far it is from the rows.
 
-    `cells`: rows of each, and the attention kernel of most of them. `slopes` of rows with a kind of
-    layers and an attention kernel: the mean of s s', s = the derivatives of the logarithm of a
-    step's time for the coefficients before their links [coefficient].
+    `cells`: rows of each, and the attention kernel of most of them.
     """
-    kernels = [str(row.inputs.get("attention_kernel", "flash")) for row in of]
     cells: dict[str, Counter[str]] = {}
-    for row, kernel in zip(of, kernels, strict=True):
+    for row in of:
         name = ", ".join((software(row), layers(row), gpu(row), precision(row)))
-        cells.setdefault(name, Counter())[kernel] += 1
+        cells.setdefault(name, Counter())[kernel(row)] += 1
 
     def span(name: str) -> list[float]:
         models = [kind("model")[row.inputs["model"]].values for row in of if "model" in row.inputs]
@@ -425,23 +453,33 @@ def about(pooled: Pooled, posterior: Posterior, of: Sequence[Row]) -> dict[str, 
         found = [values.number(name, sheet[name]) for sheet in sheets if name in sheet]
         return [min(found), max(found)]
 
-    place = {row.id: k for k, row in enumerate(pooled.steps.rows)}
-    slopes = pooled.steps.derivatives(pooled.values(posterior.means))[1]
-    slopes = slopes[:, [place[row.id] for row in of]]
-    kinds = [f"{layers(row)}, {kernel}" for row, kernel in zip(of, kernels, strict=True)]
     return {
         "ranges": {name: span(name) for name in (*_SIZES, *_MODEL_SIZES)},
         "peak": _PEAK,
         "generations": _GENERATIONS,
         "bits": _BITS,
         "flash_attention_2": list(_WITH_FLASH_2),
-        "trends": {c.name: list(c.trends) for c in pooled.steps.coefficients},
+        "trends": {c.name: list(c.trends) for c in COEFFICIENTS},
         "cells": {n: [sum(c.values()), c.most_common(1)[0][0]] for n, c in sorted(cells.items())},
-        "slopes": {
-            kind: [[short(float(x)) for x in line] for line in (own @ own.T) / own.shape[1]]
-            for kind in sorted(set(kinds))
-            for own in [slopes[:, [k == kind for k in kinds]]]
-        },
+    }
+
+
+def kernel(row: Row) -> str:
+    """The attention kernel."""
+    return str(row.inputs.get("attention_kernel", "flash"))
+
+
+def moments_of(of: Sequence[Row], slopes: Array, train: Array) -> dict[str, Array]:
+    """The mean of s s' over fitted rows with a kind of layers and an attention kernel.
+
+    s are the derivatives of the logarithm of a step's time for the coefficients before their links,
+    [coefficient] of `slopes` [coefficient, row].
+    """
+    kinds = np.array([f"{layers(row)}, {kernel(row)}" for row in of])
+    return {
+        name: own @ own.T / own.shape[1]
+        for name in sorted(set(kinds[train]))
+        for own in [slopes[:, train & (kinds == name)]]
     }
 
 
@@ -491,17 +529,25 @@ def main() -> None:
     begun = time.monotonic()
     of, fitted = rows()
     pooled = model(of)
-    posterior = pooled.fit(fitted)
-    print(f"{fitted.sum()} rows fitted in {time.monotonic() - begun:.0f} s\n{HEADING}")
-    seen = pooled.predict(posterior)
-    print(f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |", flush=True)
+    posterior, seen, found = unseen(pooled, of, fitted)
     with_experts = np.array([layers(row) != "dense" for row in of])
-    found = {}
-    for name, part in unseen(pooled, of, fitted, posterior):
-        found[name] = part
-        print("\n".join(lines(name, part, with_experts)), flush=True)
+    whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
+    whole += [line for name, part in found.items() for line in lines(name, part, with_experts)]
+    intervals = []
+    for name, part in found.items():
+        inside, half = part.by_like_rows()
+        intervals.append((name, str(len(part.rows)), f"{100 * inside:.0f} %", f"x {half:.2f}"))
+    head = ("left out", "rows", "inside", "half the interval, median")
+    for page, mark, text in (
+        ("accuracy.md", "left out of the pooled model", "\n".join(whole)),
+        ("calibrate.md", "left out of auto", table_text(head, intervals)),
+    ):
+        (DOCS / page).write_text(between(DOCS / page, mark, text), encoding="utf-8")
+        print(text)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
-    CATALOG.write_text(posterior_text(pooled, posterior, used, found), encoding="utf-8")
+    moments = moments_of(of, seen.slopes, fitted)
+    text = posterior_text(pooled, posterior, used, moments, found)
+    CATALOG.write_text(text, encoding="utf-8")
     print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from fleetcube.catalog import kind
+from fleetcube.catalog import NONE, kind
 from fleetcube.grid.measured.records import read_records
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.inputs import INPUTS
@@ -18,7 +18,7 @@ def phrases() -> dict[str, tuple[str, ...]]:
     """Phrases of the README, a {} for each number, and the numbers."""
     groups = own().groups
     steps = {group.group: group for group in groups if group.of == "step_time"}
-    fitted = {row.group for row in read_records()[0] if "calibration" in row.inputs}
+    fitted = {row.group for row in read_records()[0] if row.inputs.get("calibration", NONE) != NONE}
     several = [group for group in steps.values() if group.n > 1]
     medians = [group.median_percent for group in several if group.group in fitted]
     others = [group.median_percent for group in several if group.group not in fitted]

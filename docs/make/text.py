@@ -19,8 +19,9 @@ def filled(paragraph: str) -> str:
     return textwrap.fill(paragraph, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def between(page: Path, name: str, text: str) -> str:
-    """A page with new text between the two marks of a name."""
+def between(page: Path | str, name: str, text: str) -> str:
+    """A page, or the text of one, with new text between the two marks of a name."""
     begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
-    head, rest = page.read_text(encoding="utf-8").split(begin)
+    whole = page if isinstance(page, str) else page.read_text(encoding="utf-8")
+    head, rest = whole.split(begin)
     return head + begin + text + end + rest.split(end)[1]

@@ -5,16 +5,19 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fleetcube.catalog import NONE
+from fleetcube.catalog import pooled as posteriors
 from fleetcube.grid.measured.file import about_fit, text
 from fleetcube.grid.measured.records import Row, read_records
 from fleetcube.grid.measured.steps import StepFit, Table, fit_steps, held_out_errors
+from fleetcube.grid.spec.auto import cell_of
 
 from . import all_reduces
 from .text import ROOT
@@ -120,6 +123,19 @@ class Set:
         return common | {"layer_overhead_time": overhead, "intra_node_bandwidth": link}
 
     @property
+    def most(self) -> dict[str, float]:
+        """What no coefficient passes: the link's data sheet, what kernels alone reach."""
+        kernel = self.start["attention_kernel"]
+        inputs = {**self.rows[0].inputs, "attention_kernel": kernel}
+        cell = replace(cell_of(inputs), software=self.stack)
+        shares = posteriors.posterior().ceilings(cell)
+        return {
+            "gemm_efficiency": shares["gemm"],
+            "intra_node_bandwidth": cell.node_link,
+            "attention_efficiency": shares["attention"] if kernel == "flash" else 1.0,
+        }
+
+    @property
     def table(self) -> Table:
         """The rows as a table of inputs."""
         own = ("calibration", *self.start)
@@ -130,12 +146,14 @@ class Set:
     @cache  # noqa: B019
     def fit(self) -> StepFit:
         """The efficiencies of all rows."""
-        return fit_steps(self.table, self.start, FIT, priors=PRIORS)
+        return fit_steps(self.table, self.start, FIT, priors=PRIORS, most=self.most)
 
     @cache  # noqa: B019
     def errors(self) -> Array:
         """Logarithms of predicted over measured, each row held out with its part."""
-        return held_out_errors(self.table, self.start, self.parts, FIT, priors=PRIORS)
+        return held_out_errors(
+            self.table, self.start, self.parts, FIT, priors=PRIORS, most=self.most
+        )
 
 
 # Groups and records that nothing is fitted to, so that their errors are those of predictions: runs
@@ -175,7 +193,7 @@ def sets() -> dict[str, Set]:
     """The rows of each calibration."""
     of: dict[str, list[Row]] = {}
     for row in _rows(_labels()):
-        if row.of == "step_time" and "calibration" in row.inputs:
+        if row.of == "step_time" and row.inputs.get("calibration", NONE) != NONE:
             of.setdefault(str(row.inputs["calibration"]), []).append(row)
     return {label: Set(label, tuple(of[label])) for label in sorted(of) if len(of[label]) > 1}
 

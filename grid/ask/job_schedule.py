@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ...catalog import KINDS
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
+from ..plan.written import as_it_was
 from ..run.evaluation import Evaluation
 from ..spec.scenario import choose
 from ..spec.values import is_known
@@ -120,4 +121,4 @@ def schedule_at(point: "xarray.Dataset") -> PlayedSchedule:
     spec = spec_of(point.attrs)
     along = {*INPUTS, *KINDS, *filter(is_known, spec["axes"])}  # not flags, nor names of points
     at = {str(name): point[name].values.item() for name in point.coords if name in along}
-    return job_schedule({**spec["scenario"], **at})
+    return job_schedule({**as_it_was(spec), **at})

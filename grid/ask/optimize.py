@@ -97,8 +97,8 @@ def optimize(
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     check_quantity(of)
     conditions = [_condition(text) for text in subject_to]
-    problem = resolve(spec["scenario"], spec["axes"])
     ranges = [_range(name, ends) for name, ends in _items(between)]
+    problem = resolve(spec["scenario"], spec["axes"], [span.name for span in ranges])
     for span in ranges:
         problem = without(problem, span.name)
     search = Search(problem, of, ranges, conditions, sense, feasible, engine)

@@ -150,7 +150,7 @@ class View:
         if source.endswith(".toml") or Path(source).is_file():
             own = Sweep.from_file(source)
             return cls(own.virtual(), source, own)
-        from ..plan.written import restored
+        from ..plan.written import as_it_was, restored
         from ..store.cube import open_cube, spec_of
 
         cube = open_cube(source)
@@ -158,7 +158,7 @@ class View:
         sweep: Sweep | None = None
         why = ""
         try:
-            sweep = Sweep(spec["scenario"], restored(spec["axes"], cube), spec["outputs"])
+            sweep = Sweep(as_it_was(spec), restored(spec["axes"], cube), spec["outputs"])
         except ValueError as error:
             why = f"the cube's spec is refused: {error}"
         return cls(cube, source, sweep, why)

@@ -14,6 +14,8 @@ from ..errors import InputError
 from ..show.tables import scale
 from ..store.places.durable import sync_folder, write_file
 from .fit import UNITS, CollectiveFit, Fit
+from .steps import StepFit
+from .update import Update
 
 
 def all_reduce_values(
@@ -51,6 +53,16 @@ def all_reduce_values(
     return values, errors
 
 
+def step_values(fit: StepFit) -> dict[str, Any]:
+    """What a fit of steps sets: the inputs fitted, what they hold under, and the interval."""
+    values: dict[str, Any] = dict(fit.values)
+    if isinstance(fit, Update):
+        values |= {**fit.carried, **fit.choices}
+    if fit.error_factor is not None:
+        values["error_factor"] = math.ceil(1000 * fit.error_factor) / 1000
+    return values
+
+
 def about_fit(fit: Fit) -> dict[str, Any]:
     """What a file states about a fit beside its values."""
     about: dict[str, Any] = {}
@@ -63,6 +75,9 @@ def about_fit(fit: Fit) -> dict[str, Any]:
         "median_error": _rounded(fit.median_error, 3),
         "max_error": _rounded(fit.max_error, 3),
     }
+    if isinstance(fit, Update):
+        about |= {"published_steps": fit.digest[:16], "steps_of": fit.cell.name}
+        about |= {"noise": _rounded(fit.noise, 3)}
     return about | ({"at_bound": list(fit.at_bound)} if fit.at_bound else {})
 
 

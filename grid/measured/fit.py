@@ -180,14 +180,7 @@ def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = 
 
     `precisions` are 1 over the prior standard deviation of each coefficient, 0 without one.
     """
-    rows, coefficients = jacobian.shape
-    limit = HUBER * _scale(residuals, coefficients)
-    inside = np.abs(residuals) <= limit
-    kept = max(float(inside.mean()), 1.0 / rows)
-    correction = 1 + coefficients / rows * (1 - kept) / kept
-    squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
-    variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
-    variance = max(variance, _LEAST**2)  # an exact fit still has rounding errors
+    variance = variance_of(residuals, jacobian.shape[1])
     if precisions is not None:
         jacobian = np.vstack([jacobian, math.sqrt(variance) * np.diag(precisions)])
     lengths = np.linalg.norm(jacobian, axis=0)
@@ -195,6 +188,17 @@ def covariance_of(jacobian: Array, residuals: Array, precisions: Array | None = 
     _, sizes, rows_of = np.linalg.svd(jacobian / lengths, full_matrices=False)
     inverse = rows_of.T / sizes / lengths[:, None]
     return np.asarray(variance * inverse @ inverse.T)
+
+
+def variance_of(residuals: Array, coefficients: int) -> float:
+    """Variance of the noise, robust to a few outliers, as that covariance has it."""
+    rows = len(residuals)
+    limit = HUBER * _scale(residuals, coefficients)
+    kept = max(float((np.abs(residuals) <= limit).mean()), 1.0 / rows)
+    correction = 1 + coefficients / rows * (1 - kept) / kept
+    squares = float(np.sum(np.clip(residuals, -limit, limit) ** 2))
+    variance = correction**2 * squares / max(rows - coefficients, 1) / kept**2
+    return max(variance, _LEAST**2)  # an exact fit still has rounding errors
 
 
 def weakest(jacobian: Array) -> Array | None:

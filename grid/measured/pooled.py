@@ -3,10 +3,9 @@
 A coefficient of a row is ceiling x link(start + sum of effects): one effect for all rows, one that
 multiplies each trend of the row (such as the logarithm of the GPU's peak), and one for each group
 that the row is in (its GPU, its software, ...). A ceiling is what kernels alone reach. Effects of
-groups are normal around 0 with a spread for each coefficient and kind of group, fitted with them:
-a group of two rows hardly moves, one without rows has effect 0 and adds its spread to the variance.
-Links keep shares below 1 and times above 0. Noise multiplies; it has Student's t distribution, and
-a size for each source.
+groups are normal around 0 with the spread expected of their kind: a group of two rows hardly moves,
+one without rows has effect 0 and adds its spread to the variance. Links keep shares below 1 and
+times above 0. Noise multiplies; it has Student's t distribution, and a size for each source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +24,13 @@ from .steps import Table, _Model
 
 FREEDOM = 4.0  # degrees of freedom of the noise (Lange et al. 1989, robust regression)
 ROUNDS = 30
-_INNER = 2  # rounds of expectation and maximisation with one set of derivatives
+_INNER = 2  # steps with one set of derivatives
 _FAR = 1.5  # of an effect, in one round
-_MOVED = 3e-3  # largest change of a row's logarithm that ends the search
-_SPREAD_MOVED = 0.03  # relative change of a spread that ends it
-_WEIGHT = 2.0  # groups that the expectation of a spread counts as
+_MOVED = 5e-3  # largest change of a row's logarithm that ends the search
 _NOISE, _NOISE_WEIGHT = 0.04, 8.0  # expectation of the noise, and the rows that it counts as
 _EVERY = "all"  # the level of the effects that every row has
 
-# Kinds of groups, and the spread expected of their effects
+# Kinds of groups, and the deviation expected of their effects, in log odds or logarithms
 SPREADS = {
     "layers": 0.3,
     "precision": 0.3,
@@ -45,6 +42,8 @@ SPREADS = {
     "table": 0.15,
     "cell": 0.15,
 }
+# Of times and sizes, which programs choose: launches one by one or as a graph, fused or not
+CHOSEN = {"software": 0.75, "experts": 0.75}
 
 
 @dataclass(frozen=True)
@@ -174,6 +173,7 @@ class Steps:
         self._model = _Model(table, scenario | start, inputs, "step_time")
         if len(self._model.measured) < len(rows):
             raise InputError("; ".join(self._model.dropped))
+        self._copies = {1: self}
         # For each coefficient: its input, where it applies, what it multiplies; 0 where stated
         self._input = [inputs.index(c.input) for c in coefficients]
         self._on = np.array([[c.where(row.inputs) for row in rows] for c in coefficients])
@@ -185,6 +185,13 @@ class Steps:
             for k, row in enumerate(rows):
                 if name in row.inputs and name not in scaled:
                     self._stated[j, k] = values.number(name, row.inputs[name])
+
+    def times(self, count: int) -> "Steps":
+        """The rows as often as that, one after the other: most of an evaluation is overhead."""
+        if count not in self._copies:
+            facts = {name: np.tile(fact, count) for name, fact in self.facts.items()}
+            self._copies[count] = Steps(list(self.rows) * count, facts, self.coefficients)
+        return self._copies[count]
 
     def used(self, coefficient: int) -> Array:
         """Whether rows [row] depend on a coefficient: it applies and is not stated."""
@@ -271,6 +278,7 @@ class Predicted:
     errors: Array
     deviations: Array
     noise: Array
+    slopes: Array  # [coefficient, row], of the errors for coefficients before their links
 
     def width(self) -> Array:
         """Half of the 90 % interval of a logarithm [row]: normal coefficients, Student's noise."""
@@ -280,9 +288,10 @@ class Predicted:
 class Pooled:
     """The hierarchical model of some rows, whose groups [level][row] and sources are given.
 
-    A group of None takes no effect. Spreads and noise maximise the marginal likelihood, by
-    expectation and maximisation around Laplace's approximation (Dempster et al. 1977; Tierney and
-    Kadane 1986), with the weight of _WEIGHT groups on what is expected of a spread.
+    A group of None takes no effect. The posterior is Laplace's approximation at the likeliest
+    effects (Tierney and Kadane 1986); the size of noise is fitted by expectation and maximisation
+    (Dempster et al. 1977). Spreads are given: fitted with the rest, they run away where a share
+    is near its ceiling, end elsewhere for another start, and predict no better.
     """
 
     def __init__(
@@ -313,12 +322,14 @@ class Pooled:
         self._coefficient = np.array(coefficients)
         self.members = np.array(members, dtype=float)
         self._start = np.array([c.unlink(c.start) for c in steps.coefficients])
-        self._keys = list(dict.fromkeys((e.coefficient, e.level) for e in effects))
-        self._key = np.array([self._keys.index((e.coefficient, e.level)) for e in effects])
         own = {(c.name, _EVERY): c.deviation for c in steps.coefficients}
         own |= {(c.name, name): sd for c in steps.coefficients for name, sd in c.trends.items()}
-        self._expected = np.array([own.get(key, spreads.get(key[1], 0.0)) for key in self._keys])
-        self._free = np.array([key not in own for key in self._keys])
+        keys = [(effect.coefficient, effect.level) for effect in effects]
+        for c in steps.coefficients:
+            expected = spreads if c.is_share else {**spreads, **CHOSEN}
+            own |= {(c.name, level): expected[level] for level in c.levels}
+        self.spreads = {key: own[key] for key in keys}
+        self._variances = np.array([self.spreads[key] for key in keys]) ** 2
 
     def values(self, effects: Array) -> Array:
         """Coefficients [coefficient, row] before their links."""
@@ -326,103 +337,112 @@ class Pooled:
         np.add.at(x, self._coefficient, effects[:, None] * self.members)
         return x
 
-    def fit(
-        self,
-        train: Array,
-        begin: Posterior | None = None,
-        rounds: int = ROUNDS,
-        slopes: Array | None = None,
-    ) -> Posterior:
-        """The posterior of the rows where `train` [row] holds; others do not matter.
+    def fit(self, train: Array) -> Posterior:
+        """The posterior of the rows where `train` [row] holds; others do not matter."""
+        return self.fits(train[None])[0]
 
-        `begin` is where the search starts: effects of groups without such rows start at 0. `slopes`
-        [coefficient, row] take the place of the derivatives of the first round.
-        """
+    def fits(self, trains: Array) -> list[Posterior]:
+        """The posterior of each set of rows [set, row], all evaluated together."""
+        count = len(trains)
+        steps = self.steps.times(count)
         names = list(dict.fromkeys(self.sources))
-        source = np.array([names.index(name) for name in self.sources])[train]
-        known = np.asarray(self.members[:, train].any(axis=1))
-        z, variances = np.zeros(len(self.effects)), self._expected**2
-        noise = np.full(len(names), 1.5 * _NOISE)
-        if begin is not None:
-            z = np.where(known, begin.means, 0.0)
-            variances = np.array([begin.spreads[key] for key in self._keys]) ** 2
-            noise = np.array([begin.noise[name] for name in names])
-        errors = self.steps.errors(self.values(z))[train]
-        for number in range(rounds):
-            if slopes is None or number:
-                slopes = self.steps.derivatives(self.values(z))[1]
-            own = (self.members * slopes[self._coefficient])[:, train]
-            moved = changed = 0.0
-            for _ in range(_INNER):
-                covariance, weights = self._covariance(own, errors, variances, noise[source])
-                step = -covariance @ (own @ (weights * errors) + z / variances[self._key])
+        source = np.array([names.index(name) for name in self.sources])
+        z = np.zeros((count, len(self.effects)))
+        noise = np.full((count, len(names)), 1.5 * _NOISE)
+        errors = self._errors(steps, z)
+        for _ in range(ROUNDS):
+            slopes = self._derivatives(steps, z)
+            for inner in range(_INNER):
+                step = np.empty_like(z)
+                for k, train in enumerate(trains):
+                    step[k] = self._step(z[k], errors[k], slopes[k], noise[k][source], train)
                 before = errors
-                z, errors = self._along(z, step, errors, variances, noise[source], train)
-                moved = max(moved, float(np.abs(errors - before).max()))
-                old = variances
-                for _ in range(_INNER):
-                    covariance, _ = self._covariance(own, errors, variances, noise[source])
-                    variances = self._spread(z, covariance, known, variances)
-                    noise = self._noise(errors, own, covariance, noise, source)
-                changed = float(np.abs(np.log(variances / old)).max()) / 2
-            if moved < _MOVED and changed < _SPREAD_MOVED:
+                z, errors = self._along(steps, z, step, errors, noise[:, source], trains)
+                moved = float(np.abs((errors - before)[trains]).max())
+                if not inner:
+                    first = moved
+                for k, train in enumerate(trains):
+                    own = self._own(slopes[k], train)
+                    noise[k] = self._noise(errors[k][train], own, noise[k], source[train])
+            if first < _MOVED:
                 break
-        covariance, _ = self._covariance(own, errors, variances, noise[source])
-        return Posterior(
-            self.effects,
-            z,
-            covariance,
-            dict(zip(self._keys, np.sqrt(variances).tolist(), strict=True)),
-            dict(zip(names, noise.tolist(), strict=True)),
-        )
+        else:
+            raise InputError(f"the fit has not settled: a row still moves by {first:.1%}")
+        found = []
+        for k, train in enumerate(trains):
+            own = self._own(slopes[k], train)
+            covariance, _ = self._covariance(own, errors[k][train], noise[k][source[train]])
+            sizes = dict(zip(names, noise[k].tolist(), strict=True))
+            found.append(Posterior(self.effects, z[k], covariance, self.spreads, sizes))
+        return found
 
     def predict(self, posterior: Posterior) -> Predicted:
         """Errors of all rows, and the deviations that the posterior expects of them."""
-        errors, slopes = self.steps.derivatives(self.values(posterior.means))
-        slopes = self.members * slopes[self._coefficient]
-        variance = np.einsum("er,er->r", slopes, posterior.covariance @ slopes)
-        noise = np.array([posterior.noise[name] for name in self.sources])
-        return Predicted(errors, np.sqrt(variance), noise)
+        return self.predictions([posterior])[0]
 
-    def _covariance(
-        self, slopes: Array, errors: Array, variances: Array, noise: Array
-    ) -> tuple[Array, Array]:
+    def predictions(self, posteriors: Sequence[Posterior]) -> list[Predicted]:
+        """The same for each posterior, all evaluated together."""
+        steps = self.steps.times(len(posteriors))
+        z = np.array([posterior.means for posterior in posteriors])
+        found = []
+        both = zip(posteriors, self._errors(steps, z), self._derivatives(steps, z), strict=True)
+        for posterior, errors, slopes in both:
+            own = self.members * slopes[self._coefficient]
+            variance = np.einsum("er,er->r", own, posterior.covariance @ own)
+            noise = np.array([posterior.noise[name] for name in self.sources])
+            found.append(Predicted(errors, np.sqrt(variance), noise, slopes))
+        return found
+
+    def _errors(self, steps: Steps, z: Array) -> Array:
+        """Errors [set, row] of effects [set, effect]."""
+        return steps.errors(np.hstack([self.values(own) for own in z])).reshape(len(z), -1)
+
+    def _derivatives(self, steps: Steps, z: Array) -> Array:
+        """Their derivatives [set, coefficient, row]."""
+        slopes = steps.derivatives(np.hstack([self.values(own) for own in z]))[1]
+        return np.swapaxes(slopes.reshape(len(slopes), len(z), -1), 0, 1)
+
+    def _own(self, slopes: Array, train: Array) -> Array:
+        """Derivatives [effect, row] of rows that are fitted."""
+        return np.asarray(self.members[:, train] * slopes[self._coefficient][:, train])
+
+    def _step(self, z: Array, errors: Array, slopes: Array, noise: Array, train: Array) -> Array:
+        """The step of Gauss and Newton to the likeliest effects."""
+        own, errors = self._own(slopes, train), errors[train]
+        covariance, weights = self._covariance(own, errors, noise[train])
+        return np.asarray(-covariance @ (own @ (weights * errors) + z / self._variances))
+
+    def _covariance(self, slopes: Array, errors: Array, noise: Array) -> tuple[Array, Array]:
         """Laplace's covariance of the effects, and the weights of rows."""
         weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2) / noise**2
-        precision = (slopes * weights) @ slopes.T + np.diag(1 / variances[self._key])
+        precision = (slopes * weights) @ slopes.T + np.diag(1 / self._variances)
         return np.linalg.inv(precision), weights
 
     def _along(
-        self, z: Array, step: Array, errors: Array, variances: Array, noise: Array, train: Array
+        self, steps: Steps, z: Array, step: Array, errors: Array, noise: Array, trains: Array
     ) -> tuple[Array, Array]:
-        """The effects, and the rows' errors, after as much of a step as lowers the loss."""
+        """The effects, and the rows' errors, after as much of a step as lowers each loss."""
 
-        def loss(errors: Array, z: Array) -> float:
-            squares = np.log1p((errors / noise) ** 2 / FREEDOM)
-            own = (FREEDOM + 1) / 2 * squares.sum() + (z**2 / variances[self._key]).sum() / 2
-            return float(own) if np.isfinite(own) else np.inf
+        def loss(errors: Array, z: Array) -> Array:
+            squares = np.log1p((errors / noise) ** 2 / FREEDOM) * trains
+            own = (FREEDOM + 1) / 2 * squares.sum(axis=1) + (z**2 / self._variances).sum(axis=1) / 2
+            return np.where(np.isfinite(own), own, np.inf)
 
         before = loss(errors, z)
-        share = min(1.0, _FAR / max(float(np.abs(step).max()), 1e-300))
-        for _ in range(6):
-            tried = self.steps.errors(self.values(z + share * step))[train]
-            if loss(tried, z + share * step) <= before + 1e-9:
-                return z + share * step, tried
-            share /= 3
-        return z, errors
+        share = np.minimum(1.0, _FAR / np.maximum(np.abs(step).max(axis=1), 1e-300))
+        for last in range(6):
+            there = z + share[:, None] * step
+            tried = self._errors(steps, there)
+            worse = loss(tried, there) > before + 1e-4
+            if not worse.any():
+                break
+            share = np.where(worse, share / 3 if last < 4 else 0.0, share)
+        return there, tried
 
-    def _spread(self, z: Array, covariance: Array, known: Array, variances: Array) -> Array:
-        """Variances of the effects at each key, from those of groups with rows."""
-        squares = (z**2 + np.diag(covariance)) * known
-        total = np.bincount(self._key, squares, len(self._keys)) + _WEIGHT * self._expected**2
-        fitted = total / (np.bincount(self._key, known, len(self._keys)) + _WEIGHT)
-        return np.where(self._free, fitted, variances)
-
-    def _noise(
-        self, errors: Array, slopes: Array, covariance: Array, noise: Array, source: Array
-    ) -> Array:
+    def _noise(self, errors: Array, slopes: Array, noise: Array, source: Array) -> Array:
         """Scale of each source's noise; of a source without rows, the mean of the others."""
         own = noise[source]
+        covariance, _ = self._covariance(slopes, errors, own)
         squares = errors**2 * (FREEDOM + 1) / (FREEDOM + (errors / own) ** 2)
         squares = squares + np.einsum("er,er->r", slopes, covariance @ slopes)
         rows = np.bincount(source, minlength=len(noise))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...catalog import KINDS, CatalogError, record
+from ...catalog import KINDS, NONE, CatalogError, record
 from ..errors import InputError, shown
 from ..spec import values
 from . import own
@@ -173,7 +173,7 @@ def _readings(
         readings: list[Reading] = steps.readings(Facts(entry))
         labels = [calibration_for(entry, reading.inputs, calibrated) for reading in readings]
         readings = [
-            replace(r, inputs={**r.inputs, "calibration": label}) if label else r
+            replace(r, inputs={**r.inputs, "calibration": label or NONE})
             for r, label in zip(readings, labels, strict=True)
         ]
     elif record_collectives.reads(group):

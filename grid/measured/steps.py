@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog import KINDS, CatalogError
+from ...catalog import KINDS, NONE, CatalogError, pooled
 from ...kernels.calculus.derivatives import name_of
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
@@ -21,13 +21,14 @@ from ..spec.axes import Array
 from ..spec.bounded import read_bytes
 from ..spec.scenario import resolve
 from .cells import LARGEST, check_measured, check_once, checked, named, rows_of, written
-from .fit import Fit, covariance_of, quantile, weakest, weights_of
+from .fit import Fit, covariance_of, quantile, variance_of, weakest, weights_of
 
 FITTED = tuple(
     name
     for name in KINDS["calibration"]
     if INPUTS[name].kind == "real" and name not in ("sqrt_coefficient", "error_factor")
 )
+STEP = "step_time"
 _LEAST = 1e-9  # of what must be above 0
 FAR = 2.0  # median ratio to the measured values from which a fit is doubted
 LEAST = 0.01  # efficiency of GPUs below which a fit is doubted
@@ -54,14 +55,16 @@ class Table:
 class StepFit(Fit):
     """Inputs fitted to measured values of an output; `measured` and `fitted` in its base unit.
 
-    `idle` are the inputs that matter in no row: they keep their prior values.
+    `idle` are the inputs that matter in no row: they keep their prior values. 90 of 100 new steps'
+    times are within `error_factor`; it is None if the output does not follow from that time alone.
     """
 
     of: str
     measured: Array
     fitted: Array
-    lines: tuple[int, ...] = ()
-    idle: tuple[str, ...] = ()
+    lines: tuple[int, ...]
+    idle: tuple[str, ...]
+    error_factor: float | None
 
     @property
     def doubt(self) -> str | None:
@@ -147,21 +150,22 @@ def fit_steps(
     fit: Sequence[str] = ("flops_efficiency",),
     of: str = "step_time",
     priors: Mapping[str, float] | None = None,
+    most: Mapping[str, float] | None = None,
 ) -> StepFit:
     """Fit inputs so that an output agrees with the measured values.
 
     Noise is assumed to multiply the measured values: logarithms are fitted, with Huber's loss,
     inside the bounds of the table of inputs. The scenario states what the table does not; columns
     override it. `priors` are standard deviations of inputs, relative to the scenario's values: they
-    decide what the rows leave open. Raises InputError if the rows do not determine the inputs, or
-    are too few.
+    decide what the rows leave open. `most` are upper bounds of inputs, where they are below those
+    of the table of inputs. Raises InputError if the rows do not determine the inputs, or are too
+    few.
     """
     _check_fit(fit, table)
     try:
-        model = _Model(table, scenario, fit, of)
+        model = _Model(table, scenario, fit, of, most)
     except InputError as error:
-        message = "; ".join([str(error), *table.notes])
-        raise InputError(message if len(message) <= 500 else f"{message[:500]} ...") from None
+        raise with_notes(error, table) from None
     precisions = _precisions(fit, scenario, priors or {})
     if len(model.measured) <= len(fit) - int((precisions > 0).sum()):
         message = f"{len(model.measured)} rows can be used to fit {len(fit)} inputs; measure more"
@@ -200,7 +204,49 @@ def fit_steps(
         fitted=fitted,
         lines=model.lines,
         idle=tuple(name for name, column in zip(fit, jacobian.T, strict=True) if not column.any()),
+        error_factor=_error_factor(residuals, jacobian, covariance)
+        if of == STEP or follows_the_step(model, table, scenario, fit)
+        else None,
     )
+
+
+def _error_factor(residuals: Array, jacobian: Array, covariance: Array) -> float:
+    """The factor that 90 of 100 new steps like these rows stay within: Student's t.
+
+    Their variance is that of the noise and of the fit. Few rows can agree by chance: it is at least
+    the noise of published steps under their own coefficients.
+    """
+    rows, coefficients = jacobian.shape
+    fitted = float(np.einsum("re,ef,rf->", jacobian, covariance, jacobian)) / rows
+    variance = variance_of(residuals, coefficients) + fitted
+    width = quantile(rows, coefficients) * math.sqrt(variance)
+    return math.exp(max(width, pooled.STUDENT * pooled.posterior().noise()))
+
+
+def with_notes(error: InputError, table: Table) -> InputError:
+    """An error that also says which columns are not used."""
+    message = "; ".join([str(error), *table.notes])
+    return InputError(message if len(message) <= 500 else f"{message[:500]} ...")
+
+
+def check_rows(table: Table) -> None:
+    """Refuse a table of which no row can be used."""
+    if not table.measured:
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in table.dropped.items())
+        raise InputError(f"no row of the table can be used ({reasons}); fix the cells")
+
+
+def follows_the_step(
+    model: "_Model", table: Table, scenario: Mapping[str, Any], fit: Sequence[str]
+) -> bool:
+    """Whether an output changes as the step's time does, or as its inverse, in every row."""
+    start = np.array([_start(name, scenario) for name in fit])
+    try:
+        step = _Model(table, scenario, fit, STEP)
+    except InputError:  # it needs more than the output does
+        return False
+    own, other = np.abs(model.jacobian(start)), np.abs(step.jacobian(start))
+    return step.lines == model.lines and np.allclose(own, other, rtol=1e-6)
 
 
 def _left_open(
@@ -226,6 +272,7 @@ def held_out_errors(
     fit: Sequence[str] = ("flops_efficiency",),
     of: str = "step_time",
     priors: Mapping[str, float] | None = None,
+    most: Mapping[str, float] | None = None,
 ) -> Array:
     """Logarithms of computed over measured at each row, fitted to the rows of other parts only.
 
@@ -238,7 +285,7 @@ def held_out_errors(
     of_line = {line: k for k, line in enumerate(table.lines)}
     for group in dict.fromkeys(parts):
         others = _rows_of(table, [k for k, own in enumerate(parts) if own != group])
-        x = _search(_Model(others, scenario, fit, of), start, precisions)
+        x = _search(_Model(others, scenario, fit, of, most), start, precisions)
         held_out = _Model(
             _rows_of(table, [k for k, own in enumerate(parts) if own == group]), scenario, fit, of
         )
@@ -323,18 +370,21 @@ class _Model:
     """An output at the rows of a table, as a function of the inputs fitted."""
 
     def __init__(
-        self, table: Table, scenario: Mapping[str, Any], fit: Sequence[str], of: str
+        self,
+        table: Table,
+        scenario: Mapping[str, Any],
+        fit: Sequence[str],
+        of: str,
+        most: Mapping[str, float] | None = None,
     ) -> None:
-        self.fit, self.of = fit, of
+        self.fit, self.of, self._most = fit, of, most or {}
         self.dropped = Counter(table.dropped)
         self._scenario = {
             name: value
             for name, value in scenario.items()
             if name not in table.inputs and name not in fit
         }
-        if not table.measured:
-            reasons = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items())
-            raise InputError(f"no row of the table can be used ({reasons}); fix the cells")
+        check_rows(table)
         start = np.array([_start(name, scenario) for name in fit])
         self._scenario |= dict(zip(fit, start.tolist(), strict=True))
         self._use(table, list(range(len(table.measured))))
@@ -366,7 +416,7 @@ class _Model:
             if stated:
                 moving = {name: [column[k] for k in order] for name, column in cells.items()}
                 axes = {"row": {**moving, "labels": [f"row {places[k]}" for k in order]}}
-            problem = resolve(self._scenario, axes)
+            problem = resolve({"calibration": NONE, **self._scenario}, axes)
             given = {n: value for n, value in problem.constants.items() if n not in self.fit}
             outputs = [self.of, *self._slopes]
             # `free`: their values are given at each evaluation, and the plan is built once
@@ -378,7 +428,8 @@ class _Model:
         """The least and the greatest value of every input fitted."""
         rows = [INPUTS[name] for name in self.fit]
         low = [max(row.low, _LEAST if row.positive else 0.0) for row in rows]
-        return np.array(low), np.array([row.high for row in rows])
+        high = [min(row.high, self._most.get(row.name, math.inf)) for row in rows]
+        return np.array(low), np.array(high)
 
     def _evaluate(self, point: Array, outputs: Sequence[str]) -> list[Array]:
         """Outputs [row] in base units, at a point of the fitted inputs: [input] or [input, row]."""

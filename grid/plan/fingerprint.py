@@ -33,7 +33,7 @@ _COMMON_CODE = (
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.slopes"),
 )
 _GRID_CODE = (
-    *("spec.axes", "spec.scenario", "spec.values"),
+    *("spec.auto", "spec.axes", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )

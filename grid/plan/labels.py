@@ -96,17 +96,18 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     """Coordinates of every axis that an output has, or of `dims`, and the inputs along it."""
     coords: dict[str, Any] = {}
     used = {dim for name in plan.outputs for dim in plan.out_dims[name]} if dims is None else dims
+    hidden = {*plan.outputs, *(plan.problem.found - plan.structure.used)}
     for axis in plan.problem.axes:
         if axis.name in used:
             coords[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))
             for name, row in axis.numbers.items():
-                if name != axis.name and name not in plan.outputs:
+                if name != axis.name and name not in hidden:
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
             for name, choices in {**axis.options, **axis.records}.items():
                 if name != axis.name:
                     coords[name] = (axis.name, np.array(choices), {"long_name": name})
     for name, (names, row) in plan.problem.tables.items():
-        if {*names} <= {*coords} and name not in plan.outputs:
+        if {*names} <= {*coords} and name not in hidden:
             coords[name] = (names, row.copy(), attributes(plan, name))
     return coords
 
@@ -129,7 +130,7 @@ def root_attributes(
     """
     from .. import accessor  # noqa: F401  the result has `.fleetcube`
 
-    unused, remarks = plan.unused(), plan.problem.remarks
+    unused, remarks = plan.unused(), plan.remarks()
     medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
     return {
         "Conventions": "CF-1.11",

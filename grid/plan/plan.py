@@ -95,6 +95,12 @@ class Plan(Grid):
         implied = (used & INPUTS.keys()) - stated
         return sorted(stated - used.union(*(INPUTS[name].implied_by for name in implied)))
 
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said of calibrations, if formulas in use read what these set."""
+        fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
+        read = any(self.structure.used & entry.values.keys() for entry in fitted)
+        return self.problem.remarks if read else ()
+
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
         return self.size(name) <= self.most_table and name not in self.moving

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...catalog import AUTO, NONE
 from ..spec.axes import Axis, is_coupled, make_axis
 from .plan import Plan
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 FEW = 100  # values that are written out
 COORDINATE = "coordinate"  # in place of values that a coordinate holds
 _LABELS = "labels"
+_CALIBRATION = "calibration"
 
 
 def written(
@@ -24,10 +26,13 @@ def written(
     """A spec with {values = "coordinate", size = n, sha256 = ...} in place of long lists.
 
     The coordinate is that of the axis; inputs that move together have one each, and their labels
-    are the axis'. With `kept`, the coordinates at hand, lists that are in none of them stay.
+    are the axis'. With `kept`, the coordinates at hand, lists that are in none of them stay. A
+    calibration that is found by default is named.
     """
     known = {axis.name: axis for axis in plan.problem.axes}
     axes = spec["axes"].items()
+    if plan.problem.auto_by_default:  # so that it means the same under another rule
+        spec = {**spec, "scenario": {**spec["scenario"], _CALIBRATION: AUTO}}
     return {**spec, "axes": {name: _entry(name, of, known.get(name), kept) for name, of in axes}}
 
 
@@ -74,6 +79,16 @@ def _digest(row: Any) -> str:
     if row.dtype.kind in "iuf":
         return hashlib.sha256(np.ascontiguousarray(row, "<f8").data).hexdigest()
     return hashlib.sha256(json.dumps(row.tolist()).encode()).hexdigest()
+
+
+def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The scenario of a result's spec: without a calibration in it, none was found.
+
+    Results of before calibrations were found do not name any.
+    """
+    scenario, axes = spec["scenario"], spec["axes"]
+    named = {*scenario, *axes}.union(*(entry for entry in axes.values() if is_coupled(entry)))
+    return dict(scenario) if _CALIBRATION in named else {**scenario, _CALIBRATION: NONE}
 
 
 def restored(axes: Mapping[str, Any], cube: "xarray.Dataset") -> dict[str, Any]:

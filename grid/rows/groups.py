@@ -15,12 +15,14 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import WHOLES
 from ..errors import InputError
 from ..plan.cases import MOST_CASES, defaults
+from ..spec import auto
 from ..spec.axes import Array
 from ..spec.scenario import choose, resolve
 from .frames import Frame
 
-# Whether these are given decides over more than their value: options are implied, totals are void
-_TELLING = frozenset[str]().union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
+# Whether these are given decides over more than their value: options are implied, totals are void,
+# calibrations are found
+_TELLING = auto.OWN.union(*(row.implied_by for row in INPUTS.values()), *WHOLES.values())
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Class:
     combination: Array | None  # of each of the rows; None if there is one
     rows: Array | slice  # in ascending order
     size: int
+    found: bool  # whether calibrations are found
 
     @property
     def first(self) -> int:
@@ -63,31 +66,55 @@ class Class:
         return np.where(missing, otherwise, column) if missing.any() else column
 
 
-def classes(frame: Frame, scenario: Mapping[str, Any], cells: Cells) -> list[Class]:
-    """The classes of a frame's rows, which may override a scenario. Raises InputError."""
+def classes(
+    frame: Frame,
+    scenario: Mapping[str, Any],
+    cells: Cells,
+    sizes: bool = False,
+    telling: Mapping[str, tuple[Array, Array]] | None = None,
+) -> list[Class]:
+    """The classes of a frame's rows, which may override a scenario. Raises InputError.
+
+    Where a calibration is found, columns that tell which one are `telling`, as codes and distinct
+    values; with `sizes` also those that tell how wide its interval is.
+    """
+    by_value = telling or {}
     fallback = {*defaults(), *scenario} - _TELLING  # a gap in these is a value like any other
-    telling = {name: row for name, row in cells.numbers.items() if name not in fallback}
+    deciding = {name: row for name, row in cells.numbers.items() if name not in fallback}
     parts = [(codes, len(found)) for codes, found in cells.choices.values()]
-    gaps = [np.isnan(column) for column in telling.values()]
+    gaps = [np.isnan(column) for column in deciding.values()]
     parts += [(-gap.astype(np.int8), 1) for gap in gaps if gap.any()]
+    parts += [(codes, len(found)) for codes, found in by_value.values()]
     combination, examples = _combined(parts, frame.rows)
+    if by_value and len(examples) > auto.MOST:
+        raise InputError(
+            f'calibration = "auto" is found for each of {len(examples):,} combinations of '
+            f"{', '.join(by_value)} in the rows; at most {auto.MOST:,} are allowed: give "
+            'fewer rows, or calibration = "none"'
+        )
     kinds: dict[Any, _Kind] = {}
     for number, row in enumerate(examples):
         own = dict(scenario)
         for name, (codes, found) in cells.choices.items():
             if codes[row] >= 0:
                 own[name] = found[codes[row]]
-        for name, column in telling.items():
+        for name, column in deciding.items():
             if not np.isnan(column[row]):  # any value would do here
                 own[name] = float(column[row])
+        for name, (codes, told) in by_value.items():
+            if codes[row] >= 0:
+                own[name] = float(told[codes[row]])
         try:
             problem = resolve(own, {})
         except InputError as error:
             raise InputError(f"{frame.place(row)}: {error}") from None
+        if problem.found and telling is None and (tell := auto.columns(cells.numbers, sizes)):
+            return classes(frame, scenario, cells, sizes, tell)
         options = choose(problem.options, problem.constants)
         given = {**defaults(), **problem.constants}
-        key = (*((type(choice), choice) for choice in options.values()), frozenset(given))
-        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], []))
+        has = bool(problem.found)
+        key = (has, *((type(choice), choice) for choice in options.values()), frozenset(given))
+        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has))
         kind.members.append(number)
         kind.values.append(np.array([given[name] for name in kind.names]))
         if len(kinds) > MOST_CASES:
@@ -106,6 +133,7 @@ class _Kind:
     names: list[str]
     members: list[int]  # its combinations
     values: list[Array]  # of the names, in each of them
+    found: bool
 
 
 def _members(
@@ -129,7 +157,8 @@ def _members(
             for name, column, single in zip(kind.names, table.T.copy(), same, strict=True)
         }
         local = None if combination is None else within[combination[cut]]
-        yield Class(kind.options, given, local, cut, rows if isinstance(cut, slice) else len(cut))
+        size = rows if isinstance(cut, slice) else len(cut)
+        yield Class(kind.options, given, local, cut, size, kind.found)
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:

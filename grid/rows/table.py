@@ -15,7 +15,7 @@ from ..plan.engine import check_engine
 from ..plan.execute import evaluate_block
 from ..plan.labels import dtype_of
 from ..plan.plan import Plan, check_outputs
-from ..spec import values
+from ..spec import auto, values
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, resolve
 from . import columns
@@ -81,14 +81,18 @@ def table(
         {name: columns.numbers(source, name) for name in inputs if name not in named},
         {name: columns.choices(source, name) for name in inputs if name in named},
     )
-    work = []
-    for own in classes(source, shared, cells):
-        free = [n for n in own.given if n in cells.numbers or isinstance(own.given[n], np.ndarray)]
-        try:
-            plan = _plan(own, free, wanted, engine, mask_infeasible)
-        except InputError as error:
-            raise InputError(f"{source.place(own.first)}: {error}") from None
-        work.append((own, _read(plan, free), plan))
+    for sizes in (False, True):
+        work = []
+        for own in classes(source, shared, cells, sizes):
+            given = own.given
+            free = [n for n in given if n in cells.numbers or isinstance(given[n], np.ndarray)]
+            try:
+                plan = _plan(own, free, wanted, engine, mask_infeasible)
+            except InputError as error:
+                raise InputError(f"{source.place(own.first)}: {error}") from None
+            work.append((own, _read(plan, free), plan))
+        if not any(own.found and auto.FACTOR in plan.structure.used for own, _, plan in work):
+            break  # no interval is asked for, and only its width depends on sizes
     added = list(dict.fromkeys([*wanted, *(name for *_, plan in work for name in plan.outputs)]))
     for name in added:
         if name in source.names:

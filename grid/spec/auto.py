@@ -4,10 +4,11 @@ They vary along the axes that vary these, and along no others; the error factor 
 sizes that no published step had.
 """
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,15 +17,21 @@ import numpy as np
 from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
+from . import patterns
 from .axes import Array, Axis
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
-_TOLD_BY = (
+TOLD_BY = (
     *("gpu", "node", "model", "software", "precision", "attention_kernel", "peak_flops_fp16"),
     *(*_PEAKS.values(), *_LAYERS),
 )
-_PRODUCTS, _FACTOR = "peak_flops_fp16", "error_factor"
+_PRODUCTS, FACTOR = "peak_flops_fp16", "error_factor"
+OWN = frozenset({"calibration", "compute_model", "flops_efficiency", "compute_time", "step_time"})
+_NEEDED = (  # by the roofline, without a default: one of each
+    *({"layers"}, {"hidden_size"}, {"hbm_bandwidth"}),
+    {_PEAKS["16 bits"], _PRODUCTS},
+)
 _WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
 SOFTWARE = "software"  # the kind of labels that only auto reads
 MOST = 4096  # combinations of what axes say of GPU, software and layers
@@ -54,48 +61,99 @@ def find(
         several = ", ".join(axis.name for axis in telling_axes)
         raise InputError(
             f'calibration = "auto" is found for each of {math.prod(shape):,} combinations of '
-            f"{several}; at most {MOST:,} are allowed: sweep fewer"
+            f'{several}; at most {MOST:,} are allowed: sweep fewer, or give calibration = "none"'
         )
     said = {**labels, **constants, **options}
-    known: dict[pooled.Cell, dict[str, Any]] = {}
-    made: list[dict[str, Any]] = []
+    known: dict[pooled.Cell, Mapping[str, Any]] = {}
+    made: list[Mapping[str, Any]] = []
     for place in itertools.product(*map(range, shape)):
         point = dict(said)
         for axis, k in zip(telling_axes, place, strict=True):
             point |= at(axis, k)
         cell = cell_of(point)
         if cell not in known:
-            known[cell] = posterior.values(cell)
+            known[cell] = _coefficients(cell).values
         made.append(known[cell])
-    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != _FACTOR]
+    inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != FACTOR]
     found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
-    factors = np.array([one[_FACTOR] for one in made]).reshape(shape)
+    factors = np.array([one[FACTOR] for one in made]).reshape(shape)
     wide, outside = _widened(posterior, axes, telling_axes, said, factors)
-    remarks = [f"calibration auto: {posterior.said(cell)}" for cell in [*known][:3]]
+    remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*known][:3]]
     if len(known) > len(remarks):
         remarks.append(f"calibration auto: and {len(known) - len(remarks)} more such cells")
     names = tuple(axis.name for axis in telling_axes)
     rows = {name: compressed(names, row) for name, row in found.items()}
     return Found(
-        {**rows, _FACTOR: compressed(*wide)},
-        {_label(cell): _record(posterior, cell, own) for cell, own in known.items()},
+        {**rows, FACTOR: compressed(*wide)},
+        {_label(cell): _coefficients(cell) for cell in known},
         (*remarks, *outside),
     )
 
 
+def is_default(axes: Sequence[Axis], labels: Mapping[str, str], stated: Collection[str]) -> bool:
+    """Whether auto is found where no calibration is named.
+
+    It is for a GPU by name and a model of known shape, unless the scenario says how time to compute
+    is found: by a calibration, a share of peak, a compute model, or that time itself.
+    """
+    names = {*labels, *stated}
+    if names & OWN or not names & {"gpu", "node"}:
+        return False
+    sheets = []
+    for what in ("gpu", "node", "model"):
+        along = next((axis.records[what] for axis in axes if what in axis.records), None)
+        found = along or ([labels[what]] if what in labels else [])
+        sheets.append([_sheet(what, label) for label in {*found}])
+    return all(
+        names & some or any(row and all(some & sheet for sheet in row) for row in sheets)
+        for some in _NEEDED
+    )
+
+
+@functools.cache
+def _sheet(what: str, label: str) -> frozenset[str]:
+    """Names that a label sets; a node also those of its GPU."""
+    own = record(what, label).values
+    gpu = own.get("gpu")
+    of_gpu = _sheet("gpu", gpu) if isinstance(gpu, str) else frozenset()
+    return of_gpu.union(patterns.spelled_out(own, {}))
+
+
+def without(axis: Axis, free: Collection[str]) -> Axis:
+    """An axis that says nothing of inputs that are asked for, whose values do not count."""
+    rows = {name: row for name, row in axis.numbers.items() if name not in free}
+    return axis if len(rows) == len(axis.numbers) else replace(axis, numbers=rows)
+
+
+def columns(numbers: Mapping[str, Array], sizes: bool) -> dict[str, tuple[Array, Array]]:
+    """Columns that auto is found from, as codes (-1: none) and distinct values.
+
+    With `sizes` also those that its interval depends on; all sizes that a step had count as one.
+    """
+    found = {}
+    posterior = _posterior()
+    for name, column in numbers.items():
+        if name in TOLD_BY or (sizes and name in posterior.content["ranges"]):
+            if name not in TOLD_BY:
+                low = posterior.content["ranges"][name][0]
+                column = np.where(posterior.beyond(name, column) == 0, low, column)
+            distinct, codes = np.unique(column, return_inverse=True)
+            found[name] = np.where(np.isnan(column), -1, codes), distinct
+    return found
+
+
 def telling(axis: Axis) -> str:
     """An input along an axis that auto is found from; empty if there is none."""
-    return next((name for name in axis.inputs if name in _TOLD_BY), "")
+    return next((name for name in axis.inputs if name in TOLD_BY), "")
 
 
 def point_values(
     said: Mapping[str, Any], axis: Axis | None = None, k: int = 0
 ) -> tuple[dict[str, Any], Record, str]:
     """What auto sets at one point of an axis: values, their record, and a remark."""
-    posterior = _posterior()
     cell = cell_of({**said, **(at(axis, k) if axis else {})})
-    own = posterior.values(cell)
-    return own, _record(posterior, cell, own), f"calibration auto: {posterior.said(cell)}"
+    entry = _coefficients(cell)
+    return dict(entry.values), entry, f"calibration auto: {entry.title}"
 
 
 def fitted_to(label: str) -> pooled.Cell | None:
@@ -295,7 +353,10 @@ def _label(cell: pooled.Cell) -> str:
     return f"{AUTO} ({cell.name}, {cell.kernel}, {cell.peak:g}, {cell.node_link:g})"
 
 
-def _record(posterior: pooled.Posterior, cell: pooled.Cell, own: Mapping[str, Any]) -> Record:
+@functools.lru_cache(MOST)
+def _coefficients(cell: pooled.Cell) -> Record:
+    """What the posterior expects of a cell, as a calibration."""
+    posterior = _posterior()
     entry = record("calibration", AUTO)
     return Record(
         entry.kind,
@@ -305,5 +366,5 @@ def _record(posterior: pooled.Posterior, cell: pooled.Cell, own: Mapping[str, An
         f"{entry.source} ({posterior.digest[:16]})",
         entry.date,
         entry.note,
-        MappingProxyType(dict(own)),
+        MappingProxyType(posterior.values(cell)),
     )

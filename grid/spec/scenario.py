@@ -1,6 +1,6 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class Problem:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)  # medians: constants
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    found: frozenset[str] = frozenset()  # inputs and options that calibration = "auto" sets
+    auto_by_default: bool = False  # although the scenario does not name it
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
@@ -58,11 +60,13 @@ class Problem:
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
 
 
-def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
+def resolve(
+    scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
+) -> Problem:
     """Read a scenario and its axes.
 
-    Precedence: axis over scenario, explicit over label, calibration over gpu over node. Raises
-    InputError.
+    Precedence: axis over scenario, explicit over label, calibration over gpu over node. `free` are
+    inputs that are asked for: what is written of them does not count. Raises InputError.
     """
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
@@ -81,14 +85,20 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
     constants, options, labels, distributions = _constants(scenario, owner)
     stated = frozenset({*constants, *options})
     explicit = {*stated, *owner}
-    found = labels.get("calibration") == AUTO or any(
+    auto_by_default = auto.is_default(swept, labels, explicit.union(free))
+    if auto_by_default:
+        labels["calibration"] = AUTO
+    asks = labels.get("calibration") == AUTO or any(
         AUTO in axis.records.get("calibration", ()) for axis in swept
     )
-    idle = frozenset() if found else labels.keys() & {auto.SOFTWARE}
+    idle = frozenset() if asks else labels.keys() & {auto.SOFTWARE}
     used: dict[tuple[str, str], Record] = {}
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
-    swept = _set_by_labels(swept, labels, constants, options, explicit, used, tables, remarks)
+    found: set[str] = set()
+    swept = _set_by_labels(
+        swept, labels, constants, options, explicit, free, used, tables, remarks, found
+    )
     problem = Problem(
         constants=constants,
         options=options,
@@ -98,6 +108,8 @@ def resolve(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> Problem:
         distributions=distributions,
         tables=tables,
         remarks=tuple(dict.fromkeys(remarks)),
+        found=frozenset(found),
+        auto_by_default=auto_by_default,
     )
     for error, factor in ERRORS.values():
         if error in explicit and not problem.may_exceed(factor):
@@ -179,9 +191,11 @@ def _set_by_labels(
     constants: dict[str, float],
     options: dict[str, Any],
     explicit: set[str],
+    free: Collection[str],
     used: dict[tuple[str, str], Record],
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
+    found: set[str],
 ) -> list[Axis]:
     """Fill in what labels set, kinds of higher precedence first."""
     stated = explicit | labels.keys()
@@ -191,10 +205,12 @@ def _set_by_labels(
     open_on: dict[str, int] = {}  # inputs that only some calibrations of an axis set: the axis
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
-            found = auto.find(axes, labels, constants, options)
-            taken |= _set_by_auto(found, axes, chosen, constants, options, taken, tables)
-            used |= {(kind, name): entry for name, entry in found.records.items()}
-            remarks += found.remarks
+            known = {name: value for name, value in constants.items() if name not in free}
+            made = auto.find([auto.without(each, free) for each in axes], labels, known, options)
+            found |= made.rows.keys() - taken
+            taken |= _set_by_auto(made, axes, chosen, constants, options, taken, tables)
+            used |= {(kind, name): entry for name, entry in made.records.items()}
+            remarks += made.remarks
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
             if kind == "calibration" and not any(map(auto.telling, axes)):

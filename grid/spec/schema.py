@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...catalog import KINDS, kind
+from ...catalog import AUTO, KINDS, NONE, kind
 from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
 from ...kernels.graph.formulas import load
@@ -148,7 +148,7 @@ def _value(name: str) -> Schema:
         labels: list[Schema] = [{"enum": list(kind(name))}]
         labels.append({"type": "string", "pattern": "^[^@]+@[0-9]+$"})  # of an earlier edition
         if name == "calibration":
-            labels.append({"type": "string", "pattern": r"\.toml$"})
+            labels += [{"enum": [AUTO, NONE]}, {"type": "string", "pattern": r"\.toml$"}]
         return {"anyOf": labels}
     row = _row(name)
     if is_option(name):

@@ -69,7 +69,12 @@ def _check_dimensions(place: Place, before: "xarray.Dataset", writer: Writer) ->
 
 def _check_labels(place: Place, before: "xarray.Dataset", writer: Writer) -> None:
     after = writer.coordinates()
-    for name, (_, labels, _) in after.items():
+    for name, (dims, labels, _) in after.items():
+        if name not in before.coords:
+            raise InputError(
+                f"nothing can be appended to {str(place)!r}: with the new labels {name} varies "
+                f"along {dims}, before along nothing; choose another name, or give {name}"
+            )
         stored = np.asarray(before[name].values)
         kept = np.asarray(labels)[: stored.size]
         if stored.size > len(labels):

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..plan.execute import evaluate_block
 from ..plan.fingerprint import asked, difference
-from ..plan.written import restored
+from ..plan.written import as_it_was, restored
 from ..progress import expected
 from ..run.evaluation import Evaluation
 from .cube import damage, is_ours, layout_of, open_cube, reading, sealed_files, spec_of
@@ -92,7 +92,7 @@ def _compare(place: Place, layout: int, samples: int, seed: int, report: Report)
             return
         try:
             spec = {**spec, "axes": axes}
-            sweep = Evaluation(spec["scenario"], axes, spec["outputs"])
+            sweep = Evaluation(as_it_was(spec), axes, spec["outputs"])
             writer = Writer(sweep.plan(engine, mask), spec, dtype, {}, chunks)
         except InputError as error:
             report.notes.append(f"no samples: the cube's spec is now refused ({error})")

@@ -3,7 +3,8 @@
 import pytest
 
 import fleetcube
-from docs.make.all_reduces import _SYSTEMS, PAGE, RECORDS, curves, page, records
+from docs.make.all_reduces import _SYSTEMS, RECORDS, curves, records
+from docs.make.calibrate import PAGE, page
 from docs.make.training import CATALOG
 from fleetcube.catalog import record
 

@@ -1,6 +1,7 @@
 """`fleetcube calibrate`, as a user types it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,10 @@ def log() -> str:
 
 STEPS = """\
 n_gpus,global_batch_size,step_time [s],loss
-32,128,2.0,3
-64,128,1.0,3
-64,256,2.0,3
-bad,256,2.0,3
+32,128,4.0,3
+64,128,2.0,3
+64,256,4.0,3
+bad,256,4.0,3
 """
 SPEC = """\
 outputs = ["step_time"]
@@ -100,21 +101,32 @@ def test_a_log_becomes_a_table_a_file_and_a_picture(folder: Path) -> None:
     assert values["intra_node_bandwidth"] == pytest.approx(TRUTH[1], rel=0.1)
 
 
-def test_a_table_of_steps_becomes_an_efficiency(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("fit", "name"),
+    [([], "gemm_efficiency"), (["--fit", "flops_efficiency"], "flops_efficiency")],
+    ids=["from published steps", "alone"],
+)
+def test_a_table_of_steps_becomes_a_file_with_an_interval(
+    folder: Path, fit: list[str], name: str
+) -> None:
     arguments = ["steps.csv", "--spec", "spec.toml", "-o", "steps.toml", "--overwrite"]
-    done = fleetcube("calibrate", *arguments, folder=folder)
+    done = fleetcube("calibrate", *arguments, *fit, folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "flops_efficiency" in done.stdout
+    assert name in done.stdout
     assert "dropped 1: n_gpus cannot be read" in done.stdout
     assert "'loss' is not used" in done.stderr
     entry = record("calibration", str(folder / "steps.toml"))
-    assert 0 < entry.standard_errors["flops_efficiency"] < entry.values["flops_efficiency"] < 1
+    assert 0 < entry.standard_errors[name] < entry.values[name] < 1
+    factor = re.search(r"90 of 100 such steps are within a factor of ([\d.]+)", done.stdout)
+    assert factor
+    assert 1 < entry.values["error_factor"] == pytest.approx(float(factor[1]), rel=0.01)
+    assert ("as published steps have it" in done.stdout) == (not fit)
 
 
 def test_a_wrong_unit_is_asked_about(folder: Path) -> None:
     done = fleetcube("calibrate", "ms.csv", "--spec", "spec.toml", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "measured 0.002 s: is the unit right?" in done.stderr
+    assert "measured 0.004 s: is the unit right?" in done.stderr
 
 
 BAD = [
@@ -126,7 +138,8 @@ BAD = [
     (["all_reduce.log", "--spec", "spec.toml"], "--spec is not for a log"),
     (["steps.csv", "--ranks", "8"], "--ranks is not for a CSV"),
     (["steps.csv", "--out-of-place"], "--in-place is not for a CSV"),
-    (["steps.csv"], "is missing"),
+    (["steps.csv"], "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
+    (["steps.csv", "--fit", "flops_efficiency"], "is missing"),
     (["steps.csv", "--fit", "n_gpus"], "cannot be fitted"),
     (["steps.csv", "--of", "goodputs"], "is not a measured quantity"),
     (["share.csv", "--of", "mfu"], "mfu is a share, not above 1: write 35 % or 0.35"),

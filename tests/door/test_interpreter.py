@@ -13,6 +13,7 @@ outputs = ["job_time"]
 model = "llama-3-8b"
 node = "dgx-h100"
 fabric = "roce-100g"
+calibration = "none"
 [axes]
 n_gpus = [8, 64]
 """

@@ -15,7 +15,10 @@ from fleetcube.cli import cli
 from fleetcube.grid.ask.calibrations import calibrations
 from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
+from fleetcube.grid.plan.written import as_it_was
+from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.auto import compressed
+from fleetcube.grid.store.verify import verify
 
 JOB: dict[str, Any] = {
     "model": "gpt-3-175b",
@@ -220,8 +223,9 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
 
 
 def test_the_command_line_ranks_and_says_what_a_result_stands_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     spec = tmp_path / "job.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
     spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
@@ -230,6 +234,104 @@ def test_the_command_line_ranks_and_says_what_a_result_stands_on(
         cli.main([*command, str(spec)], standalone_mode=False)
         said = capsys.readouterr()
         assert stands in said.out + said.err, command
+    ranked = said.out.splitlines()  # the reason stands below each, folded
+    assert max(map(len, ranked)) <= 80
+    place = next(k for k, line in enumerate(ranked) if line.startswith("megatron-h100-fp8 "))
+    assert ranked[place + 1] == "  Megatron-LM on H100 GPUs in FP8"
     cli.main(["calibrations", str(spec), "--json", "software=fsdp"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert [each["label"] for each in found[:2]] == ["auto", "fsdp-h100-fp8"]
+
+
+PLAIN = {n: v for n, v in JOB.items() if n not in ("calibration", "software")}
+BARE = {"model": None, "layers": 96, "hidden_size": 12288}
+SHEET = {"node": None, "peak_flops_bf16": 989e12, "hbm_bandwidth": 3.35e12}
+
+
+@pytest.mark.parametrize(
+    ("changed", "same_as"),
+    [
+        ({}, "auto"),
+        (BARE, "auto"),
+        ({"gpu": "mi300x"}, "auto"),
+        ({"gemm_efficiency": 0.5}, "auto"),
+        ({"flops_efficiency": 0.4}, "none"),
+        ({"compute_model": "roofline"}, "none"),
+        ({"compute_time": 1.0}, "none"),
+        ({**SHEET, "intra_node_bandwidth": 450e9}, "none"),
+    ],
+)
+def test_auto_is_the_default_where_gpu_and_shape_are_known(
+    changed: dict[str, Any], same_as: str
+) -> None:
+    job = {n: v for n, v in {**PLAIN, **changed}.items() if v is not None}
+    cube = Sweep(job, {}, TIMES).evaluate("numpy")
+    named = Sweep({**job, "calibration": same_as}, {}, TIMES).evaluate("numpy")
+    for name in TIMES:
+        assert cube[name] == named[name]
+    spec = json.loads(cube.attrs["fleetcube_spec"])
+    assert spec["scenario"].get("calibration", "none") == same_as
+    assert ("fleetcube_remarks" in cube.attrs) == (same_as == "auto")
+    again = Sweep(as_it_was(spec), spec["axes"], TIMES).evaluate("numpy")
+    assert again.step_time_high == cube.step_time_high
+
+
+def test_a_share_of_peak_that_is_asked_for_is_used() -> None:
+    shares = [0.3, 0.45]
+    times = Sweep(PLAIN, {"flops_efficiency": shares}, ["step_time"]).evaluate("numpy").step_time
+    assert times[0] > times[1] == fleetcube.evaluate("step_time", **PLAIN, calibration="none")
+    of_share = fleetcube.function("step_time", PLAIN, ["flops_efficiency"])
+    assert of_share(0.3) == pytest.approx(float(times[0]), rel=1e-12)
+    found = fleetcube.solve("flops_efficiency", {"step_time": float(times[0])}, **PLAIN)
+    assert float(found.flops_efficiency) == pytest.approx(0.3)
+
+
+def test_free_inputs_do_not_tell_what_is_found() -> None:
+    at = float(fleetcube.evaluate("step_time", **PLAIN))
+    of_peak = fleetcube.function("step_time", PLAIN, ["peak_flops_bf16", "sequence_length"])
+    assert of_peak(peak_flops_bf16=989e12, sequence_length=2048) == pytest.approx(at, rel=1e-12)
+
+
+def test_what_reads_no_coefficient_says_nothing_of_them() -> None:
+    cube = Sweep(PLAIN, {}, ["cluster_mtbf"]).evaluate("numpy")
+    assert "fleetcube_remarks" not in cube.attrs
+
+
+def test_a_row_of_a_table_is_the_scenario_alone() -> None:
+    job = {n: v for n, v in PLAIN.items() if n not in ("model", "n_gpus", "pipeline_parallel")}
+    rows: dict[str, list[Any]] = {
+        "n_gpus": [64, 1024, 32768, 65536, 1024, 1024],
+        "model": [*["llama-3-70b"] * 4, "mixtral-8x7b", "llama-3-8b"],
+        "flops_efficiency": [None, 0.4, None, None, None, None],
+        "experts": [None, None, None, None, None, 8],
+        "peak_flops_bf16": [None, None, 2e15, None, None, None],
+        "gpu": [None, None, None, "mi300x", None, None],
+    }
+    table = fleetcube.table(rows, TIMES, scenario=job)
+    for k in range(6):
+        own = {**job, **{name: row[k] for name, row in rows.items() if row[k] is not None}}
+        alone = fleetcube.evaluate(TIMES, **own)
+        assert [table[name][k] for name in TIMES] == [float(alone[name]) for name in TIMES]
+
+
+def test_cubes_mean_what_they_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    axes: dict[str, Any] = {"node": ["dgx-h100", "dgx-a100"], "n_gpus": [1024, 2048]}
+    job = {n: v for n, v in PLAIN.items() if n not in axes}
+    with monkeypatch.context() as before:
+        before.setattr(auto, "is_default", lambda *_: False)
+        old = Sweep(job, axes, ["step_time"]).store(tmp_path / "old.zarr", engine="numpy")
+    report = verify(old)
+    assert not report.problems
+    assert "catalog.calibration.none" in report.notes[0]
+    new = Sweep(job, axes, ["step_time"]).store(tmp_path / "new.zarr", engine="numpy")
+    assert (verify(new).problems, verify(new).notes) == ([], [])
+    with pytest.raises(InputError, match=r"scenario.calibration: unset -> .auto"):
+        Sweep(job, axes, ["step_time"]).store(old, resume=True, engine="numpy")
+
+
+def test_a_cube_that_an_interval_widens_in_is_not_appended_to(tmp_path: Path) -> None:
+    job = {name: value for name, value in PLAIN.items() if name != "n_gpus"}
+    place = Sweep(job, {"n_gpus": [1024]}, TIMES).store(tmp_path / "a.zarr", engine="numpy")
+    longer = Sweep(job, {"n_gpus": [1024, 65536]}, TIMES)
+    with pytest.raises(InputError, match="error_factor varies along n_gpus, before along nothing"):
+        longer.store(place, append=True)

@@ -198,10 +198,10 @@ class Document:
 def get(name: str, scale: float = 1.0, **inputs: Any) -> Any:
     """One quantity through the public API, in a unit of choice; lists become axes.
 
-    Stages of pipelines are alike, as in all of these documents.
+    Stages of pipelines are alike, and links as their data sheets say, as in all of these documents.
     """
     alike = {"stage_split": "alike"} if "pipeline_parallel" in inputs else {}
-    array = fleetcube.evaluate(name, **{**alike, **inputs})
+    array = fleetcube.evaluate(name, **{"calibration": "none", **alike, **inputs})
     if "flag_meanings" in array.attrs:
         words = array.attrs["flag_meanings"].split()
         return np.array([words[int(flag)] for flag in array.values.ravel()])

@@ -81,6 +81,7 @@ def _hidden_and_its_ratio() -> tuple[float, float]:
         ["exposed_data_parallel_time", "data_parallel_time", "step_time"],
         n_gpus=64,
         data_parallel_overlap=1,
+        calibration="none",
         **TRAFFIC,
     )
     hidden = cube.exposed_data_parallel_time - cube.data_parallel_time

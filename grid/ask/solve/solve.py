@@ -140,7 +140,7 @@ def solve_spec(
     import xarray
 
     check_free(for_)
-    problem = resolve(spec["scenario"], spec["axes"])
+    problem = resolve(spec["scenario"], spec["axes"], (for_,))
     search = Solver(problem, for_, target, between, settings.engine)
     plan, dims = search.plan, tuple(search.plan.sizes)
     shape = plan.shape(dims)

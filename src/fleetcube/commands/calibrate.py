@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--fit",
     multiple=True,
     shell_complete=complete.inputs,
-    help="CSV: input to fit; repeat.  [flops_efficiency]",
+    help="CSV: input to fit alone; repeat.  [all coefficients, from published steps]",
 )
 @click.option("--of", help="CSV: the measured column.  [step_time]")
 @click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
@@ -56,13 +56,14 @@ def calibrate(
     """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
 
     A log gives latency, bandwidth and square-root term of the collective; a CSV, whose columns are
-    inputs and step_time, gives efficiencies. A spec names the file that -o
-    writes: calibration = "my-cluster.toml".
+    inputs and step_time, moves what published steps lead to expect of such a cluster, or fits the
+    inputs named by --fit. A spec names the file that -o writes: calibration = "my-cluster.toml".
 
     \b
     Example:
       all_reduce_perf -b 8 -e 8G -f 2 > all_reduce.log
       fleetcube calibrate all_reduce.log -o my-cluster.toml --plot residuals.png
+      fleetcube calibrate steps.csv --spec job.toml -o my-steps.toml
       fleetcube calibrate steps.csv --spec job.toml --fit flops_efficiency
     """
     from fleetcube.grid.errors import InputError
@@ -80,8 +81,8 @@ def calibrate(
         options |= {"--gpus-per-node": gpus_per_node, "--scope": scope}
         _refuse(options, "a CSV of step times")
         result: Any = _steps(log, spec, fit, of)
-        values, errors = dict(result.values), _known(result.standard_errors)
-        what = f"{', '.join(values)}"
+        values, errors = calibration_file.step_values(result), _known(result.standard_errors)
+        what = "Training steps" if not fit else ", ".join(result.values)
         if result.doubt is not None and output is not None:
             raise InputError(f"{result.doubt} Nothing is written to {output!r}; fix {log!r}")
         notes += [result.doubt] if result.doubt is not None else []
@@ -123,13 +124,14 @@ def _collective(log: str, ranks: int | None, collective: str | None, in_place: b
 
 
 def _steps(log: str, spec: str | None, fit: tuple[str, ...], of: str | None) -> Any:
-    from fleetcube.grid.measured.steps import fit_steps, read_table
+    from fleetcube.grid.measured.steps import STEP, fit_steps, read_table
+    from fleetcube.grid.measured.update import update_steps
     from fleetcube.grid.spec.file import read_spec
 
-    of = of or "step_time"
+    of = of or STEP
     table = read_table(log, of)
     scenario = read_spec(spec)["scenario"] if spec is not None else {}
-    return fit_steps(table, scenario, fit or ("flops_efficiency",), of)
+    return fit_steps(table, scenario, fit, of) if fit else update_steps(table, scenario, of)
 
 
 def _network(
@@ -156,6 +158,8 @@ def _known(errors: Any) -> dict[str, float]:
 def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
     from fleetcube.grid.measured.file import units
     from fleetcube.grid.measured.fit import CollectiveFit
+    from fleetcube.grid.measured.steps import StepFit
+    from fleetcube.grid.measured.update import Update
 
     if as_json:
         say(json.dumps(_json(fit, notes), indent=2))
@@ -167,6 +171,8 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         factor, unit = scale(units(name), value or fit.standard_errors[name], name)
         low, high = (end / factor for end in fit.intervals[name])
         bound = "at its bound" if name in fit.at_bound else ""
+        if isinstance(fit, Update) and name in fit.published:
+            bound = "as published steps have it"
         error = fit.standard_errors[name] / factor
         span = f"{low:.4g} to {high:.4g}"
         rows.append([name, f"{value / factor:.5g}", f"{error:.2g}", span, unit or "-", bound])
@@ -177,6 +183,8 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
         f"{fit.rows} measurements, median error {100 * fit.median_error:.2g} %, "
         f"largest {100 * fit.max_error:.2g} %"
     )
+    if isinstance(fit, StepFit) and fit.error_factor is not None:
+        say(f"90 of 100 such steps are within a factor of {fit.error_factor:.3g}")
     for reason, count in fit.dropped.items():
         say(f"dropped {count}: {reason}")
     for note in notes:
@@ -186,6 +194,7 @@ def _show(fit: "Fit", notes: list[str], as_json: bool) -> None:
 def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     """The fit in base units, with null for what is unknown or infinite."""
     from fleetcube.grid.measured.fit import CollectiveFit
+    from fleetcube.grid.measured.steps import StepFit
 
     def finite(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None
@@ -198,4 +207,6 @@ def _json(fit: "Fit", notes: list[str]) -> dict[str, Any]:
     report |= {"dropped": dict(fit.dropped), "at_bound": list(fit.at_bound), "notes": notes}
     if isinstance(fit, CollectiveFit):
         report |= {"collective": fit.collective, "ranks": fit.ranks}
+    if isinstance(fit, StepFit):
+        report |= {"error_factor": fit.error_factor}
     return report

@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+import shutil
+import textwrap
 
 import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, with_unit
+from fleetcube.commands.table import aligned, with_unit
 
 _SHOWN = 10
 
@@ -38,18 +40,21 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
         say(json.dumps(finite(rows)))
         return
     shown = found if every else found[:_SHOWN]
-    print_table(
-        ["calibration", "step_time", "90 % interval", "distance", "why"],
+    cells = [
         [
-            [
-                each.label,
-                with_unit(each.step_time, "s", "step_time"),
-                f"{each.low:.4g} to {each.high:.4g} s",
-                str(each.distance),
-                each.why,
-            ]
-            for each in shown
-        ],
-    )
+            each.label,
+            with_unit(each.step_time, "s", "step_time"),
+            f"{each.low:.4g} to {each.high:.4g} s",
+            str(each.distance),
+        ]
+        for each in shown
+    ]
+    heads = ["calibration", "step_time", "90 % interval", "distance"]
+    first, *lines = aligned([heads, *cells], [False, True, True, True])
+    say(first)
+    width = shutil.get_terminal_size().columns
+    for line, each in zip(lines, shown, strict=True):
+        say(line)
+        say(textwrap.fill(each.why, width, initial_indent="  ", subsequent_indent="  "))
     if len(shown) < len(found):
         say(f"and {len(found) - len(shown)} more: --all")

@@ -61,7 +61,7 @@ def _narrowed(table: list[list[str]], right: list[bool], least: list[int]) -> It
     """A table in ever narrower columns, none narrower than its `least`."""
     for most in range(max(1, *map(_longest, table)), 0, -1):
         limits = [max(most, own) for own in least]
-        yield _aligned([line for row in table for line in _broken(row, limits)], right)
+        yield aligned([line for row in table for line in _broken(row, limits)], right)
 
 
 def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
@@ -77,7 +77,7 @@ def _broken(row: list[str], limits: list[int]) -> list[list[str]]:
     return [list(line) for line in itertools.zip_longest(*cells, fillvalue="")]
 
 
-def _aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
+def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
     """Lines of aligned columns, some flush right."""
     columns = []
     for cells, to_right in zip(zip(*rows, strict=True), right, strict=True):

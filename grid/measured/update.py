@@ -1,0 +1,262 @@
+"""Fit the coefficients of a user's steps, from what published steps lead to expect of them.
+
+The prior is the catalog's posterior at the software, layers, GPU and precision of the steps, with
+the spreads of groups that nobody measured, such as the user's own cluster: normal before the links.
+Noise multiplies; it is Student's t with `FREEDOM` degrees, and its scale is known from published
+steps as if from `WEIGHT` rows.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ...catalog import AUTO, pooled, record
+from ..errors import InputError
+from ..spec import auto
+from ..spec.axes import Array
+from ..spec.scenario import said_by
+from .pooled import FREEDOM
+from .steps import STEP, StepFit, Table, _Model, check_rows, follows_the_step, with_notes
+
+WEIGHT = 8.0
+MOVED = 0.9  # of a deviation: a coefficient that stays above it is what published steps say
+_FIT = "--fit flops_efficiency"
+_ROUNDS = 100
+_FAR = 1.5  # deviations, in one round
+_ENDED = 1e-4  # of a deviation, or of the noise
+# What computes otherwise than the posterior does
+_OTHER = ("flops_efficiency", "compute_time", "step_time")
+
+Evaluated = tuple[Array, Array]  # errors [row], their derivatives [row, coefficient]
+
+
+@dataclass(frozen=True)
+class Update(StepFit):
+    """Coefficients of the posterior, moved by measured steps.
+
+    `published` are those that the rows hardly moved, `choices` the options that all of them hold
+    under, and `carried` what the scenario's calibration of the network sets.
+    """
+
+    cell: pooled.Cell
+    choices: Mapping[str, str]
+    carried: Mapping[str, Any]
+    published: tuple[str, ...]
+    noise: float
+    digest: str
+
+
+def update_steps(table: Table, scenario: Mapping[str, Any], of: str = STEP) -> Update:
+    """The posterior of all published steps and these.
+
+    The scenario states what the table does not. A coefficient that either states keeps its value.
+    Raises InputError, also where the rows are not all of one software, GPU, precision and kind of
+    layers.
+    """
+    try:
+        check_rows(table)
+        cell = _cell(table, scenario)
+        network = _network(scenario)
+    except InputError as error:
+        raise with_notes(error, table) from None
+    posterior = pooled.posterior()
+    means, root = posterior.at(cell)
+    taken = {*scenario, *table.inputs, *network}
+    settings = [one for one in posterior.settings(cell) if one.input not in taken]
+    places = [one.place for one in settings]
+    choices = {"compute_model": "roofline", "attention_kernel": posterior.kernel(cell)}
+    steps = _Steps(table, scenario, choices, settings, means[places], of)
+    expected = posterior.noise(cell.software)
+    before = steps.evaluate(means[places])
+    x, spread, noise = most_likely(steps.evaluate, means[places], root[places], expected)
+    residuals, slopes = steps.evaluate(x)
+    point, by_x = steps.inputs(x)
+    covariance = spread @ spread.T
+    deviations = np.sqrt(np.diag(covariance))
+    ends = [
+        steps.inputs(x + d)[0].tolist()
+        for d in pooled.NORMAL * np.array([-1, 1])[:, None] * deviations
+    ]
+    all_of_it = np.zeros((len(means), len(places)))
+    all_of_it[places] = spread
+    width = posterior.width(cell, all_of_it, noise)
+    far = posterior.width(cell, root, expected) * posterior.factor(cell)
+    moved = deviations / np.linalg.norm(root[places], axis=1)
+    fitted = steps.model.predict(point)
+    fit = [one.input for one in settings]
+    return Update(
+        values=dict(zip(fit, point.tolist(), strict=True)),
+        standard_errors=dict(zip(fit, (by_x * deviations).tolist(), strict=True)),
+        intervals=dict(zip(fit, zip(*ends, strict=True), strict=True)),
+        correlations=covariance / np.outer(deviations, deviations),
+        at_bound=(),
+        errors=np.abs(fitted / steps.model.measured - 1),
+        rows=len(fitted),
+        dropped={reason: count for reason, count in steps.model.dropped.items() if count},
+        notes=(
+            *table.notes,
+            *_unexpected(before[0], far),
+            *_odd(residuals, steps.model.lines, width),
+        ),
+        of=of,
+        measured=steps.model.measured,
+        fitted=fitted,
+        lines=steps.model.lines,
+        idle=tuple(n for n, column in zip(fit, slopes.T, strict=True) if not column.any()),
+        error_factor=math.exp(width),
+        cell=cell,
+        choices=choices,
+        carried={name: value for name, value in network.items() if name not in fit},
+        published=tuple(name for name, share in zip(fit, moved, strict=True) if share > MOVED),
+        noise=noise,
+        digest=posterior.digest,
+    )
+
+
+class _Steps:
+    """An output at the rows of a table, as a function of coefficients before their links."""
+
+    def __init__(
+        self,
+        table: Table,
+        scenario: Mapping[str, Any],
+        choices: Mapping[str, str],
+        settings: Sequence[pooled.Setting],
+        means: Array,
+        of: str,
+    ) -> None:
+        self._settings = settings
+        fit = [one.input for one in settings]
+        none = f"{of} depends on no coefficient that is open; name what to fit to it: --fit INPUT"
+        if not fit:
+            raise InputError(none)
+        own = {n: v for n, v in scenario.items() if (n, v) != ("calibration", AUTO)}
+        own |= {**choices, **dict(zip(fit, self.inputs(means)[0].tolist(), strict=True))}
+        try:
+            self.model = _Model(table, own, fit, of)
+        except InputError as error:
+            raise with_notes(error, table) from None
+        if not self.evaluate(means)[1].any():
+            raise InputError(none)
+        if of != STEP and not follows_the_step(self.model, table, own, fit):
+            raise InputError(
+                f"{of} does not follow from the step's time alone; name what to fit: --fit INPUT"
+            )
+
+    def inputs(self, x: Array) -> tuple[Array, Array]:
+        """The inputs [coefficient] at coefficients x, and their derivatives."""
+        made = [one.value(value) for one, value in zip(self._settings, x, strict=True)]
+        return np.array([value for value, _ in made]), np.array([slope for _, slope in made])
+
+    def evaluate(self, x: Array) -> Evaluated:
+        """Logarithms of computed over measured, and their derivatives."""
+        point, slopes = self.inputs(x)
+        return self.model.residuals(point), self.model.jacobian(point) * slopes
+
+
+def most_likely(
+    evaluate: Callable[[Array], Evaluated], means: Array, root: Array, expected: float
+) -> tuple[Array, Array, float]:
+    """The most likely coefficients, a root of Laplace's covariance of them, and the noise.
+
+    `root` is one of the prior's covariance. Student's noise is a normal one of weighted rows
+    (Lange et al. 1989, eq. 5); its scale maximises the expected likelihood.
+    """
+    left, sizes, _ = np.linalg.svd(root, full_matrices=False)
+    prior = left * sizes  # of coefficients means + prior u, u standard normal
+    u, noise = np.zeros(len(sizes)), expected
+    errors, slopes = evaluate(means)
+
+    def loss(errors: Array, u: Array) -> float:
+        squares = np.log1p((errors / noise) ** 2 / FREEDOM).sum()
+        own = float((FREEDOM + 1) / 2 * squares + u @ u / 2)
+        return own if math.isfinite(own) else math.inf
+
+    def laplace() -> tuple[Array, Array, Array]:
+        along = slopes @ prior
+        weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2)
+        precision = (along.T * weights) @ along / noise**2 + np.eye(len(u))
+        return along, weights, np.linalg.inv(precision)
+
+    for _ in range(_ROUNDS):
+        along, weights, covariance = laplace()
+        step = -covariance @ (along.T @ (weights * errors) / noise**2 + u)
+        share = min(1.0, _FAR / max(float(np.abs(step).max()), 1e-300))
+        moved, now = 0.0, loss(errors, u)
+        while share > 1e-3:
+            tried = evaluate(means + prior @ (u + share * step))
+            if loss(tried[0], u + share * step) <= now + 1e-9:
+                (errors, slopes), u = tried, u + share * step
+                moved = float(np.abs(share * step).max())
+                break
+            share /= 3
+        along, weights, covariance = laplace()
+        squares = float((weights * errors**2).sum() + np.sum(along @ covariance * along))
+        before = noise
+        noise = math.sqrt((squares + WEIGHT * expected**2) / (len(errors) + WEIGHT))
+        if max(moved, abs(math.log(noise / before))) < _ENDED:
+            break
+    return means + prior @ u, prior @ np.linalg.cholesky(laplace()[2]), noise
+
+
+def _cell(table: Table, scenario: Mapping[str, Any]) -> pooled.Cell:
+    """The software, layers, GPU and precision of all rows. Raises InputError."""
+    if "calibration" in table.inputs:
+        raise InputError("calibration is a column; state it in the spec, for all rows")
+    other = [name for name in _OTHER if name in scenario or name in table.inputs]
+    if other:
+        raise InputError(f"{other[0]} is stated, which no published step needs; leave it out")
+    if scenario.get("compute_model", "roofline") != "roofline" or "compute_model" in table.inputs:
+        raise InputError("published steps are of compute_model = roofline; leave compute_model out")
+    telling = [name for name in auto.TOLD_BY if name in table.inputs]
+    cells: dict[pooled.Cell, None] = {}
+    for row in dict.fromkeys(zip(*(table.inputs[name] for name in telling), strict=True)) or [()]:
+        stated = {n: v for n, v in zip(telling, row, strict=True) if v is not None}
+        cells[auto.cell_of(said_by({**scenario, **stated}))] = None
+    first, *others = cells
+    for found in others:
+        name, a, b = next(
+            (name, a, b)
+            for (name, a), b in zip(asdict(first).items(), asdict(found).values(), strict=True)
+            if a != b
+        )
+        raise InputError(
+            f"rows differ in {name} ({_shown(a)}, {_shown(b)}) and a calibration is of one; "
+            "give each a table of its own"
+        )
+    return first
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value) or "unknown"
+
+
+def _network(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the scenario's calibration sets, if it is not of steps."""
+    label = scenario.get("calibration", AUTO)
+    known = record("calibration", label).values if label != AUTO else {"compute_model": "roofline"}
+    return {} if "compute_model" in known else known
+
+
+def _unexpected(errors: Array, width: float) -> list[str]:
+    """A note of rows that are, as a whole, outside of what published ones lead to expect."""
+    middle = float(np.median(errors))
+    if abs(middle) <= width:
+        return []
+    return [
+        f"measured is {math.exp(-middle):.2g} times what published steps lead to expect (9 of 10 "
+        f"are within a factor of {math.exp(width):.2g}): is a column missing, such as recompute or "
+        "micro_batch_size?"
+    ]
+
+
+def _odd(residuals: Array, lines: Sequence[int], width: float) -> list[str]:
+    """A note of the row that is farthest off, if noise does not explain it."""
+    worst = int(np.argmax(np.abs(residuals)))
+    if abs(residuals[worst]) <= 2 * width:
+        return []
+    ratio = math.exp(-residuals[worst])
+    return [f"line {lines[worst]}: measured is {ratio:.2g} times fitted; it counts little"]

@@ -1,0 +1,275 @@
+"""A user's steps move what published ones lead to expect, and the interval says how far."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fleetcube
+from fleetcube import InputError
+from fleetcube.catalog import pooled, record
+from fleetcube.grid.measured import file as calibration_file
+from fleetcube.grid.measured.pooled import FREEDOM
+from fleetcube.grid.measured.steps import Table, fit_steps
+from fleetcube.grid.measured.update import WEIGHT, Update, most_likely, update_steps
+
+JOB: dict[str, Any] = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "software": "megatron-lm",
+    "tensor_parallel": 8,
+}
+# GPUs, stages, batch: six that are measured, and others
+RUNS = [
+    *((256, 4, 256), (256, 8, 256), (512, 4, 512), (512, 8, 1024), (128, 4, 256), (1024, 8, 512)),
+    *((256, 2, 512), (512, 2, 512), (1024, 4, 1024), (2048, 8, 1024), (128, 8, 128)),
+]
+NAMES = ("n_gpus", "pipeline_parallel", "global_batch_size")
+COEFFICIENTS = (
+    *("gemm_efficiency", "gemm_half_size", "attention_efficiency", "memory_efficiency"),
+    *("layer_overhead_time", "intra_node_bandwidth", "network_efficiency"),
+    *("data_parallel_overlap", "expert_parallel_overlap"),
+)
+
+
+def table(times: Any, runs: Any = None, **columns: Any) -> Table:
+    """A table of steps as it was read."""
+    own = RUNS[: len(times)] if runs is None else runs
+    cells = dict(zip(NAMES, map(list, zip(*own, strict=True)), strict=True))
+    return Table({**cells, **columns}, list(times), list(range(2, len(times) + 2)))
+
+
+def times(calibration: str = "auto", runs: Any = RUNS, **changed: Any) -> Any:
+    """Computed step times [s] of runs."""
+    axes = {"run": dict(zip(NAMES, map(list, zip(*runs, strict=True)), strict=True))}
+    scenario = {**JOB, "calibration": calibration, **changed}
+    return fleetcube.Sweep(scenario, axes, ["step_time"]).evaluate("numpy")["step_time"].values
+
+
+def half_width(fit: Any) -> float:
+    return math.log(fit.error_factor)
+
+
+MEANS, ROOT = np.array([0.3, -1.0]), np.array([[0.4, 0.0], [0.2, 0.3]])
+SLOPES = np.array([[-0.8, 0.1], [-0.5, 0.4], [-0.9, 0.2]])
+
+
+def test_the_coefficients_are_the_most_likely_ones_and_their_covariance_is_laplaces() -> None:
+    """By SciPy's densities, and by differences of them; one row is far off."""
+    offsets = np.array([0.05, -0.02, 0.9])
+
+    def evaluate(x: Any) -> Any:
+        return SLOPES @ (x - MEANS) + offsets, SLOPES
+
+    found, root, noise = most_likely(evaluate, MEANS, ROOT, 0.04)
+    prior = stats.multivariate_normal(MEANS, ROOT @ ROOT.T)
+
+    def density(x: Any) -> float:
+        rows = stats.t.logpdf(evaluate(x)[0], FREEDOM, scale=noise)
+        return float(rows.sum() + prior.logpdf(x))
+
+    near = np.random.default_rng(4).normal(0, 0.03, (200, 2))
+    assert all(density(found) > density(found + step) for step in near)
+    # the row that is far off hardly moves anything
+    alone = most_likely(lambda x: tuple(y[:2] for y in evaluate(x)), MEANS, ROOT, 0.04)[0]
+    assert np.abs(found - alone).max() < 0.1
+    # Student's noise as a normal one of weighted rows: (n + 1) / (n + (e / s)^2) / s^2
+    errors = evaluate(found)[0]
+    weights = (FREEDOM + 1) / (FREEDOM + (errors / noise) ** 2) / noise**2
+    precision = np.linalg.inv(ROOT @ ROOT.T) + SLOPES.T @ np.diag(weights) @ SLOPES
+    assert np.allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-3)
+    # and its scale, by the rows and as many as WEIGHT of the expected one
+    spread = np.trace(SLOPES @ root @ root.T @ SLOPES.T)
+    squares = noise**2 * weights @ errors**2 + spread + WEIGHT * 0.04**2
+    assert noise**2 == pytest.approx(squares / (3 + WEIGHT), rel=1e-3)
+
+
+def test_where_noise_is_large_the_fit_is_the_normal_one_by_hand() -> None:
+    """One coefficient with variance v, one row off by d with slope -1: x = v d / (v + 4 s^2 / 5).
+
+    4 s^2 / 5 is the inverse of the curvature of Student's density, of 4 degrees, at 0. The scale s
+    stays where (9 + ...) s^2 = 8 s_0^2 + v': the row adds the variance of what is fitted to it.
+    """
+    v, d = 0.09, 1e-3
+    found, root, noise = most_likely(
+        lambda x: (d - x, -np.ones((1, 1))), np.zeros(1), np.array([[math.sqrt(v)]]), 0.5
+    )
+    inside = 1 / (1 / v + 1.25 / noise**2)
+    assert found[0] == pytest.approx(v * d / (v + 0.8 * noise**2), rel=1e-3)
+    assert root[0, 0] ** 2 == pytest.approx(inside, rel=1e-6)
+    assert noise**2 == pytest.approx((8 * 0.25 + inside) / 9, rel=1e-3)
+
+
+def test_rows_as_expected_leave_the_posterior_where_it_was() -> None:
+    fit = update_steps(table(times()[:6]), JOB)
+    cell = fit.cell
+    auto = pooled.posterior().values(cell)
+    assert set(fit.values) == set(COEFFICIENTS)
+    for name in COEFFICIENTS:
+        assert fit.values[name] == pytest.approx(auto[name], rel=1e-3), name
+    assert fit.choices == {name: auto[name] for name in fit.choices}
+    assert 1 < fit.error_factor < auto["error_factor"]
+    assert fit.notes == ()
+    assert fit.idle == ("expert_parallel_overlap",)
+    assert "expert_parallel_overlap" in fit.published
+    assert "gemm_efficiency" not in fit.published
+
+
+def test_six_rows_say_more_than_two_and_neither_moves_past_its_data_sheet() -> None:
+    slower = 1.15 * times()
+    two, six = (update_steps(table(slower[:n]), JOB) for n in (2, 6))
+    assert half_width(six) < half_width(two)
+    expected = np.log(times()[6:])
+    off = [np.abs(np.log(predicted(fit)[6:] / slower[6:])).mean() for fit in (two, six)]
+    assert off[1] < off[0] < np.abs(expected - np.log(slower[6:])).mean()
+    for fit in (two, six):
+        for name, (low, high) in fit.intervals.items():
+            assert low < fit.values[name] < high
+            if name not in ("gemm_half_size", "layer_overhead_time", "intra_node_bandwidth"):
+                assert high < 1, name
+
+
+def predicted(fit: Update, runs: Any = RUNS) -> Any:
+    """Step times under what a fit sets."""
+    return times("auto", runs, **calibration_file.step_values(fit))
+
+
+def test_intervals_hold_new_steps_of_clusters_like_the_published() -> None:
+    """Clusters drawn from the prior, with Student's noise: 90 of 100 of other steps are inside."""
+    posterior = pooled.posterior()
+    cell = update_steps(table(times()[:2]), JOB).cell
+    means, root = posterior.at(cell)
+    random = np.random.default_rng(21)
+    inside, widths = [], []
+    for _ in range(6):
+        x = means + root @ random.standard_normal(root.shape[1])
+        truth = {one.input: float(one.value(x[one.place])[0]) for one in posterior.settings(cell)}
+        noise = posterior.noise(cell.software) * random.standard_t(FREEDOM, len(RUNS))
+        measured = times("auto", **truth) * np.exp(noise)
+        fit = update_steps(table(measured[:4]), JOB)
+        off = np.abs(np.log(predicted(fit) / measured))[4:]
+        inside += list(off <= half_width(fit))
+        widths.append(half_width(fit))
+    assert np.mean(inside) >= 0.8  # 42 steps, of which 38 are expected
+    assert max(widths) < 0.4
+
+
+def test_the_file_predicts_what_was_fitted_with_an_interval(tmp_path: Path) -> None:
+    scenario = {**JOB, "calibration": "aws-p5"}
+    fit = update_steps(table(1.1 * times("aws-p5", compute_model="roofline")[:3]), scenario)
+    path = tmp_path / "my.toml"
+    about = calibration_file.own_words(fit, "steps.csv", "Training steps")
+    values = calibration_file.step_values(fit)
+    content = calibration_file.text(
+        about, values, fit.standard_errors, calibration_file.about_fit(fit)
+    )
+    path.write_text(content, encoding="utf-8")
+    held = record("calibration", str(path))
+    network = record("calibration", "aws-p5").values
+    assert {name: held.values[name] for name in network} == dict(network)
+    assert held.standard_errors.keys() == set(COEFFICIENTS)
+    own = times(str(path), RUNS[:3])
+    assert np.allclose(own, fit.fitted, rtol=1e-4)
+    high = fleetcube.evaluate(
+        ["step_time", "step_time_high"],
+        **{**JOB, "calibration": str(path), "n_gpus": 256, "pipeline_parallel": 4},
+    )
+    assert float(high.step_time_high / high.step_time) == pytest.approx(fit.error_factor, abs=1e-3)
+
+
+def test_what_is_stated_is_not_fitted() -> None:
+    measured = times(gemm_efficiency=0.5)[:4]
+    column = table(measured, memory_efficiency=[0.8] * 4)
+    fit = update_steps(column, {**JOB, "gemm_efficiency": 0.5})
+    assert set(fit.values) == set(COEFFICIENTS) - {"gemm_efficiency", "memory_efficiency"}
+
+
+def test_what_nobody_measured_is_fitted_too_and_less_is_known_of_it() -> None:
+    measured, other = {**JOB, "precision": "fp8"}, {**JOB, "precision": "fp8", "gpu": "mi300x"}
+    known = update_steps(table(times(**measured)[:1]), measured)
+    assert half_width(known) < half_width(update_steps(table(times(**other)[:1]), other))
+    unknown = {name: value for name, value in JOB.items() if name != "software"}
+    assert update_steps(table(times()[:1]), unknown).cell.software == ""
+
+
+def test_an_output_that_follows_from_the_step_alone_is_as_good() -> None:
+    measured = times()[:4]
+    share = fleetcube.Sweep(
+        {**JOB, "calibration": "auto"},
+        {"run": dict(zip(NAMES, map(list, zip(*RUNS[:4], strict=True)), strict=True))},
+        ["mfu"],
+    )
+    fit = update_steps(table(share.evaluate("numpy")["mfu"].values), JOB, "mfu")
+    assert half_width(fit) == pytest.approx(half_width(update_steps(table(measured), JOB)))
+    with pytest.raises(InputError, match="does not follow from the step's time alone"):
+        update_steps(table(0.8 * measured), JOB, "compute_time")
+
+
+def test_steps_that_nothing_explains_are_said() -> None:
+    measured = times()[:6].copy()
+    measured[4] *= 8
+    fit = update_steps(table(measured), JOB)
+    assert fit.notes == ("line 6: measured is 8 times fitted; it counts little",)
+    assert fit.values["gemm_efficiency"] == pytest.approx(
+        update_steps(table(times()[:6]), JOB).values["gemm_efficiency"], rel=0.02
+    )
+    slow = update_steps(table(1.7 * times()[:6]), JOB)
+    assert "measured is 1.7 times what published steps lead to expect" in slow.notes[0]
+    assert slow.doubt is None
+    assert "is the unit right?" in str(update_steps(table(1000 * times()[:6]), JOB).doubt)
+
+
+@pytest.mark.parametrize(
+    ("changed", "columns", "rule"),
+    [
+        ({"node": None}, {}, "needs a GPU and has none; give gpu, node or peak_flops_bf16"),
+        ({"flops_efficiency": 0.4}, {}, "flops_efficiency is stated.* leave it out"),
+        ({"compute_model": "mfu"}, {}, "of compute_model = roofline; leave compute_model out"),
+        ({}, {"precision": ["bf16", "fp8"]}, r"differ in precision \(16 bits, 8 bits\)"),
+        ({}, {"gpu": ["h100-sxm", "a100-sxm-80gb"]}, r"differ in gpu \(h100, a100\)"),
+        ({}, {"software": ["nemo", "fsdp"]}, r"differ in software \(nemo, fsdp\)"),
+        ({}, {"calibration": ["aws-p5"] * 2}, "calibration is a column; state it in the spec"),
+        ({"model": None}, {}, "is missing"),
+        (dict.fromkeys(COEFFICIENTS, 0.5), {}, "depends on no coefficient that is open"),
+    ],
+)
+def test_bad_input_is_one_line(changed: dict[str, Any], columns: dict[str, Any], rule: str) -> None:
+    scenario = {n: v for n, v in {**JOB, **changed}.items() if v is not None}
+    with pytest.raises(InputError, match=rule) as error:
+        update_steps(table([9.0, 9.5], **columns), scenario)
+    assert "\n" not in str(error.value)
+
+
+def test_no_row_is_refused() -> None:
+    with pytest.raises(InputError, match="no row of the table can be used"):
+        update_steps(Table({"gpu": []}), JOB)
+
+
+ALONE = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 1}
+
+
+def test_inputs_fitted_alone_have_students_interval() -> None:
+    """By hand, for two steps of 0.4 and 0.5 of the peak, with one degree of freedom.
+
+    Residuals are r = +- ln(0.5 / 0.4) / 2, so that s^2 = 2 r^2; a new row adds the fit's s^2 / 2 to
+    its own; t(0.95, 1) = 6.314.
+    """
+
+    def seconds(share: float) -> float:
+        return float(
+            fleetcube.evaluate("step_time", **ALONE, global_batch_size=8, flops_efficiency=share)
+        )
+
+    steps = Table({"global_batch_size": [8, 8]}, [seconds(0.4), seconds(0.5)], [2, 3])
+    fit = fit_steps(steps, ALONE)
+    r = math.log(0.5 / 0.4) / 2
+    assert half_width(fit) == pytest.approx(6.3138 * math.sqrt(2 * r**2 * 1.5), rel=1e-3)
+    exact = Table({"global_batch_size": [8, 8]}, [seconds(0.4)] * 2, [2, 3])
+    least = pooled.STUDENT * pooled.posterior().noise()
+    assert half_width(fit_steps(exact, ALONE)) == pytest.approx(least)
+    bandwidth = Table({"global_batch_size": [8, 8]}, [0.5, 0.5], [2, 3])
+    assert fit_steps(bandwidth, ALONE, ["flops_efficiency"], "mfu").error_factor is not None
