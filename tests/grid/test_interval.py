@@ -20,6 +20,7 @@ JOB: dict[str, Any] = {
     "model": "llama-3-8b",
     "node": "dgx-h100",
     "fabric": "infiniband-ndr",
+    "calibration": "none",
     "gpu_hour_price": "2 USD/h",
     "electricity_price": 0.1 / 3.6e6,
     "grid_carbon_intensity": 0.4 / 3.6e6,
@@ -47,7 +48,8 @@ def up(name: str, cut: frozenset[str] = frozenset()) -> set[str]:
 def test_what_sets_parts_of_a_step_beside_the_whole_has_no_interval() -> None:
     step, shift, factor = "step_time", *ERRORS["step_time"]
     parts = {n for n in up(step) if n in load() and load()[n].unit == "s"}
-    parts |= {"serial_time_per_step", "ideal_job_time"}  # the last is steps x compute time
+    parts |= {"serial_time_per_step", "communication_time"}  # the last with what is hidden
+    parts |= {"ideal_job_time"}  # steps x compute time
     mixed = {
         name
         for name, quantity in load().items()
@@ -108,7 +110,7 @@ def test_outputs_rise_or_fall_all_along_the_interval() -> None:
     names = [*dict.fromkeys([*names, *more, "failure_probability", "checkpoints_written"])]
     options: list[dict[str, Any]] = [
         {},
-        {"pricing": "owned", "gpu_price": 3e4, "checkpoint_interval": 600},
+        {"checkpoint_interval": 600},
         {"ramp_tokens": 1e10, "ramp_start_batch_size": 64, "long_context_length": 65536}
         | {"long_context_tokens": 1e10, "global_batch_size": 512},
         {"goodput_model": "first_order", "spare_nodes": 2, "repair_time": "8 h"},
@@ -136,12 +138,13 @@ def test_the_factor_of_auto_varies_with_what_it_is_found_from() -> None:
     scenario = {**JOB, "calibration": "auto", "n_gpus": 64}
     del scenario["node"]
     scenario |= {"gpus_per_node": 8}
-    axes = {"gpu": ["h100-sxm", "b200"], "software": ["megatron-lm", "torchtitan"]}
+    axes = {"gpu": ["h100-sxm", "b200-sxm"], "software": ["megatron-lm", "torchtitan"]}
     found = Sweep(scenario, axes, ["tokens_per_second"]).interval()
     wide = found["tokens_per_second_high"] / found["tokens_per_second"]
     assert wide.dims == ("gpu", "software")
     assert len(np.unique(wide)) == 4
-    np.testing.assert_allclose(wide, found["error_factor"], rtol=1e-13)
+    step = Sweep(scenario, axes, ["step_time", "step_time_high"]).evaluate()
+    np.testing.assert_allclose(wide, step["step_time_high"] / step["step_time"], rtol=1e-13)
 
 
 # With distributions
@@ -155,7 +158,7 @@ def test_the_error_of_the_step_adds_to_distributions(method: str, rtol: float) -
     made = Sweep(scenario, {}, ["gpu_cost", "job_time", "goodput", "communication_overhead"])
     found = made.uncertainty(q=[0.05, 0.95], method=method, samples=1 << 14)
     cost, time = (
-        evaluate(n, **{**scenario, "gpu_hour_price": 2 / 3600}) for n in ("gpu_cost", "job_time")
+        evaluate(n, **{**scenario, "gpu_hour_price": 2.0}) for n in ("gpu_cost", "job_time")
     )
     wide = math.exp(math.hypot(math.log(1.3), Z * math.log(1.2)))
     np.testing.assert_allclose(found["gpu_cost"], [cost / wide, cost * wide], rtol=rtol)

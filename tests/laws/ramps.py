@@ -114,8 +114,8 @@ def longer_sequences() -> Pairs:
     "batch_independent_time_of_shifted",
     "long_context_extra_time_of_shifted",
     by="simulator",
-    source="a run played step by step on clocks that are 1.2 times slower, 1.3 times faster: a half "
-    "up an interval of x 1.44, and at the lower end of one of x 1.3",
+    source="a run played step by step on clocks that are 1.2 times slower, 1.3 times faster: half "
+    "way up an interval of x 1.44, and at the lower end of one of x 1.3",
     tolerance=1e-3,
 )
 def other_clocks() -> Pairs:
