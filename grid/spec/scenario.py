@@ -54,7 +54,7 @@ class Problem:
 
     def may_exceed(self, factor: str) -> bool:
         """Whether a factor is set above 1 anywhere."""
-        rows = [self.constants.get(factor, 1.0)]
+        rows: list[Any] = [self.constants.get(factor, 1.0)]
         rows += [axis.numbers[factor] for axis in self.axes if factor in axis.numbers]
         rows += [self.tables[factor][1]] if factor in self.tables else []
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
