@@ -204,8 +204,17 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
     return [f"{what} {a} for {b}" for what, (a, b) in pairs.items() if a and b and a != b]
 
 
-def doubt(label: str, said: Mapping[str, Any]) -> str:
-    """A remark on a calibration of other steps than a scenario's; empty where it is of those."""
+def doubt(label: str, said: Mapping[str, Any], explicit: Collection[str]) -> str:
+    """A remark on a calibration of other steps than a scenario's, or of none; else empty.
+
+    `explicit` are the inputs that the scenario or an axis sets.
+    """
+    sets = record("calibration", label).values.keys()
+    if sets and not OWN & {*sets, *explicit}:
+        return (
+            f"calibration {label} says nothing of computing, and flops_efficiency is a guess; give "
+            "it, or calibrate to step times as well"
+        )
     fitted = None if is_path(label) else fitted_to(label)
     if fitted is None:
         return ""

@@ -215,7 +215,7 @@ def _set_by_labels(
             label_values = _values_of(kind, labels[kind], used, own)
             if kind == "calibration" and not any(map(auto.telling, axes)):
                 remarks += filter(
-                    None, [auto.doubt(labels[kind], {**labels, **constants, **options})]
+                    None, [auto.doubt(labels[kind], {**labels, **constants, **options}, explicit)]
                 )
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)

@@ -149,6 +149,7 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
         ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps"),
         ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
         ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
+        ({"calibration": "aws-p5"}, "aws-p5 says nothing of computing, and flops_efficiency is"),
     ],
 )
 def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> None:
@@ -158,6 +159,10 @@ def test_a_result_says_what_it_stands_on(changed: dict[str, Any], said: str) -> 
 def test_a_calibration_of_such_steps_needs_no_remark() -> None:
     cube = answer(calibration="megatron-h100-fp8", precision="fp8")
     assert "fleetcube_remarks" not in cube.attrs
+    of_links = PLAIN | {"calibration": "aws-p5"}
+    for axes, given in (({"flops_efficiency": [0.4]}, {}), ({}, {"compute_time": 2.0})):
+        cube = Sweep(of_links | given, axes, ["step_time"]).evaluate("numpy")
+        assert "fleetcube_remarks" not in cube.attrs
 
 
 @pytest.mark.parametrize(
