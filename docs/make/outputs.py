@@ -26,6 +26,7 @@ from .text import DOCS, ROOT
 # Pages whose code is not run from here, and why
 ELSEWHERE = {
     "accuracy": "test_validate_command.py runs `fleetcube validate`",
+    "calibrate": "test_unmeasured_fabrics.py asks for such a law, and takes it as a calibration",
     "dask": "the addresses are invented; test_cluster.py runs clusters",
     "explore": "it serves until it is stopped; test_explore.py",
     "gradients": "test_gradients_page.py",

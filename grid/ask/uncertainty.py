@@ -59,28 +59,33 @@ def uncertainty(
     variables: dict[str, Any] = {}
     dims: dict[str, tuple[str, ...]] = {}
     idle: list[set[str]] = []
+    plans: list[Plan] = []
     for known, members in by_laws:
         slopes: dict[str, dict[str, str]] = {}
         if method == "sampled":
             moved = _drawn(sweep, known, members, samples, seed)
         else:
             moved, slopes = _differentiated(sweep, known, members)
-        with stream.mapping(moved, settings) as (plan, map_):
-            dims |= {n: tuple(dim for dim in plan.out_dims[n] if dim != DRAW) for n in members}
+        with stream.mapping(moved, settings) as (plan_of, map_):
+            plans.append(plan_of)
+            dims |= {n: tuple(dim for dim in plan_of.out_dims[n] if dim != DRAW) for n in members}
             for own in dict.fromkeys(dims[name] for name in members):
                 group = [name for name in members if dims[name] == own]
-                work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan, group))
+                work: _Draws | _Slopes = _Draws(own, shares, stream.Rooms(plan_of, group))
                 if method == "first_order":
                     rows = {name: slopes[name] for name in group}
                     needed = {*group, *(d for row in rows.values() for d in row.values())}
-                    work = _Slopes(own, shares, stream.Rooms(plan, needed), rows, known)
-                variables |= _variables(plan, own, group, shares, work, map_)
-            idle.append({*plan.unused()})
+                    work = _Slopes(own, shares, stream.Rooms(plan_of, needed), rows, known)
+                variables |= _variables(plan_of, own, group, shares, work, map_)
+            idle.append({*plan_of.unused()})
         if known.keys() <= {error for error, _ in ERRORS.values()}:
             variables |= _without_still(variables, members)
     unused = " ".join(sorted(set.intersection(*idle)))
     dims_used = {dim for own in dims.values() for dim in own}
-    coords = coordinates(plan, dims_used) | stream.reason(plan, dims_used, settings.cores)
+    coords: dict[str, Any] = {}
+    for plan_of in plans:
+        own_coords = coordinates(plan_of, dims_used)
+        coords |= own_coords | stream.reason(plan_of, dims_used, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
     attrs = {**root_attributes(plan, sweep.spec), UNUSED: unused, "fleetcube_uncertainty": how}
     attrs = {name: text for name, text in attrs.items() if text}

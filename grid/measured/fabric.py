@@ -177,6 +177,7 @@ class Unmeasured:
             f"{scope}_node_latency": values["latency"],
             f"{scope}_node_bandwidth": values["bandwidth"] / share,
             "sqrt_coefficient": values["sqrt_coefficient"],
+            "network_efficiency": 1.0,  # the bandwidth is what is reached
         }
 
 

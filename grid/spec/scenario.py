@@ -344,7 +344,9 @@ def _values_of(
 
     A node also sets what its gpu does, unless the scenario has a gpu of its own.
     """
-    entry = used.setdefault((kind, label), record(kind, label))
+    entry = record(kind, label)
+    if entry.values:  # "none" is of no account: a spec that names nothing means the same
+        used.setdefault((kind, label), entry)
     spelled = patterns.spelled_out(entry.values, {})
     own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
     if isinstance(entry.values.get("gpu"), str) and not own_gpu:

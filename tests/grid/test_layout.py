@@ -31,6 +31,7 @@ from ..table import each
 from .test_tampered import attributes, seal_anew
 
 SCENARIO = {
+    "calibration": "none",
     "model": "llama-3-8b",
     "node": "dgx-h100",
     "fabric": "roce-100g",

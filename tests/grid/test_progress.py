@@ -53,7 +53,7 @@ def heard(ask: Callable[[], Any]) -> tuple[list[int], int, str]:
         (lambda: FREE.uncertainty(samples=64), POINTS, "points"),
         (
             lambda: SWEEP.global_sensitivity("job_time", "morris", samples=1000),
-            988,  # 38 trajectories of 1 + 25 points
+            980,  # 35 trajectories of 1 + 27 points
             "points",
         ),
         (

@@ -139,7 +139,7 @@ def agree(engine: str, names: list[tuple[str, str]], tolerance: float) -> None:
 
 
 def test_partials_agree_on_jax() -> None:
-    agree("jax", some(16), 1e-12)
+    agree("jax", some(16), 1e-11)  # a ramp between sizes that differ by 1e-5 loses digits
 
 
 def test_partials_have_the_bits_of_numpy_on_numba() -> None:

@@ -178,6 +178,7 @@ def test_effective_flops_of_a_published_fleet() -> None:
 
 
 STEP: dict[str, Any] = {
+    "calibration": "none",
     "gpu": "h100-sxm",
     "model": "llama-3-70b",
     "fabric": "infiniband-ndr",
