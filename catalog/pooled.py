@@ -66,10 +66,16 @@ class Setting:
 
     def value(self, x: Any) -> tuple[Any, Any]:
         """The input at a coefficient before its link, and its derivative."""
-        if not self.is_share:
-            return self.scale * np.exp(x), self.scale * np.exp(x)
-        share = 1 / (1 + np.exp(-x))
-        return self.scale * share, self.scale * share * (1 - share)
+        value, slope = linked(x, self.is_share)
+        return self.scale * value, self.scale * slope
+
+
+def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
+    """A share at log odds x, or anything else at its logarithm x, and its derivative."""
+    if not is_share:
+        return np.exp(x), np.exp(x)
+    share = 1 / (1 + np.exp(-x))
+    return share, share * (1 - share)
 
 
 class Posterior:

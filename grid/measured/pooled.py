@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...catalog.pooled import NORMAL, STUDENT
+from ...catalog.pooled import NORMAL, STUDENT, linked
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec import values
@@ -76,10 +76,7 @@ class Coefficient:
 
     def link(self, x: Any) -> tuple[Any, Any]:
         """The value at log odds or a logarithm x, and its derivative."""
-        if not self.is_share:
-            return np.exp(x), np.exp(x)
-        share = 1 / (1 + np.exp(-x))
-        return share, share * (1 - share)
+        return linked(x, self.is_share)
 
 
 def _standard(inputs: Mapping[str, Any]) -> bool:
@@ -352,26 +349,26 @@ class Pooled:
         errors = self._errors(steps, z)
         for _ in range(ROUNDS):
             slopes = self._derivatives(steps, z)
+            owns = [self._own(one, train) for one, train in zip(slopes, trains, strict=True)]
             for inner in range(_INNER):
                 step = np.empty_like(z)
                 for k, train in enumerate(trains):
-                    step[k] = self._step(z[k], errors[k], slopes[k], noise[k][source], train)
+                    scale = noise[k][source[train]]
+                    step[k] = self._step(z[k], errors[k][train], owns[k], scale)
                 before = errors
                 z, errors = self._along(steps, z, step, errors, noise[:, source], trains)
                 moved = float(np.abs((errors - before)[trains]).max())
                 if not inner:
                     first = moved
                 for k, train in enumerate(trains):
-                    own = self._own(slopes[k], train)
-                    noise[k] = self._noise(errors[k][train], own, noise[k], source[train])
+                    noise[k] = self._noise(errors[k][train], owns[k], noise[k], source[train])
             if first < _MOVED:
                 break
         else:
             raise InputError(f"the fit has not settled: a row still moves by {first:.1%}")
         found = []
         for k, train in enumerate(trains):
-            own = self._own(slopes[k], train)
-            covariance, _ = self._covariance(own, errors[k][train], noise[k][source[train]])
+            covariance, _ = self._covariance(owns[k], errors[k][train], noise[k][source[train]])
             sizes = dict(zip(names, noise[k].tolist(), strict=True))
             found.append(Posterior(self.effects, z[k], covariance, self.spreads, sizes))
         return found
@@ -406,10 +403,9 @@ class Pooled:
         """Derivatives [effect, row] of rows that are fitted."""
         return np.asarray(self.members[:, train] * slopes[self._coefficient][:, train])
 
-    def _step(self, z: Array, errors: Array, slopes: Array, noise: Array, train: Array) -> Array:
+    def _step(self, z: Array, errors: Array, own: Array, noise: Array) -> Array:
         """The step of Gauss and Newton to the likeliest effects."""
-        own, errors = self._own(slopes, train), errors[train]
-        covariance, weights = self._covariance(own, errors, noise[train])
+        covariance, weights = self._covariance(own, errors, noise)
         return np.asarray(-covariance @ (own @ (weights * errors) + z / self._variances))
 
     def _covariance(self, slopes: Array, errors: Array, noise: Array) -> tuple[Array, Array]:
