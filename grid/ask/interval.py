@@ -36,9 +36,8 @@ def interval(
     """Outputs with the ends of their intervals; see `Sweep.interval`."""
     plan = sweep.plan("numpy", settings.mask_infeasible)
     names = [stream.check_output(plan, name) for name in listed(of, stream.numeric(plan))]
-    values = (sweep if of is None else sweep.of(names)).evaluate(
-        settings.engine, mask_infeasible=settings.mask_infeasible, threads=settings.threads
-    )
+    how: Any = {"mask_infeasible": settings.mask_infeasible, "threads": settings.threads}
+    values = (sweep if of is None else sweep.of(names)).evaluate(settings.engine, **how)
     drawn = [name for name in names if reached(plan, [name]) & {*plan.problem.distributions}]
     left = [name for name in names if name not in drawn]
     moved = [name for name in left if errors(plan, name)]
@@ -55,7 +54,8 @@ def interval(
         ends |= {name: (low[name], high[name]) for name in moved}
         made.append(low)
     if bounded:
-        found = sweep.of([end for name in bounded for end in ENDS[name]]).evaluate(settings.engine)
+        own = sweep.of([end for name in bounded for end in ENDS[name]])
+        found = own.evaluate(settings.engine, **how)
         ends |= {name: (found[ENDS[name][0]], found[ENDS[name][1]]) for name in bounded}
         made.append(found)
     idle = [{*cube.attrs.get(UNUSED, "").split()} for cube in made]

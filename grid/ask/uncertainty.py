@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
-from ...kernels.roles import ERRORS, PARTED
+from ...kernels.roles import ERRORS, PARTED, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
 from ..plan.labels import UNUSED, attributes, coordinates, ordered, root_attributes
@@ -84,8 +84,9 @@ def uncertainty(
     dims_used = {dim for own in dims.values() for dim in own}
     coords: dict[str, Any] = {}
     for plan_of in plans:
-        own_coords = coordinates(plan_of, dims_used)
-        coords |= own_coords | stream.reason(plan_of, dims_used, settings.cores)
+        coords |= coordinates(plan_of, dims_used)
+        if REASON not in coords:
+            coords |= stream.reason(plan_of, dims_used, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
     attrs = {**root_attributes(plan, sweep.spec), UNUSED: unused, "fleetcube_uncertainty": how}
     attrs = {name: text for name, text in attrs.items() if text}
