@@ -10,9 +10,9 @@ from ...kernels.calculus.phases import in_phase
 from ...kernels.roles import PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import patterns, values
+from .axes import PHASE as NAME
 from .axes import Axis, make_axis
 
-NAME = "phase"
 MOST = 64  # phases of a job, whose formulas stand side by side
 ABOUT = "parts of the job, one after the other; each states what it does not share"
 
@@ -31,25 +31,28 @@ def with_phases(
     They are one dimension instead where an axis `phase` names some. Raises InputError.
     """
     shared, tables = apart(scenario)
-    if tables is None:
+    each = make_axis(NAME, axes[NAME]) if NAME in axes else None
+    if each and each.inputs:
+        if tables is not None:
+            raise InputError("phase is a table of the scenario and of axes; keep one")
         return shared, dict(axes), False
-    each = axes.get(NAME)
-    if isinstance(each, Axis) and not each.inputs:
-        each = each.labels.tolist()
-    if isinstance(each, Axis):  # read before
+    if tables is None:
+        if each:
+            raise InputError("axis 'phase' names phases, and the scenario has none; add [[phase]]")
         return shared, dict(axes), False
     axis = _axis(shared, _checked(shared, tables))
     if each is None:
         if said := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
             raise InputError(f"{said[0]} adds up over phases; say it in each of them")
         return shared, {NAME: axis, **axes}, True
-    if isinstance(each, str) or not isinstance(each, Sequence | np.ndarray) or not len(each):
-        raise InputError(f"axis 'phase' = {shown(each)} is not a list of the phases' names")
     labels = axis.labels.tolist()
-    chosen = np.array([labels.index(named(name, labels)) for name in each])
-    if len({*chosen.tolist()}) < len(chosen):
-        raise InputError(f"axis 'phase' = {shown(list(each))} holds a phase twice; remove one")
+    chosen = np.array([labels.index(named(name, labels)) for name in each.labels.tolist()])
     return shared, {**axes, NAME: axis.cut(chosen)}, False
+
+
+def are_tables(value: Any) -> bool:
+    """Whether a value is a list of phases, and not of their names."""
+    return isinstance(value, Sequence) and any(isinstance(table, Mapping) for table in value)
 
 
 def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -65,10 +68,19 @@ def names(scenario: Mapping[str, Any]) -> list[str]:
     return [] if tables is None else list(_checked(shared, tables))
 
 
+def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
+    """What phases of a scenario set."""
+    shared, tables = apart(scenario)
+    if tables is None:
+        return frozenset()
+    return frozenset(key for own in _checked(shared, tables).values() for key in own)
+
+
 def named(name: Any, known: Sequence[str]) -> str:
     """A phase that is known. Raises InputError."""
     if name not in known:
-        raise InputError(f"phase {shown(name)} is none of this job; {nearest(str(name), known)}")
+        hint = nearest(str(name), known, f"its phases are {', '.join(known)}")
+        raise InputError(f"phase {shown(name)} is none of this job; {hint}")
     return str(name)
 
 

@@ -109,6 +109,10 @@ def resolve(
     )
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
     parted, phased = phases.parted(tables, job)
+    if job and (sought := sorted({*job.inputs}.intersection(free))):
+        raise InputError(
+            f"{sought[0]} is set by phases of the job; ask for it in one, with phase = its name"
+        )
     problem = Problem(
         constants=constants,
         options=options,
