@@ -1,6 +1,7 @@
 """Phases of a job: what changes from one to the next, as an axis whose points are added up."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ from ...kernels.calculus.phases import in_phase
 from ...kernels.roles import PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import patterns, values
-from .axes import PHASE as NAME
-from .axes import Axis, make_axis
+from .axes import PHASE, Axis, make_axis
 
+NAME = PHASE
 MOST = 64  # phases of a job, whose formulas stand side by side
-ABOUT = "parts of the job, one after the other; each states what it does not share"
+ABOUT = "parts of the job, one after the other; each states what it does not share with others"
 
 
 def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -162,6 +163,25 @@ def _spelled(shared: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 def implied_rows(axis: Axis) -> dict[str, tuple[Any, ...]]:
     """Options that some phase leaves to what it implies."""
     return {name: row for name, row in axis.options.items() if None in row}
+
+
+def left_open(axis: Axis) -> list[str]:
+    """What some points of an axis do not state, for labels to fill in."""
+    numbers = [name for name, row in axis.numbers.items() if np.isnan(row).any()]
+    return [*numbers, *implied_rows(axis)]
+
+
+def filled(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
+    """An axis on which an input has these values wherever it has none yet."""
+    if name in axis.options:
+        pairs = zip(axis.options[name], values, strict=True)
+        row = tuple(own if value is None else value for value, own in pairs)
+        return replace(axis, options={**axis.options, name: row})
+    numbers = axis.numbers[name]
+    others = np.array([np.nan if value is None else value for value in values], float)
+    return replace(
+        axis, numbers={**axis.numbers, name: np.where(np.isnan(numbers), others, numbers)}
+    )
 
 
 def parted(

@@ -220,11 +220,14 @@ def _set_by_labels(
     taken = explicit | {whole for whole, parts in WHOLES.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
-    open_on: dict[str, int] = {}  # inputs that only some calibrations of an axis set: the axis
+    # Inputs that only some points of an axis set, calibrations or phases: the axis
+    open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
             known = {name: value for name, value in constants.items() if name not in free}
             made = auto.find([auto.without(each, free) for each in axes], labels, known, options)
+            if left := sorted(made.rows.keys() & open_on.keys()):
+                raise InputError(f"{left[0]} is found by calibration; say it in every phase")
             found |= made.rows.keys() - taken
             taken |= _set_by_auto(made, axes, chosen, constants, options, taken, tables)
             used |= {(kind, name): entry for name, entry in made.records.items()}
@@ -237,9 +240,7 @@ def _set_by_labels(
                 )
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
-                row = axes[k].numbers[name]
-                filled = np.where(np.isnan(row), label_values[name], row)
-                axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: filled})
+                axes[k] = phases.filled(axes[k], name, [label_values[name]] * axes[k].size)
             for name in label_values.keys() - taken:
                 (options if values.is_option(name) else constants)[name] = label_values[name]
             taken |= set(label_values)
@@ -254,7 +255,14 @@ def _set_by_labels(
                     by_point[at], entry, remark = auto.point_values(said, axis, at)
                     used[kind, f"{AUTO} {at}"] = entry
                     remarks.append(remark)
-            names = {name for point in by_point for name in point} - taken
+            names = {name for point in by_point for name in point}
+            for name in sorted(names & open_on.keys()):
+                if open_on[name] != k:
+                    raise InputError(
+                        f"{name} is set along {axis.name!r}, and by some phases; say it in all"
+                    )
+                axes[k] = axis = phases.filled(axis, name, [point.get(name) for point in by_point])
+            names -= taken
             chosen[k] |= {
                 name: tuple(point.get(name) for point in by_point)
                 for name in sorted(names)
@@ -267,7 +275,7 @@ def _set_by_labels(
             axes[k] = replace(axis, numbers={**axis.numbers, **numbers})
             taken |= names
             if kind == "calibration":  # other labels set what it leaves open
-                open_on = {name: k for name, row in numbers.items() if np.isnan(row).any()}
+                open_on |= {name: k for name, row in numbers.items() if np.isnan(row).any()}
     axes = [_with_defaults(axis) for axis in axes]
     return [
         replace(
