@@ -152,6 +152,77 @@ UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
 CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
 
+# A job in phases: what each must state of itself, and what the whole is of what they are. Other
+# quantities have a value in each phase and none of the job
+PHASED = "training_tokens"
+_WALL = ("job_time", "availability")
+_STEPS = ("training_steps", "step_time")
+_GPU_STEPS = (*_STEPS, "n_gpus")
+SUMS = frozenset(
+    {
+        "attempted_steps",
+        "carbon_emissions",
+        "checkpoints_written",
+        "electricity_cost",
+        "energy",
+        "expected_failures",
+        "gpu_cost",
+        "gpu_hours",
+        "ideal_job_time",
+        "job_cost",
+        "job_duration",
+        "job_time",
+        "training_steps",
+        "training_tokens",
+    }
+)
+MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
+    "availability": ("job_time",),
+    "bubble_fraction": _STEPS,
+    "bubble_overhead": _WALL,
+    "checkpoint_overhead": _WALL,
+    "communication_fraction": _STEPS,
+    "communication_overhead": _WALL,
+    "compute_inefficiency_overhead": _WALL,
+    "effective_flops": _WALL,
+    "ettr": _WALL,
+    "goodput": _WALL,
+    "hfu": (*_GPU_STEPS, "peak_flops"),
+    "mfu": (*_GPU_STEPS, "peak_flops"),
+    "model_flops_per_gpu": _GPU_STEPS,
+    "recovery_overhead": _WALL,
+    "reliability_overhead": _WALL,
+    "rework_overhead": _WALL,
+    "step_to_communication_ratio": ("training_steps", "exposed_communication_time"),
+    "straggler_overhead": _WALL,
+    "tokens_per_second": _STEPS,
+    "useful_compute_share": _WALL,
+}
+LARGEST = frozenset(
+    {
+        "allocated_gpus",
+        "allocated_nodes",
+        "facility_power",
+        "it_power",
+        "memory_per_gpu",
+        "memory_per_gpu_high",
+        "memory_per_gpu_low",
+        "near_memory_limit",
+        "racks",
+    }
+)
+LEAST = frozenset({"feasible", "memory_margin"})
+FIRST = frozenset({REASON})  # that is not 0
+OF_WHOLES = frozenset(  # whose formula holds for the wholes of what it reads
+    {
+        "cost_per_million_tokens",
+        "dominant_overhead",
+        "energy_per_token",
+        "reliability_to_communication_ratio",
+        "reliability_to_useful_ratio",
+    }
+)
+
 # Other words of the field: a name, or words to search for
 MEANT: Mapping[str, str] = {
     "tp": "tensor_parallel",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity
+from ...kernels.calculus.phases import without_phase
 from ...kernels.engines.numpy import Point
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import parameters
@@ -133,7 +134,7 @@ class Structure:
         for row in {id(row): row for row in self.formulas}.values():
             for name, formula in row.items():
                 used |= {*parameters(formula), option_of(name) or name}
-        return frozenset(used)
+        return frozenset(map(without_phase, used))
 
 
 _known: Memo[Structure] = Memo(128)  # of 0.1 MB or so
@@ -164,6 +165,7 @@ def _structure(
             tuple((name, run.start, run.stop) for name, run in choice.runs.items()),
             tuple(choice.options.items()),
             choice.given,
+            choice.phases,
         )
         for choice in chosen
     )
@@ -227,7 +229,8 @@ def _formulas_and_dims(
     tables = {name: names for name, (names, _) in problem.tables.items()}
     dims = find_dims(problem.axes, chosen, formulas, free, tables)
     if wanted := [slope for name in outputs if (slope := derivative(name))]:
-        formulas = differentiated(formulas, dims, wanted)
+        phased = problem.phases.numbers if problem.phases else ()
+        formulas = differentiated(formulas, dims, wanted, [n for n in phased if n not in free])
         dims = find_dims(problem.axes, chosen, formulas, free, tables)
     return formulas, dims
 
