@@ -148,6 +148,25 @@ UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
     "MG": {"linear_attention": "mamba2"},
 }
 
+# An input with an effect that only one formula counts, and what is said where this is not in use
+UNCOUNTED: Mapping[str, tuple[str, str]] = {
+    "global_batch_size": (
+        "critical_tokens_to_target",
+        "quality is not counted: each token is taken to teach as much in a batch of any size; "
+        "batch_quality = critical counts the tokens that larger ones take",
+    ),
+}
+# Quantities whose formulas are fitted to runs: by choice, the values that others had in these
+_RUNS = {"active_parameters": (7e7, 1.6e10), "training_tokens": (5e9, 5e11)}
+FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
+    "token_loss_exponent": {"besiroglu": _RUNS, "hoffmann": _RUNS},
+    "critical_batch_tokens": {
+        "bergsma": {"training_tokens": (2.2e9, 1.4e11)},
+        "zhang": {"training_tokens": (1.7e9, 2.4e10)},
+        "kaplan": {"loss": (3.0, 10.0)},
+    },
+}
+
 # How results are read
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
 CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags

@@ -23,7 +23,7 @@ from ..show.selectors import narrow, point_of
 from ..spec.axes import Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
 from ..spec.values import is_whole, without_unit
-from .gradient import check_inputs, check_quantity, derivative_of, reached
+from .gradient import check_inputs, check_quantity, derivative_of, reached, uncounted
 
 if TYPE_CHECKING:
     import xarray
@@ -166,6 +166,7 @@ def levers(
         },
         {
             **root_attributes(plan, sweep.spec),
+            **uncounted(plan, inputs),
             "fleetcube_point": point_text,
             "fleetcube_infeasible": _meaning(plan, reason),
             "fleetcube_near_memory_limit": int(near),
@@ -253,7 +254,7 @@ def dominance(
             "input": inputs,
             "same_as": ("input", same, {"long_name": "first input of the same size everywhere"}),
         },
-        root_attributes(plan, sweep.spec),
+        root_attributes(plan, sweep.spec) | uncounted(plan, inputs),
     )
 
 
