@@ -70,6 +70,17 @@ COUNTS: Mapping[str, float] = {
     "torus_z": 1,
 }
 
+# Quantities that are above 0 where they are given
+POSITIVE = frozenset(
+    {
+        "critical_batch_tokens",
+        "parameter_loss_scale",
+        "parameter_loss_exponent",
+        "token_loss_scale",
+        "token_loss_exponent",
+    }
+)
+
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(

@@ -297,7 +297,7 @@ class _Leaders:
         rows = [slopes[name] for name in self.names]
         low = np.array([np.fmin.reduce(row, axis=None) for row in rows])
         high = np.array([np.fmax.reduce(row, axis=None) for row in rows])
-        sizes = [np.nan_to_num(np.abs(row), copy=False, nan=0.0, posinf=np.inf) for row in rows]
+        sizes = [np.nan_to_num(np.abs(row)[...], copy=False, posinf=np.inf) for row in rows]
         best, lead = np.zeros(shape), np.zeros(shape, self.code)
         for k, size in enumerate(sizes):
             # Rounding must not choose among equal inputs, differently from point to point

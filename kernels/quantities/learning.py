@@ -113,60 +113,59 @@ def no_ramp_spared_tokens() -> Any:
 
 
 @alternative("ramp_spared_tokens", training_stages="several")
-def ramp_spared_tokens(ramp_spared_share: Any, ramp_tokens: Any) -> Any:
+def ramp_spared_tokens(ramp_tokens_factor: Any, ramp_tokens: Any) -> Any:
     """Tokens that a ramp spares: smaller batches learn as much from fewer.
 
-    share x R
+    (factor - 1) R
 
-    Parameters: ramp_spared_share [1], ramp_tokens [1]
+    Parameters: ramp_tokens_factor [1], ramp_tokens [1]
     Returns: [1] tokens
-    Source: by definition
+    Source: by definition of the factor
     """
-    return ramp_spared_share * ramp_tokens
+    return (ramp_tokens_factor - 1) * ramp_tokens
 
 
-@alternative("ramp_spared_share", batch_ramp="linear")
-def linear_ramp_spared_share(
+@alternative("ramp_tokens_factor", batch_ramp="linear")
+def linear_ramp_tokens_factor(
     ramp_start_batch_size: Any,
     global_batch_size: Any,
     sequence_length: Any,
     critical_batch_tokens: Any,
 ) -> Any:
-    """Tokens that the last batch would take beyond those of the ramp to learn as much, over these.
+    """Tokens in which the last batch would learn as much as those of a ramp, over the ramp's.
 
-    (1 + m) ln(1 + m) / m - 1, m = (B - B_0) / (B_crit / s + B_0)
+    (1 + m) ln(1 + m) / m, m = (B - B_0) / (B_crit / s + B_0)
 
     Parameters: ramp_start_batch_size [1], global_batch_size [1], sequence_length [1],
         critical_batch_tokens [1]
-    Returns: [1] share of the ramp's tokens
+    Returns: [1] tokens over tokens
     Range: a batch that grows evenly with the tokens seen
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3, over the batches of the ramp
     """
     critical = critical_batch_tokens / sequence_length
     more = (global_batch_size - ramp_start_batch_size) / (critical + ramp_start_batch_size)
     grows = np.abs(more) > 1e-6
-    mean = (1 + more) * np.log1p(more) / where(grows, more, 1.0) - 1
-    return where(grows, mean, more / 2)
+    return where(grows, (1 + more) * np.log1p(more) / where(grows, more, 1.0), 1 + more / 2)
 
 
-@alternative("ramp_spared_share", batch_ramp="step")
-def stepped_ramp_spared_share(
+@alternative("ramp_tokens_factor", batch_ramp="step")
+def stepped_ramp_tokens_factor(
     ramp_start_batch_size: Any,
     global_batch_size: Any,
     sequence_length: Any,
     critical_batch_tokens: Any,
 ) -> Any:
-    """Tokens that the last batch would take beyond those before it grows, over these.
+    """Tokens in which the last batch would learn as much as the first before it, over those.
 
-    (B - B_0) / (B_crit / s + B_0)
+    1 + (B - B_0) / (B_crit / s + B_0)
 
     Parameters: ramp_start_batch_size [1], global_batch_size [1], sequence_length [1],
         critical_batch_tokens [1]
-    Returns: [1] share of the ramp's tokens
+    Returns: [1] tokens over tokens
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3
     """
     critical = critical_batch_tokens / sequence_length
-    return (global_batch_size - ramp_start_batch_size) / (critical + ramp_start_batch_size)
+    return 1 + (global_batch_size - ramp_start_batch_size) / (critical + ramp_start_batch_size)
 
 
 @alternative("irreducible_loss", loss_fit="besiroglu")

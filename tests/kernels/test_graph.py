@@ -255,6 +255,7 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
     for flag in (roles.REASON, roles.NEAR, roles.LAYOUT_REASON):
         assert known[flag].unit == "flag"
     assert known.keys() >= {roles.CROSSING, *roles.LAYOUT, *roles.LIMITS, *roles.WHOLES}
+    assert known.keys() >= roles.POSITIVE | roles.COUNTS.keys() - INPUTS.keys()
     assert {name for inputs in roles.LIMITS.values() for name in inputs} <= INPUTS.keys()
     parts = {part for whole in roles.WHOLES.values() for part in whole}
     assert parts <= INPUTS.keys() | known.keys() | KINDS.keys()

@@ -55,8 +55,9 @@ def noisy_descent() -> Pairs:
 
 @check(
     "critical_tokens_to_target",
-    "linear_ramp_spared_share",
-    "stepped_ramp_spared_share",
+    "ramp_spared_tokens",
+    "linear_ramp_tokens_factor",
+    "stepped_ramp_tokens_factor",
     by="simulator",
     source="runs played step by step: a batch learns what B / (1 + B / B_crit) tokens of small "
     "batches teach",
