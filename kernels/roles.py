@@ -191,6 +191,7 @@ MEANT: Mapping[str, str] = {
     "ep": "expert_parallel",
     "gbs": "global_batch_size",
     "mbs": "micro_batch_size",
+    "critical_batch_size": "critical_batch_tokens",
     "tco": "cost",
     "training_time": "job_time",
     "memory_by_stage": "pipeline_stage",
