@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import checkpoint as checkpoint
     from . import collectives as collectives
     from . import layer as layer
+    from . import learning as learning
     from . import pipeline as pipeline
     from . import reduce_scatter as reduce_scatter
     from . import reliability as reliability
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
 
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
-    *("checkpoint", "collectives", "layer", "pipeline", "reduce_scatter", "reliability"),
+    *(
+        "checkpoint",
+        "collectives",
+        "layer",
+        "learning",
+        "pipeline",
+        "reduce_scatter",
+        "reliability",
+    ),
     *("roofline", "scaling", "stages", "statistics", "topology", "torus"),
 )
 

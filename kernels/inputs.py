@@ -381,6 +381,42 @@ _ROWS: list[str | Input] = [
         "tokens of those sequences (of several stages, the mean over their tokens)",
         low=1.0,
     ),
+    _option(
+        "batch_quality",
+        "none",
+        ("none", "critical"),
+        "whether a larger batch takes more tokens to the same loss, by the critical batch size",
+        implied="critical",
+        implied_by=("critical_batch_tokens", "reference_batch_tokens"),
+    ),
+    _option(
+        "critical_batch_law",
+        "bergsma",
+        ("bergsma", "zhang", "kaplan"),
+        "how the critical batch size grows: with tokens (Bergsma et al. 2025, Zhang et al. 2024), "
+        "or as the loss falls (Kaplan et al. 2020)",
+    ),
+    _real(
+        "reference_batch_tokens",
+        "1",
+        0.0,
+        "batch, in tokens, that training_tokens are stated for (0: far below the critical one)",
+        positive=False,
+    ),
+    _option(
+        "loss_fit",
+        "besiroglu",
+        ("besiroglu", "hoffmann"),
+        "fit of the loss to sizes and tokens: as corrected by Besiroglu et al. 2024, or as "
+        "published by Hoffmann et al. 2022",
+    ),
+    _real(
+        "lifetime_inference_tokens",
+        "1",
+        0.0,
+        "tokens that the model reads and writes when it is used, over its life",
+        positive=False,
+    ),
     _real("bytes_per_element", "B", 2, "size of an activation or weight"),
     _real(
         "gradient_bytes_per_element",

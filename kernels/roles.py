@@ -70,6 +70,17 @@ COUNTS: Mapping[str, float] = {
     "torus_z": 1,
 }
 
+# Quantities that are above 0 where they are given
+POSITIVE = frozenset(
+    {
+        "critical_batch_tokens",
+        "parameter_loss_scale",
+        "parameter_loss_exponent",
+        "token_loss_scale",
+        "token_loss_exponent",
+    }
+)
+
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(
@@ -146,6 +157,25 @@ SAID: Mapping[str, Mapping[str, Any]] = {
 UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
     "E": {"experts": 1, "experts_per_token": 1},
     "MG": {"linear_attention": "mamba2"},
+}
+
+# An input with an effect that only one formula counts, and what is said where this is not in use
+UNCOUNTED: Mapping[str, tuple[str, str]] = {
+    "global_batch_size": (
+        "critical_tokens_to_target",
+        "quality is not counted: each token is taken to teach as much in a batch of any size; "
+        "batch_quality = critical counts the tokens that larger ones take",
+    ),
+}
+# Quantities whose formulas are fitted to runs: by choice, the values that others had in these
+_RUNS = {"active_parameters": (7e7, 1.6e10), "training_tokens": (5e9, 5e11)}
+FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
+    "token_loss_exponent": {"besiroglu": _RUNS, "hoffmann": _RUNS},
+    "critical_batch_tokens": {
+        "bergsma": {"training_tokens": (2.2e9, 1.4e11)},
+        "zhang": {"training_tokens": (1.7e9, 2.4e10)},
+        "kaplan": {"loss": (3.0, 10.0)},
+    },
 }
 
 # How results are read
@@ -232,6 +262,7 @@ MEANT: Mapping[str, str] = {
     "ep": "expert_parallel",
     "gbs": "global_batch_size",
     "mbs": "micro_batch_size",
+    "critical_batch_size": "critical_batch_tokens",
     "tco": "cost",
     "training_time": "job_time",
     "memory_by_stage": "pipeline_stage",

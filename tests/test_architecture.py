@@ -94,7 +94,7 @@ FLOORS = {
     "fleetcube.kernels": (
         {"ops", "inputs", "alternatives", "roles", "log"},
         {
-            *("checkpoint", "collectives", "layer", "pipeline", "roofline", "stages"),
+            *("checkpoint", "collectives", "layer", "learning", "pipeline", "roofline", "stages"),
             *("statistics", "topology"),
         },
         {"reduce_scatter", "reliability", "scaling", "torus"},

@@ -24,7 +24,7 @@ from ..show.selectors import narrow, point_of
 from ..spec.axes import PHASE, Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
 from ..spec.values import is_whole, without_unit
-from .gradient import check_inputs, check_quantity, derivative_of, reached
+from .gradient import check_inputs, check_quantity, derivative_of, reached, uncounted
 
 if TYPE_CHECKING:
     import xarray
@@ -172,6 +172,7 @@ def levers(
         },
         {
             **root_attributes(plan, sweep.spec),
+            **uncounted(plan, inputs),
             "fleetcube_point": point_text,
             "fleetcube_infeasible": _meaning(plan, reason),
             "fleetcube_near_memory_limit": int(near),
@@ -259,7 +260,7 @@ def dominance(
             "input": inputs,
             "same_as": ("input", same, {"long_name": "first input of the same size everywhere"}),
         },
-        root_attributes(plan, sweep.spec),
+        root_attributes(plan, sweep.spec) | uncounted(plan, inputs),
     )
 
 
@@ -302,7 +303,7 @@ class _Leaders:
         rows = [slopes[name] for name in self.names]
         low = np.array([np.fmin.reduce(row, axis=None) for row in rows])
         high = np.array([np.fmax.reduce(row, axis=None) for row in rows])
-        sizes = [np.nan_to_num(np.abs(row), copy=False, nan=0.0, posinf=np.inf) for row in rows]
+        sizes = [np.nan_to_num(np.abs(row)[...], copy=False, posinf=np.inf) for row in rows]
         best, lead = np.zeros(shape), np.zeros(shape, self.code)
         for k, size in enumerate(sizes):
             # Rounding must not choose among equal inputs, differently from point to point

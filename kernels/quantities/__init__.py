@@ -6,6 +6,7 @@ To add a quantity, write one function in one of these modules.
 
 MODULES = (
     "model",
+    "learning",
     "precision",
     "compute",
     "layer_compute",

@@ -531,7 +531,7 @@ def several_training_stages_reason(
     ramp_tokens: Any,
     ramp_start_batch_size: Any,
     long_context_tokens: Any,
-    training_tokens: Any,
+    tokens_to_target: Any,
     global_batch_size: Any,
     micro_batch_size: Any,
     data_parallel: Any,
@@ -542,7 +542,7 @@ def several_training_stages_reason(
     larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
 
     Parameters: ramp_tokens [1], ramp_start_batch_size [1], long_context_tokens [1],
-        training_tokens [1], global_batch_size [1], micro_batch_size [1], data_parallel [1]
+        tokens_to_target [1], global_batch_size [1], micro_batch_size [1], data_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
@@ -553,8 +553,8 @@ def several_training_stages_reason(
     starts = where(ramp_start_batch_size < slices, 4.0, starts)
     starts = where(ramp_start_batch_size > global_batch_size, 29.0, starts)
     starts = where(ramp_tokens > 0, starts, 0.0)
-    fits = ramp_tokens + long_context_tokens <= training_tokens
-    known = training_tokens + slices + global_batch_size
+    fits = ramp_tokens + long_context_tokens <= tokens_to_target
+    known = tokens_to_target + slices + global_batch_size
     return where(known == known, where(fits, starts, 29.0), np.nan)
 
 

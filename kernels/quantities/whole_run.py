@@ -9,16 +9,16 @@ from ..ops import where
 
 
 @alternative("training_steps", multi_site=False)
-def one_site_training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
+def one_site_training_steps(tokens_to_target: Any, tokens_per_step: Any) -> Any:
     """Optimizer steps of the run, all with its whole batch; a ramp adds `extra_ramp_steps`.
 
     D / (B s)
 
-    Parameters: training_tokens [1], tokens_per_step [1]
+    Parameters: tokens_to_target [1], tokens_per_step [1]
     Returns: [1] steps
     Source: by definition
     """
-    return training_tokens / tokens_per_step
+    return tokens_to_target / tokens_per_step
 
 
 def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any:

@@ -123,6 +123,8 @@ def points() -> dict[str, Any]:
         "gpus_per_pod": rng.choice([4.0, 32.0, 512.0, np.inf], POINTS),
         "gpus_per_domain": rng.choice([12.0, 64.0], POINTS),
         "ramp_tokens": rng.choice([0.0, 1e9, 1e15], POINTS),
+        "reference_batch_tokens": rng.choice([0.0, 4e6], POINTS),
+        "lifetime_inference_tokens": 1e12,
         "pod_oversubscription": rng.choice([1.0, 7.0], POINTS),
         "pod_mttf": 1e9,
         "sites": rng.choice([1.0, 2.0, 3.0], POINTS),
