@@ -66,6 +66,8 @@ COUNTS: Mapping[str, float] = {
     "ffn_layers": 0,
     "expert_tensor_parallel": 1,
     "microbatch_group_size": 1,
+    "drive_copy_every": 1,
+    "storage_copy_every": 1,
     "torus_dimensions": 1,
     "torus_z": 1,
 }

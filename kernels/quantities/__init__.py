@@ -39,6 +39,7 @@ MODULES = (
     "context_kinds",
     "failures",
     "checkpointing",
+    "checkpoint_tiers",
     "recovery",
     "goodput",
     "whole_run",
