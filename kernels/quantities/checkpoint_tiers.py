@@ -13,8 +13,9 @@ from ..checkpoint import daly_interval as daly
 from ..checkpoint import exact_interval as exact
 from ..checkpoint import young_interval as young
 from ..checkpoint_tiers import (
+    dearer_recovery,
     equivalent_lost_work,
-    interrupted_time,
+    interruption_delay,
     pooled_interval,
     recoveries,
 )
@@ -420,30 +421,39 @@ def tiered_exact_interval(*operands: Any) -> Any:
 @alternative("checkpoint_restore_time", checkpoint_mode="tiered")
 def tiered_checkpoint_restore_time(
     memory_tier_share: Any,
-    drive_tier_share: Any,
     storage_tier_share: Any,
     memory_tier_restore_time: Any,
     drive_copy_time: Any,
     checkpoint_size: Any,
     read_bandwidth: Any,
+    detection_time: Any,
+    drain_time: Any,
+    effective_provision_time: Any,
+    reinit_time: Any,
+    cluster_mtbf: Any,
 ) -> Any:
     """Time to load a checkpoint after a failure.
 
-    the mean over failures: p_1 memory + p_2 drives + p_3 size / read bandwidth
+    that with which one recovery time costs as much as those of the tiers: memory's, and what
+    dearer_recovery adds for failures that fall back to drives, and from there to storage; the mean
+    where failures are rare
 
-    Parameters: memory_tier_share [1], drive_tier_share [1], storage_tier_share [1],
-        memory_tier_restore_time [s], drive_copy_time [s], checkpoint_size [B],
-        read_bandwidth [B/s]
+    Parameters: memory_tier_share [1], storage_tier_share [1], memory_tier_restore_time [s],
+        drive_copy_time [s], checkpoint_size [B], read_bandwidth [B/s], detection_time [s],
+        drain_time [s], effective_provision_time [s], reinit_time [s], cluster_mtbf [s]
     Returns: [s] restore time
-    Source: Moody et al. 2010, SC10, section 4
+    Range: a failure in a recovery starts it again, from the higher tier of the two
+    Source: Moody et al. 2010, SC10, section 4; Daly 2006, FGCS 22(3), eq. 13
     """
-    stored = storage_tier_share * (checkpoint_size / read_bandwidth)
-    return (
-        memory_tier_share * memory_tier_restore_time + drive_tier_share * drive_copy_time + stored
-    )
+    rest = detection_time + drain_time + effective_provision_time + reinit_time
+    low, middle = memory_tier_restore_time, drive_copy_time
+    high = checkpoint_size / read_bandwidth
+    fallen = dearer_recovery(1 - memory_tier_share, rest + low, middle - low, cluster_mtbf)
+    lowest = dearer_recovery(storage_tier_share, rest + middle, high - middle, cluster_mtbf)
+    return low + fallen + lowest
 
 
-def tiered_slowdown(
+def tiered_delay(
     checkpoint_interval: Any,
     drive_copy_every: Any,
     storage_copy_every: Any,
@@ -460,28 +470,29 @@ def tiered_slowdown(
     drive_copy_time: Any,
     checkpoint_size: Any,
     read_bandwidth: Any,
+    checkpoint_restore_time: Any,
     recovery_time: Any,
     cluster_mtbf: Any,
 ) -> Any:
-    """Expected wall time over useful time with all tiers, waits for repairs left out.
+    """Wall time lost to failures over the time that takes without, waits for repairs left out.
 
-    t_l = interrupted_time of k_l t_(l-1) + stall, by failures that tiers from l on serve; t_3 /
-    tau_3. A stall is itself interrupted, and begun again, by failures that lower tiers serve
+    x_l = k_l (x_(l-1) + delay_(l-1)) + d_l + its own delay, delay_l = interruption_delay of x_l by
+    failures that tiers from l on serve. A stall is interrupted, and begun again, by failures that
+    lower tiers serve
 
     Parameters: checkpoint_interval [s], drive_copy_every [1], storage_copy_every [1],
         memory_tier_stall_time [s], drive_tier_stall_time [s], storage_tier_stall_time [s],
         memory_tier_flush_time [s], drive_tier_flush_time [s], storage_tier_flush_time [s],
         memory_tier_share [1], drive_tier_share [1], storage_tier_share [1],
         memory_tier_restore_time [s], drive_copy_time [s], checkpoint_size [B],
-        read_bandwidth [B/s], recovery_time [s], cluster_mtbf [s]
-    Returns: [1] wall time over useful time
+        read_bandwidth [B/s], checkpoint_restore_time [s], recovery_time [s], cluster_mtbf [s]
+    Returns: [1] time lost over time of work and checkpoints
     Range: exact where training waits for copies; work not yet flushed counts as recovery; with
         unreadable checkpoints, those of the lowest tier are counted
     Source: Moody et al. 2010, SC10, section 4; Daly 2006, FGCS 22(3), eq. 13
     """
     stored = checkpoint_size / read_bandwidth
-    mean = memory_tier_share * memory_tier_restore_time + drive_tier_share * drive_copy_time
-    rest = recovery_time - (mean + storage_tier_share * stored)
+    rest = recovery_time - checkpoint_restore_time
     restart1 = np.maximum(rest + memory_tier_restore_time, 0.0) + memory_tier_flush_time
     restart2 = np.maximum(rest + drive_copy_time, 0.0) + drive_tier_flush_time
     restart3 = np.maximum(rest + stored, 0.0) + storage_tier_flush_time
@@ -492,21 +503,23 @@ def tiered_slowdown(
         rate * storage_tier_share,
     )
     above = rate2 + rate3
-    # an interval of 0 is the limit of short ones
-    short = where(checkpoint_interval > 0, checkpoint_interval, 1e-6)
-    useful = where(short < np.inf, short, 1.0)
+    useful = where(checkpoint_interval < np.inf, checkpoint_interval, 0.0)
     lower = recoveries(rate1, restart1, above, rate)
-    first = interrupted_time(useful + memory_tier_stall_time, rate, above, lower)
-    stall = interrupted_time(drive_tier_stall_time, rate, above, lower)
-    second = drive_copy_every * first + stall
-    second = interrupted_time(second, above, rate3, recoveries(rate2, restart2, rate3, rate))
-    lower = recoveries(rate1, restart1, rate3, rate) + recoveries(rate2, restart2, rate3, rate)
-    stall = interrupted_time(storage_tier_stall_time, rate, rate3, lower)
-    third = storage_copy_every * second + stall
-    third = interrupted_time(third, rate3, 0.0, recoveries(rate3, restart3, 0.0, rate))
-    endless = where(rate > 0, np.inf, 1.0)
-    taken = third / (useful * drive_copy_every * storage_copy_every)
-    return where(short < np.inf, taken, endless)
+    first = useful + memory_tier_stall_time
+    lost = drive_copy_every * interruption_delay(first, rate, above, lower)
+    lost = lost + interruption_delay(drive_tier_stall_time, rate, above, lower)
+    second = drive_copy_every * first + drive_tier_stall_time
+    middle = recoveries(rate2, restart2, rate3, rate)
+    lost = lost + interruption_delay(second + lost, above, rate3, middle)
+    lower = recoveries(rate1, restart1, rate3, rate) + middle
+    lost = storage_copy_every * lost
+    lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
+    third = storage_copy_every * second + storage_tier_stall_time
+    highest = recoveries(rate3, restart3, 0.0, rate)
+    lost = lost + interruption_delay(third + lost, rate3, 0.0, highest)
+    # work without checkpoints is the limit of short intervals: recoveries alone
+    free = (1 + lower) * (1 + highest) - 1
+    return where(third > 0, lost / where(third > 0, third, 1.0), free)
 
 
 @alternative("unsafe_time", checkpoint_mode="tiered")
@@ -515,9 +528,9 @@ def tiered_unsafe_time(*operands: Any) -> Any:
     """Work lost at a failure because the latest snapshot was not yet safe, on average.
 
     what a failure loses beyond the last checkpoint of memory, because it falls back to a tier with
-    an older one or comes during a flush: M log(S / S_1) - R, the recovery that costs as much
+    an older one or comes during a flush: the recovery that costs as much
 
-    Parameters: tiered_slowdown [1], checkpoint_interval [s], checkpoint_stall_time [s],
+    Parameters: tiered_delay [1], checkpoint_interval [s], checkpoint_stall_time [s],
         recovery_time [s], cluster_mtbf [s]
     Returns: [s] time lost beyond the rework since the last checkpoint
     Range: sum of p_l (tau_l / 2 + F_l) - tau_1 / 2 where failures are rare

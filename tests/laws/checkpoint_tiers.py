@@ -89,12 +89,13 @@ def _point(
 
 
 @check(
-    "tiered_slowdown",
-    "checkpoint_tiers.interrupted_time",
+    "tiered_delay",
+    "checkpoint_tiers.interruption_delay",
     "checkpoint_tiers.recoveries",
     "checkpoint_tiers.equivalent_lost_work",
     "tiered_checkpoint_stall_time",
     "tiered_checkpoint_restore_time",
+    "checkpoint_tiers.dearer_recovery",
     by="simulator",
     source="60,000 failures of three severities, nested checkpoints, one after the other",
     tolerance=0.02,
@@ -107,9 +108,8 @@ def played() -> Pairs:
         good, stalls, recovery, rework = computed(_point(*case), *names)
         yield good, kept
         yield stalls, stalled
-        # the shares of recovery and rework take one mean recovery for all failures
+        yield recovery, recovering
         yield recovery + rework, 1 - kept - stalled
-        yield 1 + recovery - recovering, 1.0
 
 
 def _time(duration: Any, rate: Any, graver: Any, restart: Any, whole: Any) -> Any:
@@ -125,8 +125,9 @@ def _time(duration: Any, rate: Any, graver: Any, restart: Any, whole: Any) -> An
 
 
 @check(
-    "checkpoint_tiers.interrupted_time",
+    "checkpoint_tiers.interruption_delay",
     "checkpoint_tiers.recoveries",
+    "checkpoint_tiers.growth",
     by="derivation",
     source="Laplace transforms of renewals, in 50 digits",
     tolerance=1e-12,
@@ -138,14 +139,15 @@ def transforms() -> Pairs:
             duration, restart, graver = mpmath.mpf(x), mpmath.mpf(r), mpmath.mpf(g)
             rate = mpmath.mpf(1.0)
             again = checkpoint_tiers.recoveries(1.0 - g, r, g, 1.0)
-            ours = checkpoint_tiers.interrupted_time(x, 1.0, g, again)
+            yield checkpoint_tiers.growth(x), float(mpmath.expm1(duration) / duration - 1)
+            ours = x + checkpoint_tiers.interruption_delay(x, 1.0, g, again)
             yield ours, float(_time(duration, rate, graver, restart, rate))
 
 
 @check(
-    "checkpoint_tiers.interrupted_time",
+    "checkpoint_tiers.interruption_delay",
     "checkpoint_tiers.recoveries",
-    "tiered_slowdown",
+    "tiered_delay",
     "checkpoint_tiers.equivalent_lost_work",
     by="derivation",
     source="Daly 2006, eq. 13: one tier, whichever it is, is one tier",
@@ -162,11 +164,11 @@ def one_tier() -> Pairs:
             point = _point(600.0, 1, 1, stalls, rest, mtbfs)  # type: ignore[arg-type]
             slow = checkpoint.expected_slowdown(600.0, 30.0, 300.0, mtbf)
             yield computed(point, "goodput")[0], 1 / slow
-        one = checkpoint_tiers.interrupted_time(
+        one = 630.0 + checkpoint_tiers.interruption_delay(
             630.0, 1 / mtbf, 0.0, checkpoint_tiers.recoveries(1 / mtbf, 300.0, 0.0, 1 / mtbf)
         )
         yield one / 600, checkpoint.expected_slowdown(600.0, 30.0, 300.0, mtbf)
-    yield checkpoint_tiers.equivalent_lost_work(1.2, math.inf, 5.0, 30.0, math.inf), 0.0
+    yield checkpoint_tiers.equivalent_lost_work(0.2, math.inf, 5.0, 30.0, math.inf), 0.0
 
 
 def _waste(stalls: Three, rates: Three, first: Any, second: Any, third: Any) -> Any:
