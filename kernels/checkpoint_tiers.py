@@ -48,14 +48,14 @@ def growth(exponent: Any) -> Any:
     (e^y - 1) / y - 1 = y/2 + y^2/6 + y^3/24 + ...; the series keeps the digits of a small y
 
     Parameters:
-        exponent [1]: y, up to 700
+        exponent [1]: y, up to 500: beyond, results and slopes leave floating point
     Returns: [1] relative growth beyond the first order
     Source: Abramowitz & Stegun 1964, 4.2.1
     """
     y = np.minimum(exponent, 0.1)
     series = 1 + y / 7 * (1 + y / 8 * (1 + y / 9 * (1 + y / 10)))
     series = y / 2 * (1 + y / 3 * (1 + y / 4 * (1 + y / 5 * (1 + y / 6 * series))))
-    large = np.maximum(np.minimum(exponent, 700.0), 0.1)
+    large = np.maximum(np.minimum(exponent, 500.0), 0.1)
     return where(exponent < 0.1, series, np.expm1(large) / large - 1)
 
 
@@ -71,7 +71,7 @@ def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recov
         graver_rate [1/s]: rate g of the graver ones, after which more than this is done again
         recovering [1]: time r in recoveries over time between failures
     Returns: [s] wall time lost
-    Range: mu x up to 700: beyond, wall times leave floating point
+    Range: mu x up to 500: beyond, wall times leave floating point
     Source: Moody et al. 2010, SC10, section 4 (the chain whose times these are); Daly 2006, FGCS
         22(3), eq. 13 (g = 0)
     """
@@ -122,7 +122,7 @@ def equivalent_lost_work(
         recovery_time [s]: mean time R from a failure until training goes on
         mtbf [s]: mean time M between failures
     Returns: [s] time lost beyond the rework since the last checkpoint, at least 0
-    Range: z up to 700; 0 below 1e-13 of recovery and interval, where it is rounding
+    Range: z up to 500; 0 below 1e-13 of recovery and interval, where it is rounding
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
     fails = where(mtbf < np.inf, interval < np.inf, False)

@@ -511,14 +511,14 @@ def tiered_delay(
     second = drive_copy_every * first + drive_tier_stall_time
     middle = recoveries(rate2, restart2, rate3, rate)
     lost = lost + interruption_delay(second + lost, above, rate3, middle)
+    highest = recoveries(rate3, restart3, 0.0, rate)
+    # work without checkpoints is the limit of short intervals: recoveries alone
+    free = (1 + lower) * (1 + middle) * (1 + highest) - 1
     lower = recoveries(rate1, restart1, rate3, rate) + middle
     lost = storage_copy_every * lost
     lost = lost + interruption_delay(storage_tier_stall_time, rate, rate3, lower)
     third = storage_copy_every * second + storage_tier_stall_time
-    highest = recoveries(rate3, restart3, 0.0, rate)
     lost = lost + interruption_delay(third + lost, rate3, 0.0, highest)
-    # work without checkpoints is the limit of short intervals: recoveries alone
-    free = (1 + lower) * (1 + highest) - 1
     return where(third > 0, lost / where(third > 0, third, 1.0), free)
 
 
@@ -540,44 +540,48 @@ def tiered_unsafe_time(*operands: Any) -> Any:
 
 def drive_tier_overhead(
     checkpoint_overhead: Any,
-    checkpoint_stall_time: Any,
+    memory_tier_stall_time: Any,
     drive_tier_stall_time: Any,
+    storage_tier_stall_time: Any,
     drive_copy_every: Any,
+    storage_copy_every: Any,
 ) -> Any:
     """Share of the wall time that training waits for checkpoints to local drives.
 
-    checkpoint_overhead x (d_2 / k_2) / mean stall
+    checkpoint_overhead x (d_2 / k_2) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
-    Parameters: checkpoint_overhead [1], checkpoint_stall_time [s], drive_tier_stall_time [s],
-        drive_copy_every [1]
+    Parameters: checkpoint_overhead [1], memory_tier_stall_time [s], drive_tier_stall_time [s],
+        storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7), section 3
     """
-    return _part(
-        checkpoint_overhead, drive_tier_stall_time / drive_copy_every, checkpoint_stall_time
-    )
+    drive = drive_tier_stall_time / drive_copy_every
+    storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
+    return _part(checkpoint_overhead, drive, memory_tier_stall_time + drive + storage)
 
 
 def storage_tier_overhead(
     checkpoint_overhead: Any,
-    checkpoint_stall_time: Any,
+    memory_tier_stall_time: Any,
+    drive_tier_stall_time: Any,
     storage_tier_stall_time: Any,
     drive_copy_every: Any,
     storage_copy_every: Any,
 ) -> Any:
     """Share of the wall time that training waits for checkpoints to remote storage.
 
-    checkpoint_overhead x (d_3 / (k_2 k_3)) / mean stall
+    checkpoint_overhead x d_3 / (k_2 k_3) / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
-    Parameters: checkpoint_overhead [1], checkpoint_stall_time [s], storage_tier_stall_time [s],
-        drive_copy_every [1], storage_copy_every [1]
+    Parameters: checkpoint_overhead [1], memory_tier_stall_time [s], drive_tier_stall_time [s],
+        storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7), section 3
     """
-    stall = storage_tier_stall_time / storage_copy_every / drive_copy_every
-    return _part(checkpoint_overhead, stall, checkpoint_stall_time)
+    drive = drive_tier_stall_time / drive_copy_every
+    storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
+    return _part(checkpoint_overhead, storage, memory_tier_stall_time + drive + storage)
 
 
 def memory_tier_overhead(

@@ -179,6 +179,23 @@ def _waste(stalls: Three, rates: Three, first: Any, second: Any, third: Any) -> 
     )
 
 
+@check(
+    "tiered_delay",
+    "checkpoint_tiers.equivalent_lost_work",
+    by="derivation",
+    source="the limit of short intervals: goodput of checkpoints that cost nothing",
+    tolerance=1e-9,
+)
+def free_checkpoints() -> Pairs:
+    """intervals of 0 and of a microsecond; tiers that serve all, some and nothing"""
+    for *_, restarts, mtbfs in PLAYED:
+        at, beside = (
+            computed(_point(tau, 1, 1, (0.0, 0.0, 0.0), restarts, mtbfs), "goodput")[0]
+            for tau in (0.0, 1e-6)
+        )
+        yield at, beside
+
+
 # Stalls and failures of each tier; the second is three times as bad a tier as the first
 BEST: list[tuple[Three, Three]] = [
     ((0.5, 4.5, 1051.0), (2.0e-7, 1.8e-6, 4.0e-7)),  # Moody et al. 2010, Coastal
@@ -320,13 +337,13 @@ def ledger() -> Pairs:
         spent[0] += 1.0
         spent[1] += 5.0 * (n % 4 == 0)
         spent[2] += 20.0 * (n % 12 == 0)
-    whole, mean = sum(spent), sum(spent) / 1200
-    drive = tiers.drive_tier_overhead(whole, mean, 5.0, 4.0)
-    storage = tiers.storage_tier_overhead(whole, mean, 20.0, 4.0, 3.0)
+    whole = sum(spent)
+    drive = tiers.drive_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
+    storage = tiers.storage_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
     yield drive, spent[1]
     yield storage, spent[2]
     yield tiers.memory_tier_overhead(whole, drive, storage), spent[0]
-    yield tiers.drive_tier_overhead(0.0, 0.0, 0.0, 1.0), 0.0
+    yield tiers.drive_tier_overhead(0.0, 0.0, 0.0, 0.0, 1.0, 1.0), 0.0
     flushes, shares, spans = (1.0, 10.0, 50.0), (0.5, 0.3, 0.2), (100.0, 400.0, 1200.0)
     lost = [0.0, 0.0, 0.0]
     for second in range(12_000):
