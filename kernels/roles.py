@@ -72,6 +72,9 @@ COUNTS: Mapping[str, float] = {
     "torus_z": 1,
 }
 
+# An input that is 0 or at least as large as another
+GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
+
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(

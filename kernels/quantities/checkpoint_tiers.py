@@ -533,7 +533,8 @@ def tiered_unsafe_time(*operands: Any) -> Any:
     Parameters: tiered_delay [1], checkpoint_interval [s], checkpoint_stall_time [s],
         recovery_time [s], cluster_mtbf [s]
     Returns: [s] time lost beyond the rework since the last checkpoint
-    Range: sum of p_l (tau_l / 2 + F_l) - tau_1 / 2 where failures are rare
+    Range: as tiered_delay; where failures are rare, the mean of what each goes back beyond half an
+        interval, and of flushes
     Source: Daly 2006, FGCS 22(3), eq. 13, solved for the recovery time
     """
 

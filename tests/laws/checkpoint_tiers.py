@@ -90,12 +90,12 @@ def _point(
 
 @check(
     "tiered_delay",
-    "checkpoint_tiers.interruption_delay",
-    "checkpoint_tiers.recoveries",
-    "checkpoint_tiers.equivalent_lost_work",
+    "interruption_delay",
+    "recoveries",
+    "equivalent_lost_work",
     "tiered_checkpoint_stall_time",
     "tiered_checkpoint_restore_time",
-    "checkpoint_tiers.dearer_recovery",
+    "dearer_recovery",
     by="simulator",
     source="60,000 failures of three severities, nested checkpoints, one after the other",
     tolerance=0.02,
@@ -125,9 +125,9 @@ def _time(duration: Any, rate: Any, graver: Any, restart: Any, whole: Any) -> An
 
 
 @check(
-    "checkpoint_tiers.interruption_delay",
-    "checkpoint_tiers.recoveries",
-    "checkpoint_tiers.growth",
+    "interruption_delay",
+    "recoveries",
+    "growth",
     by="derivation",
     source="Laplace transforms of renewals, in 50 digits",
     tolerance=1e-12,
@@ -145,10 +145,10 @@ def transforms() -> Pairs:
 
 
 @check(
-    "checkpoint_tiers.interruption_delay",
-    "checkpoint_tiers.recoveries",
+    "interruption_delay",
+    "recoveries",
     "tiered_delay",
-    "checkpoint_tiers.equivalent_lost_work",
+    "equivalent_lost_work",
     by="derivation",
     source="Daly 2006, eq. 13: one tier, whichever it is, is one tier",
     tolerance=1e-12,
@@ -181,7 +181,7 @@ def _waste(stalls: Three, rates: Three, first: Any, second: Any, third: Any) -> 
 
 @check(
     "tiered_delay",
-    "checkpoint_tiers.equivalent_lost_work",
+    "equivalent_lost_work",
     by="derivation",
     source="the limit of short intervals: goodput of checkpoints that cost nothing",
     tolerance=1e-9,
@@ -207,7 +207,7 @@ BEST: list[tuple[Three, Three]] = [
 
 
 @check(
-    "checkpoint_tiers.pooled_interval",
+    "pooled_interval",
     "drive_copy_every",
     "storage_copy_every",
     "tiered_mtbf",
@@ -235,7 +235,7 @@ def best_patterns() -> Pairs:
 
 
 @check(
-    "checkpoint_tiers.pooled_interval",
+    "pooled_interval",
     "drive_copy_every",
     "storage_copy_every",
     by="table",
