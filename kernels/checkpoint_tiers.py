@@ -15,7 +15,7 @@ def pooled_interval(stall_time: Any, failure_rate: Any, flush_time: Any) -> Any:
         failure_rate [1/s]: rate lambda of the failures that need them, together
         flush_time [s]: time F from the end of the stall until the last of them is safe
     Returns: [s] useful time between two of them
-    Source: Young 1974, CACM 17(9); Benoit et al. 2017, IEEE TC 66(7), theorem 2
+    Source: Young 1974, CACM 17(9); Benoit et al. 2017, IEEE TC 66(7)
     """
     needed = failure_rate > 0
     best = np.sqrt(2 * stall_time / where(needed, failure_rate, 1.0))
@@ -34,7 +34,7 @@ def recoveries(failure_rate: Any, restart_time: Any, graver_rate: Any, all_rate:
         all_rate [1/s]: rate L of failures that start the recovery again, or take over
     Returns: [1] time over time
     Range: L R up to 700: beyond, wall times leave floating point
-    Source: Daly 2006, FGCS 22(3), eq. 13; Moody et al. 2010, SC10, section 4
+    Source: Daly 2006, FGCS 22(3), eq. 13; Moody et al. 2010, SC10
     """
     some = all_rate > 0
     taken = np.expm1(np.minimum(all_rate * restart_time, 700.0)) / where(some, all_rate, 1.0)
@@ -72,7 +72,7 @@ def interruption_delay(duration: Any, failure_rate: Any, graver_rate: Any, recov
         recovering [1]: time r in recoveries over time between failures
     Returns: [s] wall time lost
     Range: mu x up to 500: beyond, wall times leave floating point
-    Source: Moody et al. 2010, SC10, section 4 (the chain whose times these are); Daly 2006, FGCS
+    Source: Moody et al. 2010, SC10 (a Markov chain of such tiers); Daly 2006, FGCS
         22(3), eq. 13 (g = 0)
     """
     more = growth(failure_rate * duration)

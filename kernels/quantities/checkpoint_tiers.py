@@ -42,7 +42,7 @@ def drive_tier_share(memory_tier_survival: Any, drive_tier_survival: Any) -> Any
     Parameters: memory_tier_survival [1], drive_tier_survival [1]
     Returns: [1] share of failures
     Range: drives survive what memory does, or nothing (no such tier): else tiers_out_of_order
-    Source: Moody et al. 2010, SC10, section 4
+    Source: Moody et al. 2010, SC10
     """
     return np.maximum(drive_tier_survival - memory_tier_survival, 0.0)
 
@@ -54,7 +54,7 @@ def storage_tier_share(memory_tier_share: Any, drive_tier_share: Any) -> Any:
 
     Parameters: memory_tier_share [1], drive_tier_share [1]
     Returns: [1] share of failures
-    Source: Moody et al. 2010, SC10, section 4
+    Source: Moody et al. 2010, SC10
     """
     return 1 - memory_tier_share - drive_tier_share
 
@@ -81,7 +81,7 @@ def peer_memory_tier_copy_time(peer_copy_time: Any, rail_busy_share: Any) -> Any
     Parameters: peer_copy_time [s], rail_busy_share [1]
     Returns: [s] copy time
     Range: copies are sent while the rail idles, and delay no traffic
-    Source: Wang et al. 2023, Gemini, SOSP, section 5 (checkpoint traffic in idle spans)
+    Source: Wang et al. 2023, Gemini, SOSP (checkpoint traffic in idle spans)
     """
     return peer_copy_time / (1 - rail_busy_share)
 
@@ -119,7 +119,7 @@ def drive_copy_time(checkpoint_size: Any, n_gpus: Any, nvme_bandwidth: Any) -> A
 
     Parameters: checkpoint_size [B], n_gpus [1], nvme_bandwidth [B/s]
     Returns: [s] copy time
-    Source: Moody et al. 2010, SC10, section 3
+    Source: Moody et al. 2010, SC10
     """
     return checkpoint_size / n_gpus / nvme_bandwidth
 
@@ -244,7 +244,7 @@ def drive_copy_every(
         memory_tier_share [1], drive_tier_share [1], storage_tier_share [1], cluster_mtbf [s]
     Returns: [1] number of checkpoints
     Range: best to first order
-    Source: Benoit et al. 2017, IEEE TC 66(7), theorem 2
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     first, second, _ = _intervals(
         (memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time),
@@ -277,7 +277,7 @@ def storage_copy_every(
         memory_tier_share [1], drive_tier_share [1], storage_tier_share [1], cluster_mtbf [s]
     Returns: [1] number of copies
     Range: best to first order; without a tier of drives, copies to drives are counted, not made
-    Source: Benoit et al. 2017, IEEE TC 66(7), theorem 2
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     _, second, third = _intervals(
         (memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time),
@@ -327,7 +327,7 @@ def tiered_checkpoint_stall_time(
     Parameters: memory_tier_stall_time [s], drive_tier_stall_time [s], storage_tier_stall_time [s],
         drive_copy_every [1], storage_copy_every [1]
     Returns: [s] stall of one checkpoint
-    Source: Benoit et al. 2017, IEEE TC 66(7), section 3
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     above = drive_tier_stall_time + storage_tier_stall_time / storage_copy_every
     return memory_tier_stall_time + above / drive_copy_every
@@ -371,7 +371,7 @@ def tiered_mtbf(
     Returns: [s] mean time
     Range: to first order: the interval made with it is the best one of that pattern while losses
         are well below 1
-    Source: Benoit et al. 2017, IEEE TC 66(7), section 3
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     above = drive_tier_share + storage_copy_every * storage_tier_share
     return cluster_mtbf / (memory_tier_share + drive_copy_every * above)
@@ -443,7 +443,7 @@ def tiered_checkpoint_restore_time(
         drain_time [s], effective_provision_time [s], reinit_time [s], cluster_mtbf [s]
     Returns: [s] restore time
     Range: a failure in a recovery starts it again, from the higher tier of the two
-    Source: Moody et al. 2010, SC10, section 4; Daly 2006, FGCS 22(3), eq. 13
+    Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
     rest = detection_time + drain_time + effective_provision_time + reinit_time
     low, middle = memory_tier_restore_time, drive_copy_time
@@ -489,7 +489,7 @@ def tiered_delay(
     Returns: [1] time lost over time of work and checkpoints
     Range: exact where training waits for copies; work not yet flushed counts as recovery; with
         unreadable checkpoints, those of the lowest tier are counted
-    Source: Moody et al. 2010, SC10, section 4; Daly 2006, FGCS 22(3), eq. 13
+    Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
     stored = checkpoint_size / read_bandwidth
     rest = recovery_time - checkpoint_restore_time
@@ -555,7 +555,7 @@ def drive_tier_overhead(
         storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7), section 3
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     drive = drive_tier_stall_time / drive_copy_every
     storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
@@ -578,7 +578,7 @@ def storage_tier_overhead(
         storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
-    Source: Benoit et al. 2017, IEEE TC 66(7), section 3
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     drive = drive_tier_stall_time / drive_copy_every
     storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
@@ -622,7 +622,7 @@ def drive_tier_rework(
         storage_tier_flush_time [s]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
-    Source: Benoit et al. 2017, IEEE TC 66(7), section 3
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
     drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
@@ -652,7 +652,7 @@ def storage_tier_rework(
         storage_tier_flush_time [s]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
-    Source: Benoit et al. 2017, IEEE TC 66(7), section 3
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
     memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
     drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
@@ -683,7 +683,7 @@ def host_memory_tier_bytes(checkpoint_size: Any, nodes: Any) -> Any:
 
     Parameters: checkpoint_size [B], nodes [1]
     Returns: [B] memory of one node
-    Source: Wang et al. 2023, Gemini, SOSP, section 4
+    Source: Wang et al. 2023, Gemini, SOSP
     """
     return 2 * checkpoint_size / nodes
 
@@ -696,7 +696,7 @@ def peer_memory_tier_bytes(checkpoint_size: Any, nodes: Any) -> Any:
 
     Parameters: checkpoint_size [B], nodes [1]
     Returns: [B] memory of one node
-    Source: Wang et al. 2023, Gemini, SOSP, section 4 (two replicas)
+    Source: Wang et al. 2023, Gemini, SOSP (two replicas)
     """
     return 4 * checkpoint_size / nodes
 
@@ -708,7 +708,7 @@ def drive_tier_bytes(checkpoint_size: Any, nodes: Any) -> Any:
 
     Parameters: checkpoint_size [B], nodes [1]
     Returns: [B] drives of one node
-    Source: Moody et al. 2010, SC10, section 3
+    Source: Moody et al. 2010, SC10
     """
     return 2 * checkpoint_size / nodes
 

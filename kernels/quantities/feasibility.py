@@ -873,7 +873,7 @@ def tiered_infeasible_reason(
         checkpoint_drive_capacity [B]
     Returns: [flag] reason
     Flags: REASONS
-    Source: Moody et al. 2010, SC10, section 3; Mohan et al. 2021 (CheckFreq), FAST, section 4
+    Source: Moody et al. 2010, SC10; Mohan et al. 2021 (CheckFreq), FAST, section 4
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
     small = (memory_tier_survival > 0) & (memory_tier_bytes > checkpoint_memory_capacity)
