@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint as checkpoint
+    from . import checkpoint_tiers as checkpoint_tiers
     from . import collectives as collectives
     from . import layer as layer
     from . import learning as learning
@@ -24,16 +25,9 @@ if TYPE_CHECKING:
 
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
-    *(
-        "checkpoint",
-        "collectives",
-        "layer",
-        "learning",
-        "pipeline",
-        "reduce_scatter",
-        "reliability",
-    ),
-    *("roofline", "scaling", "stages", "statistics", "topology", "torus"),
+    *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
+    *("reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics", "topology"),
+    "torus",
 )
 
 

@@ -66,6 +66,8 @@ COUNTS: Mapping[str, float] = {
     "ffn_layers": 0,
     "expert_tensor_parallel": 1,
     "microbatch_group_size": 1,
+    "drive_copy_every": 1,
+    "storage_copy_every": 1,
     "torus_dimensions": 1,
     "torus_z": 1,
 }
@@ -80,6 +82,8 @@ POSITIVE = frozenset(
         "token_loss_exponent",
     }
 )
+# An input that is 0 or at least as large as another
+GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
 
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})

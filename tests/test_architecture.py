@@ -94,7 +94,8 @@ FLOORS = {
     "fleetcube.kernels": (
         {"ops", "inputs", "alternatives", "roles", "log"},
         {
-            *("checkpoint", "collectives", "layer", "learning", "pipeline", "roofline", "stages"),
+            *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
+            *("roofline", "stages"),
             *("statistics", "topology"),
         },
         {"reduce_scatter", "reliability", "scaling", "torus"},

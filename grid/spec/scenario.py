@@ -11,7 +11,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import ERRORS, WHOLES
+from ...kernels.roles import ERRORS, GROWING, WHOLES
 from ..errors import InputError
 from . import auto, patterns, phases, values
 from .axes import Array, Axis, make_axes
@@ -127,6 +127,13 @@ def resolve(
         found=frozenset(found),
         auto_by_default=auto_by_default,
     )
+    for upper, lower in GROWING.items():
+        least, given = constants.get(lower, 0.0), constants.get(upper, 0.0)
+        if 0 < given < least:
+            raise InputError(
+                f"{upper} = {given:g} must be at least {lower} = {least:g}, or 0 for no such tier; "
+                "give a larger value"
+            )
     for error, factor in ERRORS.values():
         if error in explicit and not problem.may_exceed(factor):
             raise InputError(

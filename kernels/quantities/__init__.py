@@ -40,6 +40,7 @@ MODULES = (
     "context_kinds",
     "failures",
     "checkpointing",
+    "checkpoint_tiers",
     "recovery",
     "goodput",
     "whole_run",

@@ -132,6 +132,12 @@ def points() -> dict[str, Any]:
         "site_overlap": rng.uniform(0, 0.1, POINTS),
         "site_mttf": 1e8,
         "model_fragments": rng.choice([1.0, 4.0, 600.0], POINTS),
+        "memory_tier_survival": rng.choice([0.0, 0.5, 0.8], POINTS),
+        "drive_tier_survival": rng.choice([0.0, 0.6, 0.9, 1.0], POINTS),
+        "tier_stall_share": rng.choice([0.0, 0.3, 1.0], POINTS),
+        "rail_busy_share": rng.uniform(0, 0.9, POINTS),
+        "checkpoint_memory_capacity": rng.choice([1e10, np.inf], POINTS),
+        "checkpoint_drive_capacity": rng.choice([1e11, np.inf], POINTS),
     }
 
 
