@@ -70,6 +70,9 @@ COUNTS: Mapping[str, float] = {
     "torus_z": 1,
 }
 
+# Inputs that are shares of one whole, with the rest: together at most 1
+SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
+
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(

@@ -1,6 +1,7 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, record
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import ERRORS, WHOLES
+from ...kernels.roles import ERRORS, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, patterns, values
 from .axes import Array, Axis, make_axes
@@ -58,6 +59,12 @@ class Problem:
         rows += [axis.numbers[factor] for axis in self.axes if factor in axis.numbers]
         rows += [self.tables[factor][1]] if factor in self.tables else []
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
+
+    def most_together(self, names: AbstractSet[str]) -> float:
+        """The largest sum of some numbers at any point; what nothing sets counts as 0."""
+        rows = [[axis.numbers[name] for name in names & axis.numbers.keys()] for axis in self.axes]
+        swept = sum(float(np.max(np.sum(row, axis=0))) for row in rows if row)
+        return swept + sum(self.constants.get(name, 0.0) for name in names)
 
 
 def resolve(
@@ -111,6 +118,12 @@ def resolve(
         found=frozenset(found),
         auto_by_default=auto_by_default,
     )
+    for shares in SHARES:
+        if (most := problem.most_together(shares)) > 1 + 1e-9:
+            raise InputError(
+                f"{', '.join(sorted(shares))} are up to {most:g} together, and shares of one whole "
+                "are 1 at most; lower one, or put those that vary together on one axis"
+            )
     for error, factor in ERRORS.values():
         if error in explicit and not problem.may_exceed(factor):
             raise InputError(
