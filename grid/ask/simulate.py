@@ -208,7 +208,8 @@ def _points(
             values["node_provision_time"] = np.zeros(())
         values["pool"] = np.array(_POOLS[_choice(case, "whole_cluster_probability") or "open"])
         if _choice(case, "recovery_time") != "kinds":
-            values |= {f"{kind}_share": np.zeros(()) for kind in _KINDS}
+            for kind in _KINDS:
+                values[f"{kind}_share"] = values[f"{kind}_recovery_time"] = np.zeros(())
         else:
             values["recovery_time"] = values["node_swap_recovery_time"]
         if _choice(case, "lost_work_time") == "late":
@@ -316,8 +317,10 @@ def _simulated(problem: Problem) -> Problem:
 
 
 def _chosen(problem: Problem, name: str) -> set[Any]:
-    """Every choice of an option in a problem."""
-    chosen = {problem.options.get(name, INPUTS[name].default)}
+    """Every choice of an option in a problem, that which an input implies included."""
+    row = INPUTS[name]
+    implied = any(problem.gives(each) for each in row.implied_by)
+    chosen = {problem.options.get(name, row.implied if implied else row.default)}
     for axis in problem.axes:
         chosen |= set(axis.options.get(name, ()))
     return chosen

@@ -439,7 +439,7 @@ def test_a_closed_pool_that_is_never_whole_is_given_up() -> None:
 
 
 def of_kinds(each: dict[str, float]) -> dict[str, float]:
-    """Shares by renewal reward: a life must outlast a recovery of any kind; delays stop the clock."""
+    """Shares by renewal reward: a life outlasts a recovery of any kind; delays stop the clock."""
     mean, length = each["mtbf"], each["interval"] + each["stall"]
     rest = 1 - each["in_process"] - each["in_job"] - each["requeue"]
     kinds = [(rest, each["recovery"])]
@@ -471,9 +471,9 @@ def test_kinds_and_late_corruption_cost_what_renewal_theory_says() -> None:
 
 
 def test_lives_of_one_length_are_played_by_hand() -> None:
-    # Lives of 1000 s, segments of 220 s, all corruption found 300 s later, recovery of 100 s. Four
-    # segments are kept of 1000 s, 120 s and 300 s lost; 100 s of recovery; 600 s are left of the
-    # second life: two segments, 160 s and 300 s lost, and so on.
+    # Lives of 1000 s, segments of 220 s, all of it corruption found 300 s later, recovery of 100 s.
+    # The first life keeps four segments and loses 120 s; the next two have 600 s left for work,
+    # keep two segments and lose 160 s; the last has what the last two segments need.
     each = job(
         mtbf=1000.0,
         shape=1e7,
@@ -484,8 +484,6 @@ def test_lives_of_one_length_are_played_by_hand() -> None:
         latency=300.0,
     )
     found = simulate(each, trials=10)
-    # 4 + 2 + 2 + 2 segments: the third and fourth life leave 600 s after 300 s and 100 s, too, and the
-    # last two segments are done in 440 s of the fourth
     assert found["failures"][0] == 3
     assert found["rework_overhead"][0] * found["wall_time"][0] == pytest.approx(
         3 * 300 + 120 + 2 * 160, abs=0.1

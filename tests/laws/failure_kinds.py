@@ -268,7 +268,7 @@ def rsc_1_ettr() -> Pairs:
     tolerance=0.02,
 )
 def byterobust_ettr() -> Pairs:
-    """the rate of Llama 3, checkpoints each minute, restarts of 3 and 10 min (its own are not known)"""
+    """the rate of Llama 3, a checkpoint each minute, restarts in 3 and 10 min: 0.989 and 0.967"""
     mtbf = 50_677 * HOUR / 9600
     for minutes in (3.0, 10.0):
         time = 60 * minutes
