@@ -210,15 +210,15 @@ def kinds_recovery_time(
     swap = where(node_swap_share > 0, node_swap_recovery_time, np.inf)
     swap = np.minimum(swap, where(requeue_share > 0, requeue_recovery_time, np.inf))
     least = np.minimum(restart, swap)
-    one = where(in_process_share > 0, in_process_recovery_time - least, 0.0)
-    two = where(in_job_share > 0, in_job_recovery_time - least, 0.0)
-    three = where(node_swap_share > 0, node_swap_recovery_time - least, 0.0)
-    four = where(requeue_share > 0, requeue_recovery_time - least, 0.0)
-    lost = in_process_share * np.expm1(-one / mean) + in_job_share * np.expm1(-two / mean)
-    lost = lost + node_swap_share * np.expm1(-three / mean)
-    lost = np.maximum(lost + requeue_share * np.expm1(-four / mean), -1 + 1.2e-16)
+    one, two = in_process_recovery_time - least, in_job_recovery_time - least
+    three, four = node_swap_recovery_time - least, requeue_recovery_time - least
+    lost = in_process_share * np.expm1(np.minimum(-one / mean, 700.0))
+    lost = lost + in_job_share * np.expm1(np.minimum(-two / mean, 700.0))
+    lost = lost + node_swap_share * np.expm1(np.minimum(-three / mean, 700.0))
+    lost = lost + requeue_share * np.expm1(np.minimum(-four / mean, 700.0))
     rare = in_process_share * one + in_job_share * two + node_swap_share * three
-    beyond = where(fails, -mean * np.log1p(lost), rare + requeue_share * four)
+    exact = -mean * np.log1p(np.maximum(lost, -1 + 1.2e-16))
+    beyond = where(fails, exact, rare + requeue_share * four)
     return least + beyond
 
 
