@@ -139,6 +139,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "switch_mttf",
             "host_mttf",
             "software_mttf",
+            "silent_corruption_mttf",
             "mtbf_model",
             "reference_mtbf",
             "reference_gpus",

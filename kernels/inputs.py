@@ -62,6 +62,11 @@ def _overlap(name: str, description: str) -> Input:
     return _real(name, "1", 0.0, description, positive=False, high=1.0)
 
 
+def _share(name: str, end: str) -> Input:
+    description = f"share of failures that end with {end}"
+    return _real(name, "1", 0.0, description, positive=False, high=1.0)
+
+
 def _mttf(name: str, default: float, component: str) -> Input:
     description = f"mean time to failure of one {component} (infinite: not counted)"
     return _real(name, "s", default, description, may_be_infinite=True)
@@ -751,6 +756,47 @@ _ROWS: list[str | Input] = [
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
     _real(
+        "corruption_latency",
+        "s",
+        0.0,
+        "silent corruption until it is found, on average; the work since then is lost",
+        positive=False,
+    ),
+    _option(
+        "corruption_detection",
+        "at_once",
+        ("at_once", "late"),
+        "whether silent corruption is found as it happens, or corruption_latency later",
+        implied="late",
+        implied_by=("corruption_latency",),
+    ),
+    _real("fleet_age", "s", 0.0, "of the hardware at the start", positive=False),
+    _real("aging_window", "s", 0.0, "from fleet_age on: rates are its mean", positive=False),
+    _real(
+        "burn_in_excess",
+        "1",
+        0.0,
+        "failures of new hardware over those of grown, less 1",
+        positive=False,
+    ),
+    _real("burn_in_time", "s", 90 * 24 * HOUR, "in which that excess falls to 1/e"),
+    _real(
+        "wear_out_age",
+        "s",
+        math.inf,
+        "age at which wear adds as many failures as grown hardware has (infinite: none)",
+        may_be_infinite=True,
+    ),
+    _real("wear_out_shape", "1", 3.0, "Weibull shape of wear-out", low=1.0),
+    _option(
+        "fleet_aging",
+        "off",
+        ("off", "on"),
+        "whether parts fail by their age: burn-in and wear-out (mtbf_model = components)",
+        implied="on",
+        implied_by=("burn_in_excess", "wear_out_age"),
+    ),
+    _real(
         "failure_shape",
         "1",
         1.0,
@@ -814,6 +860,31 @@ _ROWS: list[str | Input] = [
     _real("drain_time", "s", 30, "stopping the other ranks", positive=False),
     _real("provision_time", "s", 300, "getting a healthy node, without a spare", positive=False),
     _real("reinit_time", "s", 30, "starting the job again", positive=False),
+    _share("in_process_share", "an in-process restart: same processes, same nodes"),
+    _share("in_job_share", "an in-job restart: new processes, same nodes"),
+    _share("requeue_share", "the whole job back in the queue; the rest, with a node swap"),
+    _real(
+        "in_process_restart_time",
+        "s",
+        15,
+        "ranks stop and start inside their processes",
+        positive=False,
+    ),
+    _real(
+        "requeue_time",
+        "s",
+        600,
+        "the job stops, waits in the queue and has its nodes",
+        positive=False,
+    ),
+    _option(
+        "recovery_model",
+        "one",
+        ("one", "kinds"),
+        "whether all failures cost a node and the same time, or each kind its own",
+        implied="kinds",
+        implied_by=("in_process_share", "in_job_share", "requeue_share"),
+    ),
     _real(
         "maintenance_fraction",
         "1",

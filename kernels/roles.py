@@ -84,6 +84,8 @@ POSITIVE = frozenset(
 )
 # An input that is 0 or at least as large as another
 GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
+# Inputs that are shares of one whole, with the rest: together at most 1
+SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})

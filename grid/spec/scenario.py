@@ -1,6 +1,7 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import ERRORS, GROWING, WHOLES
+from ...kernels.roles import ERRORS, GROWING, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, patterns, phases, values
 from .axes import Array, Axis, make_axes
@@ -65,6 +66,15 @@ class Problem:
         rows += [axis.numbers[factor] for axis in self._along() if factor in axis.numbers]
         rows += [row for name, (_, row) in self.tables.items() if without_phase(name) == factor]
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
+
+    def most_together(self, names: AbstractSet[str]) -> float:
+        """The largest sum of some numbers at any point; what nothing sets counts as 0."""
+        along = [
+            {n: axis.numbers[n] for n in names & axis.numbers.keys()} for axis in self._along()
+        ]
+        rows = [list(axis.values()) for axis in along if axis]
+        swept = sum(float(np.max(np.nansum(row, axis=0))) for row in rows)
+        return swept + sum(self.constants.get(name, 0.0) for name in names)
 
 
 def resolve(
@@ -133,6 +143,12 @@ def resolve(
             raise InputError(
                 f"{upper} = {given:g} must be at least {lower} = {least:g}, or 0 for no such tier; "
                 "give a larger value"
+            )
+    for shares in SHARES:
+        if (most := problem.most_together(shares)) > 1 + 1e-9:
+            raise InputError(
+                f"{', '.join(sorted(shares))} are up to {most:g} together, and shares of one whole "
+                "are 1 at most; lower one, or put those that vary together on one axis"
             )
     for error, factor in ERRORS.values():
         if error in explicit and not problem.may_exceed(factor):
