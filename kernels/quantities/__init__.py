@@ -35,6 +35,7 @@ MODULES = (
     "overlapped_pipeline",
     "network_tiers",
     "sites",
+    "stragglers",
     "step",
     "context_kinds",
     "failures",
