@@ -327,9 +327,12 @@ def best_slow_node_check_interval(
 
     Parameters: slow_node_check_time [s], slow_node_mttf [s], awaited_nodes [1],
         slow_node_slowdown [1]
-    Returns: [s] time of training between checks
+    Returns: [s] time of training between checks; infinite where nothing is slow
     Range: of steps that compute alone, and rare slow nodes: N c / M far below 1; a bound from below
         elsewhere
     Source: Young 1974, CACM 17(9), with slow steps for lost work
     """
-    return np.sqrt(2 * slow_node_check_time * slow_node_mttf / (awaited_nodes * slow_node_slowdown))
+    never = (slow_node_slowdown <= 0) | (slow_node_mttf == np.inf)
+    turns = awaited_nodes / where(never, 1.0, slow_node_mttf)
+    cost = turns * where(never, 1.0, slow_node_slowdown)
+    return where(never, np.inf, np.sqrt(2 * slow_node_check_time / cost))

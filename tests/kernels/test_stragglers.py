@@ -105,6 +105,14 @@ def test_detection_buys_what_it_shortens() -> None:
     assert late[1] == pytest.approx(soon[1], rel=1e-3) == pytest.approx(8 * 600 / 1e9, rel=1e-3)
 
 
+def test_nothing_slow_is_never_checked_for() -> None:
+    given = {"n_gpus": 64, "slow_node_check_time": [0.0, 60.0]}
+    for slowdown, mttf in ((0.0, 1e8), (0.1, np.inf)):
+        more = {"slow_node_slowdown": slowdown, "slow_node_mttf": mttf}
+        best = fleetcube.evaluate("best_slow_node_check_interval", **given, **more)
+        np.testing.assert_array_equal(best, np.inf)
+
+
 def test_megascale_and_bytedance_fleets() -> None:
     # Jiang et al. 2024, sections 5.1 and 6.3: 0.5 % of the machines, 10 % slower. Of jobs on 12,288
     # GPUs less than one in 2,000 has none; on 256 GPUs six of seven: peak MFUs that differ by run.
