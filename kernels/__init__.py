@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from . import roofline as roofline
     from . import scaling as scaling
     from . import statistics as statistics
+    from . import stragglers as stragglers
     from . import topology as topology
     from . import torus as torus
 
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
     *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
-    *("reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics", "topology"),
-    "torus",
+    *("reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics"),
+    *("stragglers", "topology", "torus"),
 )
 
 

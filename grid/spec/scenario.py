@@ -69,11 +69,12 @@ class Problem:
 
     def most_together(self, names: AbstractSet[str]) -> float:
         """The largest sum of some numbers at any point; what nothing sets counts as 0."""
-        along = [
-            {n: axis.numbers[n] for n in names & axis.numbers.keys()} for axis in self._along()
+        rows = [
+            np.nansum([axis.numbers[name] for name in held], axis=0).max()
+            for axis in self._along()
+            if (held := names & axis.numbers.keys())
         ]
-        rows = [list(axis.values()) for axis in along if axis]
-        swept = sum(float(np.max(np.nansum(row, axis=0))) for row in rows)
+        swept = float(sum(rows))
         return swept + sum(self.constants.get(name, 0.0) for name in names)
 
 

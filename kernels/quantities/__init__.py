@@ -36,6 +36,7 @@ MODULES = (
     "overlapped_pipeline",
     "network_tiers",
     "sites",
+    "stragglers",
     "step",
     "context_kinds",
     "failures",

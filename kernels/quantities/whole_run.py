@@ -127,16 +127,16 @@ def bubble_overhead(bubble_time: Any, useful_step_rate: Any) -> Any:
     return bubble_time * useful_step_rate
 
 
-def straggler_overhead(straggler_time: Any, useful_step_rate: Any) -> Any:
-    """Share of the wall time that waits for the slowest rank.
+def straggler_overhead(straggler_time: Any, slow_node_stop_time: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time that waits for the slowest rank, and stops to replace slow nodes.
 
-    straggler wait x kept steps per second
+    (straggler wait + stops) x kept steps per second
 
-    Parameters: straggler_time [s], useful_step_rate [1/s]
+    Parameters: straggler_time [s], slow_node_stop_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
-    return straggler_time * useful_step_rate
+    return (straggler_time + slow_node_stop_time) * useful_step_rate
 
 
 def reliability_overhead(
