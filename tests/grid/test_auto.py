@@ -165,6 +165,56 @@ def test_a_calibration_of_such_steps_needs_no_remark() -> None:
         assert "fleetcube_remarks" not in cube.attrs
 
 
+OWN = """title = "a"
+source = "b"
+date = "2026-11"
+note = "c"
+compute_model = "roofline"
+gemm_efficiency = 0.5
+
+[fit]
+steps_of = "megatron, dense, h100, 16 bits"
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "axes", "said"),
+    [
+        ({}, {}, ""),
+        ({"precision": "fp8"}, {}, "(precision 16 bits for 8 bits)"),
+        ({"software": "fsdp", "node": "dgx-b200"}, {}, "(GPU h100 for b200, software megatron"),
+        ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits for 8 bits)"),
+        ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 for a100)"),
+        ({}, {"n_gpus": [512, 1024]}, ""),
+    ],
+)
+def test_a_users_calibration_of_other_steps_is_remarked_on(
+    changed: dict[str, Any], axes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN, encoding="utf-8")
+    given = {n: v for n, v in (JOB | changed).items() if n not in axes}
+    cube = Sweep(given | {"calibration": str(path)}, axes, ["step_time"]).evaluate("numpy")
+    remarks = cube.attrs.get("fleetcube_remarks", "")
+    assert f"is of other steps {said}" in remarks if said else not remarks
+
+
+def test_a_calibration_of_other_steps_than_some_of_an_axis_is_remarked_on() -> None:
+    given = {n: v for n, v in JOB.items() if n != "precision"}
+    sweep = Sweep(
+        given | {"calibration": "megatron-h100-fp8"}, {"precision": ["fp8", "bf16"]}, ["step_time"]
+    )
+    remarks = sweep.evaluate("numpy").attrs["fleetcube_remarks"]
+    assert "is of other steps (precision 8 bits for 16 bits)" in remarks
+
+
+def test_a_file_whose_steps_are_not_named_as_they_are_written_is_taken(tmp_path: Path) -> None:
+    for text in ("", "x", "a, b, c, d, e"):
+        path = tmp_path / "own.toml"
+        path.write_text(OWN.replace("megatron, dense, h100, 16 bits", text), encoding="utf-8")
+        assert auto.fitted_to(str(path)) is None
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
