@@ -12,7 +12,9 @@ from docs.make import pooled as made
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
+from fleetcube.grid.ask import traffic
 from fleetcube.grid.ask.calibrations import calibrations
+from fleetcube.grid.explain import explain_traffic
 from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.plan.written import as_it_was
@@ -163,6 +165,20 @@ def test_a_calibration_of_such_steps_needs_no_remark() -> None:
     for axes, given in (({"flops_efficiency": [0.4]}, {}), ({}, {"compute_time": 2.0})):
         cube = Sweep(of_links | given, axes, ["step_time"]).evaluate("numpy")
         assert "fleetcube_remarks" not in cube.attrs
+
+
+@pytest.mark.parametrize(
+    ("changed", "last"),
+    [
+        ({}, "The step takes {:.4g} s; 90 % interval {:.4g} s to {:.4g} s."),
+        ({"calibration": "none"}, "Times are those of one step, hidden or not."),  # no width known
+    ],
+)
+def test_traffic_of_a_job_ends_with_its_step(changed: dict[str, Any], last: str) -> None:
+    scenario = {n: v for n, v in (JOB | changed).items() if v is not None}
+    cube = Sweep(scenario, {}, [*traffic.NAMES, *TIMES]).evaluate("numpy")
+    ends = [float(cube[name]) for name in TIMES]
+    assert explain_traffic(cube).splitlines()[-1] == last.format(*ends)
 
 
 OWN = """title = "a"
