@@ -258,10 +258,9 @@ def _set_by_labels(
             remarks += made.remarks
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
-            if kind == "calibration" and not any(map(auto.telling, axes)):
-                remarks += filter(
-                    None, [auto.doubt(labels[kind], {**labels, **constants, **options}, explicit)]
-                )
+            if kind == "calibration":
+                said = {**labels, **constants, **options}
+                remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
                 axes[k] = phases.filled(axes[k], name, [label_values[name]] * axes[k].size)
