@@ -97,7 +97,7 @@ FLOORS = {
             *("checkpoint", "collectives", "layer", "pipeline", "roofline", "stages"),
             *("statistics", "topology"),
         },
-        {"reduce_scatter", "reliability", "scaling", "torus"},
+        {"reduce_scatter", "reliability", "scaling", "stragglers", "torus"},
         {"quantities"},
         {"graph"},
         {"calculus"},
