@@ -44,9 +44,9 @@ def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
     """
     never = mttf == np.inf
     x = where(never, 0.0, interval / where(never, 1.0, mttf))
-    few = x / 2 * (1 - x / 3 * (1 - x / 4))
-    some = where(x < 1e-4, 1.0, x)
-    return where(x < 1e-4, few, 1 + np.expm1(-some) / some)
+    few = x / 2 * (1 - x / 3 * (1 - x / 4 * (1 - x / 5 * (1 - x / 6))))
+    some = where(x < 0.01, 1.0, x)
+    return where(x < 0.01, few, 1 + np.expm1(-some) / some)
 
 
 def no_slow_node(probability: Any, nodes: Any) -> Any:

@@ -98,7 +98,7 @@ FLOORS = {
             *("roofline", "stages"),
             *("statistics", "topology"),
         },
-        {"reduce_scatter", "reliability", "scaling", "torus"},
+        {"reduce_scatter", "reliability", "scaling", "stragglers", "torus"},
         {"quantities"},
         {"graph"},
         {"calculus"},
