@@ -41,6 +41,15 @@ JOB: dict[str, Any] = {
     "torus_y": 2,
     "all_reduce": "auto",
     "site_bandwidth": 1e11,
+    "tier_stall_share": 0.3,
+    "step_time_jitter": 0.05,
+    "slow_node_share": 0.01,
+    "slow_node_slowdown": 0.1,
+    "slow_node_mttf": 1e8,
+    "slow_node_detection_time": 1e4,
+    "slow_node_check_interval": 1e5,
+    "memory_tier_survival": 0.5,
+    "drive_tier_survival": 0.8,
 }
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [
