@@ -214,7 +214,7 @@ def chunk(quick: bool, most: int) -> tuple[float, float]:
 
     sweep = Sweep(
         {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
-        | {"tensor_parallel": 8, "global_batch_size": 2048},
+        | {"tensor_parallel": 8, "global_batch_size": 2048, "calibration": "none"},
         {
             "n_gpus": {"geomspace": [64, 16384], "num": 9, "round": True},
             "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 4 * most // 2000},

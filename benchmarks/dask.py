@@ -50,7 +50,7 @@ def run(quick: bool = False) -> Table:
 def heavy(quick: bool) -> Sweep:
     """The exact interval at every point, not kept: all work, no memory traffic."""
     return Sweep(
-        {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8},
+        {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8, "calibration": "none"},
         {
             "n_gpus": {"geomspace": [64, 16384], "num": 64, "round": True},
             "gpu_mttf": {"linspace": ["10_000 h", "100_000 h"], "num": 64 if quick else 1024},

@@ -44,7 +44,7 @@ def search(quick: bool) -> Sweep:
     """Models x cluster sizes x reliability x layouts."""
     models = ["llama-3-8b", "llama-3-70b", "llama-3-405b", "gpt-3-175b"]
     return Sweep(
-        {"node": "dgx-h100", "fabric": "infiniband-ndr"},
+        {"node": "dgx-h100", "fabric": "infiniband-ndr", "calibration": "none"},
         {
             "model": models[: 2 if quick else 4],
             "n_gpus": {"arange": [64, 257 if quick else 16385, 64]},

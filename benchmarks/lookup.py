@@ -14,7 +14,12 @@ from .measure import interleave, ratio
 from .tables import Row, Table
 
 OUTPUTS = ("goodput", "job_time")
-SCENARIO = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+SCENARIO = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "calibration": "none",
+}
 RANGES = {
     "n_gpus": (64.0, 16384.0),
     "gpu_mttf": (2e7, 2e9),

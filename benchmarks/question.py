@@ -39,7 +39,12 @@ def full(
         "inter_node_bandwidth": {"geomspace": ["25 GB/s", "200 GB/s"], "num": fabric},
         "pipeline_parallel": list(range(1, stages + 1)),
     }
-    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8}
+    scenario = {
+        "model": "llama-3-70b",
+        "node": "dgx-h100",
+        "tensor_parallel": 8,
+        "calibration": "none",
+    }
     return Sweep(scenario, {name: axes[name] for name in order}, list(outputs or OUTPUTS))
 
 
@@ -52,6 +57,7 @@ def fleet(storage: int, mttf: int) -> Sweep:
         {
             "model": "llama-3-70b",
             "node": "dgx-h100",
+            "calibration": "none",
             "tensor_parallel": 8,
             "global_batch_size": 2048,
             "sequence_length": 8192,

@@ -165,7 +165,12 @@ def six_axes(size: int) -> Sweep:
     axes = {name: {"geomspace": ends, "num": size} for name, ends in SIX.items()}
     axes["n_gpus"]["round"] = True
     stages = {"pipeline_parallel": list(range(1, size + 1))}
-    scenario = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8}
+    scenario = {
+        "model": "llama-3-70b",
+        "node": "dgx-h100",
+        "tensor_parallel": 8,
+        "calibration": "none",
+    }
     return Sweep(scenario, {**axes, **stages}, ["job_time"])
 
 

@@ -36,7 +36,7 @@ AXES: dict[str, Any] = {
     "checkpoint_write_bandwidth": {"geomspace": ["10 GB/s", "1 TB/s"], "num": SIDE},
     "inter_node_bandwidth": {"geomspace": ["25 GB/s", "200 GB/s"], "num": SIDE},
 }
-SCENARIO = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8}
+SCENARIO = {"model": "llama-3-70b", "node": "dgx-h100", "tensor_parallel": 8, "calibration": "none"}
 SLICES = (
     (("goodput",), ("gpu_mttf", "checkpoint_write_bandwidth")),
     (("goodput",), ("n_gpus", "gpu_mttf")),

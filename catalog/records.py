@@ -139,6 +139,7 @@ KINDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "switch_mttf",
             "host_mttf",
             "software_mttf",
+            "silent_corruption_mttf",
             "mtbf_model",
             "reference_mtbf",
             "reference_gpus",
@@ -206,7 +207,8 @@ def one_line(message: str) -> str:
 class Record:
     """One entry: where it comes from, and its values in SI base units.
 
-    `standard_errors` belong to values that were fitted, in the same units.
+    `standard_errors` belong to values that were fitted, in the same units; `steps_of` is the cell
+    of published steps that a user's fit began at, "" for any other.
     """
 
     kind: str
@@ -218,6 +220,7 @@ class Record:
     note: str
     values: Mapping[str, Any]
     standard_errors: Mapping[str, float] = field(default_factory=dict)
+    steps_of: str = ""
 
     @property
     def name(self) -> str:
@@ -468,6 +471,7 @@ def _entry(
         **{about: table[about] for about in _ABOUT},
         values=MappingProxyType(values),
         standard_errors=MappingProxyType(_standard_errors(where, table, values)),
+        steps_of=str(table.get("fit", {}).get("steps_of", "")),
     )
 
 
@@ -518,7 +522,7 @@ def _value(where: str, key: str, value: Any) -> Any:
         return value
     number = _number(where, key, value)
     row = INPUTS.get(key)
-    lowest = row.low if row and row.kind == "count" else 0.0
+    lowest = max(row.low, 0.0) if row else 0.0
     may_be_zero = base == "1" if row is None else not row.positive
     if number < lowest or (number == 0 and not may_be_zero) or math.isnan(number):
         rule = "positive" if lowest == 0 else f"at least {lowest:g}"

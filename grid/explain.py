@@ -14,7 +14,7 @@ from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
 from ..kernels.inputs import INPUTS, Input, groups
 from ..kernels.roles import MEANT
-from .ask.traffic import crossings, duration
+from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.tables import scale
 from .spec import patterns
@@ -90,7 +90,8 @@ def explain_traffic(point: Any) -> str:
     """Text that says which traffic of a job crosses which tier of its network.
 
     Args:
-        point: values of `grid.ask.traffic.names_of` at one point.
+        point: values of `grid.ask.traffic.names_of` at one point; if it holds TIMES, too, and an
+            interval is known, a line says it.
     """
     tiers, traffic = crossings(point)
     rows = [("tier", "GPUs", "GB/s a GPU", "traffic that goes no further")]
@@ -107,7 +108,13 @@ def explain_traffic(point: Any) -> str:
     ]
     none = [each.kind for each in traffic if each.tier < 0]
     lines += ["", f"no traffic: {', '.join(none)}"] if none else []
-    return "\n".join([*lines, "", "Times are those of one step, hidden or not."])
+    lines += ["", "Times are those of one step, hidden or not."]
+    if all(name in point for name in TIMES):
+        middle, low, high = (float(point[name]) for name in TIMES)
+        if low < high:
+            ends = f"{duration(low, 4)} to {duration(high, 4)}"
+            lines.append(f"The step takes {duration(middle, 4)}; 90 % interval {ends}.")
+    return "\n".join(lines)
 
 
 # What nothing depends on

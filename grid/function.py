@@ -12,6 +12,7 @@ from ..kernels.calculus.derivatives import derivative, name_of, unit_of
 from ..kernels.engines import scalar
 from ..kernels.engines.job import Job, threads_for
 from ..kernels.engines.program import Program, fold
+from ..kernels.graph.bind import definitions
 from ..kernels.graph.docstrings import read
 from ..kernels.graph.formulas import Function as Formula
 from ..kernels.graph.formulas import load, parameters
@@ -163,7 +164,10 @@ class Function:
     def sources(self) -> dict[str, str]:
         """Where the formulas come from, by quantity."""
         names = [name for name in self._formulas if name in load()]
-        return {name: read(self._formulas[name]).source for name in names}
+        return {
+            name: "; ".join(read(own).source for own in definitions(self._formulas[name]))
+            for name in names
+        }
 
     @property
     def unused(self) -> tuple[str, ...]:

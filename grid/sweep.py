@@ -32,6 +32,10 @@ class Sweep(Evaluation):
         axes: what varies: name -> values, or a table as in a spec file (see `make_axis`). An axis
             overrides the scenario's value of the same name.
         outputs: names of quantities; see `fleetcube explain`.
+        phases: parts of the job, one after the other: what each does not share with the scenario,
+            its `training_tokens` and, if wanted, a `name`. Times, costs and the like add up, shares
+            are means over time. `scenario["phase"]` is the same, an axis `phase` of their names
+            tells them apart.
 
     Raises InputError (a ValueError) in one line for anything that cannot be used.
 

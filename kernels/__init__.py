@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint as checkpoint
+    from . import checkpoint_tiers as checkpoint_tiers
     from . import collectives as collectives
     from . import layer as layer
+    from . import learning as learning
     from . import pipeline as pipeline
     from . import reduce_scatter as reduce_scatter
     from . import reliability as reliability
     from . import roofline as roofline
     from . import scaling as scaling
     from . import statistics as statistics
+    from . import stragglers as stragglers
     from . import topology as topology
     from . import torus as torus
 
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
-    *("checkpoint", "collectives", "layer", "pipeline", "reduce_scatter", "reliability"),
-    *("roofline", "scaling", "stages", "statistics", "topology", "torus"),
+    *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
+    *("reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics"),
+    *("stragglers", "topology", "torus"),
 )
 
 

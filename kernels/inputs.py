@@ -62,6 +62,11 @@ def _overlap(name: str, description: str) -> Input:
     return _real(name, "1", 0.0, description, positive=False, high=1.0)
 
 
+def _share(name: str, end: str) -> Input:
+    description = f"share of failures that end with {end}"
+    return _real(name, "1", 0.0, description, positive=False, high=1.0)
+
+
 def _mttf(name: str, default: float, component: str) -> Input:
     description = f"mean time to failure of one {component} (infinite: not counted)"
     return _real(name, "s", default, description, may_be_infinite=True)
@@ -381,6 +386,42 @@ _ROWS: list[str | Input] = [
         "tokens of those sequences (of several stages, the mean over their tokens)",
         low=1.0,
     ),
+    _option(
+        "batch_quality",
+        "none",
+        ("none", "critical"),
+        "whether a larger batch takes more tokens to the same loss, by the critical batch size",
+        implied="critical",
+        implied_by=("critical_batch_tokens", "reference_batch_tokens"),
+    ),
+    _option(
+        "critical_batch_law",
+        "bergsma",
+        ("bergsma", "zhang", "kaplan"),
+        "how the critical batch size grows: with tokens (Bergsma et al. 2025, Zhang et al. 2024), "
+        "or as the loss falls (Kaplan et al. 2020)",
+    ),
+    _real(
+        "reference_batch_tokens",
+        "1",
+        0.0,
+        "batch, in tokens, that training_tokens are stated for (0: far below the critical one)",
+        positive=False,
+    ),
+    _option(
+        "loss_fit",
+        "besiroglu",
+        ("besiroglu", "hoffmann"),
+        "fit of the loss to sizes and tokens: as corrected by Besiroglu et al. 2024, or as "
+        "published by Hoffmann et al. 2022",
+    ),
+    _real(
+        "lifetime_inference_tokens",
+        "1",
+        0.0,
+        "tokens that the model reads and writes when it is used, over its life",
+        positive=False,
+    ),
     _real("bytes_per_element", "B", 2, "size of an activation or weight"),
     _real(
         "gradient_bytes_per_element",
@@ -666,6 +707,52 @@ _ROWS: list[str | Input] = [
         implied="normal",
         implied_by=("step_time_jitter",),
     ),
+    _option(
+        "slow_nodes",
+        "none",
+        ("none", "share", "detected", "checked"),
+        "nodes that are slow and stay so: a share of all; each until it is found and replaced; "
+        "all that are slow replaced at regular checks",
+        implied="share",
+        implied_by=("slow_node_share",),
+    ),
+    _real("slow_node_share", "1", None, "share of nodes slow at a time", positive=False, high=1.0),
+    _real(
+        "slow_node_slowdown",
+        "1",
+        None,
+        "extra compute time of a slow node, over the others' (exponential: the mean)",
+        positive=False,
+    ),
+    _option(
+        "slow_node_tail",
+        "fixed",
+        ("fixed", "exponential"),
+        "slow nodes are alike, or their slowdowns have a tail",
+    ),
+    _real(
+        "slow_node_mttf",
+        "s",
+        None,
+        "mean time until a node becomes slow (infinite: never)",
+        may_be_infinite=True,
+    ),
+    _real(
+        "slow_node_detection_time",
+        "s",
+        None,
+        "mean time until a slow node is found and replaced (infinite: never)",
+        may_be_infinite=True,
+    ),
+    _real(
+        "slow_node_check_interval",
+        "s",
+        None,
+        "training between checks of all nodes (infinite: no checks)",
+        may_be_infinite=True,
+    ),
+    _real("slow_node_check_time", "s", 0.0, "stop of the job for a check", positive=False),
+    _real("slow_node_swap_time", "s", 0.0, "stop of the job to replace slow nodes", positive=False),
     _count("backup_workers", 0, "replicas more than needed; the slowest are not awaited", low=0),
     _real(
         "error_factor",
@@ -714,6 +801,47 @@ _ROWS: list[str | Input] = [
     _mttf("host_mttf", math.inf, "host (CPU, board, memory)"),
     _mttf("software_mttf", math.inf, "node's software"),
     _mttf("silent_corruption_mttf", math.inf, "GPU, between silent corruptions of its data"),
+    _real(
+        "corruption_latency",
+        "s",
+        0.0,
+        "silent corruption until it is found, on average; the work since then is lost",
+        positive=False,
+    ),
+    _option(
+        "corruption_detection",
+        "at_once",
+        ("at_once", "late"),
+        "whether silent corruption is found as it happens, or corruption_latency later",
+        implied="late",
+        implied_by=("corruption_latency",),
+    ),
+    _real("fleet_age", "s", 0.0, "of the hardware at the start", positive=False),
+    _real("aging_window", "s", 0.0, "from fleet_age on: rates are its mean", positive=False),
+    _real(
+        "burn_in_excess",
+        "1",
+        0.0,
+        "failures of new hardware over those of grown, less 1",
+        positive=False,
+    ),
+    _real("burn_in_time", "s", 90 * 24 * HOUR, "in which that excess falls to 1/e"),
+    _real(
+        "wear_out_age",
+        "s",
+        math.inf,
+        "age at which wear adds as many failures as grown hardware has (infinite: none)",
+        may_be_infinite=True,
+    ),
+    _real("wear_out_shape", "1", 3.0, "Weibull shape of wear-out", low=1.0),
+    _option(
+        "fleet_aging",
+        "off",
+        ("off", "on"),
+        "whether parts fail by their age: burn-in and wear-out (mtbf_model = components)",
+        implied="on",
+        implied_by=("burn_in_excess", "wear_out_age"),
+    ),
     _real(
         "failure_shape",
         "1",
@@ -778,6 +906,31 @@ _ROWS: list[str | Input] = [
     _real("drain_time", "s", 30, "stopping the other ranks", positive=False),
     _real("provision_time", "s", 300, "getting a healthy node, without a spare", positive=False),
     _real("reinit_time", "s", 30, "starting the job again", positive=False),
+    _share("in_process_share", "an in-process restart: same processes, same nodes"),
+    _share("in_job_share", "an in-job restart: new processes, same nodes"),
+    _share("requeue_share", "the whole job back in the queue; the rest, with a node swap"),
+    _real(
+        "in_process_restart_time",
+        "s",
+        15,
+        "ranks stop and start inside their processes",
+        positive=False,
+    ),
+    _real(
+        "requeue_time",
+        "s",
+        600,
+        "the job stops, waits in the queue and has its nodes",
+        positive=False,
+    ),
+    _option(
+        "recovery_model",
+        "one",
+        ("one", "kinds"),
+        "whether all failures cost a node and the same time, or each kind its own",
+        implied="kinds",
+        implied_by=("in_process_share", "in_job_share", "requeue_share"),
+    ),
     _real(
         "maintenance_fraction",
         "1",
@@ -809,8 +962,58 @@ _ROWS: list[str | Input] = [
     _option(
         "checkpoint_mode",
         "sync",
-        ("sync", "async", "in_memory"),
-        "training stops for the write, or only for a snapshot that is written or copied behind it",
+        ("sync", "async", "in_memory", "tiered"),
+        "training stops for the write, or only for a snapshot that is written or copied behind it; "
+        "or several tiers hold checkpoints: memory, drives and storage",
+        implied="tiered",
+        implied_by=("memory_tier_survival", "drive_tier_survival"),
+    ),
+    _real(
+        "memory_tier_survival",
+        "1",
+        0.0,
+        "share of failures that checkpoints in memory survive (0: no such tier)",
+        positive=False,
+        high=1.0,
+    ),
+    _real(
+        "drive_tier_survival",
+        "1",
+        0.0,
+        "share of failures that checkpoints on local drives survive (0: no such tier)",
+        positive=False,
+        high=1.0,
+    ),
+    _option("memory_tier", "peer", ("peer", "host"), "whose memory holds checkpoints (tiered)"),
+    _real(
+        "tier_stall_share",
+        "1",
+        0.0,
+        "share of a copy to a tier for which training waits (tiered)",
+        positive=False,
+        high=1.0,
+    ),
+    _real(
+        "rail_busy_share",
+        "1",
+        0.0,
+        "share of the time in which training's traffic holds the rail (tiered, peer)",
+        positive=False,
+        high=0.999,
+    ),
+    _real(
+        "checkpoint_memory_capacity",
+        "B",
+        math.inf,
+        "of one node's host, for checkpoints (tiered)",
+        may_be_infinite=True,
+    ),
+    _real(
+        "checkpoint_drive_capacity",
+        "B",
+        math.inf,
+        "of one node's drives, for checkpoints (tiered)",
+        may_be_infinite=True,
     ),
     _option(
         "checkpoint_policy",

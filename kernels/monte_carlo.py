@@ -10,6 +10,11 @@ which then starts again (Daly 2006). A failure takes the work since the last saf
 is safe `flush` after its stall (flushes may overlap), and cannot be read with probability
 `corruption`, found out when it is read for the first time; one that was read stays readable.
 
+A failure is of one of four kinds, drawn by their shares: restarts in the process and in the job,
+which keep the node; a requeue, which loses it and waits for no other; else a node swap, with
+`recovery`. A share `silent` of the failures is corruption found `latency` later: until then the job
+works in vain, and failures are repaired as ever; what was safe when it struck is kept.
+
 A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
 (Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE it begins only when `nodes` of all are whole; where CLOSED, spares and
@@ -42,7 +47,16 @@ PARAMETERS = (
     "fails_in_recovery",  # 1, or 0: the time to the next failure starts after recovery
     "pool",  # OPEN, CLOSED or IDLE_SAFE
     "nodes",
+    "in_process",  # share of the failures
+    "in_process_recovery",
+    "in_job",
+    "in_job_recovery",
+    "requeue",
+    "requeue_recovery",
+    "silent",
+    "latency",
 )
+KINDS = 14  # the first of the parameters of kinds
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
 STATISTICS = (
@@ -177,6 +191,17 @@ def _room(point: Any) -> int:
 
 
 @_compiled
+def _kind(state: Any, kinds: Any) -> int:
+    """How a failure ends: 0 in the process, 1 in the job, 2 in the queue, 3 with a node swap."""
+    share = uniform(state)
+    for kind in range(3):
+        share -= kinds[2 * kind]
+        if share < 0:
+            return kind
+    return 3
+
+
+@_compiled
 def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     """One job from start to end, its losses into `losses`; False where it fails too often.
 
@@ -185,6 +210,9 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
     pool, nodes = point[12], max(math.floor(point[13]), 1.0)
+    kinds = point[KINDS:]
+    several = kinds[0] + kinds[2] + kinds[4] > 0
+    silent, latency = kinds[6], kinds[7]
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
 
     # Work is safe in steps: an interval and its checkpoint, or 1 s where every instant is one.
@@ -203,12 +231,14 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     room = min(_room(point), len(lost_nodes))
     times = lost_nodes[:room]
     spare = int(min(math.floor(spares), room))
-    pace = 1 / (nodes * mtbf) if pool == CLOSED else 0.0
+    leaving = 1 - kinds[0] - kinds[2]  # failures that cost a node
+    pace = leaving / (nodes * mtbf) if pool == CLOSED else 0.0
     now = rework = recovering = waiting = safe = seen = 0.0
     failures = shortages = lost = 0
     life = _time_to_failure(state, mtbf, shape, log_scale)
     while life < (steps - safe) * step + rest:
-        gained = max(life - flush, 0.0) / step
+        late = silent > 0 and uniform(state) < silent
+        gained = max(life - (0.0 if late else flush), 0.0) / step
         if not continuous:
             gained = math.floor(gained)
             if corruption > 0 and gained > 0:
@@ -219,19 +249,40 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
         rework += max(life - gained * step, 0.0)
         now += life
         while True:  # until no failure strikes the recovery itself
+            left = 0.0
+            if late:
+                left = _time_to_failure(state, mtbf, shape, log_scale)
+                found = now + latency
+                while left < found - now:  # a failure before the corruption is found
+                    now += left
+                    failures += 1
+                    if not several or _kind(state, kinds) > 1:
+                        lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
+                        seen = now
+                        if room > 0:
+                            times[lost % room] = now
+                        lost += 1
+                    if max(lost, failures) >= MOST_FAILURES:
+                        return False
+                    left = _time_to_failure(state, mtbf, shape, log_scale)
+                left -= found - now
+                now = found
+                rework += latency
+            kind = _kind(state, kinds) if several else 3
+            failures += 1
             lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
             short = lost >= spare and (spare == 0 or now - times[(lost - spare) % room] < repair)
-            if room > 0:
-                times[lost % room] = now
-            lost += 1
-            failures += 1
-            if lost >= MOST_FAILURES:
+            if kind > 1:
+                if room > 0:
+                    times[lost % room] = now
+                lost += 1
+            if max(lost, failures) >= MOST_FAILURES:
                 return False
-            needed = recovery
-            if short:
+            needed = recovery if kind == 3 else kinds[2 * kind + 1]
+            if short and kind == 3:
                 shortages += 1
                 needed += provision
-            if pool != OPEN and lost > spare:
+            if pool != OPEN and (kind > 1 or late) and lost > spare:
                 failed = now
                 whole = times[(lost - 1 - spare) % room] + repair
                 while now < whole:
@@ -243,7 +294,9 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
                 waiting += now - failed
                 recovering += now - failed
             seen = now
-            life = _time_to_failure(state, mtbf, shape, log_scale)
+            if not late or fails_in_recovery == 0:
+                left = _time_to_failure(state, mtbf, shape, log_scale)
+            life = left
             if fails_in_recovery == 0:
                 break
             if not life < needed:
@@ -251,6 +304,7 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
                 break
             recovering += life
             now += life
+            late = silent > 0 and uniform(state) < silent
         recovering += needed
         now += needed
     losses[0] = rework
@@ -275,9 +329,12 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         if verdicts[row] != DONE:
             continue
         key = np.uint64(seed)
-        read = 12 if points[row, 12] == OPEN else points.shape[1]  # what the job depends on
+        read = 12 if points[row, 12] == OPEN else KINDS  # what the job depends on
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
+        if points[row, KINDS:].any():
+            for word in points[row, KINDS:].view(np.uint64):
+                key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
         if not trial(points[row], state, lost_nodes, losses[row, number]):
             verdicts[row] = TOO_MANY_FAILURES
@@ -331,6 +388,8 @@ def _judge(point: Any) -> int:
             return UNDEFINED
     endless = point[2] == 0 and point[3] > 0
     if endless or not 0 < point[5] < np.inf or point[1] <= 0 or point[0] <= 0:
+        return UNDEFINED
+    if point[14] + point[16] + point[18] > 1 + 1e-9 or point[20] > 1 + 1e-9:
         return UNDEFINED
     return DONE
 

@@ -81,6 +81,42 @@ def interruptions_per_failure(correlated_fraction: Any, domain_size: Any) -> Any
     return 1 - correlated_fraction * (1 - 1 / domain_size)
 
 
+def bathtub_factor(
+    age: Any, window: Any, excess: Any, decay: Any, wear_age: Any, wear_shape: Any
+) -> Any:
+    """Failure rate of hardware of an age over that of grown hardware: burn-in and wear-out.
+
+    The mean over ages a to a + w of 1 + b e^(-a/T) + (a / L)^(k-1); at age a where w = 0
+
+    Parameters:
+        age [s]: age a at the start
+        window [s]: time w over which the rate is averaged
+        excess [1]: b, by which new hardware fails more often
+        decay [s]: time T in which that falls to 1/e
+        wear_age [s]: age L at which wear doubles the rate (infinite: never)
+        wear_shape [1]: Weibull shape k of wear-out
+    Returns: [1] failure rate over that of grown hardware, at least 1
+    Source: Weibull 1951, J. Appl. Mech. 18; Barlow & Proschan 1975, ch. 3
+    Example:
+        >>> never = float("inf")
+        >>> float(bathtub_factor(0.0, 0.0, 2.0, 30.0, never, 3.0))
+        3.0
+    """
+    x = window / decay
+    small = where(x < 1e-4, 1 - x / 2 + x * x / 6, -np.expm1(-x) / where(x < 1e-4, 1.0, x))
+    early = excess * np.exp(-age / decay) * small
+    # (a + w)^k - a^k over k w, in e = a + w: e^(k-1) (1 - r^k) / (k (1 - r)), r = a / e
+    end = (age + window) / wear_age
+    worn = end > 0
+    less = window / where(worn, age + window, 1.0)
+    left = np.minimum(less, 0.5)
+    log_ratio = where(less < 0.5, np.log1p(-left), np.log(where(less < 1, 1 - less, 1.0)))
+    drop = where(less < 1, -np.expm1(wear_shape * log_ratio), 1.0)
+    mean = where(less > 0, drop / (wear_shape * where(less > 0, less, 1.0)), 1.0)
+    late = np.exp((wear_shape - 1) * np.log(where(worn, end, 1.0))) * mean
+    return 1 + early + where(worn, late, 0.0)
+
+
 def mean_time(rate: Any) -> Any:
     """Mean time between events of a given rate.
 

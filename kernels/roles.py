@@ -66,9 +66,26 @@ COUNTS: Mapping[str, float] = {
     "ffn_layers": 0,
     "expert_tensor_parallel": 1,
     "microbatch_group_size": 1,
+    "drive_copy_every": 1,
+    "storage_copy_every": 1,
     "torus_dimensions": 1,
     "torus_z": 1,
 }
+
+# Quantities that are above 0 where they are given
+POSITIVE = frozenset(
+    {
+        "critical_batch_tokens",
+        "parameter_loss_scale",
+        "parameter_loss_exponent",
+        "token_loss_scale",
+        "token_loss_exponent",
+    }
+)
+# An input that is 0 or at least as large as another
+GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
+# Inputs that are shares of one whole, with the rest: together at most 1
+SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
@@ -148,9 +165,99 @@ UNSAID: Mapping[str, Mapping[str, Any]] = {  # said where a letter is missing
     "MG": {"linear_attention": "mamba2"},
 }
 
+# An input with an effect that only one formula counts, and what is said where this is not in use
+UNCOUNTED: Mapping[str, tuple[str, str]] = {
+    "global_batch_size": (
+        "critical_tokens_to_target",
+        "quality is not counted: each token is taken to teach as much in a batch of any size; "
+        "batch_quality = critical counts the tokens that larger ones take",
+    ),
+}
+# Quantities whose formulas are fitted to runs: by choice, the values that others had in these
+_RUNS = {"active_parameters": (7e7, 1.6e10), "training_tokens": (5e9, 5e11)}
+FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
+    "token_loss_exponent": {"besiroglu": _RUNS, "hoffmann": _RUNS},
+    "critical_batch_tokens": {
+        "bergsma": {"training_tokens": (2.2e9, 1.4e11)},
+        "zhang": {"training_tokens": (1.7e9, 2.4e10)},
+        "kaplan": {"loss": (3.0, 10.0)},
+    },
+}
+
 # How results are read
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
 CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
+
+# A job in phases: what each must state of itself, and what the whole is of what they are. Other
+# quantities have a value in each phase and none of the job
+PHASED = "training_tokens"
+_WALL = ("job_time", "availability")
+_STEPS = ("training_steps", "step_time")
+_GPU_STEPS = (*_STEPS, "n_gpus")
+SUMS = frozenset(
+    {
+        "attempted_steps",
+        "carbon_emissions",
+        "checkpoints_written",
+        "electricity_cost",
+        "energy",
+        "expected_failures",
+        "gpu_cost",
+        "gpu_hours",
+        "ideal_job_time",
+        "job_cost",
+        "job_duration",
+        "job_time",
+        "training_steps",
+        "training_tokens",
+    }
+)
+MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
+    "availability": ("job_time",),
+    "bubble_fraction": _STEPS,
+    "bubble_overhead": _WALL,
+    "checkpoint_overhead": _WALL,
+    "communication_fraction": _STEPS,
+    "communication_overhead": _WALL,
+    "compute_inefficiency_overhead": _WALL,
+    "effective_flops": _WALL,
+    "ettr": _WALL,
+    "goodput": _WALL,
+    "hfu": (*_GPU_STEPS, "peak_flops"),
+    "mfu": (*_GPU_STEPS, "peak_flops"),
+    "model_flops_per_gpu": _GPU_STEPS,
+    "recovery_overhead": _WALL,
+    "reliability_overhead": _WALL,
+    "rework_overhead": _WALL,
+    "step_to_communication_ratio": ("training_steps", "exposed_communication_time"),
+    "straggler_overhead": _WALL,
+    "tokens_per_second": _STEPS,
+    "useful_compute_share": _WALL,
+}
+LARGEST = frozenset(
+    {
+        "allocated_gpus",
+        "allocated_nodes",
+        "facility_power",
+        "it_power",
+        "memory_per_gpu",
+        "memory_per_gpu_high",
+        "memory_per_gpu_low",
+        "near_memory_limit",
+        "racks",
+    }
+)
+LEAST = frozenset({"feasible", "memory_margin"})
+FIRST = frozenset({REASON})  # that is not 0
+OF_WHOLES = frozenset(  # whose formula holds for the wholes of what it reads
+    {
+        "cost_per_million_tokens",
+        "dominant_overhead",
+        "energy_per_token",
+        "reliability_to_communication_ratio",
+        "reliability_to_useful_ratio",
+    }
+)
 
 # Other words of the field: a name, or words to search for
 MEANT: Mapping[str, str] = {
@@ -161,6 +268,7 @@ MEANT: Mapping[str, str] = {
     "ep": "expert_parallel",
     "gbs": "global_batch_size",
     "mbs": "micro_batch_size",
+    "critical_batch_size": "critical_batch_tokens",
     "tco": "cost",
     "training_time": "job_time",
     "memory_by_stage": "pipeline_stage",

@@ -94,10 +94,11 @@ FLOORS = {
     "fleetcube.kernels": (
         {"ops", "inputs", "alternatives", "roles", "log"},
         {
-            *("checkpoint", "collectives", "layer", "pipeline", "roofline", "stages"),
+            *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
+            *("roofline", "stages"),
             *("statistics", "topology"),
         },
-        {"reduce_scatter", "reliability", "scaling", "torus"},
+        {"reduce_scatter", "reliability", "scaling", "stragglers", "torus"},
         {"quantities"},
         {"graph"},
         {"calculus"},
@@ -213,6 +214,7 @@ TOPICS = {
     "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
     "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
+    "grid/plots/timeline.py": "the picture of a job's time",
 }
 # Words that happen to be names
 WORDS = {

@@ -17,7 +17,7 @@ from ..plan.labels import plain
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..spec import values
-from ..spec.axes import Axis, make_axis
+from ..spec.axes import PHASE, Axis, make_axis
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
 
@@ -263,7 +263,7 @@ def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
 
 
 def _entry(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping) or name in KINDS:
+    if isinstance(value, Mapping) or name in {*KINDS, PHASE}:
         return value
     return values.option(name, value) if values.is_option(name) else values.number(name, value)
 

@@ -17,6 +17,7 @@ from ..run.settings import Settings
 from ..spec.axes import Array
 from ..spec.distributions import Distribution
 from ..spec.values import is_whole
+from .gradient import uncounted
 from .sensitivity import check_levers, cut, frozen, outputs_at
 from .uncertainty import check_seed, sobol_points
 
@@ -82,6 +83,7 @@ def global_sensitivity(
     coords = {"input": names, "units": ("input", [unit_of(n) for n in names])}
     attrs = {
         **root_attributes(plan, sweep.spec),
+        **uncounted(plan, names),
         "fleetcube_point": point_text,
         "fleetcube_evaluations": count,
         "fleetcube_left_out": " ".join(n for n in inputs if n not in ranges),

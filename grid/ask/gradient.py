@@ -9,7 +9,7 @@ from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import REASON
+from ...kernels.roles import REASON, UNCOUNTED
 from ..errors import InputError, nearest, shown
 from ..plan import memory
 from ..plan.labels import coordinates, dtype_of
@@ -51,6 +51,17 @@ def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
 def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
     """Names that any of the outputs depends on, in any case."""
     return {name for case in plan.cases for name in reaches(case.formulas, outputs)}
+
+
+def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
+    """An attribute that says what of an input's effect no formula in use counts, or none."""
+    used = {formula.__name__ for case in plan.cases for formula in case.formulas.values()}
+    lines = [
+        f"{name}: {said}"
+        for name, (counting, said) in UNCOUNTED.items()
+        if name in inputs and counting not in used
+    ]
+    return {"fleetcube_uncounted": "\n".join(lines)} if lines else {}
 
 
 def check_quantity(name: Any) -> str:

@@ -26,7 +26,7 @@ from ..progress import expected
 from ..spec import values
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, resolve
-from .gradient import check_quantity
+from .gradient import check_quantity, uncounted
 from .solve.solve import Target, check_free, read_target, without
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def optimize(
         coords[name] = (*ordered(plan, dims, reason), attributes(plan, name))
     for name in search.near:
         coords[name] = (*ordered(plan, dims, near), attributes(plan, name))
-    return xarray.Dataset(variables, coords, root_attributes(plan, spec))
+    attrs = root_attributes(plan, spec) | uncounted(plan, list(between))
+    return xarray.Dataset(variables, coords, attrs)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ...kernels.calculus.derivatives import unit_of
+from ...kernels.calculus.phases import without_phase
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import NEAR, REASON
@@ -20,10 +21,10 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.selectors import narrow, point_of
-from ..spec.axes import Array, Axis, make_axes, make_axis
+from ..spec.axes import PHASE, Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
 from ..spec.values import is_whole, without_unit
-from .gradient import check_inputs, check_quantity, derivative_of, reached
+from .gradient import check_inputs, check_quantity, derivative_of, reached, uncounted
 
 if TYPE_CHECKING:
     import xarray
@@ -60,7 +61,11 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
         if name not in free:
             axes[name] = axis.cut(np.array([axis.size // 2]))
     point = {name: axis for name, axis in axes.items() if name not in free}
-    point |= {n: make_axis(n, [narrowed["scenario"][n]]) for n in wanted if n not in axes}
+    point |= {
+        n: make_axis(n, [wanted[n] if n == PHASE else narrowed["scenario"][n]])
+        for n in wanted
+        if n not in axes
+    }
     return sweep.replace(scenario=narrowed["scenario"], axes=axes), point_of(point)
 
 
@@ -70,7 +75,8 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
-    given = {name for case in plan.cases for name in case.leaves if name not in INPUTS}
+    leaves = {name for case in plan.cases for name in case.leaves}
+    given = {name for name in leaves if name not in INPUTS and name == without_phase(name)}
     given -= {name for case in plan.cases for name in case.formulas}
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching]
@@ -166,6 +172,7 @@ def levers(
         },
         {
             **root_attributes(plan, sweep.spec),
+            **uncounted(plan, inputs),
             "fleetcube_point": point_text,
             "fleetcube_infeasible": _meaning(plan, reason),
             "fleetcube_near_memory_limit": int(near),
@@ -253,7 +260,7 @@ def dominance(
             "input": inputs,
             "same_as": ("input", same, {"long_name": "first input of the same size everywhere"}),
         },
-        root_attributes(plan, sweep.spec),
+        root_attributes(plan, sweep.spec) | uncounted(plan, inputs),
     )
 
 
@@ -296,7 +303,7 @@ class _Leaders:
         rows = [slopes[name] for name in self.names]
         low = np.array([np.fmin.reduce(row, axis=None) for row in rows])
         high = np.array([np.fmax.reduce(row, axis=None) for row in rows])
-        sizes = [np.nan_to_num(np.abs(row), copy=False, nan=0.0, posinf=np.inf) for row in rows]
+        sizes = [np.nan_to_num(np.abs(row)[...], copy=False, posinf=np.inf) for row in rows]
         best, lead = np.zeros(shape), np.zeros(shape, self.code)
         for k, size in enumerate(sizes):
             # Rounding must not choose among equal inputs, differently from point to point

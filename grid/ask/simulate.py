@@ -32,6 +32,7 @@ LONG = 100  # times the longer of MTBF and repair: so long that start and end do
 FLUSH = "unsafe_time"  # from the end of a stall until the checkpoint is safe
 # Spares are simulated: recovery_time must include all of provision_time
 FIXED = {"sparing": "none"}
+_KINDS = ("in_process", "in_job", "requeue")  # of failures; each has a share and a recovery time
 _INPUTS = (
     "failure_shape",
     "spare_nodes",
@@ -94,6 +95,10 @@ def simulate(
     `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
     `node_pool` is closed. All nodes work at the start. `failure_shape` is the Weibull shape of the
     time between the job's failures, `cluster_mtbf` its mean.
+
+    With `recovery_model = "kinds"` each failure is of a kind drawn by the shares, and a restart
+    keeps its node; with `corruption_latency` silent corruption is found that much later, and the
+    work since then counts as rework.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
@@ -179,12 +184,19 @@ def _points(
     problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
     quantities += ["node_provision_time"]
+    kinds = "kinds" in _chosen(problem, "recovery_model")
+    if kinds:
+        quantities += [f"{kind}_recovery_time" for kind in (*_KINDS, "node_swap")]
+    late = "late" in _chosen(problem, "corruption_detection")
+    quantities += ["lost_work_time"] if late else []
     quantities += [FLUSH] if FLUSH in load() else []
     closed = _chosen(problem, "node_pool") != {"open"}
     quantities += ["whole_cluster_probability", "nodes"] if closed else []
     axes = {axis.name for axis in problem.axes}
     plan = Plan(problem, [name for name in quantities if name not in axes] or ["goodput"], "numpy")
     names = [*quantities, *_INPUTS]
+    names += [f"{kind}_share" for kind in _KINDS] if kinds else []
+    names += ["corruption_latency", "silent_corruption_mttf", "n_gpus"] if late else []
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
@@ -194,7 +206,16 @@ def _points(
         values = {name: plan.table(case, name) for name in names}
         if "recovery_time" in case.leaves:  # given: it includes provisioning
             values["node_provision_time"] = np.zeros(())
-        values["pool"] = np.array(_pool(case))
+        values["pool"] = np.array(_POOLS[_choice(case, "whole_cluster_probability") or "open"])
+        if _choice(case, "recovery_time") != "kinds":
+            for kind in _KINDS:
+                values[f"{kind}_share"] = values[f"{kind}_recovery_time"] = np.zeros(())
+        else:
+            values["recovery_time"] = values["node_swap_recovery_time"]
+        if _choice(case, "lost_work_time") == "late":
+            rate = values["n_gpus"] / values["silent_corruption_mttf"]
+            values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
+            values["latency"] = values["corruption_latency"]
         _fill(plan, case, used, _parameters(values), points)
     points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
     dims = tuple(axis.name for axis in problem.axes if axis.name in used)
@@ -203,10 +224,10 @@ def _points(
     return plan, dims, {name: array.transpose(order) for name, array in points.items()}
 
 
-def _pool(case: Case) -> float:
-    """The Monte Carlo's code of the pool of nodes, by the formula that a case chose."""
-    formula: Any = case.formulas.get("whole_cluster_probability")
-    return _POOLS[formula.__alternative__[2][0]] if formula else 0.0
+def _choice(case: Case, quantity: str) -> Any:
+    """The choice of an option by which a case has its formula of a quantity; None without one."""
+    formula: Any = case.formulas.get(quantity)
+    return formula.__alternative__[2][0] if formula else None
 
 
 def _check_memory(plan: Plan, used: Iterable[str]) -> None:
@@ -235,7 +256,12 @@ def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
         "corruption": values["corruption_probability"],
         "pool": values["pool"],
         "nodes": values.get("nodes", np.ones(())),
+        "silent": values.get("silent", np.zeros(())),
+        "latency": values.get("latency", np.zeros(())),
     }
+    for kind in _KINDS:
+        parameters[kind] = values.get(f"{kind}_share", np.zeros(()))
+        parameters[f"{kind}_recovery"] = values.get(f"{kind}_recovery_time", np.zeros(()))
     parameters["work"] = values.get("job_duration", _long_job(**parameters))
     return parameters
 
@@ -276,6 +302,12 @@ def _simulated(problem: Problem) -> Problem:
         problem.constants.keys() | {axis.name for axis in problem.axes}
     ):
         raise InputError(f"{name} is given, but it is what a simulation computes; remove it")
+    kinds = "kinds" in _chosen(problem, "recovery_model")
+    if kinds and problem.gives("recovery_time"):
+        raise InputError(
+            "recovery_time is given, and recovery_model = 'kinds' plays the time of each kind; "
+            "remove one of them"
+        )
     fixed = {name: choice for name, choice in FIXED.items() if name in INPUTS}
     axes = [
         replace(axis, options={k: row for k, row in axis.options.items() if k not in fixed})
@@ -285,8 +317,10 @@ def _simulated(problem: Problem) -> Problem:
 
 
 def _chosen(problem: Problem, name: str) -> set[Any]:
-    """Every choice of an option in a problem."""
-    chosen = {problem.options.get(name, INPUTS[name].default)}
+    """Every choice of an option in a problem, that which an input implies included."""
+    row = INPUTS[name]
+    implied = any(problem.gives(each) for each in row.implied_by)
+    chosen = {problem.options.get(name, row.implied if implied else row.default)}
     for axis in problem.axes:
         chosen |= set(axis.options.get(name, ()))
     return chosen

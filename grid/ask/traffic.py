@@ -19,6 +19,7 @@ NAMES = (
     *(f"{kind}_parallel_tier" for kind in KINDS),
     *(f"{kind}_parallel_time" for kind in KINDS),
 )
+TIMES = ("step_time", "step_time_low", "step_time_high")
 SITES = ("site_link_bandwidth", "site_parallel_time")
 
 

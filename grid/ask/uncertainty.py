@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import name_of
+from ...kernels.calculus.phases import without_phase
 from ...kernels.roles import ERRORS, PARTED, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
@@ -106,8 +107,8 @@ def errors(plan: Plan, name: str) -> dict[str, Distribution]:
     for quantity, (error, factor) in ERRORS.items():
         if problem.gives(error) or not problem.may_exceed(factor):
             continue
-        felt = reached(plan, [name])
-        computed = any(quantity in case.formulas for case in plan.cases)
+        felt = set(map(without_phase, reached(plan, [name])))
+        computed = any(quantity in map(without_phase, case.formulas) for case in plan.cases)
         if computed and quantity in felt and felt.isdisjoint(PARTED):
             laws[error] = ERROR
     return laws

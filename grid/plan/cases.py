@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative
+from ...kernels.calculus.phases import in_phase, parts, side_by_side
 from ...kernels.graph import formulas as graph
-from ...kernels.graph.formulas import Function, MissingInputError
+from ...kernels.graph.formulas import Function, MissingInputError, UnknownNameError
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec.axes import Array, Axis
@@ -34,6 +35,16 @@ class Choice:
     options: Mapping[str, Any]
     rows: Mapping[str, tuple[str, Array]]  # what axes give: the axis, and the values along its run
     given: tuple[str, ...]  # names that have a value, the defaults first
+    phases: tuple["Phase", ...] = ()
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What one phase of the job chooses, and what it sets itself."""
+
+    options: tuple[tuple[str, Any], ...]
+    given: tuple[str, ...]  # as for a case, by their plain names
+    own: tuple[str, ...]
 
 
 def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
@@ -60,10 +71,39 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
             start = chosen[axis.name].start if axis.name in chosen else 0
             options |= {name: row[start] for name, row in axis.options.items()}
             rows |= along[axis.name, start]
-        chosen_options = choose(options, {*problem.constants, *problem.tables, *free, *rows})
-        given = tuple({**_constants(problem, free), **problem.tables, **rows})
-        cases.append(Choice(chosen, chosen_options, rows, given))
+        stated = {*problem.constants, *problem.tables, *free, *rows}
+        given = {**_constants(problem, free), **problem.tables, **rows}
+        phases = []
+        for k in range(problem.phases.size if problem.phases else 0):
+            own = _of_phase(problem, k, free)
+            its = choose({**options, **_options_of(problem, k)}, stated | own.keys())
+            phases.append(Phase(tuple(its.items()), tuple({**given, **own}), tuple(own)))
+        given |= _in_phases(problem, free)
+        cases.append(Choice(chosen, choose(options, stated), rows, tuple(given), tuple(phases)))
     return cases
+
+
+def _of_phase(problem: Problem, k: int, free: Sequence[str]) -> dict[str, float]:
+    """Numbers that a phase sets; those along other axes, too, are tables of the problem."""
+    assert problem.phases is not None
+    rows = problem.phases.numbers.items()
+    own = {n: float(row[k]) for n, row in rows if n not in free and not np.isnan(row[k])}
+    return own | dict.fromkeys(problem.phased, math.nan)
+
+
+def _options_of(problem: Problem, k: int) -> dict[str, Any]:
+    assert problem.phases is not None
+    return {name: row[k] for name, row in problem.phases.options.items()}
+
+
+def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
+    """Numbers of all phases, by the names that they have side by side."""
+    return {
+        in_phase(name, k): value
+        for k in range(problem.phases.size if problem.phases else 0)
+        for name, value in _of_phase(problem, k, free).items()
+        if name not in problem.phased
+    }
 
 
 def runs_of(axis: Axis) -> list[slice]:
@@ -88,14 +128,22 @@ def formulas_of(
     known: dict[Any, Formulas] = {}
     formulas = []
     for choice in choices:
-        key = (tuple(choice.options.items()), choice.given)
+        key = (tuple(choice.options.items()), choice.given, choice.phases)
         if key not in known:
             try:
-                known[key] = graph.select(needed, choice.options, choice.given)
-            except MissingInputError as error:
+                known[key] = _selected(needed, choice)
+            except (MissingInputError, UnknownNameError) as error:
                 raise InputError(f"{error}{_where(problem, choice)}") from None
         formulas.append(known[key])
     return formulas
+
+
+def _selected(needed: Sequence[str], choice: Choice) -> Formulas:
+    """The formulas of a case, of its phases side by side."""
+    if not choice.phases:
+        return graph.select(needed, choice.options, choice.given)
+    rows = [graph.select(parts(needed), dict(p.options), p.given) for p in choice.phases]
+    return side_by_side(needed, rows, [phase.own for phase in choice.phases])
 
 
 def leaves(
@@ -104,7 +152,7 @@ def leaves(
     """Values of what is given in every case: rows along their axis, axes in the order of memory."""
     ones = (1,) * len(axes)
     shapes = {a.name: (*ones[:k], -1, *ones[k + 1 :]) for k, a in enumerate(axes)}
-    known = _constants(problem, free)
+    known = {**_constants(problem, free), **_in_phases(problem, free)}
     constants = dict(zip(known, np.array(list(known.values())).reshape(-1, *ones), strict=True))
     tables = {name: row for name, row in problem.tables.items() if name not in free}
     return [
@@ -127,7 +175,7 @@ def _table(
 
 
 def _constants(problem: Problem, free: Sequence[str]) -> dict[str, float]:
-    """What has a single value; the free inputs have none yet."""
+    """What has a single value in all phases; the free inputs have none yet."""
     return {**defaults(), **problem.constants, **dict.fromkeys(free, math.nan)}
 
 

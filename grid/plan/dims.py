@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from ...kernels.calculus.derivatives import Derivative, Differentiator
+from ...kernels.calculus.phases import without_phase
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, parameters
 from ..errors import InputError
@@ -56,7 +57,10 @@ def ordered(dims: Dims, axes: Sequence[Axis]) -> dict[str, tuple[str, ...]]:
 
 
 def differentiated(
-    formulas: Sequence[Formulas], dims: Dims, wanted: Iterable[Derivative]
+    formulas: Sequence[Formulas],
+    dims: Dims,
+    wanted: Iterable[Derivative],
+    phased: Collection[str] = (),
 ) -> list[Formulas]:
     """Formulas of every case with those of derivatives, which depend on dimensions.
 
@@ -67,6 +71,11 @@ def differentiated(
     for row in formulas:
         if id(row) not in extended:
             for slope in wanted:
+                if slope.wrt in phased:
+                    raise InputError(
+                        f"outputs: {slope.name}: phases set {slope.wrt}; ask for it in one phase, "
+                        "with phase = its name"
+                    )
                 if slope.wrt in row:
                     raise InputError(
                         f"outputs: {slope.name} needs a given {slope.wrt}, which is computed from "
@@ -83,14 +92,15 @@ def depending(
     names = set(on)
     for row in formulas:
         for name, formula in row.items():
-            if name in computed or names.intersection(parameters(formula)):
+            if without_phase(name) in computed or names.intersection(parameters(formula)):
                 names.add(name)
     return frozenset(names)
 
 
 def option_of(name: str) -> str | None:
-    """The option that chooses between the formulas of a quantity."""
-    return graph.load()[name].option if name in graph.load() else None
+    """The option that chooses between the formulas of a quantity, in whichever phase."""
+    known = graph.load().get(without_phase(name))
+    return known.option if known else None
 
 
 def _switches(axis: Axis, name: str) -> bool:
@@ -109,7 +119,7 @@ def _made_differently(
     names: set[str] = set()
     first: dict[tuple[int, ...], dict[str, Function]] = {}
     for choice, row in zip(choices, formulas, strict=True):
-        if derived := row.keys() - graph.load().keys():
+        if derived := {name for name in row if without_phase(name) not in graph.load()}:
             others = tuple(run.start for name, run in choice.runs.items() if name != axis)
             known = first.setdefault(others, {})
             names |= {name for name in derived if known.setdefault(name, row[name]) != row[name]}

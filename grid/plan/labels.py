@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity, quantity
+from ...kernels.calculus.phases import without_phase
+from ...kernels.graph.bind import definitions
 from ...kernels.graph.docstrings import read
 from ...kernels.graph.formulas import load, parameters
 from ...kernels.inputs import INPUTS
@@ -52,7 +54,8 @@ def attributes(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _attributes(plan: Plan, name: str) -> dict[str, Any]:
-    used = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
+    made = {case.formulas[name]: None for case in plan.cases if name in case.formulas}
+    used = {own: None for formula in made for own in definitions(formula)}
     docs = [quantity(name).doc]
     if used and not derivative(name):
         docs = [read(formula) for formula in used]
@@ -78,9 +81,12 @@ def _conventions(plan: Plan, name: str) -> str:
                 continue
             seen.add(current)
             todo += parameters(formula)
-            if (known := load().get(current)) and known.option and INPUTS[known.option].convention:
+            known = load().get(without_phase(current))
+            if known and known.option and INPUTS[known.option].convention:
                 conventions |= {
-                    str(choice): None for choice, own in known.formulas.items() if own is formula
+                    str(choice): None
+                    for choice, own in known.formulas.items()
+                    if own in definitions(formula)
                 }
     return ", ".join(conventions)
 
@@ -107,7 +113,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
                 if name != axis.name:
                     coords[name] = (axis.name, np.array(choices), {"long_name": name})
     for name, (names, row) in plan.problem.tables.items():
-        if {*names} <= {*coords} and name not in hidden:
+        if {*names} <= {*coords} and name not in hidden and without_phase(name) == name:
             coords[name] = (names, row.copy(), attributes(plan, name))
     return coords
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import derivative, is_quantity
+from ...kernels.calculus.phases import without_phase
 from ...kernels.engines.numpy import Point
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import REASON
+from ...kernels.roles import FITTED, REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -96,10 +97,29 @@ class Plan(Grid):
         return sorted(stated - used.union(*(INPUTS[name].implied_by for name in implied)))
 
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of calibrations, if formulas in use read what these set."""
+        """What is to be said of calibrations that formulas in use read, and of fits."""
         fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
         read = any(self.structure.used & entry.values.keys() for entry in fitted)
-        return self.problem.remarks if read else ()
+        return (*(self.problem.remarks if read else ()), *self._beyond_fits())
+
+    def _beyond_fits(self) -> list[str]:
+        """Where formulas in use go beyond the runs that they were fitted to, a line each."""
+        lines: dict[str, None] = {}
+        for at, name, choice in self.structure.fitted:
+            case, option = self.cases[at], option_of(name)
+            for operand, (low, high) in FITTED[name][choice].items():
+                known = operand in case.leaves or operand in case.formulas
+                if not known or not self.is_table(operand):
+                    continue
+                table = self.table(case, operand)
+                least, most = np.nanmin(table), np.nanmax(table)
+                if least < low or most > high:
+                    far = most if most > high else least
+                    lines[
+                        f"{option} = {choice} was fitted to {operand} from {low:g} to "
+                        f"{high:g}: {far:.4g} is an extrapolation"
+                    ] = None
+        return list(lines)
 
     def is_table(self, name: str) -> bool:
         """Whether a quantity is evaluated once for the whole sweep, with NumPy."""
@@ -133,7 +153,18 @@ class Structure:
         for row in {id(row): row for row in self.formulas}.values():
             for name, formula in row.items():
                 used |= {*parameters(formula), option_of(name) or name}
-        return frozenset(used)
+        return frozenset(map(without_phase, used))
+
+    @functools.cached_property
+    def fitted(self) -> list[tuple[int, str, Any]]:
+        """Formulas fitted to runs: the case, the quantity, and the choice of its option."""
+        return [
+            (at, name, choice)
+            for at, row in enumerate(self.formulas)
+            for name in sorted(row.keys() & FITTED.keys())
+            for choice in FITTED[name]
+            if graph.load()[name].formulas[choice] is row[name]
+        ]
 
 
 _known: Memo[Structure] = Memo(128)  # of 0.1 MB or so
@@ -164,6 +195,7 @@ def _structure(
             tuple((name, run.start, run.stop) for name, run in choice.runs.items()),
             tuple(choice.options.items()),
             choice.given,
+            choice.phases,
         )
         for choice in chosen
     )
@@ -227,7 +259,8 @@ def _formulas_and_dims(
     tables = {name: names for name, (names, _) in problem.tables.items()}
     dims = find_dims(problem.axes, chosen, formulas, free, tables)
     if wanted := [slope for name in outputs if (slope := derivative(name))]:
-        formulas = differentiated(formulas, dims, wanted)
+        phased = problem.phases.numbers if problem.phases else ()
+        formulas = differentiated(formulas, dims, wanted, [n for n in phased if n not in free])
         dims = find_dims(problem.axes, chosen, formulas, free, tables)
     return formulas, dims
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...catalog import AUTO, NONE
 from ..spec.axes import Axis, is_coupled, make_axis
+from ..spec.phases import stated
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def as_it_was(spec: Mapping[str, Any]) -> dict[str, Any]:
     Results of before calibrations were found do not name any.
     """
     scenario, axes = spec["scenario"], spec["axes"]
-    named = {*scenario, *axes}.union(*(entry for entry in axes.values() if is_coupled(entry)))
+    named = {*scenario, *axes, *stated(scenario)}.union(
+        *(entry for entry in axes.values() if is_coupled(entry))
+    )
     return dict(scenario) if _CALIBRATION in named else {**scenario, _CALIBRATION: NONE}
 
 

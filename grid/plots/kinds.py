@@ -55,7 +55,7 @@ ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
-_USEFUL, _REST = "#f2f2f2", "#999999"
+USEFUL, _REST = "#f2f2f2", "#999999"
 
 
 # Where the wall time goes
@@ -108,9 +108,7 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
     cells = edges(at, axes.get_xscale())
     gapless = not bad.any() and at.size > 1  # areas from the first point to the last
     handles = []
-    for low, high, name, colour in zip(
-        ends, ends[1:], names, [*PALETTE[:7], _USEFUL], strict=False
-    ):
+    for low, high, name, colour in zip(ends, ends[1:], names, [*PALETTE[:7], USEFUL], strict=False):
         if is_number(x):
             for stretch in _stretches(np.isfinite(high)):
                 places, rows = at[stretch], np.stack([low, high])[:, stretch]

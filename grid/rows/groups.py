@@ -108,6 +108,8 @@ def classes(
             problem = resolve(own, {})
         except InputError as error:
             raise InputError(f"{frame.place(row)}: {error}") from None
+        if problem.phases:
+            raise InputError("rows have no phases; give each phase a row, and add up")
         if problem.found and telling is None and (tell := auto.columns(cells.numbers, sizes)):
             return classes(frame, scenario, cells, sizes, tell)
         options = choose(problem.options, problem.constants)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ...kernels import log
+from ...kernels.calculus.phases import without_phase
 from ...kernels.roles import LIMITS, NEAR, REASON
 from ..errors import InputError
 from ..plan import memory, tiles
@@ -17,7 +18,7 @@ from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
-from ..spec.axes import Array
+from ..spec.axes import PHASE, Array
 from ..spec.file import read_spec
 from ..spec.scenario import resolve
 from ..spec.values import check_dtype, check_threads, owned, without_unit
@@ -30,8 +31,16 @@ class Evaluation:
     """A scenario, axes and outputs; see `Sweep`, which adds the questions to ask of them."""
 
     def __init__(
-        self, scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]
+        self,
+        scenario: Mapping[str, Any],
+        axes: Mapping[str, Any],
+        outputs: Sequence[str],
+        phases: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
+        if phases is not None:
+            if PHASE in scenario:
+                raise InputError("phases are given, and the scenario has some; give them once")
+            scenario = {**scenario, PHASE: phases}
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)
@@ -191,9 +200,11 @@ class Evaluation:
         """With `near_memory_limit`, where `infeasible_reason` rests on a limit of memory."""
         plan = self.plan()
         limited = REASON in plan.outputs and any(
-            np.isfinite(math.prod(case.leaves[name] for name in names)).any()
+            np.isfinite(leaf).any()
             for case in plan.cases
             for names in LIMITS.values()
+            for name, leaf in case.leaves.items()
+            if without_phase(name) == names[0]
         )
         return self.of([*self._outputs, NEAR]) if limited and NEAR not in self._outputs else self
 

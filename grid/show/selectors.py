@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-from ..spec import patterns, values
+from ..spec import patterns, phases, values
 from ..spec.axes import Axis, make_axes
 from .tables import label, scale
 
@@ -161,6 +161,7 @@ def point_of(axes: Mapping[str, Axis]) -> str:
 
 # Changes to a spec
 
+ALL = "all"  # phases
 _MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units for which people often use others
 
 
@@ -173,12 +174,14 @@ def narrow(
     any other input becomes that value of the scenario, or an axis of several values. `without`
     leaves axes out.
     """
-    scenario = dict(spec["scenario"])
+    wanted = pairs(selectors)
+    scenario, each = _in_phases(spec, wanted)
     axes = {name: axis for name, axis in spec["axes"].items() if name not in without}
     current = make_axes(axes)
     owners = {name: axis.name for axis in current.values() for name in axis.inputs}
+    by_phase = phases.stated(scenario)
     notes: list[str] = []
-    for name, text in pairs(selectors).items():
+    for name, text in wanted.items():
         if name in without:
             raise InputError(f"{name} is sought; give its range: --between or --over first:last")
         if name in axes:
@@ -186,6 +189,10 @@ def narrow(
         elif name in owners:
             raise InputError(
                 f"{name} is set by the axis {owners[name]!r}; choose one of its labels"
+            )
+        elif name in by_phase:
+            raise InputError(
+                f"{name} is set by phases of the job; change it in one, with {phases.NAME}=NAME"
             )
         elif name == patterns.LAYOUT or (name == patterns.NAME and "," not in text):
             scenario[name] = text
@@ -204,8 +211,24 @@ def narrow(
                 axes[name] = many
             else:
                 scenario[name] = many[0]
-    changed = {**spec, "scenario": scenario, "axes": axes}
+    changed = {**spec, "scenario": scenario, "axes": {**axes, **each}}
     return changed, notes + remarks(changed)
+
+
+def _in_phases(
+    spec: Mapping[str, Any], wanted: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The scenario of the phase that is wanted, or the axis of several; `phase=all` is of all."""
+    scenario = dict(spec["scenario"])
+    known = phases.names(scenario)
+    if not known or phases.NAME not in wanted or phases.NAME in spec["axes"]:
+        return scenario, {}
+    chosen = wanted.pop(phases.NAME)
+    if chosen == ALL:
+        return scenario, {phases.NAME: known}
+    if "," in chosen:
+        return scenario, {phases.NAME: [phases.named(name, known) for name in chosen.split(",")]}
+    return phases.one(scenario, chosen), {}
 
 
 def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
@@ -239,6 +262,7 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
     """What a user may not have meant: numbers without a unit, values that an axis overrides."""
     scenario, axes = spec["scenario"], spec["axes"]
     bare = {**scenario, **axes}
+    bare.pop(phases.NAME, None)
     for name, entry in axes.items():
         if isinstance(entry, Mapping) and not _is_known(name):
             bare |= entry
@@ -250,7 +274,7 @@ def remarks(spec: Mapping[str, Any]) -> list[str]:
             if numbers and unit in _MANY:
                 unitless.append(f"{name} = {', '.join(_bare(name, n) for n in numbers[:3])}")
     notes = [f"without a unit, taken in base units: {'; '.join(unitless)}"] if unitless else []
-    both = [name for name in axes if name in scenario]
+    both = [name for name in axes if name in scenario and name != phases.NAME]
     return notes + [f"{name}: its axis overrides the scenario's value" for name in both]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from . import phases
 from .axes import coupled_axis
 from .distributions import is_distribution
 from .values import check_name, number, unit_of, without_unit
@@ -37,7 +38,7 @@ def scenario_and_axes(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
                 scenario[name] = array.item()
             else:
                 axes[name] = array
-        elif is_distribution(value):
+        elif is_distribution(value) or (name == phases.NAME and phases.are_tables(value)):
             scenario[name] = value
         elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
             axes[name] = value

@@ -4,6 +4,7 @@ They vary along the axes that vary these, and along no others; the error factor 
 sizes that no published step had.
 """
 
+import contextlib
 import functools
 import itertools
 import math
@@ -34,6 +35,7 @@ _NEEDED = (  # by the roofline, without a default: one of each
 )
 _WEIGHTS = {"layers": 8, "GPU": 4, "software": 2, "precision": 1}
 SOFTWARE = "software"  # the kind of labels that only auto reads
+_MOST_SAID = 4  # differences of a calibration's steps that a remark lists
 MOST = 4096  # combinations of what axes say of GPU, software and layers
 _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the widest point
 
@@ -157,9 +159,14 @@ def point_values(
 
 
 def fitted_to(label: str) -> pooled.Cell | None:
-    """The cell of a calibration of steps by its label; None for any other."""
+    """The cell of a calibration of steps, by its label or its file; None for any other."""
     posterior = _posterior()
     entry = record("calibration", label)
+    if is_path(label):
+        match entry.steps_of.split(", "):
+            case [software, layers, gpu, precision]:
+                return pooled.Cell(software, layers, gpu, precision, "", 1.0, 1.0)
+        return None
     if entry.label not in kind("calibration") or "compute_model" not in entry.values:
         return None
     words = entry.label.split("-")
@@ -204,10 +211,13 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
     return [f"{what} {a} for {b}" for what, (a, b) in pairs.items() if a and b and a != b]
 
 
-def doubt(label: str, said: Mapping[str, Any], explicit: Collection[str]) -> str:
-    """A remark on a calibration of other steps than a scenario's, or of none; else empty.
+def doubt(
+    label: str, axes: Sequence[Axis], said: Mapping[str, Any], explicit: Collection[str]
+) -> str:
+    """A remark on a calibration of other steps than some of a sweep's, or of none; else empty.
 
-    `explicit` are the inputs that the scenario or an axis sets.
+    Each axis is gone along with the others at their first points. `explicit` are the inputs that
+    the scenario or an axis sets.
     """
     sets = record("calibration", label).values.keys()
     if sets and not OWN & {*sets, *explicit}:
@@ -215,17 +225,26 @@ def doubt(label: str, said: Mapping[str, Any], explicit: Collection[str]) -> str
             f"calibration {label} says nothing of computing, and flops_efficiency is a guess; give "
             "it, or calibrate to step times as well"
         )
-    fitted = None if is_path(label) else fitted_to(label)
+    fitted = fitted_to(label)
     if fitted is None:
         return ""
-    try:
-        other = differences(fitted, cell_of(said))
-    except InputError:  # no GPU is known
-        return ""
+    along = [axis for axis in axes if telling(axis)]
+    first = dict(said)
+    for axis in along:
+        first |= at(axis, 0)
+    points = [
+        first,
+        *(first | at(axis, k) for axis in along for k in range(1, min(axis.size, MOST))),
+    ]
+    other: dict[str, None] = {}
+    for point in points:
+        with contextlib.suppress(InputError):  # no GPU is known
+            other |= dict.fromkeys(differences(fitted, cell_of(point)))
     if not other:
         return ""
     return (
-        f"calibration {label} is of other steps ({', '.join(other)}); "
+        f"calibration {label} is of other steps ({', '.join([*other][:_MOST_SAID])}"
+        f"{', ...' if len(other) > _MOST_SAID else ''}); "
         "`fleetcube calibrations SPEC` ranks those at hand"
     )
 

@@ -21,6 +21,7 @@ LONGEST = 5_000_000  # values that the axes of a spec generate
 MOST_GIVEN = 1 << 24  # values of an axis given as an array
 MOST_SPELLED = 300_000  # points of an axis named by texts
 LONGEST_KNOWN = 4096  # points of an axis that is kept for other sweeps with an equal one
+PHASE = "phase"  # an axis of the job's phases, which the scenario states
 _GENERATORS = ("values", "linspace", "geomspace", "arange")
 
 
@@ -108,6 +109,10 @@ def _read(name: str, spec: Any) -> Axis:
         return design_axis(name, spec)
     if is_coupled(spec):
         return _coupled(name, spec)
+    if name == PHASE:
+        points = _points(name, spec)
+        _check_distinct(name, points)
+        return Axis(name, np.array(points, dtype=str))
     if name != patterns.NAME:
         values.check_name(name)
     return _single(name, name, _points(name, spec))

@@ -19,6 +19,7 @@ def content(problem: Problem) -> Hashable:
         _numbers(problem.constants),
         tuple(sorted(problem.options.items())),
         tuple(map(_axis, problem.axes)),
+        _axis(problem.phases) if problem.phases else None,
         tuple(
             (record.kind, record.name, record.digest, record.title, record.source, record.date)
             for record in problem.records

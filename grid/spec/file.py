@@ -25,10 +25,13 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
         spec = parse_toml(text)
     except ValueError as error:
         raise InputError(f"{str(path)!r} is not TOML: {error}; fix that line") from None
-    keys = ("outputs", "scenario", "axes")
+    keys = ("outputs", "scenario", "axes", "phase")
     for key in spec:
         if key not in keys:
             hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
             raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
     tables: dict[str, Any] = located(spec, Path(path).parent)
-    return {"outputs": [], "scenario": {}, "axes": {}} | tables
+    made = {"outputs": [], "scenario": {}, "axes": {}} | tables
+    if (phases := made.pop("phase", None)) is not None and isinstance(made["scenario"], dict):
+        made["scenario"] = {**made["scenario"], "phase": phases}
+    return made

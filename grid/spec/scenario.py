@@ -1,6 +1,7 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, record
+from ...kernels.calculus.phases import without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import ERRORS, WHOLES
+from ...kernels.roles import ERRORS, GROWING, SHARES, WHOLES
 from ..errors import InputError
-from . import auto, patterns, values
+from . import auto, patterns, phases, values
 from .axes import Array, Axis, make_axes
 from .distributions import Distribution, distribution
 
@@ -47,17 +49,33 @@ class Problem:
     remarks: tuple[str, ...] = ()
     found: frozenset[str] = frozenset()  # inputs and options that calibration = "auto" sets
     auto_by_default: bool = False  # although the scenario does not name it
+    phases: Axis | None = None  # of the job, which are added up
+    phased: frozenset[str] = frozenset()  # numbers of `tables` that phases have their own of
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
-        return name in {*self.constants, *self.tables}.union(*(axis.numbers for axis in self.axes))
+        given = {*self.constants, *self.tables, *self.phased}
+        return name in given.union(*(axis.numbers for axis in self._along()))
+
+    def _along(self) -> tuple[Axis, ...]:
+        return (*self.axes, self.phases) if self.phases else self.axes
 
     def may_exceed(self, factor: str) -> bool:
         """Whether a factor is set above 1 anywhere."""
         rows: list[Any] = [self.constants.get(factor, 1.0)]
-        rows += [axis.numbers[factor] for axis in self.axes if factor in axis.numbers]
-        rows += [self.tables[factor][1]] if factor in self.tables else []
+        rows += [axis.numbers[factor] for axis in self._along() if factor in axis.numbers]
+        rows += [row for name, (_, row) in self.tables.items() if without_phase(name) == factor]
         return any(bool(np.any(np.asarray(row) > 1)) for row in rows)
+
+    def most_together(self, names: AbstractSet[str]) -> float:
+        """The largest sum of some numbers at any point; what nothing sets counts as 0."""
+        rows = [
+            np.nansum([axis.numbers[name] for name in held], axis=0).max()
+            for axis in self._along()
+            if (held := names & axis.numbers.keys())
+        ]
+        swept = float(sum(rows))
+        return swept + sum(self.constants.get(name, 0.0) for name in names)
 
 
 def resolve(
@@ -71,6 +89,7 @@ def resolve(
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
+    scenario, axes, added_up = phases.with_phases(scenario, axes)
     swept = list(make_axes(axes).values())
     owner: dict[str, str] = {}
     for axis in swept:
@@ -99,18 +118,39 @@ def resolve(
     swept = _set_by_labels(
         swept, labels, constants, options, explicit, free, used, tables, remarks, found
     )
+    job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
+    parted, phased = phases.parted(tables, job)
+    if job and (sought := sorted({*job.inputs}.intersection(free))):
+        raise InputError(
+            f"{sought[0]} is set by phases of the job; ask for it in one, with phase = its name"
+        )
     problem = Problem(
         constants=constants,
         options=options,
-        axes=tuple(swept),
+        axes=tuple(axis for axis in swept if axis is not job),
         records=tuple(used.values()),
         stated=stated | idle,
         distributions=distributions,
-        tables=tables,
+        tables=parted,
+        phases=job,
+        phased=phased,
         remarks=tuple(dict.fromkeys(remarks)),
         found=frozenset(found),
         auto_by_default=auto_by_default,
     )
+    for upper, lower in GROWING.items():
+        least, given = constants.get(lower, 0.0), constants.get(upper, 0.0)
+        if 0 < given < least:
+            raise InputError(
+                f"{upper} = {given:g} must be at least {lower} = {least:g}, or 0 for no such tier; "
+                "give a larger value"
+            )
+    for shares in SHARES:
+        if (most := problem.most_together(shares)) > 1 + 1e-9:
+            raise InputError(
+                f"{', '.join(sorted(shares))} are up to {most:g} together, and shares of one whole "
+                "are 1 at most; lower one, or put those that vary together on one axis"
+            )
     for error, factor in ERRORS.values():
         if error in explicit and not problem.may_exceed(factor):
             raise InputError(
@@ -122,7 +162,9 @@ def resolve(
 
 def said_by(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Labels, options, and numbers in base units, as a scenario itself says them."""
-    constants, options, labels, _ = _constants(patterns.spelled_out(scenario, {}), {})
+    constants, options, labels, _ = _constants(
+        patterns.spelled_out(phases.apart(scenario)[0], {}), {}
+    )
     return {**labels, **constants, **options}
 
 
@@ -202,26 +244,26 @@ def _set_by_labels(
     taken = explicit | {whole for whole, parts in WHOLES.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
-    open_on: dict[str, int] = {}  # inputs that only some calibrations of an axis set: the axis
+    # Inputs that only some points of an axis set, calibrations or phases: the axis
+    open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
             known = {name: value for name, value in constants.items() if name not in free}
             made = auto.find([auto.without(each, free) for each in axes], labels, known, options)
+            if left := sorted(made.rows.keys() & open_on.keys()):
+                raise InputError(f"{left[0]} is found by calibration; say it in every phase")
             found |= made.rows.keys() - taken
             taken |= _set_by_auto(made, axes, chosen, constants, options, taken, tables)
             used |= {(kind, name): entry for name, entry in made.records.items()}
             remarks += made.remarks
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
-            if kind == "calibration" and not any(map(auto.telling, axes)):
-                remarks += filter(
-                    None, [auto.doubt(labels[kind], {**labels, **constants, **options}, explicit)]
-                )
+            if kind == "calibration":
+                said = {**labels, **constants, **options}
+                remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
             for name in label_values.keys() & open_on.keys():
                 k = open_on.pop(name)
-                row = axes[k].numbers[name]
-                filled = np.where(np.isnan(row), label_values[name], row)
-                axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: filled})
+                axes[k] = phases.filled(axes[k], name, [label_values[name]] * axes[k].size)
             for name in label_values.keys() - taken:
                 (options if values.is_option(name) else constants)[name] = label_values[name]
             taken |= set(label_values)
@@ -236,7 +278,14 @@ def _set_by_labels(
                     by_point[at], entry, remark = auto.point_values(said, axis, at)
                     used[kind, f"{AUTO} {at}"] = entry
                     remarks.append(remark)
-            names = {name for point in by_point for name in point} - taken
+            names = {name for point in by_point for name in point}
+            for name in sorted(names & open_on.keys()):
+                if open_on[name] != k:
+                    raise InputError(
+                        f"{name} is set along {axis.name!r}, and by some phases; say it in all"
+                    )
+                axes[k] = axis = phases.filled(axis, name, [point.get(name) for point in by_point])
+            names -= taken
             chosen[k] |= {
                 name: tuple(point.get(name) for point in by_point)
                 for name in sorted(names)
@@ -249,10 +298,16 @@ def _set_by_labels(
             axes[k] = replace(axis, numbers={**axis.numbers, **numbers})
             taken |= names
             if kind == "calibration":  # other labels set what it leaves open
-                open_on = {name: k for name, row in numbers.items() if np.isnan(row).any()}
+                open_on |= {name: k for name, row in numbers.items() if np.isnan(row).any()}
     axes = [_with_defaults(axis) for axis in axes]
     return [
-        replace(axis, options={**axis.options, **_closed(axis, choices, axes, constants)})
+        replace(
+            axis,
+            options={
+                **axis.options,
+                **_closed(axis, {**choices, **phases.implied_rows(axis)}, axes, constants),
+            },
+        )
         for axis, choices in zip(axes, chosen, strict=True)
     ]
 

@@ -16,6 +16,9 @@ from ...catalog.units import spelling
 from ...kernels.calculus import derivatives
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
+from ...kernels.roles import PHASED
+from . import phases
+from .axes import PHASE
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
 from .patterns import ABOUT, NAME
@@ -47,10 +50,12 @@ def schema() -> Schema:
     axes = {
         "type": "object",
         "description": "what varies, each along a dimension of its own",
-        "properties": {**varied, NAME: {**_LIST, "items": _PATTERN}},
+        "properties": {**varied, NAME: {**_LIST, "items": _PATTERN}, PHASE: _NAMES},
         "propertyNames": {"pattern": r"^[^\W0-9]\w*$"},
         "additionalProperties": _ref("together"),
     }
+    stated: Schema = {name: _ref(of[name]) for name in names}  # short: editors read it often
+    stated |= {"name": {"type": "string", "minLength": 1}, NAME: _PATTERN}
     parts = {
         "outputs": {"description": "quantities to compute", **outputs},
         "scenario": _table(
@@ -58,6 +63,7 @@ def schema() -> Schema:
             | {NAME: _PATTERN}
         ),
         "axes": axes,
+        PHASE: {**_LIST, "description": phases.ABOUT, "items": _table(stated, PHASED)},
     }
     return {
         "$schema": DRAFT,
@@ -98,6 +104,13 @@ _LIST: Schema = {"type": "array", "minItems": 1}
 _PAIR: Schema = {"type": "array", "minItems": 2, "maxItems": 2}
 _PATTERN: Schema = {"type": "string", "pattern": r"^[MG*E|-]+$", "description": ABOUT}
 _COUNT: Schema = {"type": "integer", "minimum": 1}
+_NAMES: Schema = {
+    "description": "phases of the scenario, told apart",
+    "anyOf": [
+        {**_LIST, "items": {"type": "string", "minLength": 1}},
+        {"$ref": "#/definitions/together"},
+    ],
+}
 _ROUND: Schema = {"type": "boolean", "description": "round to whole numbers"}
 _ENDS = [{"required": [space], "properties": {space: _PAIR}} for space in ("linspace", "geomspace")]
 _SHARED: Schema = {

@@ -13,7 +13,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
-from ...kernels.roles import CHOSEN, COUNTS, TEXTS
+from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, nearest, shown
 
 DTYPES = ("float64", "float32")
@@ -79,7 +79,8 @@ def row_of(name: str) -> Input:
     """The bounds of an input, or of a quantity that is given."""
     if name in COUNTS:
         return Input(name, "1", None, "", "count", COUNTS[name], positive=COUNTS[name] > 0)
-    return INPUTS.get(name) or Input(name, "1", None, "", positive=False, may_be_infinite=True)
+    row = Input(name, "1", None, "", positive=name in POSITIVE, may_be_infinite=True)
+    return INPUTS.get(name) or row
 
 
 def unit_of(name: str) -> str:

@@ -87,6 +87,13 @@ class Made(ABC):
 _NUMPY = Binding(np, where)
 
 
+def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The function, or the functions that it is made from."""
+    if not isinstance(function, Made):
+        return [function]
+    return list(dict.fromkeys(own for source in function.sources for own in definitions(source)))
+
+
 def dependencies(function: Callable[..., Any]) -> list[types.FunctionType]:
     """The function and every function of this package that it calls, for hashing their code."""
     functions: dict[int, types.FunctionType] = {}

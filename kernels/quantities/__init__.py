@@ -6,6 +6,7 @@ To add a quantity, write one function in one of these modules.
 
 MODULES = (
     "model",
+    "learning",
     "precision",
     "compute",
     "layer_compute",
@@ -35,10 +36,12 @@ MODULES = (
     "overlapped_pipeline",
     "network_tiers",
     "sites",
+    "stragglers",
     "step",
     "context_kinds",
     "failures",
     "checkpointing",
+    "checkpoint_tiers",
     "recovery",
     "goodput",
     "whole_run",

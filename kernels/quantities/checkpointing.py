@@ -189,7 +189,7 @@ def sync_minimum_checkpoint_interval() -> Any:
     return 0.0
 
 
-@alternative("minimum_checkpoint_interval", checkpoint_mode=("async", "in_memory"))
+@alternative("minimum_checkpoint_interval", checkpoint_mode=("async", "in_memory", "tiered"))
 def async_minimum_checkpoint_interval(checkpoint_flush_time: Any) -> Any:
     """Shortest time between checkpoints.
 
@@ -202,6 +202,7 @@ def async_minimum_checkpoint_interval(checkpoint_flush_time: Any) -> Any:
     return 1.0 * checkpoint_flush_time
 
 
+@alternative("young_interval", checkpoint_mode=("sync", "async", "in_memory"))
 @same_as(young)
 def young_interval(*operands: Any) -> Any:
     """First-order optimal time between checkpoints.
@@ -216,6 +217,7 @@ def young_interval(*operands: Any) -> Any:
     """
 
 
+@alternative("daly_interval", checkpoint_mode=("sync", "async", "in_memory"))
 @same_as(daly)
 def daly_interval(*operands: Any) -> Any:
     """Higher-order optimal time between checkpoints.
@@ -230,6 +232,7 @@ def daly_interval(*operands: Any) -> Any:
     """
 
 
+@alternative("exact_interval", checkpoint_mode=("sync", "async", "in_memory"))
 @same_as(exact)
 def exact_interval(*operands: Any) -> Any:
     """Time between checkpoints that minimises the expected wall time exactly.

@@ -673,27 +673,22 @@ def single_sequence_parts(context_parallel: Any) -> Any:
 @alternative("straggler_time", context_balance="contiguous")
 def unbalanced_straggler_time(
     compute_time: Any,
-    straggler_slowdown: Any,
-    step_time_jitter: Any,
-    slowest_rank_deviation: Any,
+    slowest_rank_slowdown: Any,
     attention_time: Any,
     head_sharing_ranks: Any,
     context_parallel: Any,
 ) -> Any:
     """Time for which a step waits for its slowest rank: the one with a sequence's last tokens, too.
 
-    compute time x (slowdown + jitter x deviations) + (1 - u / c) x attention: its queries see the
+    compute time x slowdown of the slowest rank + (1 - u / c) x attention: its queries see the
     keys of all, (2 - 1 / c) times as many as the mean rank's on a ring
 
-    Parameters: compute_time [s], straggler_slowdown [1], step_time_jitter [1],
-        slowest_rank_deviation [1], attention_time [s], head_sharing_ranks [1],
-        context_parallel [1]
+    Parameters: compute_time [s], slowest_rank_slowdown [1], attention_time [s],
+        head_sharing_ranks [1], context_parallel [1]
     Returns: [s] wait of one step
     Range: of kernels that skip what a causal mask hides; a bound from above with windows
     Source: Brandon et al. 2023 (striped attention), arXiv:2311.09431, section 2.3 (a ring under a
         causal mask waits for its last rank)
     """
-    balanced = straggler_time(
-        compute_time, straggler_slowdown, step_time_jitter, slowest_rank_deviation
-    )
+    balanced = straggler_time(compute_time, slowest_rank_slowdown)
     return balanced + (1 - head_sharing_ranks / context_parallel) * attention_time

@@ -67,6 +67,7 @@ def cost_per_million_tokens(job_cost: Any, training_tokens: Any) -> Any:
 
     Parameters: job_cost [USD], training_tokens [1]
     Returns: [USD] price of 10^6 tokens
+    Range: of the tokens stated; `tokens_to_target` has those that a large batch adds
     Source: by definition
     """
     return job_cost / training_tokens * 1e6

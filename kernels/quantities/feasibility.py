@@ -22,7 +22,7 @@ REASONS = """
     24 torus_does_not_hold_the_groups, 25 slice_larger_than_pod,
     26 layers_do_not_add_up, 27 heads_not_divisible_over_context,
     28 stage_without_layers, 29 stages_of_training_do_not_fit, 30 domain_not_whole_nodes,
-    31 pod_smaller_than_what_it_holds
+    31 pod_smaller_than_what_it_holds, 32 checkpoint_tier_too_small, 33 tiers_out_of_order
 """
 
 
@@ -531,7 +531,7 @@ def several_training_stages_reason(
     ramp_tokens: Any,
     ramp_start_batch_size: Any,
     long_context_tokens: Any,
-    training_tokens: Any,
+    tokens_to_target: Any,
     global_batch_size: Any,
     micro_batch_size: Any,
     data_parallel: Any,
@@ -542,7 +542,7 @@ def several_training_stages_reason(
     larger batch than it ends with (29), and with whole micro-batches for each replica (4, 5)
 
     Parameters: ramp_tokens [1], ramp_start_batch_size [1], long_context_tokens [1],
-        training_tokens [1], global_batch_size [1], micro_batch_size [1], data_parallel [1]
+        tokens_to_target [1], global_batch_size [1], micro_batch_size [1], data_parallel [1]
     Returns: [flag] reason
     Flags: REASONS
     Source: Megatron-LM, megatron/core/num_microbatches_calculator.py (RampupBatchsize: the start
@@ -553,8 +553,8 @@ def several_training_stages_reason(
     starts = where(ramp_start_batch_size < slices, 4.0, starts)
     starts = where(ramp_start_batch_size > global_batch_size, 29.0, starts)
     starts = where(ramp_tokens > 0, starts, 0.0)
-    fits = ramp_tokens + long_context_tokens <= training_tokens
-    known = training_tokens + slices + global_batch_size
+    fits = ramp_tokens + long_context_tokens <= tokens_to_target
+    known = tokens_to_target + slices + global_batch_size
     return where(known == known, where(fits, starts, 29.0), np.nan)
 
 
@@ -845,6 +845,44 @@ def flushed_infeasible_reason(
     """
     early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
     known = checkpoint_interval + checkpoint_flush_time
+    early = where(known == known, early, np.nan)
+    return where(capacity_reason == 0, early, capacity_reason)
+
+
+@alternative("infeasible_reason", checkpoint_mode="tiered")
+def tiered_infeasible_reason(
+    capacity_reason: Any,
+    progress_reason: Any,
+    checkpoint_interval: Any,
+    checkpoint_flush_time: Any,
+    memory_tier_survival: Any,
+    drive_tier_survival: Any,
+    memory_tier_bytes: Any,
+    drive_tier_bytes: Any,
+    checkpoint_memory_capacity: Any,
+    checkpoint_drive_capacity: Any,
+) -> Any:
+    """Why a job cannot be run as it stands, the gravest reason first; 0 where it can.
+
+    the reason of layout and memory; drives survive what memory does; tiers hold what is written;
+    no tier's checkpoints follow each other faster than they are flushed; it makes progress
+
+    Parameters: capacity_reason [flag], progress_reason [flag], checkpoint_interval [s],
+        checkpoint_flush_time [s], memory_tier_survival [1], drive_tier_survival [1],
+        memory_tier_bytes [B], drive_tier_bytes [B], checkpoint_memory_capacity [B],
+        checkpoint_drive_capacity [B]
+    Returns: [flag] reason
+    Flags: REASONS
+    Source: Moody et al. 2010, SC10; Mohan et al. 2021 (CheckFreq), FAST, section 4
+    """
+    early = where(checkpoint_interval < checkpoint_flush_time, 11.0, progress_reason)
+    small = (memory_tier_survival > 0) & (memory_tier_bytes > checkpoint_memory_capacity)
+    driven = drive_tier_survival > memory_tier_survival
+    small = small | (driven & (drive_tier_bytes > checkpoint_drive_capacity))
+    early = where(small, 32.0, early)
+    beaten = (drive_tier_survival > 0) & (drive_tier_survival < memory_tier_survival)
+    early = where(beaten, 33.0, early)
+    known = checkpoint_interval + checkpoint_flush_time + memory_tier_bytes
     early = where(known == known, early, np.nan)
     return where(capacity_reason == 0, early, capacity_reason)
 

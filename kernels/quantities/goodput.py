@@ -31,31 +31,33 @@ def restart_overhead(restart_time: Any, cluster_mtbf: Any, cluster_uptime: Any) 
 
 
 @alternative("recovery_overhead", goodput_model="exact")
-def exact_recovery_overhead(recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any) -> Any:
+def exact_recovery_overhead(
+    counted_recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any
+) -> Any:
     """Share of the wall time that goes into recovering from failures, waits for repairs included.
 
     1 - u + u (1 - exp(-R / M)): of a time M between failures, M (1 - exp(-R / M)) recovers
 
-    Parameters: recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
+    Parameters: counted_recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] share of the wall time
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    return (1 - cluster_uptime) - cluster_uptime * np.expm1(-recovery_time / cluster_mtbf)
+    return (1 - cluster_uptime) - cluster_uptime * np.expm1(-counted_recovery_time / cluster_mtbf)
 
 
 @alternative("recovery_overhead", goodput_model="first_order")
 def first_order_recovery_overhead(
-    recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any
+    counted_recovery_time: Any, cluster_mtbf: Any, cluster_uptime: Any
 ) -> Any:
     """Share of the wall time that goes into recovering from failures, waits for repairs included.
 
     1 - u + u R / M
 
-    Parameters: recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
+    Parameters: counted_recovery_time [s], cluster_mtbf [s], cluster_uptime [1]
     Returns: [1] share of the wall time
     Source: Young 1974, CACM 17(9), with a recovery term
     """
-    return (1 - cluster_uptime) + cluster_uptime * recovery_time / cluster_mtbf
+    return (1 - cluster_uptime) + cluster_uptime * counted_recovery_time / cluster_mtbf
 
 
 @alternative("recovery_overhead", goodput_model="additive")

@@ -170,6 +170,7 @@ def energy_per_token(energy: Any, training_tokens: Any) -> Any:
 
     Parameters: energy [J], training_tokens [1]
     Returns: [J] energy of one token
+    Range: of the tokens stated; `tokens_to_target` has those that a large batch adds
     Source: by definition
     """
     return energy / training_tokens

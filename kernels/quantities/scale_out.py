@@ -289,7 +289,8 @@ def sync_wall_gpus(
         checkpoint_stall_time [s], recovery_time [s], cluster_mtbf [s], parameter_copies [1]
     Returns: [1] GPUs
     Range: a wall on the present point's side of m = p where stages hold several chunks; one
-        data-parallel group (with sharding groups, an estimate by the link of a group)
+        data-parallel group (with sharding groups, an estimate by the link of a group); with several
+        tiers of checkpoints, the rework of the lowest
     Source: Daly 2006, FGCS 22(3), eq. 13 and 20; ring: Patarasuk & Yuan 2009, JPDC 69(2); bubble:
         Narayanan et al. 2021 (SC21), section 2.2
     """

@@ -354,17 +354,17 @@ def local_site_tokens_factor(tokens_factor: Any, sites: Any) -> Any:
 
 @alternative("training_steps", multi_site=True)
 def several_site_training_steps(
-    training_tokens: Any, tokens_per_step: Any, site_tokens_factor: Any
+    tokens_to_target: Any, tokens_per_step: Any, site_tokens_factor: Any
 ) -> Any:
     """Optimizer steps of the run.
 
     D x tokens factor / (B s)
 
-    Parameters: training_tokens [1], tokens_per_step [1], site_tokens_factor [1]
+    Parameters: tokens_to_target [1], tokens_per_step [1], site_tokens_factor [1]
     Returns: [1] steps
     Source: by definition
     """
-    return training_tokens * site_tokens_factor / tokens_per_step
+    return tokens_to_target * site_tokens_factor / tokens_per_step
 
 
 @alternative("outage_rate", outages=False)

@@ -184,22 +184,16 @@ def gumbel_slowest_rank_deviation(*operands: Any) -> Any:
 
 
 @alternative("straggler_time", context_balance="zigzag")
-def straggler_time(
-    compute_time: Any,
-    straggler_slowdown: Any,
-    step_time_jitter: Any,
-    slowest_rank_deviation: Any,
-) -> Any:
+def straggler_time(compute_time: Any, slowest_rank_slowdown: Any) -> Any:
     """Time for which a step waits for its slowest rank.
 
-    compute time x (slowdown + jitter x deviations of the slowest rank)
+    compute time x slowdown of the slowest rank
 
-    Parameters: compute_time [s], straggler_slowdown [1], step_time_jitter [1],
-        slowest_rank_deviation [1]
+    Parameters: compute_time [s], slowest_rank_slowdown [1]
     Returns: [s] wait of one step
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 5 (steps at the slowest rank)
     """
-    return compute_time * (straggler_slowdown + step_time_jitter * slowest_rank_deviation)
+    return compute_time * slowest_rank_slowdown
 
 
 @alternative("bubble_time", stage_split="alike")
@@ -256,18 +250,20 @@ def step_time(
     exposed_communication_time: Any,
     optimizer_time: Any,
     serial_time_per_step: Any,
+    slow_node_stops: Any,
 ) -> Any:
-    """Time of one optimizer step.
+    """Time of one optimizer step, with the step's share of stops for slow nodes.
 
-    compute + straggler + bubble + exposed communication + optimizer + serial
+    (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops)
 
     Parameters: compute_time [s], straggler_time [s], bubble_time [s],
-        exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s]
+        exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s],
+        slow_node_stops [1]
     Returns: [s] time of one step
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
     """
     working = compute_time + straggler_time + bubble_time + exposed_communication_time
-    return working + optimizer_time + serial_time_per_step
+    return (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
 
 
 def step_time_ratio(step_time_error: Any, error_factor: Any) -> Any:
@@ -291,21 +287,23 @@ def step_time_in_interval(
     exposed_communication_time: Any,
     optimizer_time: Any,
     serial_time_per_step: Any,
+    slow_node_stops: Any,
     step_time_ratio: Any,
 ) -> Any:
     """Time of one optimizer step, somewhere in the interval of its error.
 
-    (compute + straggler + bubble + exposed communication + optimizer + serial) x f^e
+    (compute + straggler + bubble + exposed communication + optimizer + serial) x (1 + stops) x f^e
 
     Parameters: compute_time [s], straggler_time [s], bubble_time [s],
         exposed_communication_time [s], optimizer_time [s], serial_time_per_step [s],
-        step_time_ratio [1]
+        slow_node_stops [1], step_time_ratio [1]
     Returns: [s] time of one step
     Range: the parts stay as predicted: an interval of the whole does not say which is wrong
     Source: Jiang et al. 2024 (MegaScale), arXiv:2402.15627, section 2 (parts of a step)
     """
     working = compute_time + straggler_time + bubble_time + exposed_communication_time
-    return (working + optimizer_time + serial_time_per_step) * step_time_ratio
+    step = (working + optimizer_time + serial_time_per_step) * (1 + slow_node_stops)
+    return step * step_time_ratio
 
 
 @alternative("step_time_low", shifted_step_time=False)

@@ -60,20 +60,21 @@ def batch_independent_time(
     compute_time: Any,
     straggler_time: Any,
     exposed_layer_communication_time: Any,
+    slow_node_stops: Any,
 ) -> Any:
     """Part of a step that lasts as long with a smaller batch: bubble, gradients, optimizer.
 
-    step - (compute + straggler + exposed traffic of layers)
+    step - (compute + straggler + exposed traffic of layers) x (1 + stops)
 
     Parameters: step_time [s], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s]
+        exposed_layer_communication_time [s], slow_node_stops [1]
     Returns: [s] time of one step
     Range: of schedules whose bubble is that of p - 1 micro-batches; with fewer micro-batches than
         stages, or ZeRO's traffic at each micro-batch, a bound from above
     Source: Narayanan et al. 2021 (SC21), section 2.2 (the bubble of a batch of any size)
     """
     growing = compute_time + straggler_time + exposed_layer_communication_time
-    return step_time - growing
+    return step_time - growing * (1 + slow_node_stops)
 
 
 @alternative("batch_independent_time", shifted_step_time=True)
@@ -82,20 +83,21 @@ def batch_independent_time_of_shifted(
     compute_time: Any,
     straggler_time: Any,
     exposed_layer_communication_time: Any,
+    slow_node_stops: Any,
     step_time_ratio: Any,
 ) -> Any:
     """Part of a step that lasts as long with a smaller batch, where the step is not as predicted.
 
-    step - f^e x (compute + straggler + exposed traffic of layers): all parts alike
+    step - f^e x (compute + straggler + exposed traffic of layers) x (1 + stops): all parts alike
 
     Parameters: step_time [s], compute_time [s], straggler_time [s],
-        exposed_layer_communication_time [s], step_time_ratio [1]
+        exposed_layer_communication_time [s], slow_node_stops [1], step_time_ratio [1]
     Returns: [s] time of one step
     Range: as without an error
     Source: Narayanan et al. 2021 (SC21), section 2.2 (the bubble of a batch of any size)
     """
     growing = compute_time + straggler_time + exposed_layer_communication_time
-    return step_time - growing * step_time_ratio
+    return step_time - growing * (1 + slow_node_stops) * step_time_ratio
 
 
 @alternative("long_context_extra_time", shifted_step_time=False)

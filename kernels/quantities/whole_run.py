@@ -9,16 +9,16 @@ from ..ops import where
 
 
 @alternative("training_steps", multi_site=False)
-def one_site_training_steps(training_tokens: Any, tokens_per_step: Any) -> Any:
+def one_site_training_steps(tokens_to_target: Any, tokens_per_step: Any) -> Any:
     """Optimizer steps of the run, all with its whole batch; a ramp adds `extra_ramp_steps`.
 
     D / (B s)
 
-    Parameters: training_tokens [1], tokens_per_step [1]
+    Parameters: tokens_to_target [1], tokens_per_step [1]
     Returns: [1] steps
     Source: by definition
     """
-    return training_tokens / tokens_per_step
+    return tokens_to_target / tokens_per_step
 
 
 def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any:
@@ -127,16 +127,16 @@ def bubble_overhead(bubble_time: Any, useful_step_rate: Any) -> Any:
     return bubble_time * useful_step_rate
 
 
-def straggler_overhead(straggler_time: Any, useful_step_rate: Any) -> Any:
-    """Share of the wall time that waits for the slowest rank.
+def straggler_overhead(straggler_time: Any, slow_node_stop_time: Any, useful_step_rate: Any) -> Any:
+    """Share of the wall time that waits for the slowest rank, and stops to replace slow nodes.
 
-    straggler wait x kept steps per second
+    (straggler wait + stops) x kept steps per second
 
-    Parameters: straggler_time [s], useful_step_rate [1/s]
+    Parameters: straggler_time [s], slow_node_stop_time [s], useful_step_rate [1/s]
     Returns: [1] share of the wall time
     Source: by definition
     """
-    return straggler_time * useful_step_rate
+    return (straggler_time + slow_node_stop_time) * useful_step_rate
 
 
 def reliability_overhead(

@@ -70,3 +70,8 @@ def test_prose_breaks_between_words() -> None:
 def test_a_number_and_its_unit_stay_together() -> None:
     lines = printed(["input", "value"], [["gpu_mttf", "50,000 h"]], 14)  # 13 with a broken value
     assert any("50,000 h" in line for line in lines)
+
+
+def test_a_cell_is_one_line_whatever_is_in_it() -> None:
+    lines = printed(["group", "n"], [["my\ncluster\r\x0bof\u2028ours", "3"], ["other", "12"]], 80)
+    assert words(lines) == [["group", "n"], ["my", "cluster", "of", "ours", "3"], ["other", "12"]]

@@ -13,7 +13,9 @@ from docs.make import pooled as made
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
+from fleetcube.grid.ask import traffic
 from fleetcube.grid.ask.calibrations import calibrations
+from fleetcube.grid.explain import explain_traffic
 from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.plan.written import as_it_was
@@ -164,6 +166,70 @@ def test_a_calibration_of_such_steps_needs_no_remark() -> None:
     for axes, given in (({"flops_efficiency": [0.4]}, {}), ({}, {"compute_time": 2.0})):
         cube = Sweep(of_links | given, axes, ["step_time"]).evaluate("numpy")
         assert "fleetcube_remarks" not in cube.attrs
+
+
+@pytest.mark.parametrize(
+    ("changed", "last"),
+    [
+        ({}, "The step takes {:.4g} s; 90 % interval {:.4g} s to {:.4g} s."),
+        ({"calibration": "none"}, "Times are those of one step, hidden or not."),  # no width known
+    ],
+)
+def test_traffic_of_a_job_ends_with_its_step(changed: dict[str, Any], last: str) -> None:
+    scenario = {n: v for n, v in (JOB | changed).items() if v is not None}
+    cube = Sweep(scenario, {}, [*traffic.NAMES, *TIMES]).evaluate("numpy")
+    ends = [float(cube[name]) for name in TIMES]
+    assert explain_traffic(cube).splitlines()[-1] == last.format(*ends)
+
+
+OWN = """title = "a"
+source = "b"
+date = "2026-11"
+note = "c"
+compute_model = "roofline"
+gemm_efficiency = 0.5
+
+[fit]
+steps_of = "megatron, dense, h100, 16 bits"
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "axes", "said"),
+    [
+        ({}, {}, ""),
+        ({"precision": "fp8"}, {}, "(precision 16 bits for 8 bits)"),
+        ({"software": "fsdp", "node": "dgx-b200"}, {}, "(GPU h100 for b200, software megatron"),
+        ({}, {"precision": ["bf16", "fp8"]}, "(precision 16 bits for 8 bits)"),
+        ({}, {"node": ["dgx-h100", "dgx-a100"]}, "(GPU h100 for a100)"),
+        ({}, {"n_gpus": [512, 1024]}, ""),
+    ],
+)
+def test_a_users_calibration_of_other_steps_is_remarked_on(
+    changed: dict[str, Any], axes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN, encoding="utf-8")
+    given = {n: v for n, v in (JOB | changed).items() if n not in axes}
+    cube = Sweep(given | {"calibration": str(path)}, axes, ["step_time"]).evaluate("numpy")
+    remarks = cube.attrs.get("fleetcube_remarks", "")
+    assert f"is of other steps {said}" in remarks if said else not remarks
+
+
+def test_a_calibration_of_other_steps_than_some_of_an_axis_is_remarked_on() -> None:
+    given = {n: v for n, v in JOB.items() if n != "precision"}
+    sweep = Sweep(
+        given | {"calibration": "megatron-h100-fp8"}, {"precision": ["fp8", "bf16"]}, ["step_time"]
+    )
+    remarks = sweep.evaluate("numpy").attrs["fleetcube_remarks"]
+    assert "is of other steps (precision 8 bits for 16 bits)" in remarks
+
+
+def test_a_file_whose_steps_are_not_named_as_they_are_written_is_taken(tmp_path: Path) -> None:
+    for text in ("", "x", "a, b, c, d, e"):
+        path = tmp_path / "own.toml"
+        path.write_text(OWN.replace("megatron, dense, h100, 16 bits", text), encoding="utf-8")
+        assert auto.fitted_to(str(path)) is None
 
 
 @pytest.mark.parametrize(

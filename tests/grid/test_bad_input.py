@@ -44,6 +44,12 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"n_gpus": None}, {}, ["job_time"], "is not a plain number"),
     ({"n_gpus": -8}, {}, ["job_time"], "must be greater than 0"),
     ({"n_gpus": 0.5}, {}, ["job_time"], "must be at least 1"),
+    (
+        {"memory_tier_survival": 0.6, "drive_tier_survival": 0.5},
+        {},
+        ["goodput"],
+        "must be at least memory_tier_survival = 0.6",
+    ),
     ({"flops_efficiency": 1.2}, {}, ["job_time"], "must be at most 1"),
     ({"gpu_mttf": float("nan")}, {}, ["job_time"], "is not finite"),
     ({"recompute": "all"}, {}, ["job_time"], "is not one of none, selective, core_attention, full"),

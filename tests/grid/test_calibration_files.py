@@ -143,6 +143,7 @@ BAD = [
     (FILE.replace('"100 us"', "100"), "has no unit"),
     (FILE.replace('"100 us"', '"-1 us"'), "is not positive"),
     (FILE.replace("efficiency = 0.6", "efficiency = 1.2"), "is not at most 1"),
+    ("error_factor = 0.5\n" + FILE, "error_factor = 0.5 is not at least 1"),
     (FILE.replace("efficiency = 0.6", "efficiency = 0.0"), "is not positive"),
     (FILE.replace("efficiency = 0.6", "efficiency = nan"), "is not positive"),
     (FILE.replace("efficiency = 0.6", f"efficiency = 1{'0' * 400}"), "is too large"),

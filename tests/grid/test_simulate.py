@@ -175,6 +175,35 @@ def test_the_clock_may_start_after_recovery() -> None:
     assert abs(found.goodput - expected) < 4.5 * found.goodput_error
 
 
+def test_kinds_of_failures_and_late_corruption_agree_with_the_closed_forms() -> None:
+    grid: dict[str, Any] = {
+        **FLEET,
+        "gpu_mttf": "10_000 h",
+        "n_gpus": [256, 8192],
+        "in_process_share": [0.0, 0.6],
+        "in_job_share": 0.2,
+        "requeue_share": 0.1,
+        "requeue_time": "1 h",
+        "silent_corruption_mttf": "100_000 h",
+        "corruption_latency": ["0 s", "2 h"],
+        "checkpoint_mode": ["sync", "async"],
+    }
+    found = fleetcube.simulate(trials=200, **grid)
+    exact = fleetcube.evaluate(SHARES, **grid)
+    # a corruption leaves the snapshot under way readable, whose flush the closed form counts
+    for name in SHARES:
+        off = abs(found[name] - exact[name].broadcast_like(found[name]))
+        assert (off < 4.5 * found[f"{name}_error"] + 1e-4).all(), name
+    np.testing.assert_allclose(sum(exact[name] for name in SHARES), 1, rtol=1e-13)
+    both = {**grid, "checkpoint_mode": "sync", "recovery_model": ["one", "kinds"]}
+    pair = fleetcube.simulate(trials=20, **both)
+    plain = {k: v for k, v in both.items() if "share" not in k and k != "recovery_model"}
+    alone = fleetcube.simulate(trials=20, **plain)
+    np.testing.assert_array_equal(
+        pair.goodput.sel(recovery_model="one").isel(in_process_share=0), alone.goodput
+    )
+
+
 def test_a_stated_job_has_its_length_and_may_be_late() -> None:
     found = fleetcube.simulate(**PLAIN, job_duration=["10 d", "100 d"])
     assert found.work.values.tolist() == [864_000, 8_640_000]
@@ -215,6 +244,14 @@ def test_a_cluster_that_never_fails() -> None:
         ({"elastic": "shrink"}, "elastic = 'shrink' cannot be simulated"),
         ({"elastic": ["off", "shrink"]}, "elastic = 'shrink' cannot be simulated"),
         ({"cluster_uptime": 0.9}, "cluster_uptime is given, but it is what a simulation computes"),
+        (
+            {"recovery_model": "kinds"},
+            "recovery_time is given, and recovery_model = 'kinds' plays the time of each kind",
+        ),
+        (
+            {"in_process_share": [0.2, 0.8], "requeue_share": 0.3},
+            "are up to 1.1 together, and shares of one whole are 1 at most",
+        ),
         ({"spare_node": 1}, "did you mean 'spare_nodes'?"),
         ({"recovery_time": -1.0}, "must be at least 0"),
     ],

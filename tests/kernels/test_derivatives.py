@@ -76,6 +76,10 @@ ORDINARY = {
     "sqrt_coefficient": 1e-9,
     "bucket_bytes": 2.5e7,
     "per_node_storage_bandwidth": 1e10,
+    "memory_tier_survival": 0.6,
+    "drive_tier_survival": 0.9,
+    "tier_stall_share": 0.3,
+    "rail_busy_share": 0.4,
     "software_mttf": 1e9,
 }
 

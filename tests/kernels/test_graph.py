@@ -255,11 +255,18 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
     for flag in (roles.REASON, roles.NEAR, roles.LAYOUT_REASON):
         assert known[flag].unit == "flag"
     assert known.keys() >= {roles.CROSSING, *roles.LAYOUT, *roles.LIMITS, *roles.WHOLES}
+    assert known.keys() >= roles.POSITIVE | roles.COUNTS.keys() - INPUTS.keys()
     assert {name for inputs in roles.LIMITS.values() for name in inputs} <= INPUTS.keys()
     parts = {part for whole in roles.WHOLES.values() for part in whole}
     assert parts <= INPUTS.keys() | known.keys() | KINDS.keys()
     for name, (step, count) in roles.STEPS.items():
         assert {name, *parameters(step)} == set(parameters(known[count].formula({})))
+    formulas = {f.__name__ for quantity in known.values() for f in quantity.formulas.values()}
+    assert roles.UNCOUNTED.keys() <= INPUTS.keys()
+    assert {counting for counting, _ in roles.UNCOUNTED.values()} <= formulas
+    for name, choices in roles.FITTED.items():
+        assert choices.keys() == known[name].formulas.keys()
+        assert {operand for runs in choices.values() for operand in runs} <= known.keys()
 
 
 def test_an_input_names_what_sets_it_and_what_it_is_a_part_of() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleetcube.kernels import roles
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.inputs import INPUTS
@@ -99,6 +100,9 @@ def points(seed: int) -> Arrays:
     for fewer, more_bits in (("fp8", "bf16"), ("fp4", "fp8")):
         least = found[f"peak_flops_{more_bits}"]
         found[f"peak_flops_{fewer}"] = np.maximum(found[f"peak_flops_{fewer}"], least)
+    for shares in roles.SHARES:  # the rest is a share, too
+        whole = np.maximum(sum(found[name] for name in shares), 1.0)
+        found |= {name: found[name] / whole for name in shares}
     return found
 
 

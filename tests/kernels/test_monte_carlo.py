@@ -25,6 +25,22 @@ JOB = {
     "fails_in_recovery": 1.0,
     "pool": monte_carlo.OPEN,
     "nodes": 1.0,
+    "in_process": 0.0,
+    "in_process_recovery": 0.0,
+    "in_job": 0.0,
+    "in_job_recovery": 0.0,
+    "requeue": 0.0,
+    "requeue_recovery": 0.0,
+    "silent": 0.0,
+    "latency": 0.0,
+}
+KINDS = {
+    "in_process": 0.4,
+    "in_process_recovery": 50.0,
+    "in_job": 0.2,
+    "in_job_recovery": 200.0,
+    "requeue": 0.1,
+    "requeue_recovery": 3000.0,
 }
 MASK = (1 << 64) - 1
 
@@ -419,6 +435,82 @@ def test_a_closed_pool_that_is_never_whole_is_given_up() -> None:
     assert verdicts.tolist() == [monte_carlo.TOO_MANY_FAILURES]
 
 
+# Kinds of failures, and corruption found late
+
+
+def of_kinds(each: dict[str, float]) -> dict[str, float]:
+    """Shares by renewal reward: a life outlasts a recovery of any kind; delays stop the clock."""
+    mean, length = each["mtbf"], each["interval"] + each["stall"]
+    rest = 1 - each["in_process"] - each["in_job"] - each["requeue"]
+    kinds = [(rest, each["recovery"])]
+    kinds += [(each[k], each[f"{k}_recovery"]) for k in ("in_process", "in_job", "requeue")]
+    alive = sum(share * math.exp(-time / mean) for share, time in kinds)
+    live = 1 / (1 + each["silent"] * each["latency"] / mean)
+    kept = live * alive / mean / math.expm1(length / mean)
+    return {
+        "goodput": kept * each["interval"],
+        "checkpoint_overhead": kept * each["stall"],
+        "recovery_overhead": live * (1 - alive),
+        "rework_overhead": 1 - kept * length - live * (1 - alive),
+    }
+
+
+def test_kinds_and_late_corruption_cost_what_renewal_theory_says() -> None:
+    cases = [
+        job(**{**KINDS, **kinds}, mtbf=mean, silent=silent, latency=latency, work=3e3 * mean)
+        for kinds in ({}, {"in_process": 0.0}, {"requeue": 0.4}, dict.fromkeys(KINDS, 0.0))
+        for mean in (1500.0, 1e4, 1e5)
+        for silent, latency in ((0.0, 0.0), (0.1, 0.0), (0.1, 5e3), (0.5, 2e4))
+    ]
+    found = simulate(*cases, trials=100)
+    for name in of_kinds(JOB):
+        expected = np.array([of_kinds(each)[name] for each in cases])
+        scores = score(found, name, expected)
+        assert abs(scores).max() < 4.5, name
+        assert 0.6 < (scores**2).mean() < 1.5, name
+
+
+def test_lives_of_one_length_are_played_by_hand() -> None:
+    # Lives of 1000 s, segments of 220 s, all of it corruption found 300 s later, recovery of 100 s.
+    # The first life keeps four segments and loses 120 s; the next two have 600 s left for work,
+    # keep two segments and lose 160 s; the last has what the last two segments need.
+    each = job(
+        mtbf=1000.0,
+        shape=1e7,
+        interval=200.0,
+        recovery=100.0,
+        work=2000.0,
+        silent=1.0,
+        latency=300.0,
+    )
+    found = simulate(each, trials=10)
+    assert found["failures"][0] == 3
+    assert found["rework_overhead"][0] * found["wall_time"][0] == pytest.approx(
+        3 * 300 + 120 + 2 * 160, abs=0.1
+    )
+    assert found["wall_time"][0] == pytest.approx(2200 + 1340 + 300, abs=0.1)
+
+
+def test_restarts_keep_their_nodes() -> None:
+    # Nodes in repair are Poisson, of the failures that lose one: 0.4 of them, by Palm 1938
+    each = job(repair=2e4, spares=2.0, provision=600.0, work=5e7, **KINDS)
+    found = simulate(each, {**each, "in_process": 0.7, "in_job": 0.3, "requeue": 0.0}, trials=300)
+    expected = 0.3 * poisson_tail(2, 0.4 * 2)  # a requeue waits in its own way
+    assert abs(found["spare_shortage"][0] - expected) < 4.5 * found["spare_shortage_error"][0]
+    assert found["spare_shortage"][1] == 0
+
+
+def test_failures_alike_are_one_kind_and_draw_as_before() -> None:
+    one = job(shape=0.7, flush=100.0, corruption=0.2)
+    unset = simulate({**one, "in_process_recovery": 0.0})
+    assert unset["wall_time"] == simulate(one)["wall_time"]
+    alike = dict.fromkeys(("in_process_recovery", "in_job_recovery", "requeue_recovery"), 300.0)
+    kinds = simulate({**one, **KINDS, **alike}, trials=4000)
+    plain = simulate(one, trials=4000)
+    error = math.hypot(kinds["goodput_error"][0], plain["goodput_error"][0])
+    assert abs(kinds["goodput"][0] - plain["goodput"][0]) < 4.5 * error
+
+
 # What cannot be simulated
 
 
@@ -431,7 +523,17 @@ def test_a_job_that_never_ends_is_given_up_and_its_neighbours_are_not() -> None:
     assert MOST_FAILURES > 1e5
 
 
-@pytest.mark.parametrize("wrong", [{"mtbf": math.nan}, {"interval": 0.0}, {"work": 0.0}], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mtbf": math.nan},
+        {"interval": 0.0},
+        {"work": 0.0},
+        {"in_process": 0.6, "requeue": 0.6},
+        {"silent": 1.5},
+    ],
+    ids=str,
+)
 def test_a_job_without_meaning_is_undefined(wrong: dict[str, float]) -> None:
     found, verdicts = monte_carlo.run(rows(job(**wrong)), 10, 0, 1)
     assert verdicts.tolist() == [monte_carlo.UNDEFINED]

@@ -5,7 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fleetcube.kernels.quantities import data_traffic, expert_traffic, gradient_links, step
+from fleetcube.kernels.quantities import (
+    data_traffic,
+    expert_traffic,
+    gradient_links,
+    step,
+    stragglers,
+)
 
 from .check import Pairs, check
 from .collectives import ring
@@ -200,4 +206,5 @@ def slowest_rank() -> Pairs:
     draws = np.random.default_rng(3).standard_normal((10_000, 256))
     deviation = float(draws.max(axis=1).mean())
     waits = (4.0 * (1 + 0.1 + 0.05 * draws)).max(axis=1) - 4.0
-    yield step.straggler_time(4.0, 0.1, 0.05, deviation), float(waits.mean())
+    slowdown = stragglers.slowest_rank_slowdown(0.1, 0.05, deviation)
+    yield step.straggler_time(4.0, slowdown), float(waits.mean())

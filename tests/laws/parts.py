@@ -149,7 +149,7 @@ def timeline() -> Pairs:
     clock = 0.0
     for part in bits:
         clock += part
-    yield step.step_time(*bits), clock
+    yield step.step_time(*bits, 0.0), clock
     useful = 0.0  # operations a second of a GPU of 100, half of the computing second at peak
     for _ in range(50):
         useful += 1.0

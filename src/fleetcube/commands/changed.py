@@ -20,8 +20,12 @@ def changed_spec(
 
 
 def traffic(path: str, selectors: Sequence[str]) -> Any:
-    """What a picture and a table of the tiers of a spec's network need, at one point of it."""
-    from fleetcube.grid.ask.traffic import names_of
+    """What a picture and a table of the tiers of a spec's network need, at one point of it.
+
+    Beside it is the step's time with its interval, where all that it needs is given.
+    """
+    from fleetcube.grid.ask.traffic import TIMES, names_of
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.spec.file import read_spec
     from fleetcube.grid.sweep import Sweep
@@ -29,12 +33,31 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     axes = read_spec(path)["axes"]
     cuts = [each for each in selectors if each.partition("=")[0] in axes]
     spec = changed_spec(path, [each for each in selectors if each not in cuts])
-    values = Sweep(spec["scenario"], spec["axes"], names_of(spec)).evaluate("numpy")
+    names = names_of(spec)
+    try:
+        sweep = Sweep(spec["scenario"], spec["axes"], [*names, *TIMES])
+    except InputError:  # a network may be described without what computes
+        sweep = Sweep(spec["scenario"], spec["axes"], names)
+    values = sweep.evaluate("numpy")
     there = [each for each in cuts if each.partition("=")[0] in values.dims]
     point, notes = select(values, there)
     for note in notes:
         say(note, err=True)
     return point
+
+
+def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
+    """Values of a spec at one point, a phase of the job apart from the other."""
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.show.selectors import ALL
+    from fleetcube.grid.spec import phases
+    from fleetcube.grid.spec.file import read_spec
+    from fleetcube.grid.sweep import Sweep
+
+    if not phases.names(read_spec(path)["scenario"]):
+        raise InputError(f"{path!r} has no phases; add [[phase]] tables")
+    spec = changed_spec(path, [*selectors, f"{phases.NAME}={ALL}"])
+    return Sweep(spec["scenario"], spec["axes"], list(outputs)).evaluate("numpy")
 
 
 def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = ()) -> Any:

@@ -7,6 +7,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table, to_file, write_table
 
 
@@ -65,6 +66,8 @@ def optimize(
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
     with progress("optimizing"):
         answer = best(problem, of, between, subject_to, sense, not infeasible, "auto")
+    if "fleetcube_uncounted" in answer.attrs:
+        say(answer.attrs["fleetcube_uncounted"], err=True)
     if output is not None:
         write_table(answer, output)
         return

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands import complete
-from fleetcube.commands.changed import traffic
+from fleetcube.commands.changed import by_phase, traffic
 from fleetcube.commands.say import say
 
 # The options that each kind of picture needs, and others that it allows
@@ -19,6 +19,7 @@ _NEEDED = {
     "pareto": ("-x", "-y"),
     "schedule": (),
     "topology": (),
+    "timeline": (),
 }
 _ALLOWED = {
     "surface": ("-v",),
@@ -77,6 +78,7 @@ def plot(
     schedule  which pipeline stage computes what, and when, in a step of one point
     topology  of a spec, not a cube: the tiers of its network, and which traffic
               crosses them
+    timeline  of a spec with phases: how long each takes, and where its time goes
 
     \b
     Example:
@@ -90,6 +92,8 @@ def plot(
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.picture import check_picture, need
     from fleetcube.grid.plots.plot import plot as draw
+    from fleetcube.grid.plots.timeline import NAMES as TIMELINE
+    from fleetcube.grid.plots.timeline import timeline
     from fleetcube.grid.plots.topology import topology
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
@@ -102,6 +106,10 @@ def plot(
     check_picture(path)
     if kind == "topology":
         topology(traffic(cube, selectors), path)
+        say(f"wrote {output}")
+        return
+    if kind == "timeline":
+        timeline(by_phase(cube, selectors, TIMELINE), path)
         say(f"wrote {output}")
         return
     dataset = open_cube(cube)

@@ -1,0 +1,201 @@
+"""Phases of a job: what changes from one to the next, as an axis whose points are added up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...catalog import KINDS
+from ...kernels.calculus.phases import in_phase
+from ...kernels.roles import PHASED, SUMS
+from ..errors import InputError, nearest, shown
+from . import patterns, values
+from .axes import PHASE, Axis, make_axis
+
+NAME = PHASE
+MOST = 64  # phases of a job, whose formulas stand side by side
+ABOUT = "parts of the job, one after the other; each states what it does not share with others"
+
+
+def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """A scenario without its phases, and these."""
+    shared = dict(scenario)
+    return shared, shared.pop(NAME, None)
+
+
+def with_phases(
+    scenario: Mapping[str, Any], axes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """A scenario without phases, axes with one of them, and whether they are to be added up.
+
+    They are one dimension instead where an axis `phase` names some. Raises InputError.
+    """
+    shared, tables = apart(scenario)
+    each = make_axis(NAME, axes[NAME]) if NAME in axes else None
+    if each and each.inputs:
+        if tables is not None:
+            raise InputError("phase is a table of the scenario and of axes; keep one")
+        return shared, dict(axes), False
+    if tables is None:
+        if each:
+            raise InputError("axis 'phase' names phases, and the scenario has none; add [[phase]]")
+        return shared, dict(axes), False
+    axis = _axis(shared, _checked(shared, tables))
+    if each is None:
+        if said := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
+            raise InputError(f"{said[0]} adds up over phases; say it in each of them")
+        return shared, {NAME: axis, **axes}, True
+    labels = axis.labels.tolist()
+    chosen = np.array([labels.index(named(name, labels)) for name in each.labels.tolist()])
+    return shared, {**axes, NAME: axis.cut(chosen)}, False
+
+
+def are_tables(value: Any) -> bool:
+    """Whether a value is a list of phases, and not of their names."""
+    return isinstance(value, Sequence) and any(isinstance(table, Mapping) for table in value)
+
+
+def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The scenario of a single phase. Raises InputError."""
+    shared, tables = apart(scenario)
+    phases = _checked(shared, tables)
+    return {**shared, **phases[named(name, list(phases))]}
+
+
+def names(scenario: Mapping[str, Any]) -> list[str]:
+    """The names of a scenario's phases, in their order; none where it has none."""
+    shared, tables = apart(scenario)
+    return [] if tables is None else list(_checked(shared, tables))
+
+
+def stated(scenario: Mapping[str, Any]) -> frozenset[str]:
+    """What phases of a scenario set."""
+    shared, tables = apart(scenario)
+    if tables is None:
+        return frozenset()
+    return frozenset(key for own in _checked(shared, tables).values() for key in own)
+
+
+def named(name: Any, known: Sequence[str]) -> str:
+    """A phase that is known. Raises InputError."""
+    if name not in known:
+        hint = nearest(str(name), known, f"its phases are {', '.join(known)}")
+        raise InputError(f"phase {shown(name)} is none of this job; {hint}")
+    return str(name)
+
+
+def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]]:
+    """What each phase states, by its name."""
+    if not isinstance(tables, Sequence) or isinstance(tables, str) or not tables:
+        raise InputError(f"phase = {shown(tables)} is not a list of tables; write [[phase]]")
+    if len(tables) > MOST:
+        raise InputError(f"{len(tables)} phases are more than {MOST}; join those that are alike")
+    phases: dict[str, dict[str, Any]] = {}
+    for k, table in enumerate(tables, 1):
+        if not isinstance(table, Mapping):
+            raise InputError(f"phase {k} = {shown(table)} is not a table; write [[phase]]")
+        own = dict(table)
+        name = own.pop("name", f"phase {k}")
+        if not isinstance(name, str) or not name.isprintable() or not name or "," in name:
+            raise InputError(f"phase {k}: name = {shown(name)} is not a text without commas")
+        if name in phases:
+            raise InputError(f"two phases are called {name!r}; give one another name")
+        for key, value in own.items():
+            values.check_name(key)
+            if isinstance(value, Mapping):
+                raise InputError(
+                    f"phase {name!r}: {key} is a table; give distributions in [scenario]"
+                )
+        if PHASED not in own:
+            raise InputError(f"phase {name!r} has no {PHASED}; say how much of the job it is")
+        phases[name] = own
+    _check_total(shared, phases)
+    return phases
+
+
+def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
+    """Hold a total that the scenario states against what its phases add up to."""
+    if PHASED in shared:
+        total = sum(values.number(PHASED, own[PHASED]) for own in phases.values())
+        said = values.number(PHASED, shared[PHASED])
+        if not np.isclose(total, said, rtol=1e-6, atol=0):
+            raise InputError(
+                f"{PHASED} of the phases add up to {total:.6g}, and [scenario] says {said:.6g}; "
+                "leave one out, or mend it"
+            )
+
+
+def _axis(shared: Mapping[str, Any], phases: Mapping[str, dict[str, Any]]) -> Axis:
+    """An axis of all that any phase states; what one leaves out, it shares."""
+    spelled = {name: _spelled(shared, own) for name, own in phases.items()}
+    keys = dict.fromkeys(key for own in spelled.values() for key in own)
+    common = patterns.spelled_out(shared, {**dict.fromkeys(keys, NAME)})
+    numbers: dict[str, Any] = {}
+    options: dict[str, tuple[Any, ...]] = {}
+    records: dict[str, tuple[str, ...]] = {}
+    for key in keys:
+        row = [own.get(key, common.get(key)) for own in spelled.values()]
+        if isinstance(common.get(key), Mapping):
+            raise InputError(f"{key} is a distribution, and phases set it; keep one")
+        if key in KINDS:
+            if None in row:
+                lacking = next(name for name, value in zip(spelled, row, strict=True) if not value)
+                raise InputError(f"phase {lacking!r} names no {key}; name one in [scenario], too")
+            records |= make_axis(NAME, {key: row, "labels": list(spelled)}).records
+        elif values.is_option(key):
+            options[key] = tuple(None if v is None else values.option(key, v) for v in row)
+        else:
+            numbers[key] = np.array([np.nan if v is None else values.number(key, v) for v in row])
+    return Axis(NAME, np.array(list(spelled)), numbers, options, records)
+
+
+def _spelled(shared: Mapping[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What a phase states, its patterns as counts."""
+    texts = own.keys() & {patterns.NAME, patterns.LAYOUT}
+    if not texts:
+        return own
+    before = {key: value for key, value in shared.items() if key not in texts}
+    made = patterns.spelled_out({**before, **own}, {})
+    return {key: value for key, value in made.items() if key in own or key not in before}
+
+
+def implied_rows(axis: Axis) -> dict[str, tuple[Any, ...]]:
+    """Options that some phase leaves to what it implies."""
+    return {name: row for name, row in axis.options.items() if None in row}
+
+
+def left_open(axis: Axis) -> list[str]:
+    """What some points of an axis do not state, for labels to fill in."""
+    numbers = [name for name, row in axis.numbers.items() if np.isnan(row).any()]
+    return [*numbers, *implied_rows(axis)]
+
+
+def filled(axis: Axis, name: str, values: Sequence[Any]) -> Axis:
+    """An axis on which an input has these values wherever it has none yet."""
+    if name in axis.options:
+        pairs = zip(axis.options[name], values, strict=True)
+        row = tuple(own if value is None else value for value, own in pairs)
+        return replace(axis, options={**axis.options, name: row})
+    numbers = axis.numbers[name]
+    others = np.array([np.nan if value is None else value for value in values], float)
+    return replace(
+        axis, numbers={**axis.numbers, name: np.where(np.isnan(numbers), others, numbers)}
+    )
+
+
+def parted(
+    tables: Mapping[str, tuple[tuple[str, ...], Any]], phases: Axis | None
+) -> tuple[dict[str, tuple[tuple[str, ...], Any]], frozenset[str]]:
+    """Tables without the dimension of phases, one for each; and the plain names of those."""
+    made: dict[str, tuple[tuple[str, ...], Any]] = {}
+    phased = set()
+    for name, (along, row) in tables.items():
+        if phases is None or NAME not in along:
+            made[name] = along, row
+            continue
+        phased.add(name)
+        rest = tuple(dim for dim in along if dim != NAME)
+        for k in range(phases.size):
+            made[in_phase(name, k)] = rest, np.take(row, k, axis=along.index(NAME))
+    return made, frozenset(phased)

@@ -1,0 +1,161 @@
+"""A job in phases: the formulas of each side by side, and what the job is of what they are.
+
+What a phase changes has a name for each, `step_time__0`, `step_time__1`; what they share is
+computed once. Engines, derivatives and searches then know nothing of phases.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..graph.bind import Binding, Made
+from ..graph.formulas import Function, UnknownNameError, load, parameters
+from ..roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
+from .made import Renamed
+
+_MARK = "__"
+
+
+def in_phase(name: str, k: int) -> str:
+    """The name of what a quantity or input is in a phase."""
+    return f"{name}{_MARK}{k}"
+
+
+def without_phase(name: str) -> str:
+    """The name without a phase."""
+    return name.partition(_MARK)[0]
+
+
+@dataclass(frozen=True, repr=False)
+class Whole(Made):
+    """What a quantity is for the whole job: `rows` are its name in each phase, and its weights'."""
+
+    rule: str  # "sum", "mean", "largest", "least" or "first"
+    rows: tuple[tuple[str, ...], ...]
+    sources: tuple[Function, ...] = ()  # the formulas of the phases
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Every name once."""
+        return tuple(dict.fromkeys(itertools.chain(*self.rows)))
+
+    def bound(self, binding: Binding) -> Callable[..., Any]:
+        """The rule."""
+        np, where = binding.numpy, binding.choose
+
+        def mean(values: Any) -> Any:
+            weights = [functools.reduce(lambda a, b: a * b, own) for _, *own in values]
+            above = sum(w * row[0] for w, row in zip(weights, values, strict=True))
+            return above / sum(weights)
+
+        rules: dict[str, Callable[[Any], Any]] = {
+            "sum": lambda values: functools.reduce(lambda a, b: a + b, values),
+            "largest": lambda values: functools.reduce(np.maximum, values),
+            "least": lambda values: functools.reduce(np.minimum, values),
+            "first": lambda values: functools.reduce(
+                lambda rest, value: where(value != 0, value, rest), values[::-1]
+            ),
+        }
+
+        def whole(*operands: Any) -> Any:
+            known = dict(zip(self.parameters, operands, strict=True))
+            values = [[known[name] for name in row] for row in self.rows]
+            if self.rule == "mean":
+                return mean(values)
+            return rules[self.rule]([row[0] for row in values])
+
+        return whole
+
+
+def parts(outputs: Iterable[str]) -> list[str]:
+    """What each phase must compute for outputs of the whole job."""
+    needed: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in needed:
+            needed[name] = None
+            for weight in MEANS.get(name, ()):
+                needed[weight] = None
+            if name in OF_WHOLES:
+                for formula in load()[name].formulas.values():
+                    for parameter in parameters(formula):
+                        visit(parameter)
+
+    for name in outputs:
+        visit(name)
+    return list(needed)
+
+
+def side_by_side(
+    outputs: Iterable[str], phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
+) -> dict[str, Function]:
+    """Formulas of the whole job from those of its phases, each after what it needs.
+
+    `own` are the names that each phase sets. Raises UnknownNameError for an output that the whole
+    job has no value of.
+    """
+    differ = _differing(phases, own)
+    made: dict[str, Function] = {}
+    for k, row in enumerate(phases):
+        for name, formula in row.items():
+            operands = tuple(in_phase(p, k) if p in differ else p for p in parameters(formula))
+            if name in differ:
+                made[in_phase(name, k)] = Renamed(formula, operands)
+            else:
+                made[name] = formula
+
+    def name_in(name: str, k: int) -> str:
+        return in_phase(name, k) if name in differ else name
+
+    def add(name: str) -> None:
+        if name in made or (name not in differ and name not in SUMS):
+            return
+        if name in OF_WHOLES:
+            formula = phases[0][name]
+            for parameter in parameters(formula):
+                add(parameter)
+            made[name] = formula
+            return
+        kind = next((rule for rule, names in _RULES.items() if name in names), None)
+        if kind is None:
+            raise UnknownNameError(
+                f"{name} has a value in each phase and none of the whole job; ask for one with "
+                "phase = its name, or for each with an axis phase of their names"
+            )
+        weights = MEANS.get(name, ())
+        rows = [tuple(name_in(n, k) for n in (name, *weights)) for k in range(len(phases))]
+        formulas = dict.fromkeys(row[name] for row in phases if name in row)
+        made[name] = Whole(kind, tuple(rows), tuple(formulas))
+
+    for name in outputs:
+        add(name)
+    return made
+
+
+_RULES: Mapping[str, Collection[str]] = {
+    "sum": SUMS,
+    "mean": MEANS,
+    "largest": LARGEST,
+    "least": LEAST,
+    "first": FIRST,
+}
+
+
+def _differing(
+    phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
+) -> frozenset[str]:
+    """Names whose value may differ from phase to phase; all sums do, as each is of one phase."""
+    names = {name for row in own for name in row}
+    computed = {name for row in phases for name in row}
+    names |= {
+        name for name in computed if len({id(row.get(name)) for row in phases if name in row}) > 1
+    }
+    for name in computed & SUMS:
+        names.add(name)
+    known = -1
+    while known != (known := len(names)):
+        for row in phases:
+            names |= {n for n, formula in row.items() if names.intersection(parameters(formula))}
+    return frozenset(names)

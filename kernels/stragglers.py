@@ -1,0 +1,169 @@
+"""Slow nodes: how many there are at a time, and how long the slowest holds the others up."""
+
+from typing import Any
+
+from .ops import np, where
+from .statistics import _gauss_rule
+
+
+def share_slow(mttf: Any, slow_time: Any) -> Any:
+    """Share of the nodes that are slow at a time, each found and replaced some time after.
+
+    T / (M + T), whatever the distributions of both times
+
+    Parameters:
+        mttf [s]: M, mean time until a node becomes slow
+        slow_time [s]: T, mean time for which a slow node stays, at least above 0
+    Returns: [1] share; 1 where slow nodes are never found, 0 where none becomes slow
+    Range: the steady state; a bound from above for jobs that begin with sound nodes and are not
+        much longer than T
+    Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (unavailability of
+        an alternating renewal process)
+    Example:
+        >>> round(float(share_slow(199.0, 1.0)), 10)
+        0.005
+    """
+    never = mttf == np.inf
+    return where(never, 0.0, 1 / (1 + where(never, 1.0, mttf) / slow_time))
+
+
+def share_slow_between_checks(mttf: Any, interval: Any) -> Any:
+    """Share of the nodes that are slow at a time where regular checks replace all that are.
+
+    1 - (1 - e^-x) / x, x = c / M; c / (2 M) where checks are frequent
+
+    Parameters:
+        mttf [s]: M, mean time until a node becomes slow, exponential
+        interval [s]: c, time between checks
+    Returns: [1] share, the mean over an interval; 1 without checks, 0 where none becomes slow
+    Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (mean
+        unavailability of a part that is inspected)
+    Example:
+        >>> round(float(share_slow_between_checks(100.0, 1.0)), 6)
+        0.004983
+    """
+    never = mttf == np.inf
+    x = where(never, 0.0, interval / where(never, 1.0, mttf))
+    few = x / 2 * (1 - x / 3 * (1 - x / 4 * (1 - x / 5 * (1 - x / 6))))
+    some = where(x < 0.01, 1.0, x)
+    return where(x < 0.01, few, 1 + np.expm1(-some) / some)
+
+
+def no_slow_node(probability: Any, nodes: Any) -> Any:
+    """Chance that none of a job's nodes is slow.
+
+    (1 - p)^N
+
+    Parameters:
+        probability [1]: p, chance that a node is slow
+        nodes [1]: N, nodes, each by itself
+    Returns: [1] probability
+    Source: Dean & Barroso 2013, CACM 56(2) (of many servers, one is slow)
+    Example:
+        >>> round(float(no_slow_node(0.005, 1536)), 6)
+        0.000453
+    """
+    all_slow = probability >= 1
+    sound = np.exp(nodes * np.log1p(-where(all_slow, 0.5, probability)))
+    return where(all_slow, 0.0, sound)
+
+
+def longest_of_some(probability: Any, nodes: Any) -> Any:
+    """Expected largest of many variables that are exponential with some chance, and else 0.
+
+    sum over j to N of (1 - (1 - p)^j) / j, which is the integral of (1 - (1 - v)^N) / v up to p:
+    by Gauss' rule, below v = p / (1 + N p) on v and above it on log v. 1 + 1/2 + ... + 1/N for
+    p = 1
+
+    Parameters:
+        probability [1]: p, chance that a variable is not 0
+        nodes [1]: N, number of variables
+    Returns: [1] in means of the exponential variables
+    Range: within 5e-7 relative for N up to 1e6
+    Source: Renyi 1953, Acta Math. Hung. 4 (spacings of exponential variables), with some left out
+    Example:
+        >>> round(float(longest_of_some(1.0, 4)), 6)  # 1 + 1/2 + 1/3 + 1/4
+        2.083333
+    """
+    split = 1 + nodes * probability
+    middle = np.log(split) / 2
+    total = 0.0
+    for node, weight in _gauss_rule():
+        for w in ((1 - node) / 2, (1 + node) / 2):
+            v = w * probability / split
+            total = total - weight / 2 / w * np.expm1(nodes * np.log1p(-v))
+        for y in (middle * (1 - node), middle * (1 + node)):
+            far = np.log1p(-probability * np.exp(-y))
+            total = total - weight * middle * np.expm1(nodes * far)
+    return total
+
+
+def slowest_of_some_slow(
+    probability: Any,
+    nodes: Any,
+    slowdown: Any,
+    jitter: Any,
+    all_deviation: Any,
+    slow_deviation: Any,
+) -> Any:
+    """Expected delay of the slowest rank where some nodes are slow, all alike, and ranks jitter.
+
+    a + (1 - (1 - p)^N) h log(1 - f + f e^(s/h)), f = p / (1 - (1 - p)^N), a = sigma e_all,
+    h = sigma (e_all - e_slow) / log(1/f); s (1 - (1 - p)^N) without jitter
+
+    Where a node is slow, a share f of all ranks begins later by s. The largest of both groups is
+    that of Gumbel variables of the scale h, which is right for s = 0 and for s far above sigma.
+
+    Parameters:
+        probability [1]: p, chance that a node is slow
+        nodes [1]: N, nodes
+        slowdown [1]: s, delay of a slow node
+        jitter [1]: sigma, standard deviation of a rank's delay
+        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
+        slow_deviation [1]: e_slow, expected largest of the ranks of slow nodes, where there are any
+    Returns: [1] delay
+    Range: exact without jitter; within 0.2 sigma of what independent draws give
+    Source: Gumbel 1958, Statistics of Extremes (the largest of two groups); Dean & Barroso 2013,
+        CACM 56(2)
+    """
+    some = 1 - no_slow_node(probability, nodes)
+    slow = where(some > 0, probability / where(some > 0, some, 1.0), 1.0)
+    mixed = (slow < 1) & (jitter > 0) & (all_deviation > slow_deviation)
+    f = where(mixed, slow, 0.5)
+    scale = where(mixed, jitter * (all_deviation - slow_deviation), 1.0) / -np.log(f)
+    later = slowdown + where(mixed, scale * np.log(f + (1 - f) * np.exp(-slowdown / scale)), 0.0)
+    return jitter * all_deviation + some * later
+
+
+def slowest_of_some_exponential(
+    probability: Any,
+    nodes: Any,
+    slowdown: Any,
+    jitter: Any,
+    all_deviation: Any,
+    node_deviation: Any,
+) -> Any:
+    """Expected delay of the slowest rank where some nodes are slow, by exponential delays.
+
+    a + s L(p e^-x, N), x = (a - sigma e_node) / s, at least 0, a = sigma e_all, L the largest of
+    N variables that are exponential with some chance; s L(p, N) without jitter
+
+    A slow node counts where it is later than jitter alone makes the slowest rank, and what it is
+    later by is exponential again.
+
+    Parameters:
+        probability [1]: p, chance that a node is slow
+        nodes [1]: N, nodes
+        slowdown [1]: s, mean delay of a slow node
+        jitter [1]: sigma, standard deviation of a rank's delay
+        all_deviation [1]: e_all, expected largest of all ranks, in standard deviations
+        node_deviation [1]: e_node, expected largest of one node's ranks
+    Returns: [1] delay
+    Range: exact without jitter; with it a bound from below, within 0.35 sigma for p up to 0.05 and
+        0.9 sigma beyond
+    Source: Renyi 1953, Acta Math. Hung. 4 (exponential order statistics; their memory is none)
+    """
+    mean = where(slowdown > 0, slowdown, 1.0)
+    ahead = np.maximum(jitter * (all_deviation - node_deviation), 0.0)
+    longest = longest_of_some(probability * np.exp(-ahead / mean), nodes)
+    return jitter * all_deviation + slowdown * longest

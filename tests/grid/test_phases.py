@@ -1,0 +1,214 @@
+"""A job in phases: each judged as a job of its own, and the whole by adding up."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+import fleetcube
+from fleetcube import InputError, Sweep
+from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
+
+JOB: dict[str, Any] = {
+    "model": "llama-3-405b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "calibration": "none",
+    "n_gpus": 8192,
+    "tensor_parallel": 8,
+    "pipeline_parallel": 16,
+    "sequence_parallel": True,
+}
+PHASES: list[dict[str, Any]] = [
+    {"name": "ramp", "training_tokens": "2.87T", "global_batch_size": 1024},
+    {
+        "name": "main",
+        "training_tokens": "11.9T",
+        "global_batch_size": 2048,
+        "pipeline_schedule": "zb_h1",
+    },
+    {
+        "name": "long",
+        "training_tokens": "800B",
+        "sequence_length": 131072,
+        "global_batch_size": 128,
+        "context_parallel": 16,
+        "n_gpus": 16384,
+        "fabric": "infiniband-xdr",
+    },
+]
+AXES = {"gpu_mttf": ["5_000 h", "50_000 h"], "all_reduce": ["ring", "tree"]}
+OUTPUTS = sorted((SUMS | MEANS.keys() | LARGEST | LEAST | OF_WHOLES) - {"job_duration"})
+PRICES = {"gpu_hour_price": 2.0, "electricity_price": "$0.1/kWh", "grid_carbon_intensity": 1e-7}
+
+
+def alone(outputs: list[str], axes: Any = AXES) -> list[xarray.Dataset]:
+    """Each phase as a job of its own."""
+    return [
+        Sweep({**JOB, **{k: v for k, v in own.items() if k != "name"}}, axes, outputs).evaluate(
+            "numpy"
+        )
+        for own in PHASES
+    ]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_the_whole_is_what_jobs_of_their_own_add_up_to(engine: str) -> None:
+    """Times, tokens and money are sums; shares are what is lost in all over the time of all."""
+    outputs = ["job_time", "job_cost", "energy", "goodput", "mfu", "checkpoint_overhead"]
+    outputs += ["memory_per_gpu", "training_tokens", "cost_per_million_tokens", "availability"]
+    extra = {"gpu_hour_price": 2.0}
+    whole = Sweep({**JOB, **extra}, AXES, outputs, phases=PHASES).evaluate(engine)
+    needed = [*outputs, "step_time", "training_steps"]
+    parts = []
+    for own in PHASES:
+        stated = {k: v for k, v in own.items() if k != "name"}
+        parts.append(Sweep({**JOB, **extra, **stated}, AXES, needed).evaluate("numpy"))
+
+    def total(f: Any) -> Any:
+        return sum((f(p) for p in parts), start=xarray.DataArray(0.0))
+
+    up = total(lambda p: p.job_time * p.availability)
+    flops = total(lambda p: p.mfu * p.training_steps * p.step_time * gpus(p))
+    time = total(lambda p: p.training_steps * p.step_time * gpus(p))
+    want = {
+        **{n: total(lambda p, n=n: p[n]) for n in outputs[:3]},
+        "training_tokens": xarray.DataArray(2.87e12 + 11.9e12 + 0.8e12),
+        "goodput": total(lambda p: p.training_steps * p.step_time) / up,
+        "mfu": flops / time,
+        "checkpoint_overhead": total(lambda p: p.checkpoint_overhead * p.job_time) / up,
+        "memory_per_gpu": xarray.concat([p.memory_per_gpu for p in parts], "k").max("k"),
+        "cost_per_million_tokens": total(lambda p: p.job_cost) / (15.57e12 / 1e6),
+        "availability": up / total(lambda p: p.job_time),
+    }
+    for name, value in want.items():
+        one, other = xarray.broadcast(whole[name], value)
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-12, err_msg=name)
+
+
+def gpus(cube: xarray.Dataset) -> float:
+    """GPUs of a phase, known by its tokens: the last has twice as many."""
+    return 16384.0 if float(cube.training_tokens.max()) == 0.8e12 else 8192.0
+
+
+def test_every_quantity_of_a_whole_is_one_and_has_one_rule() -> None:
+    rules = [SUMS, MEANS.keys(), LARGEST, LEAST, FIRST, OF_WHOLES]
+    named = [name for rule in rules for name in rule]
+    assert len({*named}) == len(named)
+    assert {*named, *(w for row in MEANS.values() for w in row)} - {"n_gpus"} <= load().keys()
+
+
+def test_one_phase_that_changes_nothing_is_the_job() -> None:
+    job = {**JOB, **PRICES, "global_batch_size": 1024}
+    outputs = [n for n in OUTPUTS if n not in ("dominant_overhead",)]
+    plain = Sweep({**job, "training_tokens": "5T"}, AXES, outputs).evaluate("numpy")
+    whole = Sweep(job, AXES, outputs, phases=[{"training_tokens": "5T"}]).evaluate("numpy")
+    for name in outputs:
+        one, other = xarray.broadcast(whole[name], plain[name])
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-12, err_msg=name)
+
+
+def test_phases_are_a_dimension_where_it_is_asked_for() -> None:
+    names = [own["name"] for own in PHASES]
+    sweep = Sweep({**JOB, "phase": PHASES}, {**AXES, "phase": names}, ["job_time", "step_time"])
+    each = sweep.evaluate("numpy")
+    for k, own in enumerate(alone(["job_time", "step_time"])):
+        for name in ("job_time", "step_time"):
+            one, other = xarray.broadcast(each[name].isel(phase=k, drop=True), own[name])
+            np.testing.assert_allclose(one.values, other.values, rtol=1e-13)
+    assert each["phase"].values.tolist() == names
+    two = Sweep({**JOB, "phase": PHASES}, {"phase": ["long", "main"]}, ["job_time"]).evaluate()
+    assert two["phase"].values.tolist() == ["long", "main"]
+
+
+def test_derivatives_of_the_whole_are_those_of_finite_differences() -> None:
+    def days(**changed: float) -> float:
+        job = {**JOB, "gpu_mttf": 1.8e7, **changed}
+        return float(Sweep(job, {}, ["job_time"], phases=PHASES).evaluate("numpy").job_time)
+
+    sweep = Sweep({**JOB, "gpu_mttf": 1.8e7}, {}, ["job_time"], phases=PHASES)
+    slope = float(sweep.gradient("job_time", ["gpu_mttf"]).squeeze())
+    step = 1.8e7 * 1e-4
+    want = (days(gpu_mttf=1.8e7 + step) - days(gpu_mttf=1.8e7 - step)) / (2 * step)
+    assert slope == pytest.approx(want, rel=1e-5)
+
+
+def test_searches_stores_and_functions_know_the_whole(tmp_path: Path) -> None:
+    sweep = Sweep(JOB, AXES, ["job_time", "goodput"], phases=PHASES)
+    values = sweep.evaluate("numpy")
+    stored = fleetcube.open_cube(sweep.store(tmp_path / "a.zarr"))
+    np.testing.assert_array_equal(stored.job_time.values, values.job_time.values)
+    np.testing.assert_allclose(sweep.virtual().job_time.values, values.job_time.values, rtol=1e-15)
+    assert pickle.loads(pickle.dumps(sweep)) == sweep
+    assert sweep != Sweep(JOB, AXES, ["job_time", "goodput"], phases=PHASES[:2])
+    want = float(values.job_time.isel(gpu_mttf=0, all_reduce=0)) * 0.99
+    found = Sweep({**JOB, "all_reduce": "ring"}, {}, ["job_time"], phases=PHASES).solve(
+        "gpu_mttf", f"job_time = {want!r} s"
+    )
+    assert float(found.job_time) == pytest.approx(want, rel=1e-9)
+    law = fleetcube.function("job_time", {**JOB, "phase": PHASES}, ["gpu_mttf"])
+    again = Sweep({**JOB, "gpu_mttf": 1e8}, {}, ["job_time"], phases=PHASES).evaluate("numpy")
+    assert float(law(gpu_mttf=1e8)) == pytest.approx(float(again.job_time), rel=1e-12)
+    same = fleetcube.evaluate(["job_time"], **{**JOB, "gpu_mttf": 1e8}, phase=PHASES)
+    assert float(same.job_time) == pytest.approx(float(again.job_time), rel=1e-12)
+
+
+def test_auto_calibrates_each_phase_and_the_whole_has_an_interval() -> None:
+    job = {key: value for key, value in JOB.items() if key != "calibration"}
+    found = Sweep(job, {}, ["job_time"], phases=PHASES).interval()
+    assert float(found.job_time_low) < float(found.job_time) < float(found.job_time_high)
+
+
+def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
+    bad = [*PHASES[:1], {**PHASES[1], "global_batch_size": 8}]
+    whole = Sweep(JOB, {}, ["job_time"], phases=bad).evaluate()
+    one = Sweep({**JOB, **{k: v for k, v in bad[1].items() if k != "name"}}, {}, ["job_time"])
+    reason = int(one.evaluate().infeasible_reason)
+    assert reason != 0
+    assert int(whole.infeasible_reason) == reason
+
+
+TOKENS = {"training_tokens": "1T"}
+BAD: list[tuple[Any, dict[str, Any], str]] = [
+    ([], {}, "phase = [] is not a list of tables"),
+    ("ramp", {}, "not a list of tables"),
+    ([3], {}, "phase 1 = 3 is not a table"),
+    ([{"name": "a"}], {}, "phase 'a' has no training_tokens"),
+    ([{**TOKENS, "name": "a"}] * 2, {}, "two phases are called 'a'"),
+    ([{**TOKENS, "tensor_paralel": 8}], {}, "tensor_paralel"),
+    ([{**TOKENS, "name": "a,b"}], {}, "is not a text without commas"),
+    ([{**TOKENS, "gpu_mttf": "3 h"}], {}, "set by the axes"),
+    ([{**TOKENS, "n_gpus": {"lognormal": [8, 2]}}], {}, "distributions"),
+    ([TOKENS, TOKENS], {"training_tokens": "3T"}, "add up to 2e+12"),
+    ([TOKENS, TOKENS], {"job_duration": "3 d"}, "job_duration adds up over phases"),
+    ([TOKENS, {**TOKENS, "reliability": "llama-3-405b-run"}], {}, "names no reliability"),
+    ([TOKENS] * 65, {}, "65 phases are more than 64"),
+]
+
+
+@pytest.mark.parametrize(("phases", "more", "rule"), BAD)
+def test_phases_that_contradict_each_other_are_refused(
+    phases: Any, more: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        Sweep({**JOB, **more}, AXES, ["job_time"], phases=phases)
+    assert rule in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_has_no_whole_is_asked_of_a_phase() -> None:
+    with pytest.raises(InputError, match="step_time has a value in each phase"):
+        Sweep(JOB, {}, ["step_time"], phases=PHASES)
+    sweep = Sweep(JOB, {}, ["job_time"], phases=PHASES)
+    with pytest.raises(InputError, match="phases set global_batch_size"):
+        sweep.elasticity("job_time", ["global_batch_size"])
+    with pytest.raises(InputError, match="set by phases"):
+        sweep.solve("global_batch_size", "job_time = 30 d")
+    with pytest.raises(InputError, match="none of this job"):
+        Sweep({**JOB, "phase": PHASES}, {"phase": ["nap"]}, ["job_time"])
+    with pytest.raises(InputError, match="the scenario has none"):
+        Sweep(JOB, {"phase": ["ramp"]}, ["job_time"])

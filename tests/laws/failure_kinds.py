@@ -1,0 +1,277 @@
+"""Failures in kinds, corruption that is found late and ageing parts: played, derived, published."""
+
+import functools
+import itertools
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from fleetcube.catalog import record
+from fleetcube.kernels import checkpoint, reliability
+from fleetcube.kernels.quantities import failures, goodput, recovery
+
+from .check import Pairs, check
+
+NEVER = math.inf
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+PHASES = {"detect": 30.0, "drain": 60.0, "restore": 90.0, "start": 45.0}
+
+
+def _times(restart: float, provision: float, queue: float) -> tuple[float, ...]:
+    """Times of the four kinds, phase by phase."""
+    inside = PHASES["detect"] + restart + PHASES["restore"]
+    whole = sum(PHASES.values())
+    return inside, whole, whole + provision, whole - PHASES["drain"] + queue
+
+
+def _ours(restart: float, provision: float, queue: float) -> tuple[float, ...]:
+    detect, drain, restore, start = PHASES.values()
+    job = recovery.in_job_recovery_time(detect, drain, restore, start)
+    return (
+        recovery.in_process_recovery_time(detect, restart, restore),
+        job,
+        recovery.node_swap_recovery_time(job, provision),
+        recovery.requeue_recovery_time(detect, queue, restore, start),
+    )
+
+
+def _played(
+    mtbf: float,
+    interval: float,
+    stall: float,
+    shares: tuple[float, ...],
+    times: tuple[float, ...],
+    silent: float,
+    delay: float,
+) -> tuple[float, float]:
+    """Shares of useful time and of recovery of a job: one clock, all failures drawn before."""
+    rng = np.random.default_rng([8, round(mtbf), round(delay), round(10 * shares[0])])
+    count = 1_000_000
+    clock = np.cumsum(rng.exponential(mtbf, count)).tolist()
+    kinds = rng.choice(4, count, p=shares).tolist()
+    hidden = (rng.uniform(size=count) < silent).tolist()
+    delays = rng.exponential(delay, count).tolist() if delay else [0.0] * count
+    useful = recovering = found = start = 0.0
+    for now, kind, unseen, late in zip(clock, kinds, hidden, delays, strict=True):
+        if now < found:  # all is lost until then anyway
+            continue
+        recovering += min(now, start) - found
+        if now > start:
+            useful += (now - start) // (interval + stall) * interval
+        found = now + (late if unseen else 0.0)
+        start = found + times[kind]
+    return useful / clock[-1], recovering / clock[-1]
+
+
+@check(
+    "kinds_recovery_time",
+    "node_swap_share",
+    "in_process_recovery_time",
+    "in_job_recovery_time",
+    "node_swap_recovery_time",
+    "requeue_recovery_time",
+    "late_corruption_time",
+    "late_counted_recovery_time",
+    "late_lost_work_time",
+    by="simulator",
+    source="a clock of failures of four kinds, some of them corruptions found a random time later",
+    tolerance=1e-2,
+)
+def kinds_and_late_corruption() -> Pairs:
+    """recoveries from far below the MTBF to beyond it; no corruptions, few found late, many"""
+    interval, stall = 700.0, 30.0
+    for mtbf, shares in (
+        (2e4, (0.5, 0.2, 0.2, 0.1)),
+        (2e3, (0.5, 0.2, 0.2, 0.1)),
+        (2e4, (0.0, 0.0, 1.0, 0.0)),
+        (2e3, (0.0, 0.9, 0.0, 0.1)),
+    ):
+        for silent, delay in ((0.0, 0.0), (0.02, 4e4), (0.5, 3e3)):
+            times = _times(20.0, 300.0, 4000.0)
+            theirs, theirs_recovering = _played(mtbf, interval, stall, shares, times, silent, delay)
+            inside, job, swap, queue = _ours(20.0, 300.0, 4000.0)
+            rest = recovery.node_swap_share(shares[0], shares[1], shares[3])
+            recover = recovery.kinds_recovery_time(
+                *(shares[0], inside, shares[1], job, rest, swap, shares[3], queue), mtbf
+            )
+            # 64 GPUs, each corrupted so often that a share of all failures is
+            gpu = 64 * mtbf / silent if silent else NEVER
+            back = recovery.late_corruption_time(delay, gpu, 64.0, mtbf)
+            restart = recovery.restart_time(recover, recovery.late_lost_work_time(0.0, 0.0, back))
+            counted = recovery.late_counted_recovery_time(recover, back, mtbf)
+            yield goodput.exact_goodput(interval, stall, restart, mtbf, 1.0), theirs
+            yield goodput.exact_recovery_overhead(counted, mtbf, 1.0), theirs_recovering
+
+
+@check(
+    "kinds_recovery_time",
+    "late_corruption_time",
+    "late_counted_recovery_time",
+    by="derivation",
+    source="E[e^(-R/M)] and 1 / (1 + D / M_c) in 40 digits; the mean where nothing fails",
+)
+def equivalent_times() -> Pairs:
+    """times of a millionth to 1,000 times the MTBF, shares of 0 and 1, failures that never come"""
+    with mpmath.workdps(40):
+        for mtbf, scale in itertools.product((1e3, 1e9), (1e-3, 1.0, 1e6)):
+            times = [scale * x for x in (1.0, 3.0, 7.0, 40.0)]
+            for shares in ((0.5, 0.25, 0.125, 0.125), (0, 0, 1, 0), (0, 0, 0, 1), (0.5, 0, 0, 0.5)):
+                mixed = [each for pair in zip(shares, times, strict=True) for each in pair]
+                kept = mpmath.fsum(
+                    p * mpmath.exp(-mpmath.mpf(r) / mtbf)
+                    for p, r in zip(shares, times, strict=True)
+                )
+                ours = recovery.kinds_recovery_time(*mixed, mtbf)
+                yield ours, float(-mtbf * mpmath.log(kept))
+                never = recovery.kinds_recovery_time(*mixed, NEVER)
+                yield never, float(mpmath.fsum(p * r for p, r in zip(shares, times, strict=True)))
+                back = recovery.late_corruption_time(scale, 1e9, 8.0, mtbf)
+                alive = 1 / (1 + mpmath.mpf(scale) * 8 / 10**9)
+                yield back, float(-mtbf * mpmath.log(alive))
+                if times[0] < 1e3:
+                    counted = recovery.late_counted_recovery_time(times[0], back, mtbf)
+                    share = alive * -mpmath.expm1(-mpmath.mpf(times[0]) / mtbf)
+                    yield counted, float(-mtbf * mpmath.log1p(-share))
+    yield recovery.late_corruption_time(1e5, NEVER, 8.0, 1e4), 0.0
+    yield recovery.late_corruption_time(1e5, NEVER, 8.0, NEVER), 0.0
+    yield recovery.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
+    yield recovery.node_swap_share(0.6, 0.3, 0.1), 0.0
+    yield recovery.node_swap_share(0.6, 0.3, 0.2), math.nan
+
+
+def _rate(excess: float, wear: float, shape: float, age: Any) -> Any:
+    worn = 0 if wear == NEVER else mpmath.power(age / wear, shape - 1)
+    return 1 + excess * mpmath.exp(-age / 90) + worn
+
+
+@check(
+    "bathtub_factor",
+    by="derivation",
+    source="1 + b e^(-a/T) + (a/L)^(k-1), integrated over the window in 30 digits",
+)
+def bathtub() -> Pairs:
+    """new to ten years, windows of none to five years, no wear, Weibull shapes 1 to 5"""
+    with mpmath.workdps(30):
+        for age, window in itertools.product((0.0, 1.0, 300.0, 3650.0), (0.0, 1e-6, 1.0, 1800.0)):
+            for excess, wear, shape in ((2.0, NEVER, 3.0), (0.0, 1500.0, 3.0), (0.5, 2000.0, 1.3),
+                                        (0.0, 900.0, 5.0)):  # fmt: skip
+                rate = functools.partial(_rate, excess, wear, shape)
+                end = mpmath.mpf(age) + window
+                pieces = [age, age + (end - age) / 30, end]
+                mean = mpmath.quad(rate, pieces) / window if window else rate(mpmath.mpf(age))
+                ours = reliability.bathtub_factor(age, window, excess, 90.0, wear, shape)
+                yield ours, float(mean)
+
+
+@check(
+    "aging_node_mttf",
+    "kinds_node_repair_rate",
+    by="simulator",
+    source="a million nodes whose hardware is drawn thrice as often, and whose losses are sorted",
+    tolerance=5e-3,
+)
+def aged_node_lives() -> Pairs:
+    """8 GPUs, 8 cards, 2 power supplies, 16 cables, a host; software and corruption do not age"""
+    rng = np.random.default_rng(1)
+    parts = [(8, 5e4), (8, 1.5e5), (2, 1e5), (16, 1e6), (1, 3e4), (1, 2e4), (8, 4e5)]
+    first = np.full(1_000_000, NEVER)
+    for k, (count, mean) in enumerate(parts):
+        for _ in range(3 if k < 5 else 1):
+            first = np.minimum(first, rng.exponential(mean / count, len(first)))
+    gpu, card, supply, cable, host, software, corruption = (mean for _, mean in parts)
+    ours = failures.aging_node_mttf(
+        8, gpu, 8, card, 2, supply, 16, cable, host, software, corruption, 3.0
+    )
+    yield ours, first.mean()
+    leaves = rng.uniform(size=len(first)) < 0.3
+    yield failures.kinds_node_repair_rate(1 / ours, 0.2, 0.1), leaves.sum() / first.sum()
+
+
+# What fleets have shown
+
+CAUSES = {  # Llama 3 405B: 54 days of 16,384 GPUs (Grattafiori et al. 2024, table 5)
+    "gpu_mttf": {"GPU": 148, "HBM": 72, "SRAM": 19, "processor": 17, "thermal": 6},
+    "silent_corruption_mttf": {"silent": 6},
+    "nic_mttf": {"switch or cable": 35, "card": 7},
+    "host_mttf": {
+        "maintenance": 32,
+        "SSD": 3,
+        "power": 3,
+        "chassis": 2,
+        "expansion": 2,
+        "CPU": 2,
+        "memory": 2,
+    },
+    "software_mttf": {"bug": 54, "watchdog": 7, "dependency": 2},
+}
+
+
+@check(
+    "node_mttf",
+    "component_cluster_mtbf",
+    "component_node_failure_rate",
+    by="table",
+    source="Llama 3 (Grattafiori et al. 2024), table 5: 419 interruptions in 54 days by cause",
+    tolerance=2e-4,
+)
+def causes_of_llama_3() -> Pairs:
+    """each part of llama-3-405b-kinds alone, and all: 262, 6, 42, 46, 63 and 419 in 54 days"""
+    rates = record("reliability", "llama-3-405b-kinds").values
+    assert sum(sum(causes.values()) for causes in CAUSES.values()) == 419
+    for parts in (*((part,) for part in CAUSES), tuple(CAUSES)):
+        mean = {part: rates[part] if part in parts else NEVER for part in CAUSES}
+        node = failures.node_mttf(
+            *(8, mean["gpu_mttf"], 8, mean["nic_mttf"], 0, NEVER, 0, NEVER),
+            *(mean["host_mttf"], mean["software_mttf"]),
+            mean["silent_corruption_mttf"],
+        )
+        rate = failures.component_node_failure_rate(2048, node)
+        mtbf = failures.component_cluster_mtbf(rate, 0.0, 1.0, 2048, 0.0, NEVER, 0.0)
+        counted = sum(sum(CAUSES[part].values()) for part in parts)
+        yield failures.expected_failures(54 * DAY, mtbf), counted
+
+
+@check(
+    "power_law_mtbf",
+    by="table",
+    source="Kokolis et al. 2025: 47.7 days at 8 GPUs, and 7.9 h measured at 1,024",
+    tolerance=0.14,
+)
+def rsc_1_by_size() -> Pairs:
+    """1/n from 8 GPUs: 8.9 h, 13 % too long; from all large jobs, 28.8 h, 3.7 times too long"""
+    yield reliability.power_law_mtbf(47.7 * DAY, 8, 1024, 1.0), 7.9 * HOUR
+
+
+@check(
+    "effective_training_time_ratio",
+    "exact_goodput",
+    by="table",
+    source="Kokolis et al. 2025: 16,000 GPUs of RSC-1, restarts of 5 min, saved hourly or as often",
+    tolerance=0.035,
+)
+def rsc_1_ettr() -> Pairs:
+    """0.7 and 0.93: the closed form is 2.3 % and 0.2 % off, the exact one 2.9 % and 0.4 %"""
+    mtbf = 1000 * DAY / 6.5 / 2000
+    for interval, published in ((3600.0, 0.7), (300.0, 0.93)):
+        yield checkpoint.effective_training_time_ratio(interval, 0.0, 300.0, mtbf), published
+        yield goodput.exact_goodput(interval, 0.0, 300.0, mtbf, 1.0), published
+
+
+@check(
+    "exact_goodput",
+    "kinds_recovery_time",
+    by="table",
+    source="Wan et al. 2025 (ByteRobust): cumulative ETTR of 0.97, 9,600 GPUs for three months",
+    tolerance=0.02,
+)
+def byterobust_ettr() -> Pairs:
+    """the rate of Llama 3, a checkpoint each minute, restarts in 3 and 10 min: 0.989 and 0.967"""
+    mtbf = 50_677 * HOUR / 9600
+    for minutes in (3.0, 10.0):
+        time = 60 * minutes
+        restart = recovery.kinds_recovery_time(0.0, 0.0, 0.0, 0.0, 1.0, time, 0.0, 0.0, mtbf)
+        yield goodput.exact_goodput(60.0, 0.0, restart, mtbf, 1.0), 0.97
