@@ -44,7 +44,7 @@ def drive_tier_share(memory_tier_survival: Any, drive_tier_survival: Any) -> Any
     Range: drives survive what memory does, or nothing (no such tier): else tiers_out_of_order
     Source: Moody et al. 2010, SC10
     """
-    return np.maximum(drive_tier_survival - memory_tier_survival, 0.0)
+    return np.maximum(0.0, drive_tier_survival - memory_tier_survival)
 
 
 def storage_tier_share(memory_tier_share: Any, drive_tier_share: Any) -> Any:
