@@ -208,6 +208,7 @@ SUMS = frozenset(
         "job_cost",
         "job_duration",
         "job_time",
+        "tokens_to_target",
         "training_steps",
         "training_tokens",
     }
@@ -233,6 +234,11 @@ MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
     "straggler_overhead": _WALL,
     "tokens_per_second": _STEPS,
     "useful_compute_share": _WALL,
+    **{
+        f"{tier}_tier_{loss}": _WALL
+        for tier in ("memory", "drive", "storage")
+        for loss in ("overhead", "rework")
+    },
 }
 LARGEST = frozenset(
     {

@@ -212,3 +212,42 @@ def test_what_has_no_whole_is_asked_of_a_phase() -> None:
         Sweep({**JOB, "phase": PHASES}, {"phase": ["nap"]}, ["job_time"])
     with pytest.raises(InputError, match="the scenario has none"):
         Sweep(JOB, {"phase": ["ramp"]}, ["job_time"])
+
+
+LIVED: dict[str, Any] = {
+    "critical_batch_tokens": 50e6,
+    "in_process_share": 0.3,
+    "in_job_share": 0.3,
+    "corruption_latency": "1 h",
+    "silent_corruption_mttf": "1_000_000 h",
+    "memory_tier_survival": 0.8,
+    "drive_tier_survival": 0.9,
+    "slow_node_share": 0.001,
+    "slow_node_slowdown": 0.1,
+    "checkpoint_write_bandwidth": "1 TB/s",
+    "fleet_age": 1e7,
+    "wear_out_age": 1.6e8,
+}
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_phases_batch_kinds_tiers_and_slow_nodes_at_once(engine: str) -> None:
+    """Shares of the wall time add up to one, in each phase and in the whole job."""
+    losses = ["compute_inefficiency_overhead", "communication_overhead", "bubble_overhead"]
+    losses += ["straggler_overhead", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
+    outputs = [*losses, "useful_compute_share", "job_time", "tokens_to_target"]
+    whole = Sweep({**JOB, **LIVED}, {}, outputs, phases=PHASES).evaluate(engine)
+    assert sum(float(whole[name]) for name in outputs[:8]) == pytest.approx(1, rel=1e-12)
+    assert int(whole.infeasible_reason) == 0
+    parts = []
+    for own in PHASES:
+        stated = {k: v for k, v in own.items() if k != "name"}
+        parts.append(Sweep({**JOB, **LIVED, **stated}, {}, outputs).evaluate("numpy"))
+        assert sum(float(parts[-1][name]) for name in outputs[:8]) == pytest.approx(1, rel=1e-12)
+    for name in ("job_time", "tokens_to_target"):
+        total = sum(float(part[name]) for part in parts)
+        assert float(whole[name]) == pytest.approx(total, rel=1e-12)
+    tokens = [2.87e12, 11.9e12, 0.8e12]
+    batches = [1024 * 8192, 2048 * 8192, 128 * 131072]
+    want = [d * (1 + b / 50e6) for d, b in zip(tokens, batches, strict=True)]
+    assert float(whole.tokens_to_target) == pytest.approx(sum(want), rel=1e-9)
