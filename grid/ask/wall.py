@@ -275,7 +275,8 @@ def _ended(
 def _reason(found: "xarray.Dataset", k: int) -> str:
     reason = found[REASON]
     codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
-    return str(reason.attrs["flag_meanings"]).split()[codes.index(int(reason[k]))]
+    names: list[str] = str(reason.attrs["flag_meanings"]).split()
+    return names[codes.index(int(reason[k]))]
 
 
 def _fastest(
@@ -297,9 +298,9 @@ def _fastest(
     near = _scan(scenario, axes, tried, outputs, engine)
     times = np.where(near[REASON].values == 0, near[TIME].values, np.inf)
     at = near.isel({SIZE: int(times.argmin())})
-    more = {_WALL: at[_WALL].drop_vars(at[_WALL].coords)} if _WALL in at else {}
+    if _WALL in at:
+        found = found.assign({_WALL: at[_WALL].variable})
     return found.assign(
         fastest_gpus=((), float(at[SIZE]), {"units": "1"}),
         fastest_time=((), float(at[TIME]), {"units": "s"}),
-        **more,
     )

@@ -37,5 +37,5 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
             fontsize=8,
             **where,
         )
-    headed(figure, f"Adding GPUs helps up to {number(float(found['fastest_gpus']))}")
+    headed(figure, f"Fastest with {number(float(found['fastest_gpus']))} GPUs")
     return saved(figure, path)
