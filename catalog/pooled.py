@@ -9,8 +9,8 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,14 @@ def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
         return np.exp(x), np.exp(x)
     share = 1 / (1 + np.exp(-x))
     return share, share * (1 - share)
+
+
+def decades_outside(span: Sequence[float], values: Array) -> Array:
+    """Decades by which values are outside of a least and a most; 0 inside."""
+    low, high = span
+    positive = np.maximum(values, 1e-300)
+    above = np.maximum(np.log10(positive / high), 0)
+    return np.asarray(above + np.maximum(np.log10(low / positive), 0))
 
 
 class Posterior:
@@ -146,6 +154,9 @@ class Posterior:
             taken[k, self._place[name, "all", ""]] = 1.0
             for trend in own:
                 taken[k, self._place[name, trend, ""]] = peaks[trend]
+            # Software of no published step: how its experts differ is counted once
+            is_new = cell.layers == "experts" and "experts" in levels[name]
+            is_new &= (name, "experts", experts) not in self._place
             for level in levels[name]:
                 if level == "all" or level in own:
                     continue
@@ -153,7 +164,7 @@ class Posterior:
                 known = self._place.get((name, level, group or ""))
                 if known is not None:
                     taken[k, known] = 1.0
-                elif group is not None:
+                elif group is not None and not (is_new and level == "software"):
                     unseen[k] += self._spreads[name, level] ** 2
             start = about["start"]
             means[k] = math.log(start / (1 - start)) if about["share"] else math.log(start)
@@ -171,7 +182,8 @@ class Posterior:
         for setting in self.settings(cell):
             made[setting.input] = float(setting.value(means[setting.place])[0])
         width = self.width(cell, root, self.noise(cell.software))
-        made["error_factor"] = math.exp(width * self.factor(cell))
+        further = 1 + self.widening * self.beyond_peaks(cell)
+        made["error_factor"] = math.exp(width * self.factor(cell) * further)
         return made
 
     def settings(self, cell: Cell) -> list[Setting]:
@@ -219,14 +231,22 @@ class Posterior:
             near = self.generation(cell.gpu) in generations
             found.append("a GPU" if near else "a generation")
         if cell.software not in self.content["software"]:
-            found.append("one software")
+            found.append("one software" + ", experts" * (cell.layers == "experts"))
         return (*found,) or ("software on a GPU",)
 
     def beyond(self, name: str, values: Array) -> Array:
         """Decades by which values of an input are outside of what was fitted; 0 inside."""
-        low, high = self.content["ranges"][name]
-        above = np.maximum(np.log10(np.maximum(values, 1e-300) / high), 0)
-        return np.asarray(above + np.maximum(np.log10(low / np.maximum(values, 1e-300)), 0))
+        return decades_outside(self.content["ranges"][name], values)
+
+    def beyond_peaks(self, cell: Cell) -> float:
+        """Decades by which a GPU's peak is outside of what was fitted at those bits, or at 16."""
+        peaks = {"16 bits": cell.peak_16, cell.precision: cell.peak}
+        known = self.content["peaks"]
+        return max(
+            float(decades_outside(known[bits], np.array(peak)))
+            for bits, peak in peaks.items()
+            if bits in known
+        )
 
     @functools.cached_property
     def widening(self) -> float:
@@ -258,8 +278,20 @@ class Posterior:
         if not cell.software:
             return (
                 f"the mean of all software, as none is given; {parts[0]} of {total} published steps"
+                f"{self._narrower(cell)}"
             )
         return f"none of {total} published steps is of {what} ({'; '.join(parts)})"
+
+    def _narrower(self, cell: Cell) -> str:
+        """That software should be named, where the interval would be less than half as wide."""
+        factor = self.values(cell)["error_factor"]
+        named = {name.split(", ")[0] for name in self.cells if f", {cell.layers}, " in name}
+        found = sorted(
+            self.values(replace(cell, software=name))["error_factor"] for name in named if name
+        )
+        if not found or math.log(found[0]) > 0.5 * math.log(factor):
+            return ""
+        return f"; give software: the interval, x {factor:.2f}, can be x {found[0]:.2f} with it"
 
     def near(self, cell: Cell) -> tuple[Counter[str], Counter[str]]:
         """Rows of the cell's software by GPU, and of its GPU by software."""

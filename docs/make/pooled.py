@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -304,6 +304,12 @@ class Unseen:
         return found
 
 
+def only(found: Unseen, chosen: Array) -> Unseen:
+    """Those of the rows that are chosen [row]."""
+    of_chosen = chosen[found.rows]
+    return Unseen(*(getattr(found, each.name)[of_chosen] for each in fields(found)))
+
+
 def _conformal(sizes: Array) -> float:
     """The size below which 90 of 100 new ones are (Vovk et al. 2005)."""
     place = min(math.ceil(0.9 * (len(sizes) + 1)), len(sizes)) - 1
@@ -326,6 +332,8 @@ def unseen(
     own = zip(parts, posteriors[1:], predictions[1:], strict=True)
     for (name, train, test), posterior, found in own:
         moments = moments_of(of, found.slopes, train)
+        fitted_rows = [of[k] for k in np.flatnonzero(train)]
+        seen = {n: {group(row) for row in fitted_rows} for n, group in LEVELS.items()}
         columns.setdefault(name, []).append(
             (
                 np.flatnonzero(test),
@@ -333,7 +341,10 @@ def unseen(
                 found.errors[test],
                 found.width()[test],
                 np.array(
-                    [like_rows(pooled, posterior, of, k, moments) for k in np.flatnonzero(test)]
+                    [
+                        like_rows(pooled, posterior, of, k, moments, seen)
+                        for k in np.flatnonzero(test)
+                    ]
                 ),
                 simple[test] - np.median(simple[train]),
             )
@@ -346,11 +357,20 @@ def unseen(
 
 
 def like_rows(
-    pooled: Pooled, posterior: Posterior, of: Sequence[Row], k: int, moments: Mapping[str, Any]
+    pooled: Pooled,
+    posterior: Posterior,
+    of: Sequence[Row],
+    k: int,
+    moments: Mapping[str, Any],
+    seen: Mapping[str, set[str | None]],
 ) -> float:
-    """Half of the 90 % interval of a row's logarithm as the catalog gives it: by like rows."""
+    """Half of the 90 % interval of a row's logarithm as the catalog gives it: by like rows.
+
+    `seen` are the groups of fitted rows by level; others are groups that the fit has not seen.
+    """
     row = of[k]
     groups = {level: group(row) for level, group in LEVELS.items() if level != "table"}
+    groups = {n: g if g is None or g in seen[n] else "" for n, g in groups.items()}
     trends = {name: float(pooled.steps.facts[name][k]) for name in ("peak_16", "peak")}
     covariance = at(posterior, groups, trends)[1]
     slopes = moments.get(f"{layers(row)}, {kernel(row)}", moments["dense, flash"])
@@ -440,7 +460,8 @@ def posterior_text(
 def about(of: Sequence[Row]) -> dict[str, Any]:
     """What tells a scenario's groups, trends and how far it is from the rows.
 
-    `cells`: rows of each, and the attention kernel of most of them.
+    `cells`: rows of each, and the attention kernel of most of them. `peaks`: FLOP/s of the GPUs, by
+    bits of the products.
     """
     cells: dict[str, Counter[str]] = {}
     for row in of:
@@ -453,8 +474,17 @@ def about(of: Sequence[Row]) -> dict[str, Any]:
         found = [values.number(name, sheet[name]) for sheet in sheets if name in sheet]
         return [min(found), max(found)]
 
+    bandwidths = [float(_sheet(row, "hbm_bandwidth") or math.nan) for row in of]
+    peaks: dict[str, list[float]] = {}
+    for row in of:
+        for bits in {"16 bits", precision(row)}:
+            peaks.setdefault(bits, []).append(_peak(row, bits))
     return {
-        "ranges": {name: span(name) for name in (*_SIZES, *_MODEL_SIZES)},
+        "ranges": {
+            **{name: span(name) for name in (*_SIZES, *_MODEL_SIZES)},
+            "hbm_bandwidth": [min(bandwidths), max(bandwidths)],
+        },
+        "peaks": {bits: [min(found), max(found)] for bits, found in sorted(peaks.items())},
         "peak": _PEAK,
         "generations": _GENERATIONS,
         "bits": _BITS,
@@ -533,8 +563,10 @@ def main() -> None:
     with_experts = np.array([layers(row) != "dense" for row in of])
     whole = [HEADING, f"| nothing, in sample | {described(seen.errors[fitted])} | | | | |"]
     whole += [line for name, part in found.items() for line in lines(name, part, with_experts)]
+    alone = only(found["one software"], np.array([layers(row) == "experts" for row in of]))
+    in_intervals = {**found, "one software, experts": alone}
     intervals = []
-    for name, part in found.items():
+    for name, part in in_intervals.items():
         inside, half = part.by_like_rows()
         intervals.append((name, str(len(part.rows)), f"{100 * inside:.0f} %", f"x {half:.2f}"))
     head = ("left out", "rows", "inside", "half the interval, median")
@@ -546,7 +578,7 @@ def main() -> None:
         print(text)
     used = [row for row, is_fitted in zip(of, fitted, strict=True) if is_fitted]
     moments = moments_of(of, seen.slopes, fitted)
-    text = posterior_text(pooled, posterior, used, moments, found)
+    text = posterior_text(pooled, posterior, used, moments, in_intervals)
     CATALOG.write_text(text, encoding="utf-8")
     print(f"{CATALOG} in {time.monotonic() - begun:.0f} s")
 

@@ -249,6 +249,7 @@ def at(
 
     `groups` are by level. A group that no fit has seen has effect 0, and adds the spread of its
     level to the variance; None adds nothing. Levels that are not named are groups not seen.
+    Where software and its experts were not seen, the spread is added once.
     """
     place = {effect: k for k, effect in enumerate(posterior.effects)}
     means = np.empty(len(coefficients))
@@ -257,12 +258,14 @@ def at(
     for k, coefficient in enumerate(coefficients):
         for name, trend in {_EVERY: 1.0, **{n: trends[n] for n in coefficient.trends}}.items():
             taken[k, place[Effect(coefficient.name, name, "")]] = trend
+        is_new = groups.get("layers") == "experts" and "experts" in coefficient.levels
+        is_new &= Effect(coefficient.name, "experts", groups.get("experts") or "") not in place
         for level in coefficient.levels:
             group = groups.get(level, "")
             known = place.get(Effect(coefficient.name, level, group or ""))
             if known is not None:
                 taken[k, known] = 1.0
-            elif group is not None:
+            elif group is not None and not (is_new and level == "software"):
                 unseen[k] += posterior.spreads[coefficient.name, level] ** 2
         means[k] = coefficient.unlink(coefficient.start) + taken[k] @ posterior.means
     return means, taken @ posterior.covariance @ taken.T + np.diag(unseen)

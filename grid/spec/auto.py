@@ -369,12 +369,20 @@ def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Ax
         return axis, axis.numbers[name]
     if name in said:
         return None, np.array([said[name]], dtype=float)
-    axis = next((axis for axis in axes if "model" in axis.records), None)
-    models = axis.records["model"] if axis else [said["model"]] if "model" in said else []
-    sheets = [record("model", label).values for label in models]
-    if not sheets or not all(name in sheet for sheet in sheets):
-        return None, np.array([])
-    return axis, np.array([sheet[name] for sheet in sheets])
+    for what in ("gpu", "node", "model"):
+        axis = next((axis for axis in axes if what in axis.records), None)
+        labels = axis.records[what] if axis else [said[what]] if what in said else []
+        sheets = [_with_gpu(what, label) for label in labels]
+        if sheets and all(name in sheet for sheet in sheets):
+            return axis, np.array([sheet[name] for sheet in sheets])
+    return None, np.array([])
+
+
+def _with_gpu(what: str, label: str) -> Mapping[str, Any]:
+    """What a label sets; a node also what its GPU does."""
+    own = record(what, label).values
+    gpu = own.get("gpu")
+    return {**record("gpu", gpu).values, **own} if isinstance(gpu, str) else own
 
 
 def _label(cell: pooled.Cell) -> str:

@@ -44,7 +44,7 @@ def drive_tier_share(memory_tier_survival: Any, drive_tier_survival: Any) -> Any
     Range: drives survive what memory does, or nothing (no such tier): else tiers_out_of_order
     Source: Moody et al. 2010, SC10
     """
-    return np.maximum(drive_tier_survival - memory_tier_survival, 0.0)
+    return np.maximum(0.0, drive_tier_survival - memory_tier_survival)
 
 
 def storage_tier_share(memory_tier_share: Any, drive_tier_share: Any) -> Any:
@@ -586,18 +586,28 @@ def storage_tier_overhead(
 
 
 def memory_tier_overhead(
-    checkpoint_overhead: Any, drive_tier_overhead: Any, storage_tier_overhead: Any
+    checkpoint_overhead: Any,
+    memory_tier_stall_time: Any,
+    drive_tier_stall_time: Any,
+    storage_tier_stall_time: Any,
+    drive_copy_every: Any,
+    storage_copy_every: Any,
 ) -> Any:
     """Share of the wall time that training waits for checkpoints to memory.
 
-    checkpoint_overhead - those of the other tiers
+    checkpoint_overhead x d_1 / (d_1 + d_2 / k_2 + d_3 / (k_2 k_3))
 
-    Parameters: checkpoint_overhead [1], drive_tier_overhead [1], storage_tier_overhead [1]
+    Parameters: checkpoint_overhead [1], memory_tier_stall_time [s], drive_tier_stall_time [s],
+        storage_tier_stall_time [s], drive_copy_every [1], storage_copy_every [1]
     Returns: [1] share of the wall time
     Range: checkpoint_mode = tiered
-    Source: by definition
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    return checkpoint_overhead - drive_tier_overhead - storage_tier_overhead
+    drive = drive_tier_stall_time / drive_copy_every
+    storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
+    return _part(
+        checkpoint_overhead, memory_tier_stall_time, memory_tier_stall_time + drive + storage
+    )
 
 
 def drive_tier_rework(
@@ -661,18 +671,33 @@ def storage_tier_rework(
 
 
 def memory_tier_rework(
-    rework_overhead: Any, drive_tier_rework: Any, storage_tier_rework: Any
+    rework_overhead: Any,
+    memory_tier_share: Any,
+    drive_tier_share: Any,
+    storage_tier_share: Any,
+    checkpoint_interval: Any,
+    drive_tier_interval: Any,
+    storage_tier_interval: Any,
+    memory_tier_flush_time: Any,
+    drive_tier_flush_time: Any,
+    storage_tier_flush_time: Any,
 ) -> Any:
     """Share of the wall time that computes again what failures served by memory destroyed.
 
-    rework_overhead - those of the other tiers
+    rework_overhead x p_1 (tau_1 / 2 + F_1) / sum of p_l (tau_l / 2 + F_l)
 
-    Parameters: rework_overhead [1], drive_tier_rework [1], storage_tier_rework [1]
+    Parameters: rework_overhead [1], memory_tier_share [1], drive_tier_share [1],
+        storage_tier_share [1], checkpoint_interval [s], drive_tier_interval [s],
+        storage_tier_interval [s], memory_tier_flush_time [s], drive_tier_flush_time [s],
+        storage_tier_flush_time [s]
     Returns: [1] share of the wall time
-    Range: checkpoint_mode = tiered
-    Source: by definition
+    Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
+    Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    return rework_overhead - drive_tier_rework - storage_tier_rework
+    memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
+    drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
+    storage = _lost(storage_tier_share, storage_tier_interval, storage_tier_flush_time)
+    return _part(rework_overhead, memory, memory + drive + storage)
 
 
 @alternative("memory_tier_bytes", memory_tier="host")
@@ -735,7 +760,7 @@ def _multiple(shorter: Any, longer: Any) -> Any:
 
 def _lost(share: Any, interval: Any, flush: Any) -> Any:
     """Work lost by the failures of one tier, over all failures, to first order."""
-    return where(share > 0, share * (where(interval < np.inf, interval, 0.0) / 2 + flush), 0.0)
+    return share * (where(interval < np.inf, interval, 0.0) / 2 + flush)
 
 
 def _part(whole: Any, part: Any, parts: Any) -> Any:

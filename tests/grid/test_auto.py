@@ -1,6 +1,7 @@
 """Coefficients that are found from GPU, precision, software and layers, and their intervals."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -405,3 +406,52 @@ def test_a_cube_that_an_interval_widens_in_is_not_appended_to(tmp_path: Path) ->
     longer = Sweep(job, {"n_gpus": [1024, 65536]}, TIMES)
     with pytest.raises(InputError, match="error_factor varies along n_gpus, before along nothing"):
         longer.store(place, append=True)
+
+
+def test_experts_of_unknown_software_count_its_spread_once_and_ask_for_it() -> None:
+    found = pooled.posterior()
+    new = pooled.Cell("", "experts", "h100", "8 bits", "flash", 989e12, 1979e12)
+    spreads = {(name, level): value for name, level, value in found.content["spreads"]}
+    k = list(found.coefficients).index("gemm_half_size")
+    _, root = found.at(new)
+    own = spreads["gemm_half_size", "experts"]
+    assert sum(root[k, len(root[0]) - len(root) :] ** 2) == pytest.approx(own**2)
+    assert "give software: the interval, x" in found.said(new)
+    bridge = replace(new, software="bridge")
+    assert found.values(bridge)["error_factor"] < found.values(new)["error_factor"] ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "beyond"),
+    [
+        ("sequence_length", 2048, 4_194_304),
+        ("global_batch_size", 1024, 262_144),
+        ("layers", 96, 1024),
+        ("hidden_size", 12288, 131_072),
+        ("hbm_bandwidth", 3.35e12, 22e12),
+    ],
+)
+def test_the_interval_widens_beyond_what_was_fitted(
+    name: str, inside: float, beyond: float
+) -> None:
+    widths, remarks = [], []
+    for value in (inside, beyond):
+        cube = Sweep(JOB | {name: value}, {}, TIMES).evaluate("numpy")
+        widths.append(float(cube["step_time_high"] / cube["step_time"]))
+        remarks.append(cube.attrs["fleetcube_remarks"])
+    span = pooled.posterior().content["ranges"][name]
+    decades = np.log10(beyond / span[1])
+    wider = 1 + pooled.posterior().widening * decades
+    assert np.log(widths[1]) == pytest.approx(wider * np.log(widths[0]))
+    assert f"{name} = " in remarks[1]
+    assert f"{name} = " not in remarks[0]
+
+
+def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:
+    found = pooled.posterior()
+    cell = pooled.Cell("nemo", "dense", "b200", "8 bits", "flash", 2.25e15, 4.5e15)
+    assert found.beyond_peaks(cell) == 0
+    most = found.content["peaks"]["8 bits"][1]
+    assert found.beyond_peaks(replace(cell, peak=10 * most)) == pytest.approx(1)
+    least = found.content["peaks"]["16 bits"][0]
+    assert found.beyond_peaks(replace(cell, peak_16=least / 100)) == pytest.approx(2)

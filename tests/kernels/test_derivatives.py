@@ -41,6 +41,14 @@ JOB: dict[str, Any] = {
     "torus_y": 2,
     "all_reduce": "auto",
     "site_bandwidth": 1e11,
+    "checkpoint_mode": "sync",  # which tiers would change; without any, their shares have kinks
+    "memory_tier_survival": 0.6,
+    "drive_tier_survival": 0.9,
+    "tier_stall_share": 0.3,
+    "slow_node_slowdown": 0.1,
+    "slow_node_mttf": 1e8,
+    "slow_node_detection_time": 1e4,
+    "slow_node_check_interval": 1e5,
 }
 OPTIONS = {name: row.choices for name, row in INPUTS.items() if row.kind == "option"}
 OUTPUTS = [
@@ -63,7 +71,10 @@ def test_every_quantity_under_every_option(turn: int) -> None:
     assert right > 5000
 
 
+# What options need that no default gives; stated with each option's choice, since it implies some
+NEEDED = {"slow_node_share": 0.01}
 ORDINARY = {
+    **NEEDED,
     "step_time_jitter": 0.05,
     "serial_time_per_step": 0.02,
     "data_parallel_overlap": 0.4,
@@ -76,6 +87,7 @@ ORDINARY = {
     "sqrt_coefficient": 1e-9,
     "bucket_bytes": 2.5e7,
     "per_node_storage_bandwidth": 1e10,
+    "rail_busy_share": 0.4,
     "software_mttf": 1e9,
 }
 
@@ -87,6 +99,7 @@ def drawn(low: float, high: float) -> st.SearchStrategy[float]:
 SCENARIOS = st.fixed_dictionaries(
     {
         **{name: st.sampled_from(choices) for name, choices in OPTIONS.items()},
+        **{name: st.just(value) for name, value in NEEDED.items()},
         "mfu_scope": st.just("step"),
         "mixture_of_experts": st.just(False),
         "n_gpus": st.sampled_from([16, 256, 4096, 65536]),

@@ -342,7 +342,7 @@ def ledger() -> Pairs:
     storage = tiers.storage_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0)
     yield drive, spent[1]
     yield storage, spent[2]
-    yield tiers.memory_tier_overhead(whole, drive, storage), spent[0]
+    yield tiers.memory_tier_overhead(whole, 1.0, 5.0, 20.0, 4.0, 3.0), spent[0]
     yield tiers.drive_tier_overhead(0.0, 0.0, 0.0, 0.0, 1.0, 1.0), 0.0
     flushes, shares, spans = (1.0, 10.0, 50.0), (0.5, 0.3, 0.2), (100.0, 400.0, 1200.0)
     lost = [0.0, 0.0, 0.0]
@@ -356,7 +356,7 @@ def ledger() -> Pairs:
     storage = tiers.storage_tier_rework(whole, *shares, *spans, *flushes)
     yield drive, lost[1]
     yield storage, lost[2]
-    yield tiers.memory_tier_rework(whole, drive, storage), lost[0]
+    yield tiers.memory_tier_rework(whole, *shares, *spans, *flushes), lost[0]
 
 
 @check(
