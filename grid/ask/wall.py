@@ -33,13 +33,8 @@ TIMED = {  # what takes GPU time beside the GPUs' own work: its shares of the wa
 }
 LOST = ("batch", "compute", *TIMED)
 SIZE, TIME = "n_gpus", "job_time"
-_BATCH, _POWER, _COST, _TOKENS = (
-    "global_batch_size",
-    "facility_power",
-    "job_cost",
-    "tokens_to_target",
-)
-_WALL, _REPLICAS = "sync_wall_gpus", "data_parallel"
+_BATCH, _POWER, _COST = "global_batch_size", "facility_power", "job_cost"
+_TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
 _SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
 _NEEDED = (TIME, "gpu_hours", "availability", *_SHARES)
 _REASONS = {  # that say which limit it is; any other is one of the layout
@@ -89,7 +84,7 @@ def wall(
     if between is None:  # one size more shows that the job gets slower, or why there is none
         found, times = found.isel({SIZE: slice(0, best + 2)}), times[: best + 2]
     found = _doubled(found, times)
-    limits = _lost(found) | _ended(found, power, price)
+    limits = _ended(found, power, price) | _lost(found)  # what slows a job binds before it ends it
     names = [*LOST, "layout", *(["power"] if power else []), *(["price"] if price else [])]
     bound = [limits.get(name, (np.nan, "")) for name in names]
     found = found.assign_coords(limit=names).assign(
@@ -276,7 +271,7 @@ def _reason(found: "xarray.Dataset", k: int) -> str:
     reason = found[REASON]
     codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
     names: list[str] = str(reason.attrs["flag_meanings"]).split()
-    return names[codes.index(int(reason[k]))]
+    return names[int(codes.index(int(reason[k])))]
 
 
 def _fastest(

@@ -218,3 +218,10 @@ def test_the_command_prints_draws_and_writes_json(tmp_path: Path) -> None:
     held = json.loads(done.stdout)
     assert held["data_vars"]["fastest_gpus"]["data"] > 0
     assert held["data_vars"]["doubling_gain"]["data"][0] is None
+
+
+def test_a_loss_that_slows_a_job_binds_before_it_ends_it() -> None:
+    found = of({**JOB, "goodput_model": "first_order", "gpu_mttf": "300 h"})
+    held = found["doubling_gain"].values < 1.9
+    assert found["why"].sel(limit="failures").item().startswith("doubling brought")
+    assert starts(found)["failures"] == found["n_gpus"].values[held][0]
