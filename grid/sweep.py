@@ -547,3 +547,34 @@ class Sweep(Evaluation):
         from .ask.optimize import optimize
 
         return optimize(self.spec, of, between, subject_to, sense, feasible, engine)
+
+    def wall(
+        self,
+        between: Sequence[Any] | None = None,
+        *,
+        batch_grows: bool = False,
+        power_limit: Any = None,
+        day_price: Any = None,
+        engine: str = "auto",
+    ) -> "xarray.Dataset":
+        """Where adding GPUs stops helping, and why, at the one point of this sweep.
+
+        Args:
+            between: the range of n_gpus, [first, last]; by default from the smallest size that can
+                run to one beyond the fastest, and to 1,048,576 at most. Sizes are whole replicas,
+                each twice the one before. The sweep's own n_gpus do not count.
+            batch_grows: the batch is stated for the first size, and grows with the GPUs.
+            power_limit: of facility_power; day_price: the most that a day saved may add to
+                job_cost.
+
+        Returns a Dataset over `n_gpus`: job_time, `speedup` over the first size, `doubling_gain`,
+        cost, shares of the wall time, and `lost`, the GPU time that the doubling added, of that
+        before, for each `loss`; over `limit`: `binds_from`, the size where it begins to bind (NaN:
+        nowhere), and `why`. A loss binds from the first size to which doubling brought less than
+        1.9 times, mostly because of it; batch and layout from the first size that cannot run for
+        them; power and price from the first size beyond theirs. `fastest_gpus` is the size of least
+        job time, `fastest_time`, among whole replicas, and `sync_wall_gpus` the closed form there.
+        """
+        from .ask.wall import wall
+
+        return wall(self.spec, between, batch_grows, power_limit, day_price, engine)

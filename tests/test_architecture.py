@@ -212,6 +212,7 @@ TOPICS = {
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",
     "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
     "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
+    "grid/ask/wall.py": "what ends the gain of more GPUs",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
     "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
     "grid/plots/timeline.py": "the picture of a job's time",

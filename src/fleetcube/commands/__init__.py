@@ -13,6 +13,7 @@ from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
 from fleetcube.commands.uncertainty import uncertainty
 from fleetcube.commands.validate import validate
+from fleetcube.commands.wall import wall
 
 COMMANDS: tuple[click.Command, ...] = (
     calibrate,
@@ -26,4 +27,5 @@ COMMANDS: tuple[click.Command, ...] = (
     solve,
     uncertainty,
     validate,
+    wall,
 )

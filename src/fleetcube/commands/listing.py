@@ -12,6 +12,7 @@ LISTING = {
     "Ask": {
         "solve": "Find the value of an input at which an output meets a target.",
         "optimize": "Find the best values of several inputs, under conditions.",
+        "wall": "Find where adding GPUs stops helping, and why.",
         "sensitivity": "Rank the inputs that matter, at a point or over a cube.",
         "explain": "Explain a name: formula, unit, default, source.",
         "schema": "Print the JSON Schema of specs, for editors.",

@@ -1,0 +1,301 @@
+"""Where adding GPUs stops helping, and why: sizes of a cluster, each twice the one before.
+
+n GPUs that take a time T spend n T of GPU time, and share it among losses. Were all of these to
+stay, doubling would halve the time; what they grow by instead adds up to what a doubling lacks.
+Where the batch grows, and tokens with it, losses are compared per token, and the batch answers for
+the tokens.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.roles import REASON
+from ..errors import InputError, shown
+from ..run.evaluation import Evaluation
+from ..spec import phases, values
+from ..spec.axes import Array, make_axes
+from .gradient import uncounted
+
+if TYPE_CHECKING:
+    import xarray
+
+MOST = 2.0**20  # GPUs, unless a range is given
+HELPS = 1.9  # a doubling that brings less is held back
+TRIED = 4096  # sizes tried around the best one
+TIMED = {  # what takes GPU time beside the GPUs' own work: its shares of the wall time
+    "network": ("communication_overhead",),
+    "bubble": ("bubble_overhead",),
+    "stragglers": ("straggler_overhead",),
+    "failures": ("checkpoint_overhead", "rework_overhead", "recovery_overhead"),
+}
+LOST = ("batch", "compute", *TIMED)
+SIZE, TIME = "n_gpus", "job_time"
+_BATCH, _POWER, _COST = "global_batch_size", "facility_power", "job_cost"
+_TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
+_SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
+_NEEDED = (TIME, "gpu_hours", "availability", *_SHARES)
+_REASONS = {  # that say which limit it is; any other is one of the layout
+    "batch_smaller_than_data_parallel": "batch",
+    "batch_not_divisible": "batch",
+    "fewer_microbatches_than_stages": "batch",
+    "microbatch_group_does_not_fit": "batch",
+    "dual_pipeline_does_not_fit": "batch",
+    "makes_no_progress": "failures",
+}
+
+
+def wall(
+    spec: Mapping[str, Any],
+    between: Sequence[Any] | None = None,
+    batch_grows: bool = False,
+    power_limit: Any = None,
+    day_price: Any = None,
+    engine: str = "auto",
+) -> "xarray.Dataset":
+    """Sizes of a cluster with what each doubling brought, and its limits; see `Sweep.wall`."""
+    scenario, axes = _one_point(spec)
+    phased = bool(phases.names(scenario))
+    batch = _batch(scenario, phased) if batch_grows else None
+    power = None if power_limit is None else _positive(_POWER, power_limit)
+    price = None if day_price is None else _positive(_COST, day_price)
+    sizes, step = _sizes(scenario, axes, between)
+    outputs = [*_NEEDED, *([] if phased else [_TOKENS]), *([_POWER] if power else [])]
+    priced = price is not None or _is_known(scenario, {**axes, SIZE: [MOST]}, _COST)
+    outputs += [_COST] if priced else []
+    found = _scan(scenario, axes, sizes, outputs, engine)
+    runs = found[REASON].values == 0
+    if between is None and runs.any():
+        sizes = sizes[runs.argmax() :]
+        found = found.isel({SIZE: slice(int(runs.argmax()), None)})
+    if batch is not None:
+        found = _scan(scenario, axes, sizes, outputs, engine, batch)
+    runs = found[REASON].values == 0
+    if not runs.any():
+        raise InputError(
+            f"none of {SIZE} = {sizes[0]:,.0f} to {sizes[-1]:,.0f}, each twice the one before, can "
+            f"be run ({_reason(found, 0)} at the first, {_reason(found, -1)} at the last); change "
+            "the layout, the batch or the range"
+        )
+    times = np.where(runs, found[TIME].values, np.nan)
+    best = int(np.nanargmin(times))
+    if between is None:  # one size more shows that the job gets slower, or why there is none
+        found, times = found.isel({SIZE: slice(0, best + 2)}), times[: best + 2]
+    found = _doubled(found, times)
+    limits = _ended(found, power, price) | _lost(found)  # what slows a job binds before it ends it
+    names = [*LOST, "layout", *(["power"] if power else []), *(["price"] if price else [])]
+    bound = [limits.get(name, (np.nan, "")) for name in names]
+    found = found.assign_coords(limit=names).assign(
+        binds_from=("limit", [at for at, _ in bound], {"units": "1"}),
+        why=("limit", [why for _, why in bound]),
+    )
+    if batch is not None:
+        return found.assign(
+            fastest_gpus=sizes[best], fastest_time=((), times[best], {"units": "s"})
+        )
+    return _fastest(found, scenario, axes, sizes, sizes[best], step, engine)
+
+
+# What is asked
+
+
+def _one_point(spec: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A scenario and axes of one value each. Raises InputError."""
+    scenario = dict(spec["scenario"])
+    axes = {name: axis for name, axis in spec["axes"].items() if name != SIZE}
+    for name, axis in make_axes(axes).items():
+        if axis.size > 1:
+            raise InputError(f"{name} has several values; give one ({name}=value)")
+    if SIZE in phases.stated(scenario):
+        first = phases.names(scenario)[0]
+        raise InputError(f"phases set {SIZE}, which is sought; ask for one: phase={first!r}")
+    return scenario, axes
+
+
+def _batch(scenario: Mapping[str, Any], phased: bool) -> float:
+    if phased:
+        raise InputError(
+            "the batch of a job in phases does not grow with its GPUs; ask for a phase"
+        )
+    if _BATCH not in scenario:
+        raise InputError(f"the scenario has no {_BATCH} to grow; state that of the first size")
+    return values.number(_BATCH, scenario[_BATCH])
+
+
+def _positive(name: str, given: Any) -> float:
+    """A limit of a quantity, above 0."""
+    limit = values.number(name, given)
+    if not 0 < limit < math.inf:
+        raise InputError(f"a limit of {shown(given)} on {name} is not above 0 and finite; give one")
+    return limit
+
+
+def _is_known(scenario: Mapping[str, Any], axes: Mapping[str, Any], name: str) -> bool:
+    try:
+        Evaluation(scenario, axes, [name])
+    except InputError:
+        return False
+    return True
+
+
+def _sizes(
+    scenario: Mapping[str, Any], axes: Mapping[str, Any], between: Sequence[Any] | None
+) -> tuple[Array, int]:
+    """Sizes of whole replicas, each twice the one before, and the GPUs of a replica."""
+    known = phases.names(scenario)
+    apart = {phases.NAME: known} if known else {}
+    replicas = Evaluation(scenario, {**axes, **apart, SIZE: [MOST]}, [_REPLICAS]).evaluate("numpy")
+    counts = replicas[_REPLICAS].values.ravel()
+    if not (counts >= 1).all():
+        raise InputError(f"one replica takes more than {MOST:,.0f} GPUs; make its groups smaller")
+    step = math.lcm(*(round(MOST / count) for count in counts.tolist()))
+    if between is not None and (isinstance(between, str) or len(between) != 2):
+        raise InputError(f"between = {shown(between)} is not a range; give [first, last]")
+    first, last = (step, MOST) if between is None else (values.number(SIZE, v) for v in between)
+    start = math.ceil(max(first, 1) / step) * step
+    if not start <= last < math.inf:
+        raise InputError(
+            f"{SIZE} from {first:,.10g} to {last:,.10g} holds no multiple of a replica's {step:,} "
+            "GPUs; give another range"
+        )
+    return start * 2.0 ** np.arange(math.floor(math.log2(last / start)) + 1), step
+
+
+def _scan(
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    sizes: Array,
+    outputs: Sequence[str],
+    engine: str,
+    batch: float | None = None,
+) -> "xarray.Dataset":
+    """Outputs along the sizes; the batch is stated, or grows from that of the first size."""
+    axis: Any = sizes
+    name = SIZE if batch is None else "cluster"
+    if batch is not None:
+        labels = [f"{size:.0f}" for size in sizes]
+        axis = {"labels": labels, SIZE: sizes, _BATCH: batch * sizes / sizes[0]}
+    sweep = Evaluation(scenario, {**axes, name: axis}, outputs)
+    found = sweep.evaluate(engine)
+    found = found.isel({dim: 0 for dim in found.dims if dim != name})
+    if batch is None:
+        return found
+    found.attrs |= uncounted(sweep.plan(engine), [_BATCH])
+    return found.swap_dims({name: SIZE}).drop_vars(name).reset_coords(_BATCH)
+
+
+# What doublings brought
+
+
+def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
+    """With the speed-up of each size, what doubling brought, and what each loss kept of it."""
+    sizes = found[SIZE].values
+    spent = sizes * times
+    tokens = np.broadcast_to(found[_TOKENS].values if _TOKENS in found else 1.0, spent.shape)
+    there = np.broadcast_to(found["availability"].values, spent.shape)
+    on = {
+        limit: spent * there * sum(found[name].values for name in names)
+        for limit, names in TIMED.items()
+    }
+    on["failures"] = on["failures"] + spent * (1 - there)  # waits for a cluster that is whole
+    on["compute"] = spent - sum(on.values())
+    lost = np.full((sizes.size, len(LOST)), np.nan)
+    for k, limit in enumerate(LOST):
+        if limit == "batch":
+            lost[1:, k] = (1 - tokens[:-1] / tokens[1:]) * spent[1:] / spent[:-1]
+        else:
+            each = on[limit] / tokens
+            lost[1:, k] = tokens[:-1] * np.diff(each) / spent[:-1]
+    gains = np.concatenate([[np.nan], times[:-1] / times[1:]])
+    about = {"units": "1", "long_name": "GPU time that a doubling adds, of that before"}
+    ratio = {"units": "1"}
+    known = times[np.isfinite(times)][0]
+    return found.assign_coords(loss=list(LOST)).assign(
+        speedup=(SIZE, known / times, {**ratio, "long_name": "over the first size"}),
+        doubling_gain=(SIZE, gains, {**ratio, "long_name": "what doubling to this size brought"}),
+        lost=((SIZE, "loss"), lost, about),
+        most_lost_to=(SIZE, _largest(lost)),
+    )
+
+
+def _largest(lost: Array) -> list[str]:
+    most = np.where(np.isnan(lost), -np.inf, lost).argmax(axis=1)
+    return [
+        LOST[k] if row.sum() > 0 else "-" for k, row in zip(most, np.nan_to_num(lost), strict=True)
+    ]
+
+
+def _lost(found: "xarray.Dataset") -> dict[str, tuple[float, str]]:
+    """From where, and why, a loss binds: it took the most of a doubling that brought too little."""
+    limits: dict[str, tuple[float, str]] = {}
+    for k in np.flatnonzero(found["doubling_gain"].values < HELPS).tolist():
+        name = str(found["most_lost_to"].values[k])
+        row = found["lost"].values[k]
+        part = row[LOST.index(name)] / row.sum()
+        gain = float(found["doubling_gain"][k])
+        why = f"doubling brought {gain:.2f} times; {part:.0%} of what it lacked"
+        limits.setdefault(name, (float(found[SIZE][k]), why))
+    return limits
+
+
+def _ended(
+    found: "xarray.Dataset", power: float | None, price: float | None
+) -> dict[str, tuple[float, str]]:
+    """From where, and why, a limit binds that ends the growth."""
+    limits: dict[str, tuple[float, str]] = {}
+    runs = found[REASON].values == 0
+    last = int(np.flatnonzero(runs)[-1])
+    if last + 1 < runs.size:
+        reason = _reason(found, last + 1)
+        limits[_REASONS.get(reason, "layout")] = float(found[SIZE][last + 1]), reason
+    if power is not None:
+        needed = np.where(runs, found[_POWER].values, np.nan)
+        for k in np.flatnonzero(needed > power)[:1]:
+            limits["power"] = float(found[SIZE][k]), f"needs {needed[k] / 1e6:,.4g} MW"
+    if price is not None:
+        costs, times = (np.where(runs, found[name].values, np.nan) for name in (_COST, TIME))
+        dearer, days = np.diff(costs), -np.diff(times) / 86400
+        for k in np.flatnonzero(dearer > price * days)[:1]:
+            why = (
+                f"a day saved costs {dearer[k] / days[k]:,.4g} USD"
+                if days[k] > 0
+                else "no day saved"
+            )
+            limits["price"] = float(found[SIZE][k + 1]), why
+    return limits
+
+
+def _reason(found: "xarray.Dataset", k: int) -> str:
+    reason = found[REASON]
+    codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
+    names: list[str] = str(reason.attrs["flag_meanings"]).split()
+    return names[int(codes.index(int(reason[k])))]
+
+
+def _fastest(
+    found: "xarray.Dataset",
+    scenario: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    sizes: Array,
+    best: float,
+    step: int,
+    engine: str,
+) -> "xarray.Dataset":
+    """With the size of least time among whole replicas around the best one of those scanned."""
+    low, high = max(best / 2, sizes[0]), min(2 * best, sizes[-1])
+    stride = step * math.ceil((high - low) / step / TRIED) if high > low else step
+    below, above = math.floor((best - low) / stride), math.floor((high - best) / stride)
+    tried = best + stride * np.arange(-below, above + 1.0)
+    around = {**axes, SIZE: tried}
+    outputs = [TIME, *([_WALL] if _is_known(scenario, around, _WALL) else [])]
+    near = _scan(scenario, axes, tried, outputs, engine)
+    times = np.where(near[REASON].values == 0, near[TIME].values, np.inf)
+    at = near.isel({SIZE: int(times.argmin())})
+    if _WALL in at:
+        found = found.assign({_WALL: at[_WALL].variable})
+    return found.assign(
+        fastest_gpus=((), float(at[SIZE]), {"units": "1"}),
+        fastest_time=((), float(at[TIME]), {"units": "s"}),
+    )

@@ -1,0 +1,98 @@
+"""The command `fleetcube wall`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fleetcube.commands import complete
+from fleetcube.commands.changed import changed_spec
+from fleetcube.commands.say import say
+from fleetcube.commands.table import print_table, with_unit
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@click.command()
+@click.argument("spec", type=click.Path())
+@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.option("--between", help="Sizes, first:last.  [what can run, to one past the fastest]")
+@click.option("--batch-grows", is_flag=True, help="With the GPUs; stated for the first size.")
+@click.option("--power-limit", help='Of facility_power, such as "150 MW".')
+@click.option("--day-price", help='Most that a day saved may cost, such as "500000 USD".')
+@complete.engine
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
+@click.option("-o", "--output", type=click.Path(), help="Picture to write: .png, .pdf or .svg.")
+def wall(
+    spec: str,
+    selectors: tuple[str, ...],
+    between: str | None,
+    batch_grows: bool,
+    power_limit: str | None,
+    day_price: str | None,
+    engine: str,
+    as_json: bool,
+    output: str | None,
+) -> None:
+    """Find where adding GPUs stops helping, and which limit ends it.
+
+    Each size is twice the one before. Of what a doubling lacks to twice the speed, most_lost_to
+    took the largest part. A loss binds from the first size to which doubling brought less than 1.9
+    times, mostly because of it; batch and layout from the first size that cannot run for them.
+    SELECTORS change the spec to one point: name=value.
+
+    \b
+    Example:
+      fleetcube wall examples/h100.toml gpu_mttf=50000h pipeline_parallel=4 \\
+          --power-limit "10 MW"
+    """
+    from fleetcube.grid.ask.wall import wall as find
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.grid.plots.wall import wall_picture
+    from fleetcube.grid.show.tables import finite
+
+    if output is not None:
+        check_picture(Path(output))
+    ends = None if between is None else between.split(":")
+    if ends is not None and len(ends) != 2:
+        raise InputError(f"--between {between!r} is not a range; write first:last")
+    problem = changed_spec(spec, selectors, ["n_gpus"])
+    found = find(problem, ends, batch_grows, power_limit, day_price, engine)
+    if output is not None:
+        wall_picture(found, Path(output))
+    if as_json:
+        say(json.dumps(finite(found.to_dict()), default=str))
+        return
+    _print(found)
+    if "fleetcube_uncounted" in found.attrs:
+        say(found.attrs["fleetcube_uncounted"], err=True)
+    if output is not None:
+        say(f"wrote {output}")
+
+
+def _print(found: "xarray.Dataset") -> None:
+    """The sizes, the limits that bind, and the fastest size."""
+    from fleetcube.grid.show.tables import table
+
+    spent = ["job_cost" if "job_cost" in found else "gpu_hours"]
+    spent += [name for name in ("global_batch_size", "facility_power") if name in found]
+    print_table(*table(found[["job_time", "speedup", "doubling_gain", *spent, "most_lost_to"]]))
+    binding = found.isel(limit=found["binds_from"].notnull().values).sortby("binds_from")
+    if binding.sizes["limit"]:
+        cells = zip(binding["limit"].values, binding["binds_from"].values, strict=True)
+        rows = [[str(name), f"{at:,.0f}"] for name, at in cells]
+        say("")
+        whys = binding["why"].values
+        print_table(
+            ["limit", "binds_from", "why"],
+            [[*row, str(why)] for row, why in zip(rows, whys, strict=True)],
+        )
+    say("")
+    time = with_unit(float(found["fastest_time"]), "s", "job_time")
+    last = f"fastest: {float(found['fastest_gpus']):,.0f} GPUs, {time}"
+    if "sync_wall_gpus" in found:
+        last += f"; sync_wall_gpus (closed form): {float(found['sync_wall_gpus']):,.0f}"
+    say(last)

@@ -1,0 +1,227 @@
+"""Where adding GPUs stops helping: each size evaluated by itself, and what follows by hand."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fleetcube import Sweep
+from fleetcube.cli import cli
+from fleetcube.grid.ask.wall import LOST, wall
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plots.wall import wall_picture
+
+JOB: dict[str, Any] = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "calibration": "none",
+    "tensor_parallel": 8,
+    "pipeline_parallel": 8,
+    "global_batch_size": 2048,
+    "gpu_mttf": "50_000 h",
+    "checkpoint_write_bandwidth": "100 GB/s",
+    "gpu_hour_price": 2.5,
+}
+SHARES = {
+    "network": "communication_overhead",
+    "bubble": "bubble_overhead",
+    "stragglers": "straggler_overhead",
+    "failures": "reliability_overhead",
+}
+OUTPUTS = ["job_time", "job_cost", "facility_power", *SHARES.values()]
+
+
+def of(scenario: dict[str, Any], between: Any = None, **how: Any) -> Any:
+    return Sweep(scenario, {"n_gpus": [64]}, ["job_time"]).wall(between, engine="numpy", **how)
+
+
+def one_by_one(scenario: dict[str, Any], sizes: Any) -> list[dict[str, float]]:
+    """Every size in a sweep of its own."""
+    rows = []
+    for size in sizes:
+        found = Sweep({**scenario, "n_gpus": float(size)}, {}, OUTPUTS).evaluate("numpy")
+        rows.append({str(name): float(found[name]) for name in found.variables})
+    return rows
+
+
+def starts(found: Any) -> dict[str, float]:
+    """From where each limit binds."""
+    pairs = zip(found["limit"].values, found["binds_from"].values, strict=True)
+    return {str(name): float(at) for name, at in pairs if np.isfinite(at)}
+
+
+@pytest.mark.parametrize("more", [{}, {"gpu_mttf": "5_000 h"}, {"straggler_slowdown": 0.02}])
+def test_a_scan_is_what_each_size_gives_by_itself(more: dict[str, Any]) -> None:
+    job = {**JOB, **more}
+    found = of(job, power_limit="10 MW", day_price=300_000)
+    sizes = found["n_gpus"].values
+    rows = one_by_one(job, sizes)
+    times = np.array([row["job_time"] for row in rows])
+    assert [row["infeasible_reason"] for row in rows] == [0] * len(rows)
+    assert (found["job_time"].values == times).all()
+    assert np.allclose(found["speedup"], times[0] / times, rtol=1e-12)
+    bound: dict[str, float] = {}
+    for k in range(1, len(rows)):
+        before, after = rows[k - 1], rows[k]
+        parts = {
+            limit: sizes[k] * after["job_time"] * after[share]
+            - sizes[k - 1] * before["job_time"] * before[share]
+            for limit, share in SHARES.items()
+        }
+        spent = sizes[k - 1] * times[k - 1]
+        for limit, part in parts.items():
+            assert float(found["lost"][k, LOST.index(limit)]) == pytest.approx(
+                part / spent, abs=1e-12
+            )
+        gain = times[k - 1] / times[k]
+        assert gain == pytest.approx(2 / (1 + float(found["lost"][k].sum())), rel=1e-12)
+        if gain < 1.9:
+            bound.setdefault(max(parts, key=lambda limit: parts[limit]), sizes[k])
+        if after["facility_power"] > 10e6:
+            bound.setdefault("power", sizes[k])
+        days = (before["job_time"] - after["job_time"]) / 86400
+        if after["job_cost"] - before["job_cost"] > 300_000 * days:
+            bound.setdefault("price", sizes[k])
+    assert starts(found) == bound
+    assert len(bound) > 2
+
+
+def test_the_fastest_is_that_of_every_multiple_of_the_replica() -> None:
+    job = {**JOB, "global_batch_size": 1536, "gpu_mttf": "2_000 h"}
+    found = of(job)
+    near = np.arange(64.0, 2**17, 64)
+    times = Sweep(job, {"n_gpus": near}, ["job_time"]).evaluate("numpy")
+    least = np.where(times["infeasible_reason"] == 0, times["job_time"], np.inf)
+    assert float(found["fastest_gpus"]) == near[least.argmin()]
+    assert float(found["fastest_time"]) == least.min()
+    at = Sweep({**job, "n_gpus": near[least.argmin()]}, {}, ["sync_wall_gpus"]).evaluate("numpy")
+    assert float(found["sync_wall_gpus"]) == float(at["sync_wall_gpus"])
+
+
+def test_bubbles_bind_where_the_pipeline_says() -> None:
+    """T is in proportion to m + p - 1 where only bubbles cost (Narayanan et al. 2021)."""
+    fast = dict.fromkeys(("inter_node_bandwidth", "intra_node_bandwidth"), "1e9 GB/s")
+    job = {**JOB, **fast, "cluster_mtbf": "1e12 h", "vocab_size": 1}
+    found = of(job, [64, 2**17])
+    m = 2048 * 64 / found["n_gpus"].values
+    gains = (m[:-1] + 7) / (m[1:] + 7)
+    assert np.allclose(found["doubling_gain"][1:], gains, rtol=0.01)
+    first = float(found["n_gpus"][1:][gains < 1.9][0])
+    assert starts(found)["bubble"] == first
+
+
+def test_the_batch_ends_where_it_runs_out() -> None:
+    found = of({**JOB, "pipeline_parallel": 1, "hbm_capacity": "1 TB"})
+    assert starts(found)["batch"] == 2 * 8 * 2048, "one sequence on each replica, and no more"
+    assert found["why"].sel(limit="batch").item() == "batch_smaller_than_data_parallel"
+    assert found["n_gpus"].values[-1] == 2 * 8 * 2048
+    assert math.isnan(found["speedup"].values[-1])
+    stages = of({**JOB, "virtual_stages": 5})
+    assert stages["why"].sel(limit="batch").item() == "fewer_microbatches_than_stages"
+
+
+def test_a_batch_that_grows_is_charged_for_its_tokens() -> None:
+    job = {**JOB, "batch_quality": "critical", "critical_batch_tokens": 5e7}
+    job["training_tokens"] = 1e12
+    found = of(job, [512, 8192], batch_grows=True)
+    sizes = found["n_gpus"].values
+    assert (found["global_batch_size"].values == 4 * sizes).all()
+    at = {"n_gpus": 2048.0, "global_batch_size": 8192}
+    alone = Sweep({**job, **at}, {}, ["job_time", "tokens_to_target"]).evaluate("numpy")
+    assert float(found["job_time"].sel(n_gpus=2048)) == float(alone["job_time"])
+    tokens = found["tokens_to_target"].values
+    spent = sizes * found["job_time"].values
+    extra = (tokens[1:] - tokens[:-1]) / tokens[1:] * spent[1:] / spent[:-1]
+    assert np.allclose(found["lost"].sel(loss="batch")[1:], extra, rtol=1e-12)
+    gains = found["doubling_gain"].values[1:]
+    assert np.allclose(gains, 2 / (1 + found["lost"].values[1:].sum(axis=1)), rtol=1e-12)
+    assert starts(found)["batch"] == sizes[1:][gains < 1.9][0]
+    assert "fleetcube_uncounted" not in found.attrs
+    plain = of({**JOB}, [512, 8192], batch_grows=True)
+    assert "quality is not counted" in plain.attrs["fleetcube_uncounted"]
+    assert "batch" not in starts(plain)
+
+
+def test_one_size_has_nothing_before_it(tmp_path: Path) -> None:
+    found = of(JOB, [1024, 1024])
+    assert found.sizes["n_gpus"] == 1
+    assert found["speedup"].item() == 1
+    assert np.isnan(found["doubling_gain"].values).all()
+    assert starts(found) == {}
+    assert float(found["fastest_gpus"]) == 1024
+    wall_picture(found, tmp_path / "one.png")
+
+
+def test_phases_count_together_and_one_by_one() -> None:
+    early = {"name": "early", "training_tokens": 1e11, "global_batch_size": 1024}
+    late = {"name": "late", "training_tokens": 1e12, "pipeline_parallel": 4}
+    job = {**JOB, "phase": [early, late]}
+    found = of(job)
+    for size, time in zip(found["n_gpus"].values, found["job_time"].values, strict=True):
+        whole = Sweep({**job, "n_gpus": size}, {}, ["job_time"]).evaluate("numpy")
+        assert float(whole["job_time"]) == time
+    gains = found["doubling_gain"].values[1:]
+    ideal = 2 / (1 + found["lost"].values[1:].sum(axis=1))
+    assert np.allclose(gains, ideal, rtol=1e-12, equal_nan=True)
+    assert found["n_gpus"].values[0] % 64 == 0, "whole replicas of both"
+    assert "sync_wall_gpus" not in found
+    with pytest.raises(InputError, match="ask for a phase"):
+        of(job, batch_grows=True)
+    own = {**JOB, "phase": [{**early, "n_gpus": 512}, late]}
+    with pytest.raises(InputError, match="phases set n_gpus"):
+        wall({"scenario": own, "axes": {}})
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"between": [1, 63]}, "holds no multiple of a replica's 64 GPUs"),
+        ({"between": [512, 128]}, "holds no multiple"),
+        ({"between": "128"}, "is not a range"),
+        ({"between": [64, math.inf]}, "n_gpus"),
+        ({"power_limit": 0}, "above 0"),
+        ({"power_limit": "3 m"}, "facility_power"),
+        ({"day_price": "x"}, "job_cost"),
+    ],
+)
+def test_bad_input_is_one_line(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        of(JOB, **how)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    with pytest.raises(InputError, match="out_of_memory at the first"):
+        of({**JOB, "pipeline_parallel": 1, "hbm_capacity": "10 GB"}, [8, 64])
+    with pytest.raises(InputError, match="one replica takes more"):
+        of({**JOB, "pipeline_parallel": 2**20})
+    with pytest.raises(InputError, match="gpu_mttf has several values"):
+        Sweep({**JOB, "n_gpus": 64}, {"gpu_mttf": ["1 h", "2 h"]}, ["job_time"]).wall()
+    with pytest.raises(InputError, match="gpu_hour_price is missing"):
+        of({key: value for key, value in JOB.items() if key != "gpu_hour_price"}, day_price=1)
+
+
+def test_the_command_prints_draws_and_writes_json(tmp_path: Path) -> None:
+    picture = tmp_path / "wall.png"
+    words = ["wall", "examples/h100.toml", "gpu_mttf=50000h", "pipeline_parallel=8"]
+    done = CliRunner().invoke(cli, [*words, "-o", str(picture)], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "limit" in done.output
+    assert "fastest: " in done.output
+    assert picture.stat().st_size > 10_000
+    done = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
+    held = json.loads(done.stdout)
+    assert held["data_vars"]["fastest_gpus"]["data"] > 0
+    assert held["data_vars"]["doubling_gain"]["data"][0] is None
+
+
+def test_a_loss_that_slows_a_job_binds_before_it_ends_it() -> None:
+    found = of({**JOB, "goodput_model": "first_order", "gpu_mttf": "300 h"})
+    held = found["doubling_gain"].values < 1.9
+    assert found["why"].sel(limit="failures").item().startswith("doubling brought")
+    assert starts(found)["failures"] == found["n_gpus"].values[held][0]
