@@ -33,7 +33,10 @@ _ALLOWED = {
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option(
-    "--kind", type=complete.OneOf(tuple(_NEEDED)), help="What to draw.  [curves; map with -y]"
+    "--kind",
+    type=complete.OneOf(tuple(_NEEDED)),
+    metavar="KIND",
+    help="What to draw: see above.  [curves; map with -y]",
 )
 @click.option(
     "-v",
