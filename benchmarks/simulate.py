@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 
 from fleetcube.kernels.engines.job import default_threads
-from fleetcube.kernels.monte_carlo import OPEN, PARAMETERS, STATISTICS
+from fleetcube.kernels.monte_carlo import KINDS, OPEN, PARAMETERS, STATISTICS
 from fleetcube.kernels.monte_carlo import run as simulate
 
 from .tables import Row, Table
@@ -34,6 +34,7 @@ JOB = {
     "fails_in_recovery": 1.0,
     "pool": OPEN,
     "nodes": 1.0,
+    **dict.fromkeys(PARAMETERS[KINDS:], 0.0),
 }
 CASES: dict[str, dict[str, float]] = {
     "exponential": {},

@@ -34,7 +34,7 @@ def log() -> str:
 
 
 STEPS = """\
-n_gpus,global_batch_size,step_time [s],loss
+n_gpus,global_batch_size,step_time [s],perplexity
 32,128,4.0,3
 64,128,2.0,3
 64,256,4.0,3
@@ -114,7 +114,7 @@ def test_a_table_of_steps_becomes_a_file_with_an_interval(
     assert done.returncode == 0, done.stderr
     assert name in done.stdout
     assert "dropped 1: n_gpus cannot be read" in done.stdout
-    assert "'loss' is not used" in done.stderr
+    assert "'perplexity' is not used" in done.stderr
     entry = record("calibration", str(folder / "steps.toml"))
     assert 0 < entry.standard_errors[name] < entry.values[name] < 1
     factor = re.search(r"90 of 100 such steps are within a factor of ([\d.]+)", done.stdout)

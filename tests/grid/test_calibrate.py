@@ -269,9 +269,9 @@ def test_rows_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_no_inputs_are_said(tmp_path: Path) -> None:
-    rows = table(tmp_path, "loss,fo_gpus,n_gpus,step_time\n2.5,1,32,1.5\n2.4,1,64,0.9\n")
+    rows = table(tmp_path, "perplexity,fo_gpus,n_gpus,step_time\n2.5,1,32,1.5\n2.4,1,64,0.9\n")
     assert list(rows.inputs) == ["n_gpus"]
-    assert "'loss' is not used" in rows.notes[0]
+    assert "'perplexity' is not used" in rows.notes[0]
     assert "'fo_gpus' is not used" in rows.notes[1]
 
 

@@ -73,7 +73,7 @@ def test_a_tree_is_indented_below_what_needs_it_and_names_choices() -> None:
     assert lines[:3] == [
         "  goodput (goodput_model = exact)",
         "    checkpoint_interval (checkpoint_policy = exact)",
-        "      exact_interval",
+        "      exact_interval (checkpoint_mode = sync)",
     ]
 
 

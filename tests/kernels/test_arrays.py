@@ -97,7 +97,7 @@ def test_an_array_of_jax_gives_one_of_its_type(name: str) -> None:
     assert found.dtype == np.float32
     with np.errstate(all="ignore"):
         expected = LAWS[name](*operands)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-37)  # XLA flushes what is less
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-37)  # XLA flushes what is less
 
 
 DERIVATIVES: dict[str, tuple[tuple[float, ...], int, Callable[..., float]]] = {
