@@ -16,6 +16,7 @@ from ..errors import InputError, nearest
 from ..plan.labels import plain
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
+from ..show.tables import meanings
 from ..spec import values
 from ..spec.axes import PHASE, Axis, make_axis
 from .sensitivity import check_levers, cut
@@ -228,9 +229,7 @@ def _infeasible(reason: "xarray.DataArray | None") -> str:
     if reason.ndim:
         count = int((reason != 0).sum())
         return f"{count:,} of {reason.size:,} layouts" if count else ""
-    codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
-    code = codes.index(int(reason))
-    return str(reason.attrs["flag_meanings"]).split()[code] if code else ""
+    return meanings(reason.attrs, np.atleast_1d(reason))[0] if reason else ""
 
 
 def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Dataset":

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...kernels.calculus.derivatives import Derivative, name_of, reaches
 from ...kernels.graph import formulas as graph
+from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON, UNCOUNTED
@@ -55,7 +56,8 @@ def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
 
 def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
     """An attribute that says what of an input's effect no formula in use counts, or none."""
-    used = {formula.__name__ for case in plan.cases for formula in case.formulas.values()}
+    formulas = {formula for case in plan.cases for formula in case.formulas.values()}
+    used = {own.__name__ for formula in formulas for own in definitions(formula)}
     lines = [
         f"{name}: {said}"
         for name, (counting, said) in UNCOUNTED.items()

@@ -21,6 +21,7 @@ from ..run import stream
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.selectors import narrow, point_of
+from ..show.tables import meanings
 from ..spec.axes import PHASE, Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
 from ..spec.values import is_whole, without_unit
@@ -185,9 +186,7 @@ def _size(elasticity: float) -> float:
 
 
 def _meaning(plan: Plan, reason: int) -> str:
-    attrs = attributes(plan, REASON)
-    code = attrs["flag_values"].tolist().index(reason)
-    return str(attrs["flag_meanings"]).split()[code] if reason else ""
+    return meanings(attributes(plan, REASON), np.atleast_1d(reason))[0] if reason else ""
 
 
 def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:

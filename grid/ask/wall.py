@@ -15,6 +15,7 @@ import numpy as np
 from ...kernels.roles import REASON
 from ..errors import InputError, shown
 from ..run.evaluation import Evaluation
+from ..show.tables import meanings
 from ..spec import phases, values
 from ..spec.axes import Array, make_axes
 from .gradient import uncounted
@@ -268,10 +269,7 @@ def _ended(
 
 
 def _reason(found: "xarray.Dataset", k: int) -> str:
-    reason = found[REASON]
-    codes = np.atleast_1d(reason.attrs["flag_values"]).tolist()
-    names: list[str] = str(reason.attrs["flag_meanings"]).split()
-    return names[int(codes.index(int(reason[k])))]
+    return meanings(found[REASON].attrs, found[REASON].values[[k]])[0]
 
 
 def _fastest(

@@ -17,6 +17,7 @@ from ...kernels.calculus.derivatives import derivative, is_quantity
 from ...kernels.calculus.phases import without_phase
 from ...kernels.engines.numpy import Point
 from ...kernels.graph import formulas as graph
+from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import FITTED, REASON
@@ -107,11 +108,14 @@ class Plan(Grid):
         lines: dict[str, None] = {}
         for at, name, choice in self.structure.fitted:
             case, option = self.cases[at], option_of(name)
-            for operand, (low, high) in FITTED[name][choice].items():
-                known = operand in case.leaves or operand in case.formulas
-                if not known or not self.is_table(operand):
+            quantity = without_phase(name)
+            for operand, (low, high) in FITTED[quantity][choice].items():
+                own = operand + name.removeprefix(quantity)  # of the same phase, if it has its own
+                read = own if own in case.leaves or own in case.formulas else operand
+                known = read in case.leaves or read in case.formulas
+                if not known or not self.is_table(read):
                     continue
-                table = self.table(case, operand)
+                table = self.table(case, read)
                 least, most = np.nanmin(table), np.nanmax(table)
                 if least < low or most > high:
                     far = most if most > high else least
@@ -161,9 +165,9 @@ class Structure:
         return [
             (at, name, choice)
             for at, row in enumerate(self.formulas)
-            for name in sorted(row.keys() & FITTED.keys())
-            for choice in FITTED[name]
-            if graph.load()[name].formulas[choice] is row[name]
+            for name in sorted(name for name in row if without_phase(name) in FITTED)
+            for choice in FITTED[without_phase(name)]
+            if graph.load()[without_phase(name)].formulas[choice] in definitions(row[name])
         ]
 
 

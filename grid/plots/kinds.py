@@ -55,7 +55,12 @@ ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
-USEFUL, _REST = "#f2f2f2", "#999999"
+_REST = "#999999"
+# Labels and colours of what the wall time goes to, from the bottom: the losses, and what they leave
+PARTS = (
+    *((words(n.removesuffix("_overhead")), c) for n, c in zip(LOSSES, PALETTE, strict=False)),
+    ("model operations at peak", "#f2f2f2"),
+)
 
 
 # Where the wall time goes
@@ -101,14 +106,10 @@ def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -
 
     ends = np.concatenate([np.zeros((1, at.size)), np.cumsum(shares, axis=0)])
     ends = np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
-    names = [
-        *(words(name.removesuffix("_overhead")) for name in LOSSES),
-        "model operations at peak",
-    ]
     cells = edges(at, axes.get_xscale())
     gapless = not bad.any() and at.size > 1  # areas from the first point to the last
     handles = []
-    for low, high, name, colour in zip(ends, ends[1:], names, [*PALETTE[:7], USEFUL], strict=False):
+    for low, high, (name, colour) in zip(ends, ends[1:], PARTS, strict=False):
         if is_number(x):
             for stretch in _stretches(np.isfinite(high)):
                 places, rows = at[stretch], np.stack([low, high])[:, stretch]

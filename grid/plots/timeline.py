@@ -7,10 +7,9 @@ import numpy as np
 
 from ..errors import InputError
 from ..spec.axes import PHASE
-from .kinds import LOSSES, USEFUL
+from .kinds import LOSSES, PARTS
 from .picture import (
     INFEASIBLE,
-    PALETTE,
     blank,
     blocked,
     check_picture,
@@ -19,7 +18,6 @@ from .picture import (
     saved,
     scaled,
     styled,
-    words,
 )
 
 if TYPE_CHECKING:
@@ -50,12 +48,11 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     figure, axes = blank(4.8)
     bottom = np.zeros(widths.size)
     handles = []
-    for name, colour in zip([*LOSSES, ""], [*PALETTE[:7], USEFUL], strict=True):
+    for name, (text, colour) in zip([*LOSSES, ""], PARTS, strict=True):
         share = np.broadcast_to(cube[name].values, widths.shape) if name else 1 - bottom
         share = np.where(bad, 0.0, share)
         axes.bar(starts[:-1], share, widths, bottom, align="edge", color=colour)
         bottom = bottom + share
-        text = words(name.removesuffix("_overhead")) if name else "model operations at peak"
         handles.append(patches.Patch(color=colour, label=text))
     for k in np.flatnonzero(bad & (widths > 0)):
         axes.axvspan(starts[k], starts[k + 1], zorder=0, **INFEASIBLE)

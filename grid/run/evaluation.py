@@ -18,8 +18,9 @@ from ..plan.engine import compiles
 from ..plan.execute import evaluate_block, evaluate_whole
 from ..plan.labels import dataset, dtype_of
 from ..plan.plan import Plan
-from ..spec.axes import PHASE, Array
+from ..spec.axes import Array
 from ..spec.file import read_spec
+from ..spec.phases import joined
 from ..spec.scenario import resolve
 from ..spec.values import check_dtype, check_threads, owned, without_unit
 
@@ -38,9 +39,7 @@ class Evaluation:
         phases: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         if phases is not None:
-            if PHASE in scenario:
-                raise InputError("phases are given, and the scenario has some; give them once")
-            scenario = {**scenario, PHASE: phases}
+            scenario = joined(scenario, phases)
         scenario, axes = (owned(without_unit("", table)) for table in (scenario, axes))
         self._spec = {"outputs": outputs, "scenario": scenario, "axes": axes}
         self._problem = resolve(scenario, axes)

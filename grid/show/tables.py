@@ -126,7 +126,7 @@ def check_rows(sizes: Mapping[str, int], remedy: str) -> None:
 
 def _column(name: str, attrs: Mapping[str, Any], cells: Any) -> tuple[str, list[str]]:
     if "flag_meanings" in attrs:
-        words = _words(attrs, cells)
+        words = meanings(attrs, cells)
         if name == REASON:
             return "feasible", ["yes" if text == "feasible" else f"no: {text}" for text in words]
         return name, words
@@ -145,11 +145,11 @@ def _heading(name: str, unit: str) -> str:
     return f"{name} [{unit}]" if unit not in ("", "1") else name
 
 
-def _words(attrs: Mapping[str, Any], codes: Any) -> list[str]:
-    """What the codes of a flag mean."""
+def meanings(attrs: Mapping[str, Any], codes: Any) -> list[str]:
+    """What the codes of a flag, an array of one dimension, mean."""
     known = np.atleast_1d(attrs["flag_values"]).tolist()
-    meanings = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
-    return [meanings.get(code, "undefined") for code in codes.tolist()]
+    words = dict(zip(known, str(attrs["flag_meanings"]).split(), strict=False))
+    return [words.get(code, "undefined") for code in codes.tolist()]
 
 
 def numbers(column: Any) -> list[str]:
@@ -256,7 +256,7 @@ def _frame_for_people(cube: "xarray.Dataset") -> Any:
     for name in dict.fromkeys([*kept, *dims, *map(str, whole.data_vars)]):
         attrs, cells = whole[name].attrs, _cells(whole, name, dims)
         if "flag_meanings" in attrs:
-            cells = list(map(guarded, _words(attrs, cells)))
+            cells = list(map(guarded, meanings(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
             cells = [guarded(label(cell)) for cell in cells]
         columns[guarded(_heading(name, str(attrs.get("units", "1"))))] = cells

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...catalog.files import parse_toml
 from ..errors import InputError, nearest
+from . import phases
 from .bounded import read_bytes
 from .scenario import located
 
@@ -25,13 +26,14 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
         spec = parse_toml(text)
     except ValueError as error:
         raise InputError(f"{str(path)!r} is not TOML: {error}; fix that line") from None
-    keys = ("outputs", "scenario", "axes", "phase")
+    keys = ("outputs", "scenario", "axes", phases.NAME)
     for key in spec:
         if key not in keys:
             hint = nearest(key, keys, f"it may hold {', '.join(keys)}")
             raise InputError(f"{str(path)!r}: unknown table {key[:40]!r}; {hint}")
-    tables: dict[str, Any] = located(spec, Path(path).parent)
-    made = {"outputs": [], "scenario": {}, "axes": {}} | tables
-    if (phases := made.pop("phase", None)) is not None and isinstance(made["scenario"], dict):
-        made["scenario"] = {**made["scenario"], "phase": phases}
+    made: dict[str, Any] = {"outputs": [], "scenario": {}, "axes": {}}
+    made |= located(spec, Path(path).parent)
+    tables = made.pop(phases.NAME, None)
+    if tables is not None and isinstance(made["scenario"], dict):
+        made["scenario"] = phases.joined(made["scenario"], tables)
     return made

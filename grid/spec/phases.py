@@ -24,6 +24,13 @@ def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     return shared, shared.pop(NAME, None)
 
 
+def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
+    """A scenario with phases that stand beside it. Raises InputError where it has some itself."""
+    if NAME in scenario:
+        raise InputError("phases are given, and the scenario has some; give them once")
+    return {**scenario, NAME: tables}
+
+
 def with_phases(
     scenario: Mapping[str, Any], axes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:

@@ -557,9 +557,9 @@ def drive_tier_overhead(
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    drive = drive_tier_stall_time / drive_copy_every
-    storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
-    return _part(checkpoint_overhead, drive, memory_tier_stall_time + drive + storage)
+    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
+    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits, 1)
 
 
 def storage_tier_overhead(
@@ -580,9 +580,9 @@ def storage_tier_overhead(
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    drive = drive_tier_stall_time / drive_copy_every
-    storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
-    return _part(checkpoint_overhead, storage, memory_tier_stall_time + drive + storage)
+    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
+    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits, 2)
 
 
 def memory_tier_overhead(
@@ -603,11 +603,9 @@ def memory_tier_overhead(
     Range: checkpoint_mode = tiered
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    drive = drive_tier_stall_time / drive_copy_every
-    storage = storage_tier_stall_time / drive_copy_every / storage_copy_every
-    return _part(
-        checkpoint_overhead, memory_tier_stall_time, memory_tier_stall_time + drive + storage
-    )
+    stalls = memory_tier_stall_time, drive_tier_stall_time, storage_tier_stall_time
+    waits = _waits(*stalls, drive_copy_every, storage_copy_every)
+    return _part(checkpoint_overhead, waits, 0)
 
 
 def drive_tier_rework(
@@ -634,10 +632,10 @@ def drive_tier_rework(
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
-    drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
-    storage = _lost(storage_tier_share, storage_tier_interval, storage_tier_flush_time)
-    return _part(rework_overhead, drive, memory + drive + storage)
+    shares = memory_tier_share, drive_tier_share, storage_tier_share
+    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
+    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
+    return _part(rework_overhead, _losses(shares, intervals, flushes), 1)
 
 
 def storage_tier_rework(
@@ -664,10 +662,10 @@ def storage_tier_rework(
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
-    drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
-    storage = _lost(storage_tier_share, storage_tier_interval, storage_tier_flush_time)
-    return _part(rework_overhead, storage, memory + drive + storage)
+    shares = memory_tier_share, drive_tier_share, storage_tier_share
+    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
+    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
+    return _part(rework_overhead, _losses(shares, intervals, flushes), 2)
 
 
 def memory_tier_rework(
@@ -694,10 +692,10 @@ def memory_tier_rework(
     Range: checkpoint_mode = tiered; the split is that of rare failures, their sum is not
     Source: Benoit et al. 2017, IEEE TC 66(7)
     """
-    memory = _lost(memory_tier_share, checkpoint_interval, memory_tier_flush_time)
-    drive = _lost(drive_tier_share, drive_tier_interval, drive_tier_flush_time)
-    storage = _lost(storage_tier_share, storage_tier_interval, storage_tier_flush_time)
-    return _part(rework_overhead, memory, memory + drive + storage)
+    shares = memory_tier_share, drive_tier_share, storage_tier_share
+    intervals = checkpoint_interval, drive_tier_interval, storage_tier_interval
+    flushes = memory_tier_flush_time, drive_tier_flush_time, storage_tier_flush_time
+    return _part(rework_overhead, _losses(shares, intervals, flushes), 0)
 
 
 @alternative("memory_tier_bytes", memory_tier="host")
@@ -758,11 +756,23 @@ def _multiple(shorter: Any, longer: Any) -> Any:
     return np.maximum(1.0, np.floor(ratio + 0.5))
 
 
+def _waits(memory: Any, drive: Any, storage: Any, drive_every: Any, storage_every: Any) -> Any:
+    """Stalls of each tier, for one checkpoint to memory."""
+    return memory, drive / drive_every, storage / drive_every / storage_every
+
+
+def _losses(shares: Any, intervals: Any, flushes: Any) -> Any:
+    """Work lost by the failures of each tier, over all failures, to first order."""
+    (p1, p2, p3), (t1, t2, t3), (f1, f2, f3) = shares, intervals, flushes
+    return _lost(p1, t1, f1), _lost(p2, t2, f2), _lost(p3, t3, f3)
+
+
 def _lost(share: Any, interval: Any, flush: Any) -> Any:
-    """Work lost by the failures of one tier, over all failures, to first order."""
     return share * (where(interval < np.inf, interval, 0.0) / 2 + flush)
 
 
-def _part(whole: Any, part: Any, parts: Any) -> Any:
-    """What a part of a sum takes of a whole; 0 where there is none."""
-    return where(parts > 0, whole * part / where(parts > 0, parts, 1.0), 0.0)
+def _part(whole: Any, parts: Any, tier: int) -> Any:
+    """What a tier's part of a sum takes of a whole; 0 where there is none."""
+    memory, drive, storage = parts
+    total = memory + drive + storage
+    return where(total > 0, whole * parts[tier] / where(total > 0, total, 1.0), 0.0)

@@ -10,6 +10,7 @@ import xarray
 
 import fleetcube
 from fleetcube import InputError, Sweep
+from fleetcube.grid.ask.gradient import uncounted
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
 
@@ -212,6 +213,29 @@ def test_what_has_no_whole_is_asked_of_a_phase() -> None:
         Sweep({**JOB, "phase": PHASES}, {"phase": ["nap"]}, ["job_time"])
     with pytest.raises(InputError, match="the scenario has none"):
         Sweep(JOB, {"phase": ["ramp"]}, ["job_time"])
+
+
+def test_what_is_said_of_formulas_is_said_in_phases() -> None:
+    """Phases hide no formula: a fit that is left, and a batch whose quality is counted."""
+    job = {**JOB, "batch_quality": "critical", "critical_batch_law": "zhang"}
+    counted = Sweep(job, {"phase": ["main"]}, ["job_time"], phases=PHASES)
+    (there,) = counted.plan().remarks()
+    assert "was fitted to" in there
+    whole = Sweep(job, {}, ["job_time"], phases=PHASES)
+    assert there in whole.plan().remarks()
+    assert uncounted(whole.plan(), ["global_batch_size"]) == {}
+    plain = Sweep(JOB, {}, ["job_time"], phases=PHASES)
+    assert "quality is not counted" in str(uncounted(plain.plan(), ["global_batch_size"]))
+
+
+def test_phases_are_stated_once(tmp_path: Path) -> None:
+    spec = tmp_path / "twice.toml"
+    one = 'outputs = ["job_time"]\n[scenario]\n[[scenario.phase]]\ntraining_tokens = "1T"\n'
+    spec.write_text(one + '[[phase]]\ntraining_tokens = "2T"\n')
+    with pytest.raises(InputError, match="give them once"):
+        Sweep.from_file(spec)
+    with pytest.raises(InputError, match="give them once"):
+        Sweep({**JOB, "phase": PHASES}, {}, ["job_time"], phases=PHASES)
 
 
 LIVED: dict[str, Any] = {

@@ -41,6 +41,10 @@ MODULES = sorted({name.partition(".")[0] for name in LAWS})
 overloads.init()  # by itself where the package is installed: see the last test
 
 
+# Differences of large logarithms, of which float32 keeps few digits
+ROUGH = {"topology.distinct_groups": 1e-3}
+
+
 @functools.cache
 def points(name: str, corners: bool) -> list[Array]:
     """Operands of a law: powers of ten, whole numbers and shares; some 0, 1 or endless."""
@@ -97,7 +101,8 @@ def test_an_array_of_jax_gives_one_of_its_type(name: str) -> None:
     assert found.dtype == np.float32
     with np.errstate(all="ignore"):
         expected = LAWS[name](*operands)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-37)  # XLA flushes what is less
+    rough = ROUGH.get(name, 1e-4)
+    np.testing.assert_allclose(found, expected, rtol=rough, atol=1e-37)  # XLA flushes what is less
 
 
 DERIVATIVES: dict[str, tuple[tuple[float, ...], int, Callable[..., float]]] = {
