@@ -139,11 +139,11 @@ def points() -> dict[str, Any]:
         "site_overlap": rng.uniform(0, 0.1, POINTS),
         "site_mttf": 1e8,
         "model_fragments": rng.choice([1.0, 4.0, 600.0], POINTS),
-        "memory_tier_survival": rng.choice([0.0, 0.5, 0.8], POINTS),
+        "memory_tier_survival": rng.choice([0.0, 0.8, 0.95], POINTS),
         "drive_tier_survival": rng.choice([0.0, 0.6, 0.9, 1.0], POINTS),
         "tier_stall_share": rng.choice([0.0, 0.3, 1.0], POINTS),
         "rail_busy_share": rng.uniform(0, 0.9, POINTS),
-        "checkpoint_memory_capacity": rng.choice([1e10, np.inf], POINTS),
+        "checkpoint_memory_capacity": rng.choice([1e6, np.inf], POINTS),
         "checkpoint_drive_capacity": rng.choice([1e11, np.inf], POINTS),
         "corruption_latency": rng.choice([0.0, 1e4, 1e6], POINTS),
         "fleet_age": rng.choice([0.0, 1e7], POINTS),
@@ -255,10 +255,8 @@ def test_the_points_reach_every_reason_and_most_losses() -> None:
     reference = results("numpy", list(FORMULAS.values()))
     codes = set(read(FORMULAS["flushed_infeasible_reason"]).flags)
     reasons = [name for name, made in FORMULAS.items() if set(read(made).flags) == codes]
-    # -1: unknown, where a replica takes more than the cluster; 33 comes behind the others, and is
-    # tried in tests/kernels/test_feasibility.py or tests/laws
-    found = {code for name in reasons for code in reference[name].tolist()} - {-1}
-    assert found | {33.0} == codes
+    # -1: unknown, where a replica takes more than the cluster
+    assert {code for name in reasons for code in reference[name].tolist()} - {-1} == codes
     assert set(reference["flushed_infeasible_reason"].tolist()) >= set(range(12))
     assert len(set(reference["dominant_overhead"].tolist())) >= 4
 

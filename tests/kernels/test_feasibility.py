@@ -50,6 +50,8 @@ LOSSES: dict[str, Any] = {  # three quarters of the time in all
     "maintenance_budget": 0.0,
     "cluster_uptime": 1.0,
 }
+DRIVES: dict[str, Any] = {"memory_tier": "host", "drive_tier_survival": 0.6}
+TIERS: dict[str, Any] = {**DRIVES, "memory_tier_survival": 0.5}
 FLUSH: dict[str, Any] = {
     "checkpoint_mode": "async",
     "checkpoint_policy": "fixed",
@@ -228,6 +230,10 @@ def reason_code(scenario: dict[str, Any]) -> float:
             {**FLUSH, "checkpoint_flush_time": 61.0, "checkpoint_mode": "in_memory"},
             "interval_below_flush_time",
         ),
+        (TIERS, "feasible"),
+        ({**TIERS, "checkpoint_memory_capacity": "1 GB"}, "checkpoint_tier_too_small"),
+        ({**TIERS, "checkpoint_drive_capacity": "1 GB"}, "checkpoint_tier_too_small"),
+        ({**DRIVES, "checkpoint_memory_capacity": "1 GB"}, "feasible"),  # no such tier
         ({**LOSSES, "goodput_model": "first_order"}, "feasible"),
         ({**LOSSES, "goodput_model": "first_order", "rework_overhead": 0.5}, "makes_no_progress"),
         ({**LOSSES, "goodput_model": "exact", "rework_overhead": 0.5}, "feasible"),
@@ -239,6 +245,16 @@ def reason_code(scenario: dict[str, Any]) -> float:
 )
 def test_reasons(change: dict[str, Any], expected: str) -> None:
     assert reason(**{**LAYOUT, **change}) == expected
+
+
+def test_tiers_out_of_order_along_an_axis_have_a_reason() -> None:
+    """Constants are refused; where memory varies, drives may survive less than it at a point."""
+    survival = [0.0, 0.6, 0.9]
+    flag = fleetcube.evaluate(
+        "infeasible_reason", **LAYOUT, **DRIVES, memory_tier_survival=survival
+    )
+    assert (flag == 33).values.tolist() == [False, False, True]
+    assert flag.attrs["flag_meanings"].split()[33] == "tiers_out_of_order"
 
 
 def test_graver_reasons_go_first() -> None:
