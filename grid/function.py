@@ -1,6 +1,7 @@
 """Quantities as one pure function of a few inputs, for other programs to call."""
 
 import inspect
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, unit_of
-from ..kernels.engines import scalar
+from ..kernels.engines import javascript, scalar
 from ..kernels.engines.job import Job, threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
@@ -67,7 +68,8 @@ def function(
             raise InputError(
                 f"{name!r} is both an output and an input; leave it out of one of them"
             )
-    given = {name: Axis(name, np.ones(1), {name: np.ones(1)}) for name in names}
+    # One axis for all: each of its own would be a dimension, of which NumPy has 64
+    given = {"inputs": Axis("inputs", np.ones(1), {name: np.ones(1) for name in names})}
     problem = resolve(scenario, given, names)
     check_outputs(wanted, problem)
     return Function(problem, tuple(wanted), names, engine, isinstance(outputs, str))
@@ -174,6 +176,30 @@ class Function:
         """Inputs that no output depends on here."""
         used = {p for _, formula in self._program.formulas for p in parameters(formula)}
         return tuple(name for name in self.inputs if name not in used)
+
+    def javascript(self) -> str:
+        """The function as a module of JavaScript, for a page that computes without Python.
+
+        It exports `evaluate`, a function of one object of numbers by input in SI base units, which
+        returns an object of numbers by output; and `inputs`, `outputs` and `units`. NaN stands
+        where a call here returns NaN. Values are NumPy's to about 1e-15.
+        """
+        about = f"{', '.join(self.outputs)}, as a function of {', '.join(self.inputs)}; in SI units"
+        facts = {"inputs": self.inputs, "outputs": self.outputs, "units": self.units}
+        taken = ", ".join(f"given.{name}" for name in self.inputs)
+        made = ", ".join(f"{name}: found[{k}]" for k, name in enumerate(self.outputs))
+        return "\n".join(
+            [
+                f"// {about}.",
+                javascript.HEAD + javascript.source(self._program, "compute"),
+                "export function evaluate(given) {",
+                f"  const found = compute([{taken}]);",
+                f"  return {{{made}}};",
+                "}",
+                *(f"export const {key} = {json.dumps(value)};" for key, value in facts.items()),
+                "",
+            ]
+        )
 
     @property
     def _numba_type_(self) -> Any:

@@ -18,8 +18,10 @@ import pytest
 
 import fleetcube
 from fleetcube import InputError, Sweep, function
+from fleetcube.kernels.inputs import INPUTS as INPUTS_OF_ALL
 
 from ..draws import generator
+from ..kernels import javascript as node
 from ..table import each
 
 ENGINES = ("numpy", "numba", "jax")
@@ -53,6 +55,27 @@ def swept(outputs: list[str], points: dict[str, Any]) -> Any:
     names = [str(k) for k in range(len(points["n_gpus"]))]
     axes = {"point": {**{name: list(row) for name, row in points.items()}, "labels": names}}
     return Sweep(SCENARIO, axes, outputs).evaluate("numpy")
+
+
+@pytest.mark.skipif(node.NODE is None, reason="node is not installed")
+def test_a_module_of_javascript_computes_the_same(tmp_path: Path) -> None:
+    points = drawn(60) | {"tensor_parallel": np.array([8.0, 4.0, 0.0] * 20)}  # 0 is out of bounds
+    made = function(OUTPUTS, SCENARIO, [*points])
+    source = made.javascript()
+    source = source.replace("export function evaluate", "function named").replace("export ", "")
+    source += "const evaluate = (row) => outputs.map("
+    source += "(of) => named(Object.fromEntries(inputs.map((name, k) => [name, row[k]])))[of]);"
+    found = node.run(source, np.stack([*points.values()], axis=1), len(OUTPUTS), tmp_path)
+    for column, (name, values) in zip(found.T, made(points).items(), strict=True):
+        np.testing.assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
+    assert np.isnan(found[2, 0]) and found[2, 1] == -1 and np.isfinite(found[:, 0]).any()
+
+
+def test_a_function_may_take_more_inputs_than_numpy_has_dimensions() -> None:
+    reals = (n for n, row in INPUTS_OF_ALL.items() if row.kind == "real" and row.default)
+    names = [name for name in reals if name not in SCENARIO][:70]
+    made = function("goodput", SCENARIO | {"n_gpus": 1024}, names)
+    assert len(made.inputs) == 70
 
 
 @each("engine", ENGINES)

@@ -14,11 +14,12 @@ import fleetcube
 from fleetcube.kernels import checkpoint, collectives, ops, topology
 from fleetcube.kernels.calculus.made import Chain
 from fleetcube.kernels.engines import jax as jax_engine
-from fleetcube.kernels.engines import kernel_cache, ufunc_loops
+from fleetcube.kernels.engines import javascript, kernel_cache, ufunc_loops
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.engines.codegen import kernel_source
 from fleetcube.kernels.engines.job import Job, pool
+from fleetcube.kernels.engines.program import Program
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph import trace
 from fleetcube.kernels.graph.bind import Binding, dependencies
@@ -29,6 +30,7 @@ from fleetcube.kernels.inputs import INPUTS
 from .. import table
 from ..draws import generator
 from ..table import each
+from . import javascript as node
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -200,6 +202,22 @@ def test_formulas_agree_with_numpy(module: str, engine: str) -> None:
         np.testing.assert_allclose(
             found[name], values, TOLERANCE[engine], equal_nan=True, err_msg=name
         )
+
+
+@pytest.mark.fuzz
+@pytest.mark.skipif(node.NODE is None, reason="node is not installed")
+@pytest.mark.parametrize("module", BY_MODULE)
+def test_javascript_agrees_with_numpy(module: str, tmp_path: Path) -> None:
+    reference = results("numpy", BY_MODULE[module])
+    formulas = tuple((f"{f.__name__}_", f) for f in BY_MODULE[module])
+    inputs = tuple(dict.fromkeys(name for _, f in formulas for name in parameters(f)))
+    flags = frozenset(name for name, f in formulas if read(f).unit == "flag")
+    program = Program(inputs, tuple(name for name, _ in formulas), formulas, (), (), flags)
+    source = javascript.HEAD + javascript.source(program, "evaluate")
+    rows = [np.broadcast_to(operands()[name], POINTS) for name in inputs]
+    found = node.run(source, np.stack(rows, axis=1), len(formulas), tmp_path)
+    for column, (name, values) in zip(found.T, reference.items(), strict=True):
+        np.testing.assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
 
 
 def test_scalars_have_the_bits_of_arrays() -> None:

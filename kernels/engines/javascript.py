@@ -1,0 +1,36 @@
+"""One point of a program as a function of JavaScript, for pages that compute without Python.
+
+The operations and their order are those of the other engines. `exp` and its like are the browser's
+own, which differ from NumPy's in the last bits.
+"""
+
+from ..graph.trace import LIGHT, LOOPS, written
+from .program import Program
+
+_LIBRARY = ", ".join(name for name in (*LOOPS, *LIGHT) if name not in ("maximum", "minimum"))
+# Math.max would make 0 of -0 and 0, which divide differently
+HEAD = f"""\
+const {{{_LIBRARY}}} = Math;
+const np = {{inf: Infinity, nan: NaN}}, True = true, False = false;
+const select = (condition, one, other) => condition ? one : other;
+const maximum = (x, y) => x !== x || x >= y ? x : y;
+const minimum = (x, y) => x !== x || x <= y ? x : y;
+"""  # what the text of operations, which is Python's, means in JavaScript
+
+
+def source(program: Program, name: str) -> str:
+    """Source of a function of the inputs, an array, that returns the outputs as one.
+
+    It needs `HEAD` before it. Flags are whole numbers, -1 where undefined.
+    """
+    trace, results = program.trace()
+    lines = [f"  const [{', '.join(program.inputs)}] = inputs;"]
+    for own, operation in trace.operations.items():
+        text = f"{operation.loop}({operation.reads[0]})" if operation.loop else operation.text
+        lines.append(f"  const {own} = {text};")
+    texts = []
+    for of, result in zip(program.outputs, results, strict=True):
+        value = written(result)
+        texts.append(f"select({value} != {value}, -1, +{value})" if of in program.flags else value)
+    lines.append(f"  return [{', '.join(texts)}];")
+    return "\n".join([f"function {name}(inputs) {{", *lines, "}", ""])
