@@ -68,7 +68,9 @@ def test_a_module_of_javascript_computes_the_same(tmp_path: Path) -> None:
     found = node.run(source, np.stack([*points.values()], axis=1), len(OUTPUTS), tmp_path)
     for column, (name, values) in zip(found.T, made(points).items(), strict=True):
         np.testing.assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
-    assert np.isnan(found[2, 0]) and found[2, 1] == -1 and np.isfinite(found[:, 0]).any()
+    assert np.isnan(found[2, 0])
+    assert found[2, 1] == -1
+    assert np.isfinite(found[:, 0]).any()
 
 
 def test_a_function_may_take_more_inputs_than_numpy_has_dimensions() -> None:

@@ -16,13 +16,14 @@ def run(source: str, inputs: Any, outputs: int, folder: Path) -> Any:
     given, found, program = folder / "given", folder / "found", folder / "program.js"
     given.write_bytes(inputs.tobytes())
     program.write_text(
-        f"""{source}
-const fs = require("fs");
+        source
+        + f"""
+const fs = require("fs"), rows = {len(inputs)}, width = {inputs.shape[1]};
 const bytes = fs.readFileSync("{given}");
-const given = new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
-const found = new Float64Array({len(inputs) * outputs});
-for (let row = 0; row < {len(inputs)}; row++)
-  found.set(evaluate(given.subarray(row * {inputs.shape[1]}, (row + 1) * {inputs.shape[1]})), row * {outputs});
+const given = new Float64Array(new Uint8Array(bytes).buffer);
+const found = new Float64Array(rows * {outputs});
+for (let row = 0; row < rows; row++)
+  found.set(evaluate(given.subarray(row * width, (row + 1) * width)), row * {outputs});
 fs.writeFileSync("{found}", found);
 """
     )

@@ -13,8 +13,8 @@ import pytest
 import fleetcube
 from fleetcube.kernels import checkpoint, collectives, ops, topology
 from fleetcube.kernels.calculus.made import Chain
-from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import javascript, kernel_cache, ufunc_loops
+from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
 from fleetcube.kernels.engines.codegen import kernel_source
