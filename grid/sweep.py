@@ -578,3 +578,23 @@ class Sweep(Evaluation):
         from .ask.wall import wall
 
         return wall(self.spec, between, batch_grows, power_limit, day_price, engine)
+
+    def page(self, path: "str | PathLike[str] | None" = None, title: str = "") -> str:
+        """A page of HTML in one file that computes this sweep in a browser, without Python.
+
+        Its formulas are written as JavaScript. Axes of one number are sliders, as are all other
+        numbers that the outputs depend on; points of other axes are choices in a table. Intervals
+        are shown as far as sizes keep to those measured. Derivatives are left out.
+
+        Args:
+            path: a file to write, .html, which must not exist.
+            title: its heading.
+
+        Returns its text. Raises InputError where it would be larger than 1 MB.
+        """
+        from .live.page import page, write
+
+        text = page(self.spec, title or "A sweep of fleetcube")
+        if path is not None:
+            write(text, path)
+        return text

@@ -85,6 +85,7 @@ FLOORS = {
         {"show"},
         {"ask", "measured"},
         {"plots"},
+        {"live"},
         {"sweep"},
         {"evaluate", "explain", "rows"},
         {"accessor"},

@@ -305,6 +305,12 @@ def _equal(array: Array, first: Array) -> bool:
     return bool(same.all())
 
 
+def measured() -> Mapping[str, Sequence[float]]:
+    """The least and the most of sizes that published steps had."""
+    ranges: Mapping[str, Sequence[float]] = _posterior().content["ranges"]
+    return ranges
+
+
 def _posterior() -> pooled.Posterior:
     try:
         return pooled.posterior()

@@ -32,6 +32,7 @@ from fleetcube.grid.explore.server import PAGE, Server
 from fleetcube.grid.explore.view import View, number, spacing
 from fleetcube.kernels.calculus.derivatives import quantity
 from tests.door import command, load
+from tests.door.wait import until
 
 HOSTILE = "<img src=x onerror=document.title=1>"
 # Only GPUs fail: the cluster's mean time between failures is that of one over their number.
@@ -696,26 +697,6 @@ def test_what_cannot_be_served_is_told_in_one_line(
 # The page in a browser
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if binary is None or driver is None:
-        pytest.skip("there is no chromium with its chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    words = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900")
-    for word in (*words, f"--user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.add_experimental_option("prefs", {"download.default_directory": str(tmp_path)})
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    try:
-        yield found
-    finally:
-        found.quit()
-
-
 def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> None:
     from selenium.webdriver import ActionChains, Keys
     from selenium.webdriver.support.select import Select
@@ -779,10 +760,3 @@ def colours(browser: Any, canvas: str) -> set[tuple[int, ...]]:
     return [...new Set(new Uint32Array(data.buffer))];
     """
     return set(browser.execute_script(script))
-
-
-def until(holds: Any, told: Any, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, told()
-        time.sleep(0.05)

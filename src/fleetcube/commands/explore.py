@@ -16,21 +16,29 @@ from fleetcube.commands.say import say
 @click.option("--port", default=0, help="Port to listen on; 0 picks a free one.  [0]")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-def explore(source: str, port: int, host: str, no_browser: bool) -> None:
+@click.option("-o", "--output", help="Write a page of a spec that needs no server (.html).")
+def explore(source: str, port: int, host: str, no_browser: bool, output: str | None) -> None:
     """View a cube, or a spec without evaluating it first, on a local web page.
 
     The page has a map or a curve of a variable, sliders for the other axes, cuts through a point
     and the inputs that matter there; slices can be downloaded. Ctrl-C stops it.
 
+    With -o the page of a spec is one file instead, to keep or to mail: every number is a slider,
+    and the formulas, written as JavaScript, compute in the browser.
+
     \b
     Example:
       fleetcube explore cubes/scaling.zarr
       fleetcube explore examples/scaling-and-reliability.toml --port 8000
+      fleetcube explore examples/h100.toml -o h100.html
     """
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.explore.server import Server
     from fleetcube.grid.explore.view import View
 
+    if output is not None:
+        _write(source, output)
+        return
     if not 0 <= port <= 65535:
         raise InputError(f"--port {port} is not a port; give 0 to 65535")
     with Server(View.open(source), host, port) as server:
@@ -50,6 +58,16 @@ def explore(source: str, port: int, host: str, no_browser: bool) -> None:
             asyncio.run(serve())
         except (KeyboardInterrupt, asyncio.CancelledError):
             say("ended")
+
+
+def _write(source: str, output: str) -> None:
+    """The page of a spec as a file."""
+    from fleetcube.grid.live.page import check_target
+    from fleetcube.grid.sweep import Sweep
+
+    check_target(output)
+    text = Sweep.from_file(source).page(output, source)
+    say(f"{output} is written ({len(text) / 1000:,.0f} kB): open it in any browser")
 
 
 def _has_screen() -> bool:

@@ -1,0 +1,310 @@
+"""What the page holds: a program for each set of formulas, what may be moved, what is shown."""
+
+import base64
+import hashlib
+import html
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ...kernels.calculus.derivatives import derivative
+from ...kernels.engines import javascript
+from ...kernels.engines.program import fold
+from ...kernels.graph.formulas import Function, parameters
+from ...kernels.inputs import INPUTS, groups
+from ...kernels.roles import ENDS, GROWING, REASON, SHARES, WHOLES
+from ..ask.interval import SHARE
+from ..ask.uncertainty import errors
+from ..errors import InputError
+from ..plan.cases import choices, leaves
+from ..plan.labels import attributes, own_version
+from ..plan.plan import Plan
+from ..plots.picture import words
+from ..run.evaluation import Evaluation
+from ..show.tables import counted, scale
+from ..spec import auto
+from ..spec.axes import Axis, make_axes
+
+MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
+MOST_BYTES = 1_000_000  # of a page: more is not opened from a mail
+MOST_STOPS = 500  # of a slider over an axis
+
+
+def page(spec: Mapping[str, Any], title: str) -> str:
+    """A page that computes a spec in the browser; see `Sweep.page`."""
+    scenario = dict(spec["scenario"])
+    sliders, several = _axes(spec["axes"])
+    scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
+    points = [*itertools.product(*map(_points, several))]
+    if len(points) > MOST_CHOICES:
+        names = " and ".join(axis.name for axis in several)
+        raise InputError(
+            f"{names} make {len(points):,} choices; a page holds {MOST_CHOICES}: name fewer"
+        )
+    wanted = [name for name in spec["outputs"] if not derivative(name)]
+    if not wanted:
+        raise InputError("all outputs are derivatives, which a page finds itself; name another")
+    rows = [
+        _Choice(
+            " ".join(f"{axis.name}={name}" for axis, (name, _) in zip(several, point, strict=True)),
+            {**scenario, **{n: value for _, own in point for n, value in own.items()}},
+            wanted,
+        )
+        for point in points
+    ]
+    moved = [n for n in INPUTS if all(row.may_move(n) for row in rows)]
+    data, programs = _programs(rows, moved)
+    first = rows[0]
+    data |= {
+        "title": title,
+        "inputs": _inputs(data.pop("names"), moved, first, {axis.name: axis for axis in sliders}),
+        "outputs": _outputs(first, rows),
+        "axes": [axis.name for axis in sliders],
+        "share": SHARE,
+        "about": [*dict.fromkeys(remark for row in rows for remark in row.plan.remarks())],
+    }
+    made = _filled(title, data, programs)
+    if len(made) > MOST_BYTES:
+        raise InputError(
+            f"the page would have {len(made) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
+            "most; name fewer choices or outputs"
+        )
+    return made
+
+
+def check_target(path: str | PathLike[str]) -> None:
+    """Refuse a file that cannot be written."""
+    path = Path(path)
+    if path.suffix.lower() != ".html":
+        raise InputError(f"{str(path)!r} is not an .html file; change its ending")
+    if path.exists():
+        raise InputError(f"{str(path)!r} exists; choose another name or remove it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; create it first")
+
+
+def write(text: str, path: str | PathLike[str]) -> None:
+    """Write a page, whole or not at all. Raises InputError."""
+    check_target(path)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        Path(path).unlink(missing_ok=True)
+        raise InputError(f"cannot write {str(path)!r} ({error.strerror}); choose another") from None
+
+
+class _Choice:
+    """One combination of labels and options: a scenario of one point, and its formulas."""
+
+    def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
+        ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
+        outputs = [*outputs, *(end for end in ends if end not in outputs)]
+        plain: Plan = Evaluation(scenario, {}, outputs).plan("numpy")
+        self.errors = {of: [*errors(plain, of)] for of in plain.outputs}
+        slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
+        self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
+        self.plan: Plan = Evaluation(self.scenario, {}, outputs).plan("numpy")
+        problem = self.plan.problem
+        (self.chosen,) = choices(problem, ())
+        (values,) = leaves(problem, [self.chosen], (), ())
+        self.values = {name: row.item() for name, row in values.items()}
+        self.formulas: Mapping[str, Function] = self.plan.cases[0].formulas
+        self.read = {p for formula in self.formulas.values() for p in parameters(formula)}
+        self.fixed = _fixed(self)
+
+    def may_move(self, name: str) -> bool:
+        """Whether a number may change, and all else stays what `run` would make of it."""
+        return name in self.read and name in self.values and name not in self.fixed
+
+
+def _fixed(choice: _Choice) -> set[str]:
+    """Numbers that set more than themselves: an option, what a label says, what auto finds."""
+    problem = choice.plan.problem
+    fixed = {*choice.slips}
+    fixed |= {row.name for row in INPUTS.values() if row.kind == "option"}
+    for whole, its_parts in WHOLES.items():
+        if problem.gives(whole) and whole not in problem.stated:
+            fixed |= its_parts
+    for row in INPUTS.values():
+        open_to_it = row.implied_by and row.name not in problem.stated
+        if open_to_it and choice.chosen.options[row.name] != row.implied:
+            fixed |= {*row.implied_by}
+    if problem.phases:
+        fixed |= {*problem.phases.inputs}
+    if problem.found:
+        fixed |= {*auto.TOLD_BY}
+    return fixed
+
+
+# What is asked
+
+
+def _axes(axes: Mapping[str, Any]) -> tuple[list[Axis], list[Axis]]:
+    """Axes of one number, which are sliders, and the others, whose points are choices."""
+    made = list(make_axes(axes).values())
+    plain = [axis for axis in made if _is_numeric(axis)]
+    return plain, [axis for axis in made if not _is_numeric(axis)]
+
+
+def _is_numeric(axis: Axis) -> bool:
+    row = axis.numbers.get(axis.name)
+    return row is not None and axis.inputs == (axis.name,) and axis.name in INPUTS
+
+
+def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
+    """The points of an axis: the name of each, and what it sets."""
+    numbers = {name: tuple(row.tolist()) for name, row in axis.numbers.items()}
+    rows = {**numbers, **axis.options, **axis.records}
+    return [
+        (f"{label}", {name: row[k] for name, row in rows.items()})
+        for k, label in enumerate(axis.labels.tolist())
+    ]
+
+
+# What the page is made from
+
+
+def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """A program for each set of formulas; what differs between choices is an input of all."""
+    slips = dict.fromkeys(e for row in rows for e in row.slips)
+    apart = [
+        name
+        for name in dict.fromkeys(n for row in rows for n in sorted(row.read))
+        if name not in slips
+        and name not in moved
+        and len({repr(row.values.get(name)) for row in rows}) > 1
+        and any(name in row.values for row in rows)
+    ]
+    names = [*moved, *slips, *apart]
+    outputs = rows[0].plan.outputs
+    known: dict[Any, int] = {}
+    sources: list[str] = []
+    bases, which = [], []
+    for row in rows:
+        inputs = [n for n in names if n in row.values]
+        key = (tuple(row.formulas.items()), tuple(inputs))
+        if key not in known:
+            known[key] = len(sources)
+            given = {n: value for n, value in row.values.items() if n not in inputs}
+            flags = [of for of in outputs if _unit(row, of) == "flag"]
+            program = fold(outputs, row.formulas, given, inputs, (), flags)
+            taken = ", ".join(f"all[{names.index(n)}]" for n in inputs)
+            own = javascript.source(program, f"program{len(sources)}")
+            sources.append(own.replace("= inputs;", f"= [{taken}];").replace("(inputs)", "(all)"))
+        which.append(known[key])
+        bases.append([row.values.get(n, math.nan) for n in names])
+    data = {
+        "names": names,
+        "choices": [row.name for row in rows],
+        "programs": which,
+        "bases": bases,
+        "slips": [names.index(n) for n in slips],
+        "shares": [[names.index(n) for n in s if n in names] for s in SHARES],
+        "growing": [
+            [names.index(low), names.index(high)]
+            for high, low in GROWING.items()
+            if low in names and high in names
+        ],
+    }
+    return data, sources
+
+
+def _unit(row: _Choice, name: str) -> str:
+    about = attributes(row.plan, name)
+    return "flag" if "flag_values" in about else str(about["units"])
+
+
+def _inputs(
+    names: Iterable[str], moved: Sequence[str], first: _Choice, sliders: Mapping[str, Axis]
+) -> list[dict[str, Any]]:
+    topics = {row.name: topic for topic, its_rows in groups().items() for row in its_rows}
+    measured = auto.measured() if first.plan.problem.found else {}
+    made: list[dict[str, Any]] = []
+    for name in names:
+        if name not in moved:
+            made.append({"name": name})
+            continue
+        row, value = INPUTS[name], first.values[name]
+        factor, unit = scale(row.unit, [value], name)
+        own = {
+            "name": name,
+            "title": words(name),
+            "about": row.description,
+            "topic": topics[name],
+            "factor": factor,
+            "unit": unit,
+            "count": row.kind == "count",
+            "low": row.low,
+            "high": row.high,
+            "above": row.positive and row.low <= 0,
+            "infinite": row.may_be_infinite,
+            "stated": name in first.plan.problem.stated or name in sliders,
+        }
+        if name in sliders and sliders[name].size <= MOST_STOPS:
+            own["stops"] = sorted({*sliders[name].numbers[name].tolist()})
+        if name in measured:
+            own["measured"] = measured[name]
+        made.append(own)
+    return made
+
+
+def _outputs(first: _Choice, rows: Sequence[_Choice]) -> list[dict[str, Any]]:
+    outputs = first.plan.outputs
+    ends = {end for of in outputs if of in ENDS for end in ENDS[of]}
+    values = Evaluation(first.scenario, {}, outputs).evaluate("numpy")
+    masked = {of for row in rows for of in row.plan.layout_dependent}
+    made = []
+    for name in outputs:
+        about = attributes(first.plan, name)
+        own = {"name": name, "title": words(name), "about": about["long_name"]}
+        own["title"] += counted(about)
+        own |= {"masked": name in masked, "hidden": name in ends or name == REASON}
+        if "flag_values" in about:
+            meanings = str(about["flag_meanings"]).split()
+            codes = about["flag_values"].tolist()
+            own["words"] = {str(c): m for c, m in zip(codes, meanings, strict=True)}
+        else:
+            factor, unit = scale(str(about["units"]), [values[name].item()], name)
+            own |= {"factor": factor, "unit": unit}
+            own["slips"] = any(row.errors[name] for row in rows)
+            if name in ENDS:
+                own["ends"] = [outputs.index(end) for end in ENDS[name]]
+        made.append(own)
+    return made
+
+
+# The file
+
+
+def _filled(title: str, data: Mapping[str, Any], programs: Sequence[str]) -> str:
+    """One file: its style and its script, allowed by their hashes, and nothing from elsewhere."""
+    facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
+    listed = ", ".join(f"program{k}" for k in range(len(programs)))
+    head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
+    made = f"const PROGRAMS = [{listed}];"
+    script = "\n".join([head, *programs, made, _asset("live.js")])
+    style = _asset("live.css")
+    parts = {
+        "title": html.escape(title),
+        "version": html.escape(own_version()),
+        "style": style,
+        "script": script,
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+    }
+    return re.sub(r"{{(\w+)}}", lambda found: parts[found[1]], _asset("live.html"))
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a content policy names what it allows."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

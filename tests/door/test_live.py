@@ -1,0 +1,222 @@
+"""The page in one file: what its JavaScript answers is what `run` prints, in node and a browser."""
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube import InputError, Sweep
+from fleetcube.grid.live.page import page
+from fleetcube.grid.spec.file import read_spec
+
+from ..kernels import javascript as node
+from ..table import each
+from .wait import until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HOSTILE = "</script><img src=x onerror=alert(1)>{{script}}"
+JOB: dict[str, Any] = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "software": "megatron-lm",
+    "n_gpus": 1024,
+    "tensor_parallel": 8,
+    "pipeline_parallel": 4,
+    "global_batch_size": 2048,
+    "checkpoint_write_bandwidth": "100 GB/s",
+    "gpu_hour_price": 2.5,
+}
+OUTPUTS = ["job_time", "mfu", "goodput", "memory_per_gpu", "job_cost", "dominant_overhead"]
+
+
+def spec(axes: Mapping[str, Any], outputs: Sequence[str] = OUTPUTS, **changed: Any) -> Any:
+    return {"scenario": {**JOB, **changed}, "axes": dict(axes), "outputs": list(outputs)}
+
+
+def script(text: str) -> str:
+    found = re.search(r"<script>(.*)</script>", text, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def answers(text: str, asked: Sequence[tuple[int, Mapping[str, float]]], folder: Path) -> Any:
+    """What the page answers with inputs moved: value, low and high by output, and why not."""
+    rows = [[choice, list(moved.items())] for choice, moved in asked]
+    program = folder / "page.js"
+    program.write_text(
+        script(text)
+        + f"""
+const place = Object.fromEntries(INPUTS.map((own, k) => [own.name, k]));
+const rows = {json.dumps(rows)}.map(([choice, moved]) => {{
+  const found = answer(choice, new Map(moved.map(([name, v]) => [place[name], v])));
+  const named = OUTPUTS.map((of, k) => [of.name, [found.values[k], found.low[k], found.high[k]]]);
+  return [Object.fromEntries(named), found.why];
+}});
+const finite = (_, v) => typeof v === "number" && !Number.isFinite(v) ? null : v;
+console.log(JSON.stringify(rows, finite));
+"""
+    )
+    assert node.NODE
+    ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
+    return json.loads(ran.stdout)
+
+
+def check(scenario: Mapping[str, Any], outputs: Sequence[str], found: Any) -> None:
+    """An answer of the page against the interval of a sweep of one point."""
+    named, why = found
+    values = Sweep(scenario, {}, outputs).interval(engine="numpy")
+    assert (why is None) == (values.get("infeasible_reason", 0) == 0)
+    for name in outputs:
+        value, low, high = named[name]
+        np.testing.assert_allclose(value, values[name].item(), 1e-12, err_msg=name)
+        for end, side in ((low, "low"), (high, "high")):
+            expected = values.get(f"{name}_{side}")
+            known = expected is not None and np.isfinite(expected.item())
+            assert (end is not None) == known, (name, side)
+            if known:
+                np.testing.assert_allclose(end, expected.item(), 1e-12, err_msg=name)
+
+
+needs_node = pytest.mark.skipif(node.NODE is None, reason="node is not installed")
+MOVED: list[dict[str, float]] = [
+    {},
+    {"n_gpus": 2048},
+    {"n_gpus": 4096, "gpu_mttf": 1e7, "pipeline_parallel": 8},
+    {"gpu_hour_price": 4.0, "checkpoint_write_bandwidth": 5e9},
+    {"tensor_parallel": 1},
+]
+
+
+@needs_node
+def test_a_page_answers_as_a_sweep_does(tmp_path: Path) -> None:
+    text = page(spec({}), "job")
+    found = answers(text, [(0, moved) for moved in MOVED], tmp_path)
+    for moved, own in zip(MOVED, found, strict=True):
+        check({**JOB, **moved}, OUTPUTS, own)
+    assert found[-1][1] == "out_of_memory"
+
+
+@needs_node
+def test_every_number_of_a_page_moves_as_a_run_with_it_does(tmp_path: Path) -> None:
+    text = page(spec({}), "job")
+    data = json.loads(re.search(r"const DATA = (.*);\n", text)[1])  # type: ignore[index]
+    base = dict(zip([own["name"] for own in data["inputs"]], data["bases"][0], strict=True))
+    moved = [
+        {own["name"]: base[own["name"]] * (2 if own["count"] else 1.1 if own["high"] > 1 else 0.9)}
+        for own in data["inputs"]
+        if own.get("title") and np.isfinite(base[own["name"]])
+    ]
+    assert len(moved) > 40
+    for own, answer in zip(moved, answers(text, [(0, m) for m in moved], tmp_path), strict=True):
+        values = Sweep({**JOB, **own}, {}, OUTPUTS).evaluate("numpy")
+        for name in OUTPUTS:
+            expected = values[name].item()
+            np.testing.assert_allclose(answer[0][name][0], expected, 1e-12, err_msg=f"{own} {name}")
+
+
+@needs_node
+def test_choices_have_the_values_of_their_labels_and_options(tmp_path: Path) -> None:
+    axes = {
+        "gpu": ["h100-sxm", "b200-sxm"],
+        "layout": {"labels": ["a", "b"], "pipeline_parallel": [4, 8], "virtual_stages": [1, 2]},
+        "zero_stage": [1, 3],
+        "n_gpus": [512, 1024, 2048],
+    }
+    text = page(spec(axes), "job")
+    asked = [(k, {"n_gpus": 2048.0}) for k in range(8)]
+    for k, own in enumerate(answers(text, asked, tmp_path)):
+        layout = {"pipeline_parallel": [4, 8][k // 2 % 2], "virtual_stages": [1, 2][k // 2 % 2]}
+        said = {"gpu": axes["gpu"][k // 4], "zero_stage": [1, 3][k % 2], "n_gpus": 2048}
+        check({**JOB, **said, **layout}, OUTPUTS, own)
+
+
+@needs_node
+def test_intervals_end_with_the_sizes_that_were_measured(tmp_path: Path) -> None:
+    text = page(spec({}), "job")
+    (inside, _), (beyond, _) = answers(
+        text, [(0, {"n_gpus": 16384}), (0, {"n_gpus": 65536})], tmp_path
+    )
+    assert inside["job_time"][1] < inside["job_time"][0] < inside["job_time"][2]
+    assert beyond["job_time"][0] > 0
+    assert beyond["job_time"][1] is None
+
+
+@needs_node
+@each("name", ("h100.toml", "llama-3-405b-in-phases.toml"))
+def test_examples_answer_as_they_are_run(name: str, tmp_path: Path) -> None:
+    read = read_spec(EXAMPLES / name)
+    ((named, _),) = answers(page(read, name), [(0, {})], tmp_path)
+    sweep = Sweep.from_file(EXAMPLES / name)
+    values = sweep.evaluate("numpy")
+    middle = {axis: size // 2 for axis, size in sweep.sizes.items()}
+    for of in read["outputs"]:
+        at = {axis: k for axis, k in middle.items() if axis in values[of].dims}
+        np.testing.assert_allclose(named[of][0], values[of].isel(at).item(), 1e-12, err_msg=of)
+
+
+def test_a_page_loads_nothing_and_shows_names_as_text(tmp_path: Path) -> None:
+    axes = {"layout": {"labels": [HOSTILE, "b"], "tensor_parallel": [4, 8]}}
+    text = page(spec(axes), HOSTILE)
+    assert text.count("<script>") == text.count("</script>") == 1
+    assert "<img" not in text
+    assert "default-src 'none'" in text
+    assert len(text) < 1_000_000
+
+
+def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:
+    sizes = np.arange(1, 66)
+    with pytest.raises(InputError, match=r"make 65 choices; a page holds 64"):
+        page(spec({"layout": {"n_gpus": sizes, "global_batch_size": sizes}}), "")
+    with pytest.raises(InputError, match=r"all outputs are derivatives"):
+        page(spec({}, ["d_job_time_d_n_gpus"]), "")
+    sweep = Sweep(JOB, {}, ["job_time"])
+    with pytest.raises(InputError, match=r"not an \.html file"):
+        sweep.page(tmp_path / "page.pdf")
+    sweep.page(tmp_path / "page.html")
+    with pytest.raises(InputError, match="exists"):
+        sweep.page(tmp_path / "page.html")
+
+
+def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
+    sweep = Sweep(JOB, {"n_gpus": [512, 1024, 2048], "zero_stage": [1, 3]}, OUTPUTS)
+    sweep.page(tmp_path / "page.html", HOSTILE)
+    browser.get((tmp_path / "page.html").as_uri())
+    assert browser.find_element("css selector", "h1").text == HOSTILE
+
+    def card() -> str:
+        return str(browser.find_element("css selector", "dd[data-name=job_cost]").text)
+
+    def expected(n_gpus: int, price: float) -> str:
+        job = {**JOB, "n_gpus": n_gpus, "gpu_hour_price": price, "zero_stage": 1}
+        return (
+            f"{Sweep(job, {}, ['job_cost']).evaluate('numpy')['job_cost'].item() / 1e6:.3f} M USD"
+        )
+
+    assert card() == expected(1024, 2.5)
+    browser.execute_script(
+        """const slide = (name, place) => {
+          const {range} = controls.get(INPUTS.findIndex((own) => own.name === name));
+          range.value = place; range.dispatchEvent(new Event("input"));
+        };
+        slide("n_gpus", 2);"""
+    )
+    until(lambda: card() == expected(2048, 2.5), card)
+    find = "return controls.get(INPUTS.findIndex((own) => own.name === 'gpu_hour_price')).typed"
+    typed = browser.execute_script(find)
+    typed.clear()
+    typed.send_keys("-1\n")
+    until(lambda: "wrong" in typed.get_attribute("class"), card)
+    assert card() == expected(2048, 2.5)
+    typed.clear()
+    typed.send_keys("4\n")
+    until(lambda: card() == expected(2048, 4.0), card)
+    assert "n_gpus=2048" in browser.find_element("id", "command").text
+    browser.set_window_size(390, 800)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 500
+    assert browser.get_log("browser") == []
