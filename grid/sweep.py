@@ -548,6 +548,40 @@ class Sweep(Evaluation):
 
         return optimize(self.spec, of, between, subject_to, sense, feasible, engine)
 
+    def best_layouts(
+        self,
+        of: str = "job_time",
+        *,
+        sense: str = "min",
+        inputs: Sequence[str] | None = None,
+        also: Sequence[str] = (),
+        top: int = 1,
+        engine: str = "auto",
+        threads: int | None = None,
+    ) -> "xarray.Dataset":
+        """The best layouts at every point of the axes, with what a plan needs to know of each.
+
+        Args:
+            of: the output that is best; `sense`: "min" or "max".
+            inputs: those to search: by default tensor, pipeline, context and expert parallelism,
+                virtual stages, micro-batches, ZeRO, recompute and sequence parallelism, as far as
+                the sweep states none. What it states stays.
+            also: more of them: any option, such as "precision" or "pipeline_schedule".
+            top: layouts at each point, the best first, whose outputs differ.
+
+        Candidates: powers of two within a node (a scale-up domain), and within what the model has
+        of heads, layers, experts and sequence; divisors of the layers; each choice of an option.
+        All that can run are tried, so the answer is exact over them.
+
+        Returns a Dataset over the axes and `rank`: the inputs searched, job and step time, MFU,
+        goodput, memory, and what is known of failures, checkpoints, energy, cost and losses, as a
+        sweep at that layout gives them, with the ends of their intervals; over the axes,
+        `infeasible_reason` (why most candidates fail, where none can run) and `feasible_layouts`.
+        """
+        from .ask.layouts import best_layouts
+
+        return best_layouts(self, of, sense, inputs, also, top, Settings(engine, threads=threads))
+
     def wall(
         self,
         between: Sequence[Any] | None = None,
@@ -594,7 +628,7 @@ class Sweep(Evaluation):
         """
         from .live.page import page, write
 
-        text = page(self.spec, title or "A sweep of fleetcube")
+        text = page(self.spec, title or "A sweep of fleetcube", title)
         if path is not None:
             write(text, path)
         return text

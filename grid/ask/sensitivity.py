@@ -196,8 +196,8 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     """
     (case,) = plan.cases
     if not is_whole(name):
-        high = INPUTS[name].high if name in INPUTS else np.inf
-        return value * (1 - STEP), min(value * (1 + STEP), high)
+        low, high = (INPUTS[name].low, INPUTS[name].high) if name in INPUTS else (-np.inf, np.inf)
+        return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []
     for side in ("below", "above"):
         known = f"{name}_{side}" in case.formulas

@@ -201,6 +201,7 @@ function draw() {
   const found = answer(state.pick);
   drawAnswers(found);
   drawCurve(found);
+  drawLosses(found);
   drawChoices();
   drawLevers(found);
   at("command").textContent = command();
@@ -218,7 +219,7 @@ function drawAnswers(found) {
 function command() {
   const said = movable.filter((k) => state.moved.has(k) || DATA.axes.includes(INPUTS[k].name));
   const numbers = said.map((k) => INPUTS[k].name + "=" + (value(k) === Infinity ? "inf" : String(value(k))));
-  return ["fleetcube run " + DATA.title, DATA.choices[state.pick], ...numbers].join(" ").replace("  ", " ");
+  return ["fleetcube run", DATA.file, DATA.commands[state.pick], ...numbers].filter(Boolean).join(" ");
 }
 
 function drawCurve(found) {
@@ -243,7 +244,7 @@ function drawCurve(found) {
   const ticks = [...new Set([0, 0.25, 0.5, 0.75, 1].map((part) => xs[Math.round(part * (xs.length - 1))]))];
   for (const x of ticks) {
     const anchor = x === xs[0] ? "start" : x === xs.at(-1) ? "end" : "middle";
-    chart.append(drawn("text", { x: X(x), y: 288, "text-anchor": anchor }, digits(Number((x / own.factor).toPrecision(3)))));
+    chart.append(drawn("text", { x: X(x), y: 288, "text-anchor": anchor }, digits(own.count ? x : Number((x / own.factor).toPrecision(3)))));
   }
   for (const part of [0, 0.5, 1]) {
     const y = logY ? low * (high / low) ** part : low + (high - low) * part;
@@ -267,6 +268,24 @@ function drawCurve(found) {
   const said = of.title + " over " + own.title + ": " + cell(found, up) + " at " + shown(own, now);
   chart.setAttribute("aria-label", said);
   at("read").textContent = said + (ends(found, up) ? ", " + Math.round(100 * DATA.share) + " % interval " + ends(found, up) : "");
+}
+
+function drawLosses(found) {
+  const bar = at("bar"), shares = at("shares");
+  at("losses").hidden = !DATA.losses.length || Boolean(found.why);
+  if (at("losses").hidden) return;
+  const parts = DATA.losses.map((k, j) => [OUTPUTS[k].title.replace(" overhead", ""), found.values[k], "c" + j]);
+  const rest = 1 - parts.reduce((sum, part) => sum + part[1], 0);
+  parts.push(["model operations at peak", rest, "c7"]);
+  bar.replaceChildren();
+  let from = 0;
+  for (const [, share, colour] of parts) {
+    bar.append(drawn("rect", { class: colour, x: 640 * from, y: 0, width: Math.max(0, 640 * share), height: 26 }));
+    from += share;
+  }
+  const said = parts.filter(([, share]) => share > 0.0005).map(([name, share, colour]) => [name + " " + digits(Number((100 * share).toPrecision(3))) + " %", colour]);
+  shares.replaceChildren(...said.map(([text, colour]) => element("span", {}, element("i", { class: colour }), text)));
+  bar.setAttribute("aria-label", said.map(([text]) => text).join(", "));
 }
 
 function drawChoices() {

@@ -25,6 +25,7 @@ from ..errors import InputError
 from ..plan.cases import choices, leaves
 from ..plan.labels import attributes, own_version
 from ..plan.plan import Plan
+from ..plots.kinds import LOSSES
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
 from ..show.tables import counted, scale
@@ -36,8 +37,18 @@ MOST_BYTES = 1_000_000  # of a page: more is not opened from a mail
 MOST_STOPS = 500  # of a slider over an axis
 
 
-def page(spec: Mapping[str, Any], title: str) -> str:
-    """A page that computes a spec in the browser; see `Sweep.page`."""
+def page(
+    spec: Mapping[str, Any],
+    title: str,
+    file: str = "",
+    commands: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """A page that computes a spec in the browser; see `Sweep.page`.
+
+    `file` is the spec as a command names it, `commands` what chooses each point of the axes that
+    are not sliders, `notes` are lines of the foot.
+    """
     scenario = dict(spec["scenario"])
     sliders, several = _axes(spec["axes"])
     scenario |= {axis.name: axis.labels[axis.size // 2].item() for axis in sliders}
@@ -61,13 +72,16 @@ def page(spec: Mapping[str, Any], title: str) -> str:
     moved = [n for n in INPUTS if all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
     first = rows[0]
+    outputs = first.plan.outputs
     data |= {
-        "title": title,
+        "file": file,
+        "commands": commands or [row.name for row in rows],
         "inputs": _inputs(data.pop("names"), moved, first, {axis.name: axis for axis in sliders}),
-        "outputs": _outputs(first, rows),
+        "outputs": _outputs(first, rows, wanted),
         "axes": [axis.name for axis in sliders],
         "share": SHARE,
-        "about": [*dict.fromkeys(remark for row in rows for remark in row.plan.remarks())],
+        "losses": [outputs.index(name) for name in LOSSES if name in outputs],
+        "about": [*notes, *dict.fromkeys(remark for row in rows for remark in row.plan.remarks())],
     }
     made = _filled(title, data, programs)
     if len(made) > MOST_BYTES:
@@ -76,6 +90,15 @@ def page(spec: Mapping[str, Any], title: str) -> str:
             "most; name fewer choices or outputs"
         )
     return made
+
+
+def _known(scenario: Mapping[str, Any], outputs: Sequence[str]) -> tuple[str, ...]:
+    """The losses that the wall time goes to, where all are known."""
+    try:
+        Evaluation(scenario, {}, [*outputs, *(n for n in LOSSES if n not in outputs)])
+    except InputError:
+        return ()
+    return LOSSES
 
 
 def check_target(path: str | PathLike[str]) -> None:
@@ -104,7 +127,7 @@ class _Choice:
 
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
         ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
-        outputs = [*outputs, *(end for end in ends if end not in outputs)]
+        outputs = [*dict.fromkeys([*outputs, *ends, *_known(scenario, outputs)])]
         plain: Plan = Evaluation(scenario, {}, outputs).plan("numpy")
         self.errors = {of: [*errors(plain, of)] for of in plain.outputs}
         slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
@@ -254,9 +277,10 @@ def _inputs(
     return made
 
 
-def _outputs(first: _Choice, rows: Sequence[_Choice]) -> list[dict[str, Any]]:
+def _outputs(
+    first: _Choice, rows: Sequence[_Choice], wanted: Sequence[str]
+) -> list[dict[str, Any]]:
     outputs = first.plan.outputs
-    ends = {end for of in outputs if of in ENDS for end in ENDS[of]}
     values = Evaluation(first.scenario, {}, outputs).evaluate("numpy")
     masked = {of for row in rows for of in row.plan.layout_dependent}
     made = []
@@ -264,7 +288,7 @@ def _outputs(first: _Choice, rows: Sequence[_Choice]) -> list[dict[str, Any]]:
         about = attributes(first.plan, name)
         own = {"name": name, "title": words(name), "about": about["long_name"]}
         own["title"] += counted(about)
-        own |= {"masked": name in masked, "hidden": name in ends or name == REASON}
+        own |= {"masked": name in masked, "hidden": name not in wanted or name == REASON}
         if "flag_values" in about:
             meanings = str(about["flag_meanings"]).split()
             codes = about["flag_values"].tolist()

@@ -7,6 +7,7 @@ from fleetcube.commands.calibrations import calibrations
 from fleetcube.commands.compare import compare
 from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
+from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
 from fleetcube.commands.schema import schema
 from fleetcube.commands.sensitivity import sensitivity
@@ -21,6 +22,7 @@ COMMANDS: tuple[click.Command, ...] = (
     compare,
     explore,
     optimize,
+    plan,
     plot,
     schema,
     sensitivity,

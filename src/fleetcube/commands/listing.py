@@ -10,6 +10,7 @@ LISTING = {
         "uncertainty": "Compute quantiles of outputs from distributions of inputs.",
     },
     "Ask": {
+        "plan": "Find the best layouts of a job, and what to expect of them.",
         "solve": "Find the value of an input at which an output meets a target.",
         "optimize": "Find the best values of several inputs, under conditions.",
         "wall": "Find where adding GPUs stops helping, and why.",

@@ -1,0 +1,456 @@
+"""The best layouts of a job: all candidates are tried, and the best evaluated as any spec is.
+
+What the spec leaves open is searched over candidates that depend on the model and the cluster; what
+it states stays. Candidates that cannot run are left out by `infeasible_reason`, as everywhere, so
+the answer is exact over the candidates (decision 47).
+"""
+
+import itertools
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...kernels.inputs import INPUTS, groups
+from ...kernels.roles import NEAR, REASON
+from ..errors import InputError, nearest, shown
+from ..plan.labels import attributes, root_attributes
+from ..plan.plan import Plan
+from ..run.evaluation import Evaluation
+from ..run.settings import Settings
+from ..show.tables import numbers, scale
+from ..spec import auto, phases, values
+from ..spec.axes import Array, Axis, make_axes
+from .gradient import check_quantity, uncounted
+from .interval import interval
+from .sensitivity import levers as ranked
+
+if TYPE_CHECKING:
+    import xarray
+
+RANK = "rank"  # the dimension of the answers at a point, the best first
+MOST = 1 << 26  # layouts tried together
+MOST_POINTS = 256  # each with a table of its own
+SAME = 1e-9  # relative difference of outputs that are equal: such layouts differ in nothing here
+LOSSES = (
+    "compute_inefficiency_overhead",
+    "communication_overhead",
+    "bubble_overhead",
+    "straggler_overhead",
+    "checkpoint_overhead",
+    "rework_overhead",
+    "recovery_overhead",
+)
+ALWAYS = ("job_time", "step_time", "mfu", "goodput", "memory_per_gpu")
+# Where all that they need is known
+WHERE_KNOWN = (
+    *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
+    *("gpu_hours", "energy", "job_cost", *LOSSES),
+)
+OPEN = (
+    *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
+    *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),
+)
+_CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equal layouts it is kept
+    "zero_stage": (1, 2, 3),  # 0 holds more, and is never faster
+    "recompute": ("none", "selective", "full"),
+    "sequence_parallel": (False, True),
+}
+_LEVERS = ("Cluster", "Sites", "Power and money", "Reliability", "Checkpoints and goodput")
+_SHORTEST = 4096  # tokens of a sequence's part on a context-parallel rank
+_MOST_STAGES, _MOST_CHUNKS, _MOST_MICRO_BATCH = 64, 8, 8
+
+
+def best_layouts(
+    sweep: Evaluation,
+    of: str,
+    sense: str,
+    open_: Sequence[str] | None,
+    also: Sequence[str],
+    top: int,
+    settings: Settings,
+) -> "xarray.Dataset":
+    """The best layouts at every point; see `Sweep.best_layouts`."""
+    of = check_quantity(of)
+    if sense not in ("min", "max"):
+        raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
+    if not isinstance(top, int) or not 1 <= top <= 100:
+        raise InputError(f"top = {shown(top)} is not a whole number from 1 to 100; give one")
+    spec: Any = sweep.spec
+    if phases.names(spec["scenario"]):
+        first = phases.names(spec["scenario"])[0]
+        raise InputError(f"phases have layouts of their own; ask for one: phase={first!r}")
+    tried = candidates(sweep, of, open_, also)
+    axes = make_axes(spec["axes"])
+    points = math.prod(axis.size for axis in axes.values())
+    if points > MOST_POINTS:
+        raise InputError(
+            f"the axes have {points:,} points, each with an answer of its own; at most "
+            f"{MOST_POINTS} are answered: name fewer"
+        )
+    count = math.prod(map(len, tried.values()))
+    if points * count > MOST:
+        lists = ", ".join(f"{name} {len(row)}" for name, row in tried.items())
+        raise InputError(
+            f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
+            "of these inputs"
+        )
+    best, reasons = _tried(sweep, of, sense, axes, tried, top, settings)
+    return _answers(sweep, of, axes, tried, best, reasons, settings)
+
+
+# Candidates
+
+
+def candidates(
+    sweep: Evaluation, of: str, open_: Sequence[str] | None, also: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Values to try of each open input: what the spec leaves open, or the inputs named."""
+    spec: Any = sweep.spec
+    stated = {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
+    known = _Known(sweep.of([of]).plan("numpy"))
+    if open_ is not None:
+        for name in open_:
+            if name in stated:
+                raise InputError(f"{name} is stated by the spec; leave it out there, or here")
+    names = [n for n in (OPEN if open_ is None else open_) if n not in stated]
+    names += [name for name in also if name not in names]
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        if name in stated:
+            raise InputError(f"{name} is stated by the spec; leave it out there, or here")
+        row = _candidates(name, known)
+        if name not in _CHOICES and values.is_option(name):
+            row = [choice for choice in row if _is_known(sweep, of, name, choice)]
+        if len(row) > 1:
+            found[name] = row
+    if not found:
+        raise InputError(
+            f"the spec states {', '.join(n for n in OPEN if n in stated) or 'all'}, and nothing "
+            "is open; leave some out, or see `fleetcube run`"
+        )
+    return found
+
+
+def _is_known(sweep: Evaluation, of: str, name: str, choice: Any) -> bool:
+    """Whether all that a choice needs is given: the peak of a precision, say."""
+    try:
+        sweep.replace(scenario={**sweep.spec["scenario"], name: choice}, outputs=[of])
+    except InputError:
+        return False
+    return True
+
+
+class _Known:
+    """The largest values of inputs that a plan reads; of what it does not know, nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def most(self, name: str, unknown: float = 1.0) -> float:
+        """The largest value anywhere."""
+        rows = [case.leaves[name] for case in self._plan.cases if name in case.leaves]
+        found = [float(np.nanmax(row)) for row in rows if not np.isnan(row).all()]
+        return max(found, default=unknown)
+
+    def options(self, name: str) -> set[Any]:
+        """What an option is anywhere, beside its default."""
+        problem = self._plan.problem
+        rows = [axis.options[name] for axis in problem.axes if name in axis.options]
+        stated = [problem.options[name]] if name in problem.options else []
+        return {*stated, *itertools.chain(*rows)}
+
+
+def _candidates(name: str, known: _Known) -> list[Any]:
+    """Values to try of an input. Raises InputError for one that has no list."""
+    gpus, layers = known.most("n_gpus"), known.most("layers", _MOST_STAGES)
+    if name in _CHOICES:
+        return [*_CHOICES[name]]
+    if name == "tensor_parallel":
+        joined = known.most("gpus_per_node", 8.0)
+        if True in known.options("scale_up_domain"):
+            joined = max(joined, known.most("gpus_per_domain", joined))
+        return _powers(min(joined, known.most("attention_heads", joined), gpus))
+    if name == "pipeline_parallel":
+        most = min(_MOST_STAGES, layers, gpus)
+        return sorted({*_powers(most), *_divisors(layers, most)})
+    if name == "virtual_stages":
+        return sorted({*_powers(_MOST_CHUNKS), *_divisors(layers, _MOST_CHUNKS), 3.0, 5.0, 6.0})
+    if name == "context_parallel":
+        return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
+    if name == "expert_parallel":
+        routed = True in known.options("mixture_of_experts")
+        return _powers(min(known.most("experts"), gpus, 256)) if routed else [1.0]
+    if name == "micro_batch_size":
+        return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
+    if values.is_option(name):
+        return [*INPUTS[name].choices]
+    if name in INPUTS:
+        raise InputError(f"no values of {name} are known to try; make it an axis: {name}=a,b")
+    raise InputError(f"{shown(name)} is not an input; {nearest(str(name), [*INPUTS])}")
+
+
+def _powers(most: float) -> list[float]:
+    return [2.0**k for k in range(math.floor(math.log2(max(1.0, most))) + 1)]
+
+
+def _divisors(of: float, most: float) -> list[float]:
+    return [float(k) for k in range(1, int(min(of, most)) + 1) if of % k == 0]
+
+
+_SHORT = {
+    "tensor_parallel": "TP",
+    "pipeline_parallel": "PP",
+    "virtual_stages": "VPP",
+    "context_parallel": "CP",
+    "expert_parallel": "EP",
+    "micro_batch_size": "MBS",
+    "zero_stage": "ZeRO-",
+}
+
+
+def text(layout: Mapping[str, Any]) -> str:
+    """A layout in the field's short words: TP8 PP16 VPP4 MBS1 ZeRO-1 SP; degrees of 1 are left."""
+    parts = []
+    for name, value in layout.items():
+        if name in ("zero_stage", "micro_batch_size"):
+            parts.append(f"{_SHORT[name]}{float(value):g}")
+        elif name in _SHORT:
+            parts += [f"{_SHORT[name]}{value:g}"] if value > 1 else []
+        elif name == "sequence_parallel":
+            parts += ["SP"] if value in (True, "true") else []
+        elif value != "none":
+            parts.append(f"{name}={value}")
+    return " ".join(parts)
+
+
+# The search
+
+
+def _tried(
+    sweep: Evaluation,
+    of: str,
+    sense: str,
+    axes: Mapping[str, Axis],
+    tried: Mapping[str, Sequence[Any]],
+    top: int,
+    settings: Settings,
+) -> tuple[Array, Array]:
+    """Places of the best layouts at each point, -1 where there are fewer; and all reasons."""
+    grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[of])
+    whole = [*axes, *tried]
+    cube = grid.evaluate(settings.engine, mask_infeasible=True, threads=settings.threads)
+    if REASON not in cube:
+        raise InputError(f"{of} does not depend on the layout; name another output")
+    points = math.prod(axis.size for axis in axes.values())
+    sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
+    value, reason = (
+        np.broadcast_to(
+            cube[name]
+            .expand_dims({n: k for n, k in sizes.items() if n not in cube[name].dims})
+            .transpose(*whole)
+            .values,
+            tuple(sizes.values()),
+        ).reshape(points, -1)
+        for name in (of, REASON)
+    )
+    sign = 1.0 if sense == "min" else -1.0
+    best = np.full((points, top), -1, np.int64)
+    for k, row in enumerate(value):
+        best[k] = _distinct(sign * row, top)
+    return best, reason
+
+
+def _distinct(row: Array, top: int) -> Array:
+    """Places of the smallest numbers that differ, of equal ones the first; -1 for none."""
+    found = np.full(top, -1, np.int64)
+    left = np.where(np.isnan(row), np.inf, row)
+    for k in range(top):
+        least = left.min()
+        if not math.isfinite(least):
+            break
+        same = left <= least + SAME * abs(least)
+        found[k] = same.argmax()
+        left = np.where(same, np.inf, left)
+    return found
+
+
+# The answers
+
+
+def _answers(
+    sweep: Evaluation,
+    of: str,
+    axes: Mapping[str, Axis],
+    tried: Mapping[str, Sequence[Any]],
+    best: Array,
+    reasons: Array,
+    settings: Settings,
+) -> "xarray.Dataset":
+    """Each answer as a sweep of its own gives it, with intervals."""
+    import xarray
+
+    spec: Any = sweep.spec
+    sizes = [axis.size for axis in axes.values()]
+    outputs, plan = _outputs(sweep, of), sweep.of([of]).plan("numpy")
+    layouts = [*itertools.product(*tried.values())]
+    found = {}
+    for k, place in enumerate(itertools.product(*map(range, sizes))):
+        point = dict(spec["scenario"])
+        for axis, at in zip(axes.values(), place, strict=True):
+            point |= auto.at(axis, at)
+        for rank, at in enumerate(best[k].tolist()):
+            if at >= 0:
+                scenario = {**point, **dict(zip(tried, layouts[at], strict=True))}
+                found[k, rank] = (
+                    scenario,
+                    interval(Evaluation(scenario, {}, outputs), None, Settings("numpy", threads=1)),
+                )
+    dims = (*axes, RANK)
+    shape = (*sizes, best.shape[1])
+    variables: dict[str, Any] = {}
+    for name in tried:
+        kind = "number" if name in INPUTS and INPUTS[name].kind == "count" else "choice"
+        empty: Any = np.nan if kind == "number" else ""
+        held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
+        for (k, rank), (scenario, _) in found.items():
+            held[k, rank] = scenario[name] if kind == "number" else _text(scenario[name])
+        made = held if kind == "number" else held.astype(str)
+        about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
+        variables[name] = dims, made.reshape(shape), about
+    names = dict.fromkeys([of, *(str(n) for _, own in found.values() for n in own.data_vars)])
+    for name in names:
+        held = np.full((len(best), best.shape[1]), np.nan)
+        about = attributes(plan, of) if name == of else {}
+        for (k, rank), (_, own) in found.items():
+            if name in own:
+                held[k, rank], about = own[name].item(), own[name].attrs
+        variables[name] = dims, held.reshape(shape), about
+    variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
+    feasible = (reasons == 0).sum(axis=1).reshape(sizes)
+    variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
+    coords: dict[str, Any] = {name: (name, axis.labels) for name, axis in axes.items()}
+    return xarray.Dataset(
+        variables,
+        {**coords, RANK: np.arange(1, best.shape[1] + 1)},
+        {
+            **root_attributes(plan, spec),
+            **uncounted(plan, [*tried]),
+            "fleetcube_tried": reasons.shape[1],
+            "fleetcube_open": " ".join(tried),
+        },
+    )
+
+
+def searched(found: "xarray.Dataset", of: str, sense: str) -> str:
+    """What was searched, and how much of it can run, in a line."""
+    feasible = found["feasible_layouts"].values
+    most, least = int(feasible.max()), int(feasible.min())
+    said = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    names = "\n  ".join(textwrap.wrap(found.attrs["fleetcube_open"].replace(" ", ", "), 76))
+    tried = found.attrs["fleetcube_tried"]
+    return f"{sense}imum {of} of {tried:,} layouts, {said} of which can run, over\n  {names}"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
+    """0 where a layout is found, else the reason that most candidates fail by."""
+    found = [
+        0 if own[0] >= 0 else int(np.bincount(np.maximum(row, 0)).argmax())
+        for own, row in zip(best, reasons, strict=True)
+    ]
+    return np.array(found, np.int8).reshape(sizes)
+
+
+def _outputs(sweep: Evaluation, of: str) -> list[str]:
+    """What is said of an answer: the output asked for, and what is known of the others."""
+    spec: Any = sweep.spec
+    outputs = list(dict.fromkeys([of, *ALWAYS]))
+    for name in (*WHERE_KNOWN, NEAR):
+        if name not in outputs:
+            try:
+                Evaluation(spec["scenario"], spec["axes"], [*outputs, name])
+            except InputError:
+                continue
+            outputs.append(name)
+    return outputs
+
+
+def as_choices(
+    sweep: Evaluation, found: "xarray.Dataset", of: str, outputs: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """A spec whose one axis goes through the layouts found, and what a command adds for each."""
+    spec: Any = sweep.spec
+    axes = make_axes(spec["axes"])
+    names = found.attrs["fleetcube_open"].split()
+    labels, rows, commands = [], [], []
+    for place in np.ndindex(*found[names[0]].shape):
+        if np.isnan(found[of].values[place]):
+            continue
+        point: dict[str, Any] = {}
+        for axis, at in zip(axes.values(), place[:-1], strict=True):
+            point |= auto.at(axis, at)
+        layout = {name: found[name].values[place] for name in names}
+        words = [
+            f"{axis.name}={label(axis.labels[k])}"
+            for axis, k in zip(axes.values(), place[:-1], strict=True)
+        ]
+        labels.append(" ".join([*words, text(layout)]))
+        commands.append(" ".join([*words, *(f"{n}={label(v)}" for n, v in layout.items())]))
+        rows.append({**point, **{n: _value(n, value) for n, value in layout.items()}})
+    if not rows:
+        raise InputError("no layout can run, so that there is nothing to report")
+    together = {name: [row[name] for row in rows] for name in rows[0]}
+    layouts = {"layout": {"labels": labels, **together}}
+    made = {"scenario": spec["scenario"], "axes": layouts, "outputs": list(outputs)}
+    return made, commands
+
+
+def label(value: Any) -> str:
+    """A value in a command: whole numbers without a point."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _value(name: str, told: Any) -> Any:
+    """A value of an open input as a spec states it."""
+    if not values.is_option(name):
+        return float(told)
+    return next(choice for choice in INPUTS[name].choices if _text(choice) == told)
+
+
+# What may change it
+
+
+def levers(sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str) -> list[str]:
+    """What changing the cluster or its operation would better at a layout, the most first.
+
+    Model, work, efficiencies and the layout itself are not counted among levers here.
+    """
+    found = ranked(sweep, of, None, layout)
+    topics = {row.name: topic for topic, rows in groups().items() for row in rows}
+    base = found[of].item()
+    factor, unit = scale(str(found[of].attrs["units"]), [base], of)
+    sign = 1.0 if sense == "min" else -1.0
+    lines = []
+    for name in found["input"].values.tolist():
+        own = found.sel(input=name)
+        sides = {
+            end: sign * (own[f"{of}_{end}"].item() - base)
+            for end in ("below", "above")
+            if math.isfinite(own[f"value_{end}"].item())
+        }
+        if topics.get(name) not in _LEVERS or not sides:
+            continue
+        end = min(sides, key=lambda side: sides[side])
+        if sides[end] >= -SAME * abs(base):
+            continue
+        share = own[f"value_{end}"].item() / own["value"].item() - 1
+        change = numbers([sign * sides[end] / factor])[0]
+        lines.append((sides[end], f"{name} {share:+.0%}: {change} {unit}".rstrip()))
+    return [line for _, line in sorted(lines)]

@@ -1,0 +1,140 @@
+"""The best layouts: what a search of all of them finds, as `run` answers there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from fleetcube import InputError, Sweep
+from fleetcube.cli import cli
+
+PLAN = Path(__file__).parents[2] / "examples" / "plan.toml"
+JOB: dict[str, Any] = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "software": "megatron-lm",
+    "n_gpus": 512,
+    "global_batch_size": 512,
+    "sequence_length": 8192,
+    "recompute": "none",
+    "zero_stage": 1,
+    "virtual_stages": 1,
+    "checkpoint_write_bandwidth": "100 GB/s",
+}
+TRIED: dict[str, list[Any]] = {
+    "tensor_parallel": [1, 2, 4, 8],
+    "pipeline_parallel": [1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 64],
+    "context_parallel": [1, 2],
+    "micro_batch_size": [1, 2, 4, 8],
+    "sequence_parallel": [False, True],
+}
+
+
+def command(*words: str) -> str:
+    ran = CliRunner().invoke(cli, ["plan", *words], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
+def test_the_best_are_those_that_all_of_the_grid_has() -> None:
+    found = Sweep(JOB, {"n_gpus": [256, 512]}, ["job_time"]).best_layouts(top=4)
+    whole = Sweep(JOB, {"n_gpus": [256, 512], **TRIED}, ["job_time"])
+    times = whole.evaluate("numpy", mask_infeasible=True)["job_time"]
+    assert found.attrs["fleetcube_tried"] == times[0].size
+    for gpus in (256, 512):
+        expected = np.unique(times.sel(n_gpus=gpus).values.round(3))[:4]
+        np.testing.assert_allclose(found["job_time"].sel(n_gpus=gpus), expected, 1e-6)
+        for rank in range(4):
+            layout = {n: found[n].sel(n_gpus=gpus).values[rank] for n in TRIED}
+            at = {n: v == "true" if n == "sequence_parallel" else v for n, v in layout.items()}
+            # of equal layouts the first is taken
+            assert times.sel(n_gpus=gpus, **at).item() == found["job_time"].sel(n_gpus=gpus)[rank]
+    np.testing.assert_array_equal(
+        found["feasible_layouts"], times.notnull().sum([n for n in times.dims if n != "n_gpus"])
+    )
+
+
+def test_an_answer_is_what_a_sweep_says_there_interval_included() -> None:
+    found = Sweep(JOB, {}, ["job_time"]).best_layouts("step_time").squeeze()
+    layout = {n: found[n].item() for n in TRIED if n != "sequence_parallel"}
+    job = {**JOB, **layout, "sequence_parallel": found["sequence_parallel"].item() == "true"}
+    names = ["job_time", "mfu", "memory_per_gpu", "goodput", "expected_failures"]
+    there = Sweep(job, {}, names).interval(engine="numpy")
+    for name in [*names, "job_time_low", "job_time_high", "memory_per_gpu_high"]:
+        np.testing.assert_allclose(found[name].item(), there[name].item(), 1e-12, err_msg=name)
+    assert found["infeasible_reason"].item() == 0
+
+
+def test_what_is_stated_stays_and_what_is_named_is_searched() -> None:
+    sweep = Sweep({**JOB, "tensor_parallel": 8}, {}, ["job_time"])
+    assert "tensor_parallel" not in sweep.best_layouts()
+    only = sweep.best_layouts(inputs=["pipeline_parallel"], also=["pipeline_schedule"])
+    assert only.attrs["fleetcube_open"] == "pipeline_parallel pipeline_schedule"
+    with pytest.raises(InputError, match="tensor_parallel is stated"):
+        sweep.best_layouts(inputs=["tensor_parallel"])
+    with pytest.raises(InputError, match="no values of gpu_mttf are known to try"):
+        sweep.best_layouts(also=["gpu_mttf"])
+
+
+def test_choices_that_lack_an_input_are_not_tried() -> None:
+    found = Sweep(JOB, {}, ["job_time"]).best_layouts(inputs=["precision"])  # H100 has no FP4
+    assert found.attrs["fleetcube_tried"] == 5
+
+
+def test_experts_are_spread_where_there_are_some() -> None:
+    job = {**JOB, "model": "deepseek-v3", "n_gpus": 2048, "global_batch_size": 15360}
+    found = Sweep(job, {}, ["job_time"]).best_layouts()
+    assert found["expert_parallel"].item() > 1
+    assert "expert_parallel" not in Sweep(JOB, {}, ["job_time"]).best_layouts()
+
+
+def test_where_nothing_can_run_the_commonest_reason_is_said() -> None:
+    found = Sweep({**JOB, "n_gpus": 8}, {}, ["job_time"]).best_layouts(top=2)
+    grid = Sweep({**JOB, "n_gpus": 8}, TRIED, ["job_time"]).evaluate("numpy")
+    reasons = grid["infeasible_reason"].values.ravel()
+    assert found["infeasible_reason"].item() == np.bincount(reasons).argmax() > 0
+    assert found["job_time"].isnull().all()
+    assert "no layout can run; most of them:" in command(str(PLAN), "n_gpus=8")
+
+
+@pytest.mark.parametrize(
+    ("changed", "how", "said"),
+    [
+        ({}, {"sense": "best"}, "choose min or max"),
+        ({}, {"top": 0}, "not a whole number from 1 to 100"),
+        ({}, {"of": "cluster_mtbf"}, "does not depend on the layout"),
+        ({}, {"of": "job_tim"}, "did you mean"),
+        ({n: row[0] for n, row in TRIED.items()}, {}, "nothing is open"),
+        ({}, {"also": ["gpu_mtbf"]}, "is not an input"),
+    ],
+)
+def test_bad_questions_are_refused(changed: Any, how: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Sweep({**JOB, **changed}, {}, ["job_time"]).best_layouts(**how)
+
+
+def test_phases_are_asked_one_by_one() -> None:
+    phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e11}]
+    sweep = Sweep(JOB, {}, ["job_time"], phases=phases)
+    with pytest.raises(InputError, match="phase='a'"):
+        sweep.best_layouts()
+
+
+def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
+    report = tmp_path / "plan.html"
+    text = command(str(PLAN), "--top", "2", "-o", str(report))
+    assert text.startswith("best layout: TP8 ")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "most of the wall time goes to: compute inefficiency" in text
+    assert "what would better job_time:\n  n_gpus +100%" in text
+    page = report.read_text(encoding="utf-8")
+    assert '"commands":["tensor_parallel=8 ' in page
+    assert len(page) < 1_000_000
+    said = json.loads(command(str(PLAN), "--json", "--maximize", "mfu"))
+    assert said["data_vars"]["mfu"]["data"][0] < 0.6
+    several = command(str(PLAN), "n_gpus=4096,8192")
+    assert [line.split()[0] for line in several.splitlines()[1:3]] == ["4,096", "8,192"]
