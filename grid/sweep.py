@@ -550,7 +550,7 @@ class Sweep(Evaluation):
 
     def best_layouts(
         self,
-        of: str = "job_time",
+        of: str | None = None,
         *,
         sense: str = "min",
         inputs: Sequence[str] | None = None,
@@ -562,7 +562,7 @@ class Sweep(Evaluation):
         """The best layouts at every point of the axes, with what a plan needs to know of each.
 
         Args:
-            of: the output that is best; `sense`: "min" or "max".
+            of: the output that is best, job_time by default; `sense`: "min" or "max".
             inputs: those to search: by default tensor, pipeline, context and expert parallelism,
                 virtual stages, micro-batches, ZeRO, recompute and sequence parallelism, as far as
                 the sweep states none. What it states stays.

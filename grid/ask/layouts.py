@@ -65,7 +65,7 @@ _MOST_STAGES, _MOST_CHUNKS, _MOST_MICRO_BATCH = 64, 8, 8
 
 def best_layouts(
     sweep: Evaluation,
-    of: str,
+    of: str | None,
     sense: str,
     open_: Sequence[str] | None,
     also: Sequence[str],
@@ -73,7 +73,7 @@ def best_layouts(
     settings: Settings,
 ) -> "xarray.Dataset":
     """The best layouts at every point; see `Sweep.best_layouts`."""
-    of = check_quantity(of)
+    of = check_quantity(ALWAYS[0] if of is None else of)
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     if not isinstance(top, int) or not 1 <= top <= 100:

@@ -132,7 +132,7 @@ def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None
         rows.append([heading, numbers(best[name].values[:1] / factor)[0], ends])
     say(f"best layout: {labels[0]}")
     print_table(["", "value", "90 %"], rows)
-    shown = [name for name in dict.fromkeys([of, "job_time", "memory_per_gpu"])]
+    shown = list(dict.fromkeys([of, "job_time", "memory_per_gpu"]))
     if len(labels) > 1:
         say("")
         others = best[shown].isel(rank=slice(1, None)).assign_coords(rank=labels[1:])
