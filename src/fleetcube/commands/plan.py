@@ -128,7 +128,7 @@ def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None
         if f"{name}_low" in best:
             pair = [best[f"{name}_{side}"].values[0] / factor for side in ("low", "high")]
             ends = " to ".join(numbers(pair)) if pair[0] == pair[0] else ""
-        heading = (f"{name} [{unit}]" if unit else name) + counted(about)
+        heading = f"{name} [{unit}]" if unit else name + counted(about)
         rows.append([heading, numbers(best[name].values[:1] / factor)[0], ends])
     say(f"best layout: {labels[0]}")
     print_table(["", "value", "90 %"], rows)
@@ -162,7 +162,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
             f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
             for share, name in largest
         )
-        say(f"most of the wall time goes to: {said}")
+        say(f"the wall time goes to: {said}")
 
 
 def _report(
