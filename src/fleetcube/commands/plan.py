@@ -14,7 +14,6 @@ from fleetcube.commands.table import print_table
 if TYPE_CHECKING:
     import xarray
 
-_SHOWN = ("job_time", "mfu", "memory_per_gpu", "goodput", "job_cost")  # of several points
 _LEVERS = 5
 _REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
@@ -177,17 +176,23 @@ def _report(
 
 
 def _print_several(found: "xarray.Dataset", of: str) -> None:
+    """The best at each point: what to expect of it; its layout and memory, or why there is none."""
     from fleetcube.grid.show.tables import table
 
     best = found.isel(rank=0, drop=True)
     axes = list(best["infeasible_reason"].dims)
-    ends = [f"{name}_{side}" for name in ("job_time",) for side in ("low", "high")]
-    shown = best[[n for n in (*_SHOWN, *ends, "infeasible_reason") if n in best]]
-    layouts = _layouts(found, of)[..., 0]
-    shown = shown.assign(layout=(axes, layouts, {"long_name": "layout"}))
-    if not shown["infeasible_reason"].any():
-        shown = shown.drop_vars("infeasible_reason")
+    names = dict.fromkeys([of, "job_time", "mfu", "job_cost" if "job_cost" in best else "goodput"])
+    ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
+    shown = best[list(dict.fromkeys([*names, *(name for name in ends if name in best)]))]
+    for variable in shown.data_vars.values():
+        variable.attrs.pop("convention", None)  # said by explain; columns are narrow here
     print_table(*table(shown))
+    say("")
+    layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
+    there = best[["memory_per_gpu"]].assign(layout=layouts)
+    if best["infeasible_reason"].any():
+        there["infeasible_reason"] = best["infeasible_reason"]
+    print_table(*table(there))
 
 
 def _print_foot(found: "xarray.Dataset", said: str) -> None:
