@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
-    *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
-    *("reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics"),
+    *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
+    *("pipeline", "reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics"),
     *("stragglers", "topology", "torus"),
 )
 

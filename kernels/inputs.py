@@ -230,6 +230,32 @@ _ROWS: list[str | Input] = [
     _real("electricity_price", "USD/J", None, "price of one unit of electricity"),
     _real("gpu_hour_price", "USD/h", None, "price of one GPU for one hour"),
     _option(
+        "pricing",
+        "rented",
+        ("rented", "owned"),
+        "GPU-hours are paid for, or come to what owning the cluster does (needs node_price, "
+        "depreciation_time and electricity_price)",
+        implied="owned",
+        implied_by=("node_price",),
+    ),
+    _real("node_price", "USD", None, "price of one node with its GPUs, without the network"),
+    _real("fabric_price", "USD", 0.0, "price of the network for one GPU", positive=False),
+    _real("storage_price", "USD", 0.0, "price of the cluster's storage", positive=False),
+    _real("building_price", "USD/W", 0.0, "price of the building for one watt", positive=False),
+    _real("depreciation_time", "s", None, "life of nodes, network and storage"),
+    _real("building_depreciation_time", "s", 20 * 31557600.0, "life of the building"),
+    _real("interest_rate", "1", 0.0, "interest of one year (0: a straight line)", positive=False),
+    _real(
+        "resale_share", "1", 0.0, "price of machines left at their end", positive=False, high=1.0
+    ),
+    _real(
+        "maintenance_share", "1", 0.0, "price of machines spent a year on repairs", positive=False
+    ),
+    _real("yearly_staff_cost", "USD", 0.0, "staff, space and whatever else a year", positive=False),
+    _real(
+        "cluster_utilization", "1", 1.0, "share of the time in which jobs have the GPUs", high=1.0
+    ),
+    _option(
         "reserves",
         False,
         (False, True),

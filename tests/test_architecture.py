@@ -95,8 +95,8 @@ FLOORS = {
     "fleetcube.kernels": (
         {"ops", "inputs", "alternatives", "roles", "log"},
         {
-            *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "pipeline"),
-            *("roofline", "stages"),
+            *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
+            *("pipeline", "roofline", "stages"),
             *("statistics", "topology"),
         },
         {"reduce_scatter", "reliability", "scaling", "stragglers", "torus"},

@@ -50,5 +50,6 @@ MODULES = (
     "scale_out",
     "serving",
     "power",
+    "ownership",
     "cost",
 )

@@ -1,9 +1,11 @@
-"""What the run costs: rented by the GPU-hour, or the electricity of GPUs that one owns.
+"""What the run costs, by the GPU-hour: rented, or owned (see ownership).
 
-A rented GPU-hour holds its electricity, so the two are never added up.
+Either holds its electricity, so that the electricity of a run is never added to it.
 """
 
 from typing import Any
+
+from ..alternatives import alternative
 
 
 def gpu_hours(allocated_gpus: Any, job_time: Any) -> Any:
@@ -21,7 +23,8 @@ def gpu_hours(allocated_gpus: Any, job_time: Any) -> Any:
     return allocated_gpus * job_time / 3600
 
 
-def gpu_cost(gpu_hours: Any, gpu_hour_price: Any) -> Any:
+@alternative("gpu_cost", pricing="rented")
+def rented_gpu_cost(gpu_hours: Any, gpu_hour_price: Any) -> Any:
     """Price of the run's GPU-hours; where they are rented, their electricity is inside.
 
     GPU-hours x price
@@ -30,14 +33,14 @@ def gpu_cost(gpu_hours: Any, gpu_hour_price: Any) -> Any:
     Returns: [USD] price
     Source: DeepSeek-AI 2024, arXiv:2412.19437, table 1
     Example:
-        >>> gpu_cost(2.788e6, 2)
+        >>> rented_gpu_cost(2.788e6, 2)
         5576000.0
     """
     return gpu_hours * gpu_hour_price
 
 
 def electricity_cost(energy: Any, electricity_price: Any) -> Any:
-    """Price of the run's electricity, for who owns the GPUs; no part of a rented run's cost.
+    """Price of the run's electricity alone; the cost of a run, rented or owned, contains it.
 
     energy x price
 
@@ -49,7 +52,7 @@ def electricity_cost(energy: Any, electricity_price: Any) -> Any:
 
 
 def job_cost(gpu_cost: Any) -> Any:
-    """Price of the run on rented GPUs; see electricity_cost where they are owned.
+    """Price of the run, on GPUs that are rented or owned (`pricing`).
 
     GPU-hours x price
 

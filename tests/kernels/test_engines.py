@@ -100,6 +100,8 @@ def points() -> dict[str, Any]:
         "grid_carbon_intensity": 1e-7,
         "electricity_price": 2e-8,
         "gpu_hour_price": 2.0,
+        "node_price": 3e5,
+        "depreciation_time": 1.2e8,
         "backup_workers": rng.choice([0.0, 2.0], POINTS),
         "serving_batch_size": rng.choice([1.0, 16.0, 256.0], POINTS),
         "prompt_tokens": rng.choice([0.0, 100.0, 30_000.0], POINTS),
@@ -155,6 +157,7 @@ def points() -> dict[str, Any]:
         "in_process_share": rng.choice([0.0, 0.5], POINTS),
         "in_job_share": rng.choice([0.0, 0.3], POINTS),
         "requeue_share": rng.choice([0.0, 0.2], POINTS),
+        "interest_rate": rng.choice([0.0, 0.08], POINTS),
     }
 
 

@@ -69,7 +69,7 @@ def test_a_formula_that_is_a_law_is_registered(formula: Function) -> None:
 
 def test_what_says_more_is_a_law() -> None:
     for name in (
-        "gpu_cost",  # a product, but not by definition
+        "rented_gpu_cost",  # a product, but not by definition
         "plain_ffn_matrices",  # a constant that a source states
         "hierarchical_data_parallel_all_reduce_time",  # calls a law with more than its names
         "compute_inefficiency_overhead",  # by definition, but more than one product

@@ -133,7 +133,7 @@ def bloom() -> Pairs:
 
 @check(
     "gpu_hours",
-    "gpu_cost",
+    "rented_gpu_cost",
     "cost_per_million_tokens",
     by="table",
     source="DeepSeek-AI 2024, arXiv:2412.19437, table 1: 2.788 million hours, 5.576 million USD",
@@ -142,9 +142,9 @@ def bloom() -> Pairs:
 def deepseek() -> Pairs:
     """hours of a trillion tokens (3.7 days on 2,048 GPUs: 180,000), price of hours and of tokens"""
     yield cost.gpu_hours(2048, 3.7 * 86400), 180e3
-    yield cost.gpu_cost(2.788e6, 2.0), 5.576e6
-    yield cost.gpu_cost(2.664e6, 2.0), 5.328e6
-    yield cost.cost_per_million_tokens(cost.gpu_cost(2.664e6, 2.0), 14.8e12), 180e3 * 2 / 1e6
+    yield cost.rented_gpu_cost(2.788e6, 2.0), 5.576e6
+    yield cost.rented_gpu_cost(2.664e6, 2.0), 5.328e6
+    yield cost.cost_per_million_tokens(cost.rented_gpu_cost(2.664e6, 2.0), 14.8e12), 180e3 * 2 / 1e6
 
 
 @check(

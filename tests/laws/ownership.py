@@ -1,0 +1,122 @@
+"""What owning costs: loans and machines played year by year."""
+
+from typing import Any
+
+from fleetcube.kernels import ownership
+
+from .check import Pairs, check
+from .kinds import values
+
+YEAR = 31557600.0
+CLUSTER: dict[str, Any] = {
+    "n_gpus": 1024,
+    "gpu_tdp": 700,
+    "node_overhead_power": 4000,
+    "pue": 1.3,
+    "node_price": 3e5,
+    "fabric_price": 4e3,
+    "storage_price": 5e6,
+    "building_price": 10,
+    "depreciation_time": "4 yr",
+    "building_depreciation_time": "15 yr",
+    "interest_rate": 0.08,
+    "resale_share": 0.2,
+    "maintenance_share": 0.03,
+    "electricity_price": "0.08 USD/kWh",
+    "yearly_staff_cost": 2e6,
+    "cluster_utilization": 0.8,
+    "job_time": "30 d",
+    "gpu_hour_price": 3,
+}
+
+
+def paid(loan: float, rate: float, years: int, left: float = 0.0) -> float:
+    """The yearly payment after which a loan stands at what is left, found by halving."""
+    low, high = 0.0, loan * (1 + rate)
+    for _ in range(200):
+        payment = (low + high) / 2
+        owed = loan
+        for _ in range(years):
+            owed = owed * (1 + rate) - payment
+        low, high = (payment, high) if owed > left else (low, payment)
+    return payment
+
+
+@check(
+    "capital_recovery_factor",
+    "discount_factor",
+    by="simulator",
+    source="loans played year by year, with interest and payments",
+)
+def loans() -> Pairs:
+    """no interest, hardly any, 1 to 50 %; one year to forty"""
+    for years in (1, 4, 15, 40):
+        for rate in (0.0, 1e-10, 1e-9, 1e-7, 0.01, 0.1, 0.5):
+            factor = ownership.capital_recovery_factor(rate, years * YEAR)
+            yield factor, paid(1.0, rate, years)
+            saved = 1.0
+            for _ in range(years):
+                saved /= 1 + rate
+            yield ownership.discount_factor(rate, years * YEAR), saved
+
+
+@check(
+    "capital_recovery_factor",
+    by="table",
+    source="Short, Packey and Holt 1995, NREL/TP-462-5173: the uniform capital recovery factor, as "
+    "tables of interest have it (10 %: 5 years 0.2638, 10 years 0.1627, 20 years 0.1175)",
+    tolerance=4e-4,
+)
+def tables_of_interest() -> Pairs:
+    """10 % over 5, 10 and 20 years"""
+    for years, factor in ((5, 0.2638), (10, 0.1627), (20, 0.1175)):
+        yield ownership.capital_recovery_factor(0.1, years * YEAR), factor
+
+
+@check(
+    "machine_capital",
+    "machine_payments",
+    "building_payments",
+    "operating_cost",
+    "ownership_cost",
+    "owned_gpu_hour_cost",
+    "break_even_utilization",
+    "owned_gpu_cost",
+    by="simulator",
+    source="a cluster bought, run and sold, its books kept year by year",
+)
+def books() -> Pairs:
+    """with and without interest, resale, a building; one year's life"""
+    changes: tuple[dict[str, Any], ...] = (
+        {},
+        {"interest_rate": 0},
+        {"interest_rate": 0, "resale_share": 1.0},
+        {"building_price": 0, "storage_price": 0, "fabric_price": 0, "maintenance_share": 0},
+        {"depreciation_time": "1 yr", "building_depreciation_time": "1 yr"},
+    )
+    for changed in changes:
+        said = {**CLUSTER, **changed}
+        nodes, gpus = said["n_gpus"] // 8, said["n_gpus"]
+        power = nodes * (8 * 700 + 4000) * 1.3
+        machines = nodes * said["node_price"] + gpus * said["fabric_price"] + said["storage_price"]
+        rate = said["interest_rate"]
+        years, long = (
+            int(said[name].split()[0])
+            for name in ("depreciation_time", "building_depreciation_time")
+        )
+        year = paid(machines, rate, years, said["resale_share"] * machines)
+        year += paid(power * said["building_price"], rate, long)
+        year += machines * said["maintenance_share"] + said["yearly_staff_cost"]
+        year += power / 1e3 * 365.25 * 24 * 0.08
+        hour = year / gpus / (365.25 * 24) / 0.8
+        names = [
+            *("ownership_cost", "owned_gpu_hour_cost", "job_cost", "break_even_utilization"),
+            *("capital_cost", "machine_capital"),
+        ]
+        found = values(names, **said)
+        yield found["ownership_cost"], year
+        yield found["owned_gpu_hour_cost"], hour
+        yield found["job_cost"], hour * gpus * 30 * 24
+        yield found["break_even_utilization"], hour * 0.8 / 3
+        yield found["machine_capital"], machines
+        yield found["capital_cost"], machines + power * said["building_price"]
