@@ -190,7 +190,7 @@ def test_the_levers_at_a_point(server: Server) -> None:
 def test_levers_of_whole_numbers_say_where_they_are_evaluated(server: Server) -> None:
     found = asked(server, "/api/levers?variable=job_time&at.n_gpus=2&at.layout=1")
     (row,) = [row for row in found["rows"] if row["input"] == "n_gpus"]
-    assert row["below"].endswith("(at 896)") or "(at " in row["below"]
+    assert "(at " in row["below"]
     assert row["title"] == "GPUs"
 
 
@@ -203,7 +203,8 @@ def test_a_link_holds_values_and_says_what_it_does_not_understand(server: Server
     )
     assert found["state"]["at"] == {"gpu_mttf": 1000, "n_gpus": 2}
     assert found["changes"] == {"add.detection_time": "10 s:100 s", "put.n_gpus": "500"}
-    assert [axis["size"] for axis in found["axes"]] == [4, 1001, 5, 2, 101]
+    sizes = {axis["name"]: axis["size"] for axis in found["axes"]}
+    assert (sizes["n_gpus"], sizes["detection_time"]) == (4, 101)
     said = " ".join(found["notes"])
     assert all(name in said for name in ("'nothing'", "'big'", "nonsense", "'more'"))
     at = "add.detection_time=10+s:100+s&put.n_gpus=500&at.n_gpus=2&at.gpu_mttf=1000"
