@@ -97,8 +97,7 @@ const refresh = latest(async () => {
   const slice = await (await ask(`/api/slice?${query(state)}`)).json();
   slice.values = unpacked(slice.values, Float64Array);
   if (slice.reason) slice.reason = unpacked(slice.reason, Int8Array);
-  if (slice.variable !== data?.variable || slice.x?.name !== data?.x?.name ||
-    slice.y?.name !== data?.y?.name) band = null;
+  band = null; // of another point
   data = slice;
   over = [];
   stale(false);
@@ -365,6 +364,8 @@ function move(places) {
   Object.assign(state.at, places);
   const shown = [state.x, state.y];
   if (Object.keys(places).every((name) => shown.includes(name))) {
+    band = null;
+    over = [];
     remember();
     draw();
     levers();
