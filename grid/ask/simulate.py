@@ -266,7 +266,8 @@ def _points(
             rate = values["n_gpus"] / values["silent_corruption_mttf"]
             values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
             values["latency"] = values["corruption_latency"]
-        if _choice(case, "checkpoint_flush_time") == "tiered":
+        by_tier = (FLUSH, "checkpoint_restore_time", "checkpoint_stall_time")  # some may be given
+        if "tiered" in {_choice(case, name) for name in by_tier}:
             values |= _of_tiers(values)
         if added_up and "job_duration" not in values:
             values["job_duration"] = values["training_steps"] * values["step_time"]

@@ -43,6 +43,10 @@ def rigid_effective_provision_time(node_provision_time: Any, spare_availability:
 
     Parameters: node_provision_time [s], spare_availability [1]
     Returns: [s] wait for a node
+    Range: exact without spares, or with one for each failure. Else the mean wait costs more than
+        none at some failures and a long one at others, where it is not short beside the time
+        between failures: of 760 s with 4 spares and a provision of 3,480 s goodput is 0.20, and
+        0.32 played
     Source: by definition; the law of total expectation, a spare being there at once
     """
     return node_provision_time * (1 - spare_availability)

@@ -222,6 +222,11 @@ def test_tiers_cost_what_the_closed_forms_say() -> None:
         scores = (found[name] - exact[name]) / found[f"{name}_error"]
         assert float(abs(scores).max()) < 4.5, name
     np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
+    case = {**TIERED, "memory_tier_survival": 0.8, "drive_tier_survival": 0.0}
+    fixed = {**case, "checkpoint_policy": "fixed", "fixed_checkpoint_interval": "30 min"}
+    played = fleetcube.simulate(trials=100, **fixed)
+    expected = fleetcube.evaluate("goodput", engine="numpy", **fixed)
+    assert abs(played.goodput - expected) < 4.5 * played.goodput_error
 
 
 def test_a_tier_for_all_failures_is_the_only_one() -> None:
