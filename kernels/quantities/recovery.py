@@ -278,7 +278,8 @@ def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
     Parameters: checkpoint_flush_time [s]
     Returns: [s] time lost beyond the rework since the last checkpoint
     Range: flushes follow each other, which takes intervals of at least F; below,
-        interval_below_flush_time
+        interval_below_flush_time. A corruption that is found late leaves the snapshot under
+        way readable, and costs no flush
     Source: by definition; the last safe snapshot has a mean age of tau/2 + F
     """
     return 1.0 * checkpoint_flush_time
