@@ -15,12 +15,12 @@ import numpy as np
 
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import REASON, SPLIT
+from ...kernels.roles import NEAR, REASON, SPLIT
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
-from ..show.tables import meanings
+from ..show.tables import meanings, numbers, scale
 from ..spec import phases, values
 from ..spec.axes import Array, make_axes
 from .gradient import check_quantity, derivative_of, reached, uncounted
@@ -53,7 +53,9 @@ SHOWN = (  # of the best layout, where the scenario tells what they need
     "model_flops_per_gpu",
     "memory_per_gpu",
     "memory_margin",
+    NEAR,
     "goodput",
+    "useful_compute_share",
     "expected_failures",
     "checkpoint_interval",
     "energy",
@@ -299,10 +301,12 @@ class _Tried:
 
     def best(self, top: int) -> Array:
         """The first layouts of every point by rank; -1 where there is none."""
-        order = np.argsort(self.times, axis=1, kind="stable")[:, :top]
-        there = np.take_along_axis(self.times, order, axis=1)
         found = np.full((len(self.times), top), -1)
-        found[:, : order.shape[1]] = np.where(np.isfinite(there), order, -1)
+        for k, row in enumerate(self.times):
+            # of equal ones the first: what changes nothing is no other answer
+            times, first = np.unique(row, return_index=True)
+            there = first[np.isfinite(times)][:top]
+            found[k, : there.size] = there
         return found
 
     def layout(self, k: int) -> dict[str, Any]:
@@ -367,8 +371,8 @@ def _described(
     """The best layouts as `run` evaluates them: outputs, ends of intervals, losses, levers."""
     import xarray
 
-    numbers = sorted({*best[best >= 0].tolist()}) or [0]
-    layouts = [tried.layout(k) for k in numbers]
+    places = sorted({*best[best >= 0].tolist()}) or [0]
+    layouts = [tried.layout(k) for k in places]
     names = list(layouts[0])
     again = {**axes, **_table(CANDIDATE, names, [[*one.values()] for one in layouts])}
     first = {**scenario, **layouts[0]}
@@ -393,7 +397,7 @@ def _described(
     named = {n: derivative_of(of, n, elasticity=True).name for n in levers}
     slopes = Evaluation(scenario, again, list(named.values())).evaluate(settings.engine)
     nowhere = best < 0
-    index = np.where(nowhere, 0, np.searchsorted(numbers, np.where(nowhere, numbers[0], best)))
+    index = np.where(nowhere, 0, np.searchsorted(places, np.where(nowhere, places[0], best)))
     dims = (*axes, RANK)
     shape = (*tried.shape, best.shape[1])
 
@@ -478,10 +482,171 @@ def is_known(point: "xarray.Dataset") -> bool:
 def why_none(point: "xarray.Dataset") -> str:
     """Why no layout can be run at one point, in words."""
     if "commonest_reason" not in point:
-        return "no layout: undefined at every one tried"
-    reason = meanings(point["commonest_reason"].attrs, point["commonest_reason"].values[None])[0]
-    text = f"no layout can be run: most fail by {reason}"
+        return "none: undefined at every layout tried"
     margin = float(point["least_memory_margin"])
     if math.isfinite(margin):
-        text += f"; the nearest needs {-margin:.0%} more memory than a GPU has"
-    return text
+        return f"none fits in memory: the nearest takes {1 - margin:.2f} times a GPU's"
+    reason = meanings(point["commonest_reason"].attrs, point["commonest_reason"].values[None])[0]
+    return f"none can be run: most fail by {reason}"
+
+
+_SHORT = {
+    "tensor_parallel": "tp",
+    "pipeline_parallel": "pp",
+    "context_parallel": "cp",
+    "expert_parallel": "ep",
+    "virtual_stages": "vp",
+    "micro_batch_size": "mb",
+    "zero_stage": "z",
+}
+_ROWS = {
+    "job_time": "job time",
+    "step_time": "step time",
+    "mfu": "MFU",
+    "model_flops_per_gpu": "model FLOP/s per GPU",
+    "memory_per_gpu": "memory per GPU",
+    "goodput": "goodput",
+    "expected_failures": "interruptions",
+    "checkpoint_interval": "checkpoint every",
+    "energy": "energy",
+    "facility_power": "facility power",
+    "gpu_hours": "GPU hours",
+    "job_cost": "cost",
+}
+
+
+def layout_of(point: "xarray.Dataset") -> dict[str, str]:
+    """The inputs that were searched over, at one point and rank."""
+    made = {}
+    for name in point.attrs["fleetcube_open"].split():
+        cell = point[name].values
+        made[name] = str(cell) if cell.dtype.kind == "U" else f"{float(cell):,.10g}"
+    return made
+
+
+def brief(layout: Mapping[str, str]) -> str:
+    """A layout in a few signs: tp8 pp4 full z1 sp; what is not shared is left out."""
+    words = []
+    for name, text in layout.items():
+        if name in _SHORT:
+            if text != "1" or name == "zero_stage":
+                words.append(f"{_SHORT[name]}{text}")
+        elif name == "sequence_parallel":
+            words += ["sp"] if text == "true" else []
+        elif name == "recompute":
+            words += [text] if text != "none" else []
+        else:
+            words.append(text if INPUTS[name].kind == "option" else f"{name}={text}")
+    return " ".join(words) or "as stated"
+
+
+def rows_of(point: "xarray.Dataset") -> list[tuple[str, str]]:
+    """What is told of one point and rank: names and values with units and intervals."""
+    rows = []
+    for name in dict.fromkeys([point.attrs["fleetcube_of"], *_ROWS]):
+        if name not in point:
+            continue
+        value = float(point[name])
+        factor, unit = scale(str(point[name].attrs.get("units", "1")), [value], name)
+        if name in ("mfu", "goodput"):
+            text = f"{value:.1%}"
+        else:
+            text = f"{numbers([value / factor])[0]} {unit}".rstrip()
+        ends = [point.get(f"{name}_{side}") for side in ("low", "high")]
+        if name == _MEMORY and NEAR in point and math.isfinite(float(point[_MARGIN])):
+            most = value / (1 - float(point[_MARGIN]))
+            if math.isfinite(most):
+                text += f" of {numbers([most / factor])[0]}"
+                text += ", near the limit" if point[NEAR].values == 1 else ""
+        if all(end is not None and np.isfinite(end.values) for end in ends):
+            low, high = numbers([float(end) / factor for end in ends])
+            text += f"  (90 %: {low} to {high})"
+        rows.append((_ROWS.get(name, name), text))
+    limits = ", ".join(f"{name} {share:.0%}" for name, share in limits_of(point))
+    if limits:
+        rows.append(("limits, of the time", limits))
+    if gain := memory_gain(point):
+        rows.append(("memory", f"with more of it, {point.attrs['fleetcube_of']} {gain:.1%} less"))
+    for k, lever in enumerate(levers_of(point)):
+        text = f"{lever.name} +1 %: {lever.elasticity:+.2f} %"
+        rows.append(("levers" if k == 0 else "", text))
+    return rows
+
+
+def _three(value: float) -> str:
+    """A number of three digits, or more before the point."""
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0}f}"
+
+
+def memory_gain(point: "xarray.Dataset") -> float:
+    """The share of the output that layouts which only lack memory would save; 0 where none."""
+    if "without_memory_limit" not in point:
+        return 0.0
+    best, free = (float(point[n]) for n in (point.attrs["fleetcube_of"], "without_memory_limit"))
+    gain = 1 - free / best if best > 0 else 0.0
+    return gain if gain >= 5e-4 else 0.0
+
+
+def foot(found: "xarray.Dataset") -> str:
+    """How many layouts were tried, and over what."""
+    tried = found.attrs["fleetcube_layouts_tried"]
+    counts = found["feasible_layouts"].values
+    some = f"{counts.min():,}" + (f" to {counts.max():,}" if counts.min() < counts.max() else "")
+    each = " at each point" if counts.size > 1 else ""
+    names = found.attrs["fleetcube_open"].replace(" ", ", ") or "nothing: the spec states all"
+    return f"tried {tried:,} layouts{each}, {some} feasible; open: {names}"
+
+
+def points_of(found: "xarray.Dataset") -> Iterator[tuple[dict[str, str], "xarray.Dataset"]]:
+    """Every point with its labels in words; ranks stay."""
+    dims = [str(dim) for dim in found["feasible_layouts"].dims]
+    for place in np.ndindex(*(found.sizes[dim] for dim in dims)):
+        at = dict(zip(dims, place, strict=True))
+        point = found.isel(at)
+        words = {}
+        for dim in dims:
+            cell = found[dim].values[at[dim]]
+            factor, unit = (
+                scale(values.unit_of(dim), [cell], dim)
+                if cell.dtype.kind == "f" and values.is_known(dim)
+                else (1.0, "")
+            )
+            text = str(cell) if cell.dtype.kind != "f" else numbers([cell / factor])[0]
+            words[dim] = f"{text} {unit}".rstrip()
+        yield words, point
+
+
+def summary(
+    points: Sequence[tuple[dict[str, str], "xarray.Dataset"]],
+) -> tuple[list[str], list[list[str]]]:
+    """A table with a row for each point and rank: headings, and cells as text."""
+    of = points[0][1].attrs["fleetcube_of"]
+    unit, known = str(points[0][1][of].attrs.get("units", "1")), []
+    kept = [at.isel({RANK: k}) for _, at in points for k in range(at.sizes[RANK])]
+    known = [float(at[of]) for at in kept if is_known(at)]
+    factor, unit = scale(unit, known or [1.0], of)
+    ranks = points[0][1].sizes[RANK] > 1
+    axes = [name for name in points[0][0] if len(points) > 1]
+    ended = f"{of}_low" in points[0][1]
+    heads = [*axes, *(["#"] if ranks else []), "best layout", f"{of} [{unit}]"]
+    heads += (["90 %"] if ended else []) + ["MFU", "limit"]
+    rows = []
+    for words, at in points:
+        for k in range(at.sizes[RANK]):
+            best = at.isel({RANK: k})
+            cells = [words[name] for name in axes] + ([f"{k + 1}"] if ranks else [])
+            if not is_known(best):
+                if k == 0:
+                    left = why_none(best)
+                    rest = ["-"] * (len(heads) - len(cells) - 1)
+                    rows.append([*cells, left, *rest])
+                continue
+            cells += [brief(layout_of(best)), numbers([float(best[of]) / factor])[0]]
+            if ended:
+                ends = [float(best[f"{of}_{side}"]) / factor for side in ("low", "high")]
+                cells.append(" to ".join(map(_three, ends)) if np.isfinite(ends).all() else "-")
+            cells.append(f"{float(best['mfu']):.1%}" if "mfu" in best else "-")
+            limits = limits_of(best, 1)
+            cells.append(limits[0][0] if limits else "-")
+            rows.append(cells)
+    return heads, rows
