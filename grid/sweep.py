@@ -632,30 +632,3 @@ class Sweep(Evaluation):
         if path is not None:
             write(text, path)
         return text
-
-    def best_layouts(
-        self,
-        of: str = "job_time",
-        *,
-        opened: Mapping[str, Sequence[Any] | None] | Sequence[str] = (),
-        top: int = 1,
-        engine: str = "auto",
-    ) -> "xarray.Dataset":
-        """The best layouts at every point, searched over what the sweep leaves open.
-
-        Args:
-            of: the output that is least at the best.
-            opened: other inputs to search over, whatever the sweep states of them: names of
-                options, or {"precision": ["bf16", "fp8"]}; numbers need their values.
-            top: layouts of each point, the best first.
-
-        Open are tensor, pipeline, context and expert parallel ranks, virtual stages, micro-batch,
-        recompute, ZeRO stage and sequence parallel, where neither scenario nor axes state them.
-        Their candidates are powers of two, divisors of the layers and all choices; the best is
-        exact over these. Returns a Dataset over the axes and `rank`: the layout, what a planner
-        asks of it with 90 % intervals, `lost` (shares of the wall time by `loss`), `elasticity` by
-        `input`; `feasible_layouts`, and why others cannot be run.
-        """
-        from .ask.best_layouts import best_layouts
-
-        return best_layouts(self.spec, of, opened, top, engine)

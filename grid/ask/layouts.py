@@ -60,7 +60,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
 }
 _LEVERS = ("Cluster", "Sites", "Power and money", "Reliability", "Checkpoints and goodput")
 _SHORTEST = 4096  # tokens of a sequence's part on a context-parallel rank
-_MOST_STAGES, _MOST_CHUNKS, _MOST_MICRO_BATCH = 64, 8, 8
+# About the most that published steps had: beyond, no law of a step was checked
+_MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 16
 
 
 def best_layouts(
@@ -182,7 +183,7 @@ def _candidates(name: str, known: _Known) -> list[Any]:
         return _powers(min(known.most("sequence_length") / _SHORTEST, gpus))
     if name == "expert_parallel":
         routed = True in known.options("mixture_of_experts")
-        return _powers(min(known.most("experts"), gpus, 256)) if routed else [1.0]
+        return _powers(min(known.most("experts"), gpus, _MOST_EXPERT_RANKS)) if routed else [1.0]
     if name == "micro_batch_size":
         return _powers(min(_MOST_MICRO_BATCH, known.most("global_batch_size")))
     if values.is_option(name):

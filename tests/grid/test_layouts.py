@@ -29,7 +29,7 @@ TRIED: dict[str, list[Any]] = {
     "tensor_parallel": [1, 2, 4, 8],
     "pipeline_parallel": [1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 64],
     "context_parallel": [1, 2],
-    "micro_batch_size": [1, 2, 4, 8],
+    "micro_batch_size": [1, 2, 4, 8, 16],
     "sequence_parallel": [False, True],
 }
 
@@ -88,7 +88,7 @@ def test_choices_that_lack_an_input_are_not_tried() -> None:
 def test_experts_are_spread_where_there_are_some() -> None:
     job = {**JOB, "model": "deepseek-v3", "n_gpus": 2048, "global_batch_size": 15360}
     found = Sweep(job, {}, ["job_time"]).best_layouts()
-    assert found["expert_parallel"].item() > 1
+    assert 1 < found["expert_parallel"].item() <= 64  # the most that a published step had
     assert "expert_parallel" not in Sweep(JOB, {}, ["job_time"]).best_layouts()
 
 

@@ -8,7 +8,6 @@ from fleetcube.commands.compare import compare
 from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
 from fleetcube.commands.plan import plan
-from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
 from fleetcube.commands.schema import schema
 from fleetcube.commands.sensitivity import sensitivity
@@ -23,7 +22,6 @@ COMMANDS: tuple[click.Command, ...] = (
     compare,
     explore,
     optimize,
-    plan,
     plan,
     plot,
     schema,

@@ -1,9 +1,7 @@
 """The command `fleetcube plan`."""
 
 import json
-import textwrap
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,124 +9,197 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import aligned, print_table
+from fleetcube.commands.table import print_table
 
-_MOST_POINTS = 200  # of a printed table
+if TYPE_CHECKING:
+    import xarray
+
+_LEVERS = 5
+_REPORTED = (
+    *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
+    *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", "job_cost"),
+)
 
 
 @click.command()
 @click.argument("spec", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
-@click.option("--of", default="job_time", shell_complete=complete.quantities, help="[job_time]")
-@click.option(
-    "--open",
-    "opened",
-    multiple=True,
-    shell_complete=complete.ranges,
-    help="Search this, too: name, or name=value,value.",
-)
-@click.option("--top", default=1, help="Layouts of each point, the best first.  [1]")
-@complete.engine
+@click.option("--minimize", shell_complete=complete.quantities, help="Output.  [job_time]")
+@click.option("--maximize", shell_complete=complete.quantities, help="Output, instead.")
+@click.option("--open", "open_", help="Inputs to search: name,name.  [what the spec leaves open]")
+@click.option("--also", help="More of them: precision,pipeline_schedule.")
+@click.option("--top", default=3, help="Layouts shown of one point.  [3]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
-@click.option("-o", "--output", type=click.Path(), help="Write .html (a report) or .json.")
+@click.option("-o", "--output", type=click.Path(), help="Report: a page that computes (.html).")
 def plan(
     spec: str,
     selectors: tuple[str, ...],
-    of: str,
-    opened: tuple[str, ...],
+    minimize: str | None,
+    maximize: str | None,
+    open_: str | None,
+    also: str | None,
     top: int,
-    engine: str,
     as_json: bool,
     output: str | None,
 ) -> None:
-    """Plan a job: the best layout at every point of a spec, and what follows from it.
+    """Find the best layout at every point of a spec, and what to expect of it.
 
-    What the spec leaves open of tensor, pipeline, context and expert parallel ranks, virtual
-    stages, micro-batch, recompute, ZeRO stage and sequence parallel is searched over; what it
-    states is kept, unless --open names it. SELECTORS change the spec: name=value.
+    What the spec leaves open of the layout is searched: tensor, pipeline, context and expert
+    parallelism, virtual stages, micro-batches, ZeRO, recompute, sequence parallelism. What it
+    states stays. SELECTORS change the spec: name=value, or name=value,value for several points.
 
     \b
     Example:
-      fleetcube plan examples/h100.toml n_gpus=1024 gpu_mttf=50000h \\
-          --open tensor_parallel --open pipeline_parallel -o plan.html
+      fleetcube plan examples/plan.toml
+      fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.best_layouts import best_layouts, foot, points_of
-    from fleetcube.grid.ask.report import report
+    from fleetcube.grid.ask.layouts import searched
     from fleetcube.grid.errors import InputError
+    from fleetcube.grid.live.page import check_target
     from fleetcube.grid.show.tables import finite
+    from fleetcube.grid.sweep import Sweep
 
-    names: dict[str, Any] = {}
-    for text in opened:
-        name, equals, listed = text.partition("=")
-        if equals and not all(listed.split(",")):
-            raise InputError(f"--open {text!r} has an empty value; write name=value,value")
-        names[name] = listed.split(",") if equals else None
     if output is not None:
-        _check(Path(output))
-    problem = changed_spec(spec, selectors, [])
+        check_target(output)
+    if minimize is not None and maximize is not None:
+        raise InputError("give --minimize or --maximize, not both")
+    of, sense = (maximize, "max") if maximize is not None else (minimize or "job_time", "min")
+    problem = changed_spec(spec, selectors)
+    sweep = Sweep(problem["scenario"], problem["axes"], [of])
+    names = None if open_ is None else open_.split(",")
+    more = [] if also is None else also.split(",")
     with progress("planning"):
-        found = best_layouts(problem, of, names, top, engine)
-    content = json.dumps(finite(found.to_dict()), default=str)
-    if output is not None:
-        made = ["fleetcube", "plan", spec, *selectors, *(("--of", of) if of != "job_time" else ())]
-        made += [word for text in opened for word in ("--open", text)]
-        made += ["--top", str(top)] if top > 1 else []
-        text = content if Path(output).suffix == ".json" else report(found, problem, made)
-        Path(output).write_text(text, encoding="utf-8")
+        found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
+        said = searched(found, of, sense)
+        if output is not None:
+            _report(sweep, found, of, said, spec, output)
     if as_json:
-        say(content)
+        say(json.dumps(finite(found.to_dict()), default=str))
         return
-    points = list(points_of(found))
-    if len(points) > _MOST_POINTS:
-        raise InputError(f"the table has {len(points):,} rows; cut axes (axis=value), or write -o")
-    if len(points) == 1:
-        _card(*points[0])
+    if sweep.points == 1:
+        _print_one(sweep, found, of, sense)
     else:
-        _table(points)
-    say("")
-    for line in textwrap.wrap(foot(found), 80):
-        say(line)
-    for line in found.attrs.get("fleetcube_remarks", "").splitlines():
-        say(line, err=True)
-    if "fleetcube_uncounted" in found.attrs:
-        say(found.attrs["fleetcube_uncounted"], err=True)
+        _print_several(found, of)
+    _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
 
 
-def _check(path: Path) -> None:
-    from fleetcube.grid.errors import InputError
+def _layouts(found: "xarray.Dataset", of: str) -> Any:
+    """The layouts in short words, over the axes and ranks."""
+    import numpy as np
 
-    if path.suffix not in (".html", ".json"):
-        raise InputError(f"{str(path)!r} is not .html or .json; change its ending")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; create it first")
-    if path.is_dir() or (path.exists() and path.suffix == ".json"):
-        raise InputError(f"{str(path)!r} exists; choose another name or remove it")
+    from fleetcube.grid.ask.layouts import text
+
+    names = found.attrs["fleetcube_open"].split()
+    rows = [found[name].values for name in names]
+    made = np.empty(rows[0].shape, object)
+    for place in np.ndindex(made.shape):
+        there = found[of].values[place] == found[of].values[place]
+        own = {name: row[place] for name, row in zip(names, rows, strict=True)}
+        made[place] = (text(own) or "one GPU a replica") if there else "-"
+    return made.astype(str)
 
 
-def _card(words: dict[str, str], point: Any) -> None:
-    """One point, a line for each thing."""
-    from fleetcube.grid.ask.best_layouts import is_known, layout_of, rows_of, why_none
+def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None:
+    """The best layout of one point with its intervals, the next ones, losses and levers."""
+    from fleetcube.grid.ask.layouts import levers
+    from fleetcube.grid.show.tables import counted, meanings, numbers, scale, table
 
-    lines = [[name, text] for name, text in words.items()]
-    best = point.isel(rank=0)
-    if not is_known(best):
-        for line in aligned(lines, [False, False]):
-            say(line)
-        say(why_none(best))
+    point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
+    reason = point["infeasible_reason"]
+    if reason.item():
+        why = meanings(reason.attrs, reason.values.reshape(1))[0]
+        say(f"no layout can run; most of them: {why}")
         return
-    lines += [[name, text] for name, text in layout_of(best).items()]
-    lines += [[name, text] for name, text in rows_of(best)]
-    for line in aligned(lines, [False, False]):
-        say(line)
-    if point.sizes["rank"] > 1:
+    names = found.attrs["fleetcube_open"].split()
+    there = point[of].notnull().values
+    best = point.isel(rank=there)
+    labels = _layouts(found, of).reshape(-1)[there].tolist()
+    rows = []
+    for name in map(str, best.data_vars):
+        about = best[name].attrs
+        own = best[name].dims == ("rank",) and name not in (*names, "memory_margin")
+        if not own or "flag_values" in about or _is_end(best, name) or name.endswith("_overhead"):
+            continue
+        factor, unit = scale(str(about["units"]), best[name].values[:1], name)
+        ends = ""
+        if f"{name}_low" in best:
+            pair = [best[f"{name}_{side}"].values[0] / factor for side in ("low", "high")]
+            ends = " to ".join(numbers(pair)) if pair[0] == pair[0] else ""
+        heading = f"{name} [{unit}]" if unit else name + counted(about)
+        rows.append([heading, numbers(best[name].values[:1] / factor)[0], ends])
+    say(f"best layout: {labels[0]}")
+    print_table(["", "value", "90 %"], rows)
+    shown = list(dict.fromkeys([of, "job_time", "memory_per_gpu"]))
+    if len(labels) > 1:
         say("")
-        _table([(words, point)])
+        others = best[shown].isel(rank=slice(1, None)).assign_coords(rank=labels[1:])
+        print_table(*table(others.rename(rank="next layouts")))
+    say("")
+    _print_limits(best)
+    layout = {name: best[name].values[0] for name in names}
+    if lines := levers(sweep, layout, of, sense)[:_LEVERS]:
+        say(f"what would better {of}:")
+        for line in lines:
+            say(f"  {line}")
 
 
-def _table(points: Any) -> None:
-    """A row for each point and rank."""
-    from fleetcube.grid.ask.best_layouts import summary
+def _is_end(best: "xarray.Dataset", name: Any) -> bool:
+    stem, _, side = str(name).rpartition("_")
+    return side in ("low", "high") and stem in best
 
-    print_table(*summary(points))
+
+def _print_limits(best: "xarray.Dataset") -> None:
+    """The three largest losses of the wall time."""
+    from fleetcube.grid.ask.layouts import LOSSES
+
+    known = [(float(best[name][0]), name) for name in LOSSES if name in best]
+    largest = sorted((pair for pair in known if pair[0] > 0), reverse=True)[:3]
+    if largest:
+        said = ", ".join(
+            f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
+            for share, name in largest
+        )
+        say(f"the wall time goes to: {said}")
+
+
+def _report(
+    sweep: Any, found: "xarray.Dataset", of: str, said: str, spec: str, output: str
+) -> None:
+    """A page whose choices are the layouts found."""
+    from fleetcube.grid.ask.layouts import as_choices
+    from fleetcube.grid.live.page import page, write
+
+    choices, commands = as_choices(sweep, found, of, [n for n in _REPORTED if n in found])
+    write(page(choices, f"Plan of {spec}", spec, commands, [said]), output)
+
+
+def _print_several(found: "xarray.Dataset", of: str) -> None:
+    """The best at each point: what to expect of it; its layout and memory, or why there is none."""
+    from fleetcube.grid.show.tables import table
+
+    best = found.isel(rank=0, drop=True)
+    axes = list(best["infeasible_reason"].dims)
+    names = dict.fromkeys([of, "job_time", "mfu", "job_cost" if "job_cost" in best else "goodput"])
+    ends = [f"{name}_{side}" for name in (of, "job_time") for side in ("low", "high")]
+    shown = best[list(dict.fromkeys([*names, *(name for name in ends if name in best)]))]
+    for variable in shown.data_vars.values():
+        variable.attrs.pop("convention", None)  # said by explain; columns are narrow here
+    print_table(*table(shown))
+    say("")
+    layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
+    there = best[["memory_per_gpu"]].assign(layout=layouts)
+    if best["infeasible_reason"].any():
+        there["infeasible_reason"] = best["infeasible_reason"]
+    print_table(*table(there))
+
+
+def _print_foot(found: "xarray.Dataset", said: str) -> None:
+    """What was searched, and remarks."""
+    say(said)
+    if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
+        say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
+    for key in ("fleetcube_remarks", "fleetcube_uncounted"):
+        if key in found.attrs:
+            say(found.attrs[key], err=True)
