@@ -279,7 +279,7 @@ def _tried(
     none = best[:, 0] < 0
     if (reason[none] == full).any():
         free = spread(grid.of([_MARGIN]).evaluate(engine, threads=settings.threads)[_MARGIN])
-        for k in np.flatnonzero(none):
+        for k in np.flatnonzero(none).tolist():
             margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
     shape = [axis.size for axis in axes.values()]
     about = {**cube[of].attrs, "long_name": f"best {of} if memory were no limit"}
