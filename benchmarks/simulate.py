@@ -46,6 +46,23 @@ CASES: dict[str, dict[str, float]] = {
         "corruption": 0.05,
         "flush": 100.0,
     },
+    "exponential, three tiers": {
+        "memory_share": 0.6,
+        "drive_share": 0.3,
+        "memory_stall": 5.0,
+        "drive_stall": 20.0,
+        "storage_stall": 60.0,
+        "drive_every": 3.0,
+        "storage_every": 4.0,
+    },
+    "exponential, a fleet that ages": {
+        "steady": 0.3,
+        "ageing": 0.5,
+        "burn_in": 1.0,
+        "burn_in_time": 1e6,
+        "wear_age": 3e6,
+        "wear_shape": 3.0,
+    },
 }
 
 

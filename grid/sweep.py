@@ -576,7 +576,9 @@ class Sweep(Evaluation):
         Returns a Dataset over the axes and `rank`: the inputs searched, job and step time, MFU,
         goodput, memory, and what is known of failures, checkpoints, energy, cost and losses, as a
         sweep at that layout gives them, with the ends of their intervals; over the axes,
-        `infeasible_reason` (why most candidates fail, where none can run) and `feasible_layouts`.
+        `infeasible_reason` (why most candidates fail, where none can run), `feasible_layouts`,
+        `without_memory_limit` (the best output if memory were no limit) and, where none can run,
+        `nearest_memory_margin`. Engine "auto" is NumPy here.
         """
         from .ask.layouts import best_layouts
 

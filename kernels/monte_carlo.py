@@ -15,6 +15,14 @@ which keep the node; a requeue, which loses it and waits for no other; else a no
 `recovery`. A share `silent` of the failures is corruption found `latency` later: until then the job
 works in vain, and failures are repaired as ever; what was safe when it struck is kept.
 
+With tiers (`drive_every` at least 1) each `drive_every`-th checkpoint goes to drives, too, and each
+`storage_every`-th of those to storage. A failure is survived by memory, drives or storage, drawn by
+their shares, and takes the work since the last checkpoint that is safe there or above. What lower
+tiers survive ends a stall without loss; a failure in a recovery starts it again, from the higher
+tier of the two; a copy that it cut short begins anew once training goes on.
+
+Hardware may have an age: the failures' clock then runs at the pace of rates at that age.
+
 A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
 (Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE it begins only when `nodes` of all are whole; where CLOSED, spares and
@@ -55,8 +63,27 @@ PARAMETERS = (
     "requeue_recovery",
     "silent",
     "latency",
+    "memory_share",  # of the failures
+    "drive_share",
+    "memory_stall",
+    "drive_stall",
+    "storage_stall",
+    "drive_flush",
+    "storage_flush",
+    "memory_restore",  # by how much recovery takes longer, or less long if negative
+    "drive_restore",
+    "storage_restore",
+    "drive_every",  # 0: one tier, and `stall` and `flush` are all there is
+    "storage_every",
+    "steady",  # share of the failures, at mean rates, whose rate has no age
+    "ageing",  # that of the others, at the rate of grown hardware; 0: no age counts
+    "age",  # at the start, in seconds
+    "burn_in",  # by which new hardware fails more often
+    "burn_in_time",
+    "wear_age",
+    "wear_shape",
 )
-KINDS = 14  # the first of the parameters of kinds
+KINDS, TIERS, AGES = 14, 22, 34  # the first of the parameters of kinds, tiers and ages
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
 STATISTICS = (
@@ -134,12 +161,46 @@ def uniform(state: Any) -> Any:
 
 
 @_compiled
-def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any) -> Any:
+def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any, now: Any, ages: Any) -> Any:
     """Weibull: the scale times the root of order `shape` of an exponential."""
     exponential = -math.log(uniform(state))
     if shape == 1.0:
-        return mtbf * exponential
-    return math.exp(log_scale + math.log(exponential) / shape)
+        life = mtbf * exponential
+    else:
+        life = math.exp(log_scale + math.log(exponential) / shape)
+    if ages is not None and ages[1] > 0 and life < np.inf:
+        return _aged(life, now, ages)
+    return life
+
+
+@_compiled
+def _aged(life: Any, now: Any, ages: Any) -> Any:
+    """When a time has passed on the failures' clock: its inverse, by Newton's steps in brackets."""
+    steady, ageing, age, excess, decay, wear_age, wear_shape = ages
+    start = age + now
+    early = excess * math.exp(-start / decay) if excess > 0 else 0.0
+    worn = (start / wear_age) ** (wear_shape - 1) if wear_age < np.inf else 0.0
+    least, most = 0.0, np.inf
+    span = life / (steady + ageing * (1 + early + worn))
+    for _ in range(100):
+        less = math.expm1(-span / decay) if early > 0 else 0.0
+        passed, pace = span - decay * early * less, 1 + early * (1 + less)
+        if wear_age < np.inf:
+            end = start + span
+            rate = (end / wear_age) ** (wear_shape - 1)
+            passed += (end * rate - start * worn) / wear_shape
+            pace += rate
+        passed, pace = steady * span + ageing * passed, steady + ageing * pace
+        if passed < life:
+            least = span
+        else:
+            most = span
+        before, span = span, span + (life - passed) / pace
+        if not least <= span <= most:
+            span = 2 * before if most == np.inf else 0.5 * (least + most)
+        if abs(span - before) <= 1e-6 * before:  # the next step is as its square
+            break
+    return span
 
 
 # One job
@@ -182,6 +243,69 @@ def _checkpoints(point: Any) -> Any:
 
 
 @_compiled
+def _length(point: Any) -> Any:
+    """The job's work and stalls in tiers; the last interval may be shorter, its stalls are not."""
+    memory, drive, storage = point[TIERS + 2 : TIERS + 5]
+    every = point[TIERS + 10]
+    checkpoints = _checkpoints(point)
+    copies = math.floor(checkpoints / every)
+    stored = math.floor(checkpoints / (every * point[TIERS + 11]))
+    return point[5] + checkpoints * memory + copies * drive + stored * storage
+
+
+@_compiled
+def _held(at: Any, level: int, interval: Any, tiers: Any) -> Any:
+    """Where the last checkpoint of a tier or one above ends: 0 memory, 1 drives, 2 storage."""
+    if interval == 0 or interval == np.inf:
+        return at if interval == 0 else 0.0
+    first = interval + tiers[2]
+    second = tiers[10] * first + tiers[3]
+    third = tiers[11] * second + tiers[4]
+    stored = math.floor(at / third)
+    end = stored * third
+    if level == 2:
+        return end
+    copies = math.floor((at - end) / second)
+    end += copies * second
+    if level == 1 or copies >= tiers[11]:  # storage's stall has begun
+        return end
+    return end + min(math.floor((at - end) / first), tiers[10]) * first
+
+
+@_compiled
+def _fall_back(
+    safe: Any, at: Any, life: Any, level: int, late: bool, flush: Any, interval: Any, tiers: Any
+) -> Any:
+    """Where the job goes on after a failure, and what each tier holds then, into `safe`."""
+    for tier in range(3):
+        unsafe = 0.0
+        if not late:
+            unsafe = flush if tier == 0 else tiers[4 + tier]
+        if life >= unsafe:
+            safe[tier] = max(safe[tier], _held(at - unsafe, tier, interval, tiers))
+    return _restored(safe, level)
+
+
+@_compiled
+def _restored(safe: Any, level: int) -> Any:
+    """The newest checkpoint of a tier and those above; tiers below hold nothing else then."""
+    for tier in range(1, -1, -1):
+        safe[tier] = max(safe[tier], safe[tier + 1])
+    for tier in range(level):
+        safe[tier] = safe[level]
+    return safe[level]
+
+
+@_compiled
+def _level(state: Any, tiers: Any) -> int:
+    """The lowest tier that survives a failure."""
+    share = uniform(state) - tiers[0]
+    if share < 0:
+        return 0
+    return 1 if share < tiers[1] else 2
+
+
+@_compiled
 def _room(point: Any) -> int:
     """How many times of losses to keep: of all nodes, or as many as decide whether one is free."""
     spares = min(math.floor(point[8]), float(MOST_FAILURES))
@@ -202,15 +326,23 @@ def _kind(state: Any, kinds: Any) -> int:
 
 
 @_compiled
-def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
+def trial(
+    point: Any, state: Any, lost_nodes: Any, losses: Any, held: Any = None, ages: Any = None
+) -> bool:
     """One job from start to end, its losses into `losses`; False where it fails too often.
 
     `lost_nodes` is a buffer for the times of the last losses, used as a ring: see `_room`.
+    `held` is one for what each tier holds, and `ages` the last parameters: both None, so that they
+    cost no time, where neither tiers nor ages are set.
     """
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
     pool, nodes = point[12], max(math.floor(point[13]), 1.0)
-    kinds = point[KINDS:]
+    kinds, tiers = point[KINDS:TIERS], point[TIERS:AGES]
+    tiered = False
+    if held is not None:
+        tiered = tiers[10] > 0
+    level = 0
     several = kinds[0] + kinds[2] + kinds[4] > 0
     silent, latency = kinds[6], kinds[7]
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
@@ -219,7 +351,11 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     checkpoints = _checkpoints(point)
     continuous = interval == 0
     step, steps, rest = 1.0, work, 0.0
-    if not continuous:
+    if held is not None:
+        held[:] = 0.0
+    if tiered:
+        steps = _length(point)
+    elif not continuous:
         steps = max(checkpoints - 1, 0.0)
         rest = work
         if steps > 0:
@@ -235,11 +371,15 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
     pace = leaving / (nodes * mtbf) if pool == CLOSED else 0.0
     now = rework = recovering = waiting = safe = seen = 0.0
     failures = shortages = lost = 0
-    life = _time_to_failure(state, mtbf, shape, log_scale)
+    life = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
     while life < (steps - safe) * step + rest:
         late = silent > 0 and uniform(state) < silent
         gained = max(life - (0.0 if late else flush), 0.0) / step
-        if not continuous:
+        if held is not None and tiered:
+            level = _level(state, tiers)
+            back = _fall_back(held, safe + life, life, level, late, flush, interval, tiers)
+            gained = back - safe
+        if not continuous and not tiered:
             gained = math.floor(gained)
             if corruption > 0 and gained > 0:
                 unreadable = math.floor(math.log(uniform(state)) / math.log(corruption))
@@ -251,7 +391,7 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
         while True:  # until no failure strikes the recovery itself
             left = 0.0
             if late:
-                left = _time_to_failure(state, mtbf, shape, log_scale)
+                left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
                 found = now + latency
                 while left < found - now:  # a failure before the corruption is found
                     now += left
@@ -264,7 +404,7 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
                         lost += 1
                     if max(lost, failures) >= MOST_FAILURES:
                         return False
-                    left = _time_to_failure(state, mtbf, shape, log_scale)
+                    left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
                 left -= found - now
                 now = found
                 rework += latency
@@ -279,6 +419,8 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
             if max(lost, failures) >= MOST_FAILURES:
                 return False
             needed = recovery if kind == 3 else kinds[2 * kind + 1]
+            if held is not None and tiered:
+                needed = max(needed + tiers[7 + level], 0.0)
             if short and kind == 3:
                 shortages += 1
                 needed += provision
@@ -295,7 +437,7 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
                 recovering += now - failed
             seen = now
             if not late or fails_in_recovery == 0:
-                left = _time_to_failure(state, mtbf, shape, log_scale)
+                left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
             life = left
             if fails_in_recovery == 0:
                 break
@@ -304,6 +446,11 @@ def trial(point: Any, state: Any, lost_nodes: Any, losses: Any) -> bool:
                 break
             recovering += life
             now += life
+            if held is not None and tiered:
+                level = max(level, _level(state, tiers))
+                back = _restored(held, level)
+                rework += safe - back
+                safe = back
             late = silent > 0 and uniform(state) < silent
         recovering += needed
         now += needed
@@ -322,7 +469,7 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
         most = max(most, _room(points[row]))
-    lost_nodes = np.empty(most)
+    lost_nodes, held = np.empty(most), np.empty(3)
     state = np.empty(4, np.uint64)
     for index in range(first, last):
         row, number = index // trials, index % trials
@@ -332,11 +479,17 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         read = 12 if points[row, 12] == OPEN else KINDS  # what the job depends on
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
-        if points[row, KINDS:].any():
-            for word in points[row, KINDS:].view(np.uint64):
-                key = mix((key ^ word) + _GOLDEN)
+        for begin, end in ((KINDS, TIERS), (TIERS, len(PARAMETERS))):
+            if points[row, begin:end].any():
+                for word in points[row, begin:end].view(np.uint64):
+                    key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
-        if not trial(points[row], state, lost_nodes, losses[row, number]):
+        point, lost = points[row], losses[row, number]
+        if point[TIERS:].any():
+            ended = trial(point, state, lost_nodes, lost, held, point[AGES:])
+        else:
+            ended = trial(point, state, lost_nodes, lost)
+        if not ended:
             verdicts[row] = TOO_MANY_FAILURES
 
 
@@ -359,13 +512,20 @@ def _ratio(above: Any, below: Any) -> Any:
 
 
 @_compiled
-def _summarise(point: Any, losses: Any, statistics: Any) -> None:
-    """The statistics of a point, in their order."""
-    count = len(losses)
+def _stalls(point: Any) -> Any:
+    """Time for which checkpoints stop a job that does not fail."""
+    if point[TIERS + 10] > 0:
+        return _length(point) - point[5]
     checkpoints = _checkpoints(point)
-    spent = checkpoints * point[3] if checkpoints > 0 else 0.0
+    return checkpoints * point[3] if checkpoints > 0 else 0.0
+
+
+@_compiled
+def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) -> None:
+    """The statistics of a job, in their order."""
+    count = len(losses)
     ones = np.ones(count)
-    work, stalls = ones * point[5], ones * spent
+    work, stalls = ones * work_time, ones * stall_time
     rework, recovery = losses[:, 0].copy(), losses[:, 1].copy()
     failures, shortages = losses[:, 2].copy(), losses[:, 3].copy()
     wall = work + stalls + rework + recovery
@@ -396,14 +556,20 @@ def _judge(point: Any) -> int:
 
 @_compiled
 def _finish(
-    points: Any, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
+    points: Any, parts: int, first: int, last: int, losses: Any, verdicts: Any, statistics: Any
 ) -> None:
-    """The statistics of points `first` to `last`; NaN for those given up."""
-    for row in range(first, last):
-        if verdicts[row] == DONE:
-            _summarise(points[row], losses[row], statistics[row])
+    """The statistics of jobs `first` to `last`, each of so many points; NaN for those given up."""
+    for job in range(first, last):
+        begin, end = job * parts, (job + 1) * parts
+        work = stalls = 0.0
+        for row in range(begin, end):
+            work += points[row, 5]
+            stalls += _stalls(points[row])
+        if (verdicts[begin:end] == DONE).all():
+            whole = losses[begin] if parts == 1 else losses[begin:end].sum(axis=0)
+            _summarise(work, stalls, whole, statistics[job])
         else:
-            statistics[row] = np.nan
+            statistics[job] = np.nan
 
 
 def run(
@@ -412,6 +578,7 @@ def run(
     seed: int,
     threads: int,
     done: Callable[[int], None] = lambda jobs: None,
+    parts: int = 1,
 ) -> tuple[Array, Array]:
     """Statistics of jobs, and a verdict on each.
 
@@ -419,7 +586,8 @@ def run(
     each, NaN where its verdict, the second result, is not DONE. Random numbers depend on the seed,
     the job's own parameters and the number of the trial, and on nothing else. Shares are ratios of
     sums over the trials, so that goodput is work over expected wall time; errors are standard.
-    `done` is called with the number of trials simulated since the last call.
+    Where a job has several parts, one after the other, so many rows are one job: their times add
+    up trial by trial. `done` is called with the number of trials simulated since the last call.
     """
     if not isinstance(points, np.ndarray | list | tuple):
         raise TypeError(
@@ -428,17 +596,19 @@ def run(
         )
     # keys of random streams are made of bits: -0.0 becomes 0.0
     points = np.ascontiguousarray(points, dtype=np.float64) + 0.0
-    statistics = np.empty((len(points), len(STATISTICS)))
+    statistics = np.empty((len(points) // parts, len(STATISTICS)))
     verdicts = np.array([_judge(point) for point in points], np.int8)
-    at_once = max(1, _TRIALS_AT_ONCE // trials)
-    for start in range(0, len(points), at_once):
-        rows = slice(start, start + at_once)
-        _run(points[rows], trials, seed, threads, verdicts[rows], statistics[rows], done)
-    return statistics, verdicts
+    at_once = max(1, _TRIALS_AT_ONCE // (trials * parts))
+    for start in range(0, len(statistics), at_once):
+        jobs = slice(start, start + at_once)
+        rows = slice(start * parts, (start + at_once) * parts)
+        _run(points[rows], parts, trials, seed, threads, verdicts[rows], statistics[jobs], done)
+    return statistics, verdicts.reshape(-1, parts).max(axis=1, initial=DONE)
 
 
 def _run(
     points: Array,
+    parts: int,
     trials: int,
     seed: int,
     threads: int,
@@ -449,15 +619,13 @@ def _run(
     """A part of the jobs, as many as fit into memory."""
     losses = np.empty((len(points), trials, len(LOSSES)))
     word = np.uint64(seed)
-    parts = _edges(len(points) * trials, threads, 64)
-    simulated = pool(threads).map(
-        lambda ends: _trials(points, *ends, word, losses, verdicts), parts
-    )
-    for (first, last), _ in zip(parts, simulated, strict=True):
+    cuts = _edges(len(points) * trials, threads, 64)
+    simulated = pool(threads).map(lambda ends: _trials(points, *ends, word, losses, verdicts), cuts)
+    for (first, last), _ in zip(cuts, simulated, strict=True):
         done(last - first)
     pool(threads).each(
-        lambda ends: _finish(points, *ends, losses, verdicts, statistics),
-        _edges(len(points), threads, 1),
+        lambda ends: _finish(points, parts, *ends, losses, verdicts, statistics),
+        _edges(len(statistics), threads, 1),
     )
 
 

@@ -13,7 +13,18 @@ from pathlib import Path
 
 from fleetcube.grid.plots.validation import plot_validation
 
-from . import accuracy, attacks, calibrate, float32, frozen, laws, outputs, readme, training
+from . import (
+    accuracy,
+    attacks,
+    calibrate,
+    float32,
+    frozen,
+    laws,
+    outputs,
+    readme,
+    simulated,
+    training,
+)
 from .claims import page as claims
 
 MAKERS: dict[Path, Callable[[], str]] = {
@@ -25,6 +36,7 @@ MAKERS: dict[Path, Callable[[], str]] = {
     attacks.PAGE: attacks.page,
     float32.PAGE: float32.page,
     frozen.PAGE: frozen.page,
+    simulated.PAGE: simulated.page,
     readme.PAGE: readme.page,
 }
 

@@ -59,6 +59,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
     "sequence_parallel": (False, True),
 }
 _LEVERS = ("Cluster", "Sites", "Power and money", "Reliability", "Checkpoints and goodput")
+_OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+_NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
 _SHORTEST = 4096  # tokens of a sequence's part on a context-parallel rank
 # About the most that published steps had: beyond, no law of a step was checked
 _MOST_STAGES, _MOST_CHUNKS, _MOST_EXPERT_RANKS, _MOST_MICRO_BATCH = 64, 8, 64, 16
@@ -98,8 +100,8 @@ def best_layouts(
             f"{count:,} layouts ({lists}) at {points:,} points are more than {MOST:,}; state some "
             "of these inputs"
         )
-    best, reasons = _tried(sweep, of, sense, axes, tried, top, settings)
-    return _answers(sweep, of, axes, tried, best, reasons, settings)
+    best, reasons, limits = _tried(sweep, of, sense, axes, tried, top, settings)
+    return _answers(sweep, of, axes, tried, best, reasons, settings).assign(limits)
 
 
 # Candidates
@@ -123,6 +125,8 @@ def candidates(
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
         row = _candidates(name, known)
+        if name in _OF_REPLICA:  # others divide no cluster of the spec
+            row = [k for k in row if known.divides("n_gpus", k)]
         if name not in _CHOICES and values.is_option(name):
             row = [choice for choice in row if _is_known(sweep, of, name, choice)]
         if len(row) > 1:
@@ -155,6 +159,11 @@ class _Known:
         rows = [case.leaves[name] for case in self._plan.cases if name in case.leaves]
         found = [float(np.nanmax(row)) for row in rows if not np.isnan(row).all()]
         return max(found, default=unknown)
+
+    def divides(self, name: str, divisor: float) -> bool:
+        """Whether any value is a multiple of a number, or none is known."""
+        rows = [case.leaves[name] for case in self._plan.cases if name in case.leaves]
+        return not rows or any((row % divisor == 0).any() for row in rows)
 
     def options(self, name: str) -> set[Any]:
         """What an option is anywhere, beside its default."""
@@ -238,30 +247,48 @@ def _tried(
     tried: Mapping[str, Sequence[Any]],
     top: int,
     settings: Settings,
-) -> tuple[Array, Array]:
-    """Places of the best layouts at each point, -1 where there are fewer; and all reasons."""
+) -> tuple[Array, Array, dict[str, Any]]:
+    """Places of the best layouts at each point, -1 where there are fewer; all reasons; memory."""
     grid = sweep.replace(axes={**axes, **{n: [*row] for n, row in tried.items()}}, outputs=[of])
     whole = [*axes, *tried]
-    cube = grid.evaluate(settings.engine, mask_infeasible=True, threads=settings.threads)
+    # compiling every combination of choices takes longer than NumPy does for all that are allowed
+    engine = "numpy" if settings.engine == "auto" else settings.engine
+    cube = grid.evaluate(engine, threads=settings.threads)
     if REASON not in cube:
         raise InputError(f"{of} does not depend on the layout; name another output")
     points = math.prod(axis.size for axis in axes.values())
     sizes = {axis.name: axis.size for axis in axes.values()} | {n: len(r) for n, r in tried.items()}
-    value, reason = (
-        np.broadcast_to(
-            cube[name]
-            .expand_dims({n: k for n, k in sizes.items() if n not in cube[name].dims})
-            .transpose(*whole)
-            .values,
-            tuple(sizes.values()),
-        ).reshape(points, -1)
-        for name in (of, REASON)
-    )
+
+    def spread(own: Any) -> Array:
+        missing = {n: k for n, k in sizes.items() if n not in own.dims}
+        array = own.expand_dims(missing).transpose(*whole).values
+        return np.broadcast_to(array, tuple(sizes.values())).reshape(points, -1)
+
+    value, reason = spread(cube[of]), spread(cube[REASON])
     sign = 1.0 if sense == "min" else -1.0
     best = np.full((points, top), -1, np.int64)
+    unlimited, margin = np.full((2, points), np.nan)
+    meant = cube[REASON].attrs
+    names = str(meant["flag_meanings"]).split()
+    full = np.atleast_1d(meant["flag_values"])[names.index(_NO_MEMORY)]
     for k, row in enumerate(value):
-        best[k] = _distinct(sign * row, top)
-    return best, reason
+        best[k] = _distinct(sign * np.where(reason[k] == 0, row, np.nan), top)
+        unlimited[k] = sign * np.fmin.reduce(
+            sign * row, where=(reason[k] == 0) | (reason[k] == full), initial=np.nan
+        )
+    none = best[:, 0] < 0
+    if (reason[none] == full).any():
+        free = spread(grid.of([_MARGIN]).evaluate(engine, threads=settings.threads)[_MARGIN])
+        for k in np.flatnonzero(none).tolist():
+            margin[k] = np.fmax.reduce(free[k], where=reason[k] == full, initial=np.nan)
+    shape = [axis.size for axis in axes.values()]
+    about = {**cube[of].attrs, "long_name": f"best {of} if memory were no limit"}
+    nearest_about = {"units": "1", "long_name": f"largest {_MARGIN} where no layout can run"}
+    limits = {
+        "without_memory_limit": (tuple(axes), unlimited.reshape(shape), about),
+        "nearest_memory_margin": (tuple(axes), margin.reshape(shape), nearest_about),
+    }
+    return best, reason, limits
 
 
 def _distinct(row: Array, top: int) -> Array:

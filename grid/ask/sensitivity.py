@@ -73,12 +73,14 @@ def cut(sweep: Kind, at: Mapping[str, Any], free: Sequence[str] = ()) -> tuple[K
 def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[str]:
     """The inputs named, or all numbers that `of` depends on, given quantities included."""
     of = check_quantity(of)
-    if wrt is not None:
-        return list(dict.fromkeys(check_inputs(plan, wrt)))
-    reaching = reached(plan, [of])
     leaves = {name for case in plan.cases for name in case.leaves}
     given = {name for name in leaves if name not in INPUTS and name == without_phase(name)}
     given -= {name for case in plan.cases for name in case.formulas}
+    if of in given:
+        raise InputError(f"{of} is given here, and depends on no input; name one that is computed")
+    if wrt is not None:
+        return list(dict.fromkeys(check_inputs(plan, wrt)))
+    reaching = reached(plan, [of])
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching]
     return felt + [name for name in graph.load() if name in reaching & given]

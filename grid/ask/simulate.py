@@ -16,6 +16,7 @@ from ..plan.labels import coordinates, flags, root_attributes
 from ..plan.plan import Plan
 from ..progress import expected
 from ..show.tables import check_rows
+from ..spec import phases
 from ..spec.arguments import scenario_and_axes
 from ..spec.axes import Array
 from ..spec.scenario import Problem, resolve
@@ -39,6 +40,30 @@ _INPUTS = (
     "repair_time",
     "corruption_probability",
 )
+
+_TIERED = (  # what the graph says of tiers
+    *(
+        f"{tier}_tier_{of}_time"
+        for of in ("stall", "flush")
+        for tier in ("memory", "drive", "storage")
+    ),
+    *("memory_tier_share", "drive_tier_share", "drive_copy_every", "storage_copy_every"),
+    *("memory_tier_restore_time", "drive_copy_time", "checkpoint_size", "read_bandwidth"),
+    "checkpoint_restore_time",
+)
+_FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and ages
+    *(f"{tier}_{of}" for of in ("stall", "restore") for tier in ("memory", "drive", "storage")),
+    *("memory_share", "drive_share", "drive_flush", "storage_flush"),
+    *("drive_every", "storage_every", "steady", "ageing", "age", "burn_in", "burn_in_time"),
+    *("wear_age", "wear_shape"),
+)
+_AGE = {  # parameters of the Monte Carlo by inputs
+    "age": "fleet_age",
+    "burn_in": "burn_in_excess",
+    "burn_in_time": "burn_in_time",
+    "wear_age": "wear_out_age",
+    "wear_shape": "wear_out_shape",
+}
 
 _POOLS = {"open": 0.0, "closed": 1.0, "closed_idle_safe": 2.0}  # as in the Monte Carlo
 
@@ -100,6 +125,13 @@ def simulate(
     keeps its node; with `corruption_latency` silent corruption is found that much later, and the
     work since then counts as rework.
 
+    With `checkpoint_mode = "tiered"` memory, drives or storage survive a failure, drawn by their
+    shares, and it takes the work since the last checkpoint that is safe there; each tier has its
+    own stalls, flushes and restores. With `fleet_aging = "on"` and an aging_window the failures'
+    rate is at every moment that of the hardware's age; without job_duration the job lasts as long
+    as the window. A job in phases is simulated phase by phase, each for its own training steps, and
+    the times of its phases add up.
+
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
     errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which marks points that were
@@ -139,20 +171,23 @@ def simulate_spec(
     """
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
-    plan, dims, points = _points(resolve(scenario, axes), failures_during_recovery)
+    shared, all_axes, added_up = phases.with_phases(scenario, axes)
+    problem = resolve(shared, all_axes)
+    plan, dims, points = _points(problem, failures_during_recovery, added_up)
+    parts = plan.sizes[phases.NAME] if added_up else 1
     if printed:
         check_rows({dim: plan.sizes[dim] for dim in dims}, "shorten an axis")
     from ...kernels import monte_carlo  # numba: only where something is simulated
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
     done = expected(len(columns) * trials, "jobs")
-    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done)
+    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done, parts)
     shape = tuple(plan.sizes[dim] for dim in dims)
     # Copied: a column would keep all of `rows` alive
     statistics = {
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }
-    statistics["work"] = points["work"].reshape(shape)
+    statistics["work"] = points["work"].reshape(*shape, parts).sum(axis=-1)
     settings = {
         "trials": trials,
         "seed": str(seed),
@@ -178,9 +213,12 @@ def _check(trials: Any, seed: Any, during: Any) -> None:
 
 
 def _points(
-    problem: Problem, failures_during_recovery: bool
+    problem: Problem, failures_during_recovery: bool, added_up: bool = False
 ) -> tuple[Plan, tuple[str, ...], dict[str, Array]]:
-    """The plan, the dimensions, and the parameters of every point, each over all dimensions."""
+    """The plan, the dimensions, and the parameters of every point, each over all dimensions.
+
+    Where phases are added up, theirs comes last, and is none of the dimensions.
+    """
     problem = _simulated(problem)
     quantities = ["cluster_mtbf", "checkpoint_interval", "checkpoint_stall_time", "recovery_time"]
     quantities += ["node_provision_time"]
@@ -192,14 +230,26 @@ def _points(
     quantities += [FLUSH] if FLUSH in load() else []
     closed = _chosen(problem, "node_pool") != {"open"}
     quantities += ["whole_cluster_probability", "nodes"] if closed else []
+    tiered = "tiered" in _chosen(problem, "checkpoint_mode")
+    quantities += _TIERED if tiered else []
+    ages = "on" in _chosen(problem, "fleet_aging")
+    quantities += ["aging_factor", "goodput"] if ages else []
+    quantities += ["training_steps", "step_time"] if added_up else []
+    quantities = list(dict.fromkeys(quantities))
     axes = {axis.name for axis in problem.axes}
     plan = Plan(problem, [name for name in quantities if name not in axes] or ["goodput"], "numpy")
     names = [*quantities, *_INPUTS]
     names += [f"{kind}_share" for kind in _KINDS] if kinds else []
     names += ["corruption_latency", "silent_corruption_mttf", "n_gpus"] if late else []
+    names += [*_AGE.values(), "aging_window"] if ages else []
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
+    used |= {phases.NAME} if added_up else set()
+    ageless = None
+    if ages:  # without hardware's share of the failures
+        steady_problem = replace(problem, constants={**problem.constants, "aging_factor": 0.0})
+        ageless = Plan(steady_problem, list(plan.outputs), "numpy")
     _check_memory(plan, used)
     points: dict[str, Array] = {}
     for case in plan.cases:
@@ -216,12 +266,56 @@ def _points(
             rate = values["n_gpus"] / values["silent_corruption_mttf"]
             values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
             values["latency"] = values["corruption_latency"]
+        by_tier = (FLUSH, "checkpoint_restore_time", "checkpoint_stall_time")  # some may be given
+        if "tiered" in {_choice(case, name) for name in by_tier}:
+            values |= _of_tiers(values)
+        if added_up and "job_duration" not in values:
+            values["job_duration"] = values["training_steps"] * values["step_time"]
+        if ageless and _choice(case, "node_mttf") == "on":
+            steady = next(each for each in ageless.cases if each.runs == case.runs)
+            values |= _of_ages(values, ageless.table(steady, "cluster_mtbf"))
         _fill(plan, case, used, _parameters(values), points)
     points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
-    dims = tuple(axis.name for axis in problem.axes if axis.name in used)
+    summed = (phases.NAME,) if added_up else ()
+    dims = tuple(axis.name for axis in problem.axes if axis.name in used - {*summed})
     order = [k for k, axis in enumerate(plan.axes) if axis.name not in used]
-    order += [[axis.name for axis in plan.axes].index(dim) for dim in dims]
+    order += [[axis.name for axis in plan.axes].index(dim) for dim in (*dims, *summed)]
     return plan, dims, {name: array.transpose(order) for name, array in points.items()}
+
+
+def _of_tiers(values: Mapping[str, Array]) -> dict[str, Array]:
+    """The tiers' parameters, where a scenario has some."""
+    usual = values["checkpoint_restore_time"]  # what the recovery time has of it
+    tiers = {
+        FLUSH: values["memory_tier_flush_time"],
+        "memory_share": values["memory_tier_share"],
+        "drive_share": values["drive_tier_share"],
+        "drive_flush": values["drive_tier_flush_time"],
+        "storage_flush": values["storage_tier_flush_time"],
+        "memory_restore": values["memory_tier_restore_time"] - usual,
+        "drive_restore": values["drive_copy_time"] - usual,
+        "storage_restore": values["checkpoint_size"] / values["read_bandwidth"] - usual,
+        "drive_every": values["drive_copy_every"],
+        "storage_every": values["storage_copy_every"],
+    }
+    for tier in ("memory", "drive", "storage"):
+        tiers[f"{tier}_stall"] = values[f"{tier}_tier_stall_time"]
+    return tiers
+
+
+def _of_ages(values: Mapping[str, Array], steady_mtbf: Array) -> dict[str, Array]:
+    """The parameters of failures whose rate follows the hardware's age; all 0 without a window."""
+    mtbf, factor = values["cluster_mtbf"], values["aging_factor"]
+    steady = np.where(mtbf < np.inf, mtbf, 0.0) / steady_mtbf
+    ageing = np.where(values["aging_window"] > 0, 1 - steady, 0.0) / factor
+    ageing = np.where((ageing > 1e-12) & (mtbf < np.inf), ageing, 0.0)
+    changing = ageing > 0
+    ages = {name: np.where(changing, values[of], 0.0) for name, of in _AGE.items()}
+    if "job_duration" not in values:
+        window = values["aging_window"] * values["goodput"]
+        usual = _long_job(**_parameters(values, of_job=False))
+        ages["job_duration"] = np.where(changing & (window > 0), window, usual)
+    return {**ages, "steady": np.where(changing, steady, 0.0), "ageing": ageing}
 
 
 def _choice(case: Case, quantity: str) -> Any:
@@ -240,7 +334,7 @@ def _check_memory(plan: Plan, used: Iterable[str]) -> None:
         )
 
 
-def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
+def _parameters(values: Mapping[str, Array], of_job: bool = True) -> dict[str, Array]:
     """The parameters of the Monte Carlo."""
     recovery = values["recovery_time"] - values["node_provision_time"]
     parameters = {
@@ -262,14 +356,25 @@ def _parameters(values: Mapping[str, Array]) -> dict[str, Array]:
     for kind in _KINDS:
         parameters[kind] = values.get(f"{kind}_share", np.zeros(()))
         parameters[f"{kind}_recovery"] = values.get(f"{kind}_recovery_time", np.zeros(()))
-    parameters["work"] = values.get("job_duration", _long_job(**parameters))
+    for name in _FURTHER:
+        parameters[name] = values.get(name, np.zeros(()))
+    if of_job:
+        parameters["work"] = values.get("job_duration", _long_job(**parameters))
     return parameters
 
 
 def _long_job(
-    mtbf: Array, interval: Array, spares: Array, repair: Array, pool: Array, **_: Array
+    mtbf: Array,
+    interval: Array,
+    spares: Array,
+    repair: Array,
+    pool: Array,
+    drive_every: Array,
+    storage_every: Array,
+    **_: Array,
 ) -> Array:
-    """Useful time of a job whose start and end do not matter, in whole intervals."""
+    """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
+    interval = interval * np.maximum(drive_every, 1.0) * np.maximum(storage_every, 1.0)
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
     longest = np.maximum(
@@ -302,6 +407,10 @@ def _simulated(problem: Problem) -> Problem:
         problem.constants.keys() | {axis.name for axis in problem.axes}
     ):
         raise InputError(f"{name} is given, but it is what a simulation computes; remove it")
+    if "tiered" in _chosen(problem, "checkpoint_mode") and _unreadable(problem):
+        raise InputError(
+            "corruption_probability cannot be simulated with tiers of checkpoints; remove one"
+        )
     kinds = "kinds" in _chosen(problem, "recovery_model")
     if kinds and problem.gives("recovery_time"):
         raise InputError(
@@ -314,6 +423,11 @@ def _simulated(problem: Problem) -> Problem:
         for axis in problem.axes
     ]
     return replace(problem, options={**problem.options, **fixed}, axes=tuple(axes))
+
+
+def _unreadable(problem: Problem) -> bool:
+    """Whether checkpoints may be unreadable anywhere."""
+    return problem.most_together({"corruption_probability"}) > 0
 
 
 def _chosen(problem: Problem, name: str) -> set[Any]:

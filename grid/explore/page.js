@@ -5,6 +5,10 @@
 const $ = (id) => document.getElementById(id);
 let cube; // the axes and variables to choose from
 let data = null; // the slice shown
+let pinned = []; // points to compare, as rows of text
+let changes = {}; // sliders and points that the page added, as the server reads them
+let band = null; // the ends of an interval along each axis shown
+let over = []; // slices of further variables, through the point
 const state = { variable: "", x: "", y: "", curve: false, at: {} }; // at: a place on every axis
 
 const axisOf = (name) => cube.axes.find((axis) => axis.name === name);
@@ -41,7 +45,8 @@ function query(names) {
   const parameters = new URLSearchParams({ variable: state.variable });
   if (names.x) parameters.set("x", names.x);
   if (names.y) parameters.set("y", names.y);
-  for (const name of variableOf(state.variable).dims) parameters.set(`at.${name}`, state.at[name]);
+  for (const axis of cube.axes) parameters.set(`at.${axis.name}`, state.at[axis.name]);
+  for (const [key, text] of Object.entries(changes)) parameters.set(key, text);
   return parameters;
 }
 
@@ -59,6 +64,9 @@ function report(text, bad = false) {
   $("status").classList.toggle("bad", bad);
 }
 
+// What is drawn is not what the controls say
+const stale = (is) => document.querySelector("main").classList.toggle("stale", is);
+
 // One request at a time, and then one for the latest state
 function latest(work) {
   let busy = false, again = false;
@@ -73,6 +81,7 @@ function latest(work) {
       } catch (error) {
         const gone = error instanceof TypeError;
         report(gone ? "no answer: is fleetcube still running?" : error.message, true);
+        stale(true);
       }
     }
     busy = false;
@@ -88,7 +97,10 @@ const refresh = latest(async () => {
   const slice = await (await ask(`/api/slice?${query(state)}`)).json();
   slice.values = unpacked(slice.values, Float64Array);
   if (slice.reason) slice.reason = unpacked(slice.reason, Int8Array);
+  band = null; // of another point
   data = slice;
+  over = [];
+  stale(false);
   for (const axis of [data.x, data.y]) {
     if (axis) state.at[axis.name] = axis.picks[pickOf(axis)]; // the nearest point shown
   }
@@ -97,17 +109,45 @@ const refresh = latest(async () => {
   const thin = [data.x, data.y].filter((axis) => axis && axis.picks.length < axisOf(axis.name).size);
   const some = thin.map((axis) => `${axis.picks.length} of ` +
     `${axisOf(axis.name).size.toLocaleString("en-US")} along ${axis.name}`);
-  report([text, ...some].join("; "));
+  report([...notes.splice(0), text, ...some].join("; "), warned);
+  warned = false;
   remember();
   draw();
   levers();
 });
 
 let waiting = 0;
+const notes = []; // what of a link was not understood
+let warned = false;
 function levers() { // once the point rests
   clearTimeout(waiting);
-  waiting = setTimeout(askLevers, 150);
+  waiting = setTimeout(() => { askMore(); askLevers(); }, 150);
 }
+
+// Intervals and further variables along the axes shown
+const askMore = latest(async () => {
+  const names = [data.x, data.y].filter(Boolean).map((axis) => axis.name);
+  const more = [...$("over").selectedOptions].map((option) => option.value)
+    .filter((name) => name !== state.variable).slice(0, 5);
+  const ends = {}, found = [];
+  for (const name of names) {
+    if ($("band").checked && !data.flags) {
+      const answer = await (await ask(`/api/band?${query({ x: name })}`)).json();
+      for (const end of ["low", "high"]) answer[end] = answer[end] && unpacked(answer[end], Float64Array);
+      if (answer.low) ends[name] = answer;
+    }
+    for (const variable of more) {
+      if (!variableOf(variable).dims.includes(name)) continue;
+      const parameters = query({ x: name });
+      parameters.set("variable", variable);
+      const slice = await (await ask(`/api/slice?${parameters}`)).json();
+      found.push({ axis: name, title: slice.title, values: unpacked(slice.values, Float64Array) });
+    }
+  }
+  band = ends;
+  over = found;
+  draw();
+});
 
 const askLevers = latest(async () => {
   const body = $("levers-table").tBodies[0];
@@ -122,7 +162,7 @@ const askLevers = latest(async () => {
     return;
   }
   $("levers-table").hidden = false;
-  const parts = [`${point.variable} = ${point.value}`];
+  const parts = [`${variableOf(point.variable).title} = ${point.value}`];
   if (point.infeasible) parts.push(`infeasible: ${point.infeasible}`);
   if (point.near) parts.push("near the memory limit, within the model's own error");
   if (point.more) parts.push(`${point.more} more inputs matter less`);
@@ -141,7 +181,7 @@ function lever(row, most) {
     line.append(item);
     return item;
   };
-  cell(row.input).title = row.meaning;
+  cell(row.title).title = `${row.input}: ${row.meaning}`;
   cell(row.value);
   const size = typeof row.elasticity === "number" ? row.elasticity : NaN;
   cell(Number.isNaN(size) ? row.elasticity ?? "undefined" : formatted(size, 3).replace("-", "\u2212"));
@@ -169,24 +209,55 @@ function lever(row, most) {
 
 // The state is in the address, so that a view can be bookmarked
 
-function remember() {
-  history.replaceState(null, "", `#${query(state)}`);
+function link() {
+  const parameters = new URLSearchParams({ variable: state.variable });
+  if (state.x) parameters.set("x", state.x);
+  if (state.y) parameters.set("y", state.y);
+  for (const [key, text] of Object.entries(changes)) if (key.startsWith("add.")) parameters.set(key, text);
+  for (const axis of cube.axes) {
+    const own = [data.x, data.y].find((shown) => shown?.name === axis.name);
+    const text = own ? own.links[pickOf(own)] : data.link[axis.name];
+    parameters.set(`at.${axis.name}`, text);
+  }
+  return parameters;
 }
 
-function recall() {
-  const parameters = new URLSearchParams(location.hash.slice(1));
-  for (const axis of cube.axes) {
-    const k = Number(parameters.get(`at.${axis.name}`) ?? NaN);
-    const fits = Number.isInteger(k) && k >= 0 && k < axis.size;
-    state.at[axis.name] = fits ? k : Math.floor(axis.size / 2);
+let written = "";
+function remember() {
+  written = `#${link()}`;
+  history.replaceState(null, "", written);
+}
+
+async function follow(parameters) {
+  const found = await (await ask(`/api/view?${parameters}`)).json();
+  cube = found;
+  changes = found.changes;
+  state.at = Object.fromEntries(cube.axes.map((axis) =>
+    [axis.name, found.state.at[axis.name] ?? Math.floor(axis.size / 2)]));
+  state.x = found.state.x ?? "";
+  state.y = found.state.y ?? "";
+  state.curve = Boolean(found.state.x) && !found.state.y;
+  if (found.notes.length) {
+    notes.push(`not understood: ${found.notes.join("; ")}`);
+    warned = true;
   }
-  const wanted = variableOf(parameters.get("variable")) ??
-    cube.variables.find((variable) => variable.dims.length > 1 && !variable.flag) ??
-    cube.variables[0];
-  state.x = parameters.get("x") ?? "";
-  state.y = parameters.get("y") ?? "";
-  state.curve = parameters.has("x") && !parameters.has("y");
-  choose(wanted.name);
+  choose(found.state.variable);
+  options($("over"), cube.variables.filter((v) => !v.flag).map((v) => [v.name, v.title]), null,
+    [...$("over").selectedOptions].map((option) => option.value));
+  $("adding").hidden = !cube.inputs.length;
+  options($("input"), cube.inputs.map((input) => [input.name, input.title]), $("input").value);
+  suggest();
+  await refresh();
+}
+
+// A failure leaves what was, and says why
+function attempt(parameters) {
+  follow(parameters).catch((error) => { report(error.message, true); controls(); if (data) draw(); });
+}
+
+function suggest() {
+  const input = cube.inputs.find((entry) => entry.name === $("input").value);
+  $("range").value = input ? input.range : "";
 }
 
 // The controls
@@ -204,20 +275,21 @@ function choose(name) {
   controls();
 }
 
-function options(select, entries, chosen) {
+function options(select, entries, chosen, many = []) {
   select.replaceChildren(...entries.map(([value, text]) => {
     const option = new Option(text, value);
-    option.selected = value === chosen;
+    option.selected = value === chosen || many.includes(value);
     return option;
   }));
 }
 
 function controls() {
   const variable = variableOf(state.variable);
-  options($("variable"), cube.variables.map((v) => [v.name, v.name]), state.variable);
+  options($("variable"), cube.variables.map((v) => [v.name, v.title]), state.variable);
   $("meaning").textContent = variable.meaning;
-  options($("x"), variable.dims.map((dim) => [dim, dim]), state.x);
-  const ups = variable.dims.filter((dim) => dim !== state.x).map((dim) => [dim, dim]);
+  options($("x"), variable.dims.map((dim) => [dim, axisOf(dim).title]), state.x);
+  const ups = variable.dims.filter((dim) => dim !== state.x)
+    .map((dim) => [dim, axisOf(dim).title]);
   options($("y"), [["", "none: a curve"], ...ups], state.y);
   $("x").disabled = !variable.dims.length;
   $("y").disabled = !variable.dims.length;
@@ -230,7 +302,7 @@ function controls() {
 function slider(name) {
   const axis = axisOf(name);
   const label = document.createElement("label");
-  label.append(name);
+  label.append(axis.title);
   if (axis.options) {
     const select = document.createElement("select");
     options(select, axis.options.map((text, k) => [String(k), text]), String(state.at[name]));
@@ -242,17 +314,48 @@ function slider(name) {
   Object.assign(range, { type: "range", min: 0, max: axis.size - 1, step: 1 });
   range.value = state.at[name];
   range.addEventListener("input", () => move({ [name]: Number(range.value) }));
-  const output = document.createElement("output");
-  output.dataset.axis = name;
-  label.append(range, output);
-  return label;
+  range.dataset.axis = name;
+  const box = document.createElement("div");
+  label.append(range);
+  box.append(label, typed(name));
+  if (`add.${name}` in changes) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "remove";
+    button.setAttribute("aria-label", `remove the slider of ${axis.title}`);
+    button.addEventListener("click", () => {
+      const parameters = link();
+      for (const key of [`add.${name}`, `at.${name}`]) parameters.delete(key);
+      attempt(parameters);
+    });
+    box.append(button);
+  }
+  return box;
+}
+
+// A value to read and to type
+function typed(name) {
+  const field = document.createElement("input");
+  field.type = "text";
+  field.dataset.typed = name;
+  field.setAttribute("aria-label", `value of ${axisOf(name).title}`);
+  field.addEventListener("change", () => {
+    const parameters = link();
+    parameters.set(`at.${name}`, /[a-z$%]/i.test(field.value) || !data.units[name]
+      ? field.value : `${field.value} ${data.units[name]}`);
+    attempt(parameters);
+  });
+  return field;
 }
 
 function readouts() {
-  for (const output of document.querySelectorAll("output")) {
-    const text = data.at[output.dataset.axis];
-    output.textContent = text;
-    output.previousElementSibling.setAttribute("aria-valuetext", text);
+  for (const field of document.querySelectorAll("[data-typed]")) {
+    const name = field.dataset.typed;
+    const own = [data.x, data.y].find((axis) => axis?.name === name);
+    const text = own ? withUnit(own.labels[pickOf(own)], own.unit) : data.at[name];
+    if (document.activeElement !== field || !field.dataset.edited) field.value = text;
+    document.querySelector(`input[type=range][data-axis="${CSS.escape(name)}"]`)
+      ?.setAttribute("aria-valuetext", text);
   }
 }
 
@@ -261,6 +364,8 @@ function move(places) {
   Object.assign(state.at, places);
   const shown = [state.x, state.y];
   if (Object.keys(places).every((name) => shown.includes(name))) {
+    band = null;
+    over = [];
     remember();
     draw();
     levers();
@@ -272,27 +377,101 @@ function move(places) {
 async function save(ending) {
   try {
     const answer = await ask(`/api/download.${ending}?${query(state)}`);
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await answer.blob());
     const name = /filename="(.*)"/.exec(answer.headers.get("Content-Disposition") ?? "");
-    link.download = name ? name[1] : `slice.${ending}`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-    report(`saved ${link.download}`);
+    const whole = Number(answer.headers.get("Content-Length"));
+    const parts = [], reader = answer.body.getReader();
+    let size = 0;
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      parts.push(part.value);
+      size += part.value.length;
+      if (whole) report(`downloading: ${Math.floor((100 * size) / whole)} %`);
+    }
+    keepFile(new Blob(parts), name ? name[1] : `slice.${ending}`);
   } catch (error) {
     report(error.message, true);
   }
 }
 
+function keepFile(blob, name) {
+  const anchor = document.createElement("a");
+  anchor.href = URL.createObjectURL(blob);
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+  report(`saved ${name}`);
+}
+
+function picture(kind) {
+  const name = `${data.variable}.${kind}`;
+  if (kind === "svg") return keepFile(new Blob([asSvg()], { type: "image/svg+xml" }), name);
+  return $("map").toBlob((blob) => keepFile(blob, name));
+}
+
+async function copy(kind) {
+  try {
+    const text = (await (await ask(`/api/code?${query(state)}`)).json())[kind];
+    $("code").textContent = text;
+    $("code").hidden = false;
+    await navigator.clipboard.writeText(text).then(() => report("copied"),
+      () => report("the text to copy is below the buttons"));
+  } catch (error) {
+    report(error.message, true);
+  }
+}
+
+function pin() {
+  const k = here();
+  const of = [data.x, data.y].filter(Boolean);
+  const places = cube.axes.filter((axis) => variableOf(data.variable).dims.includes(axis.name))
+    .map((axis) => {
+      const own = of.find((shown) => shown.name === axis.name);
+      return `${axis.title} ${own ? withUnit(own.labels[pickOf(own)], own.unit) : data.at[axis.name]}`;
+    });
+  const reason = reasonAt(k);
+  pinned.push([data.title, valueAt(k) + (reason ? ` (infeasible: ${reason})` : ""), places.join(", "), `#${link()}`]);
+  pins();
+}
+
+function pins() {
+  $("pins").hidden = !pinned.length;
+  $("pins-table").tBodies[0].replaceChildren(...pinned.map(([title, value, where, hash], k) => {
+    const row = document.createElement("tr");
+    for (const text of [title, value, where]) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      row.append(cell);
+    }
+    const cell = document.createElement("td");
+    for (const [text, act] of [["go", () => attempt(hash.slice(1))],
+      ["remove", () => { pinned.splice(k, 1); pins(); }]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.setAttribute("aria-label", `${text} point ${k + 1}`);
+      button.addEventListener("click", act);
+      cell.append(button);
+    }
+    row.append(cell);
+    return row;
+  }));
+}
+
+// The point's place in the slice
+function here() {
+  const { x, y } = data;
+  return (y ? pickOf(y) * x.picks.length : 0) + (x ? pickOf(x) : 0);
+}
+
 function draw() {
   if (!data) return;
+  themed();
   grey = $("grey").checked;
   readouts();
   for (const id of ["map", "cut-x", "cut-y"]) hits[id] = () => null;
   const { x, y } = data;
   const fixed = variableOf(data.variable).dims.filter((d) => d !== x?.name && d !== y?.name);
-  const at = fixed.map((name) => `${name} ${data.at[name]}`).join(", ");
-  $("title").textContent = heading(data.variable, data.unit);
+  const at = fixed.map((name) => `${axisOf(name)?.title ?? name} ${data.at[name]}`).join(", ");
+  $("title").textContent = heading(data.title, data.unit);
   $("fixed").textContent = at && `at ${at}`;
   $("map").hidden = !x;
   $("cuts").hidden = !y;
@@ -302,8 +481,8 @@ function draw() {
   if (y) {
     const i = pickOf(x), j = pickOf(y), n = x.picks.length;
     drawMap();
-    $("title-x").textContent = `Along ${x.name}, at ${y.name} ${withUnit(y.labels[j], y.unit)}`;
-    $("title-y").textContent = `Along ${y.name}, at ${x.name} ${withUnit(x.labels[i], x.unit)}`;
+    $("title-x").textContent = `Along ${x.title}, at ${y.title} ${withUnit(y.labels[j], y.unit)}`;
+    $("title-y").textContent = `Along ${y.title}, at ${x.title} ${withUnit(x.labels[i], x.unit)}`;
     drawCurve($("cut-x"), x, x.picks.map((_, a) => j * n + a), i);
     drawCurve($("cut-y"), y, y.picks.map((_, b) => b * n + i), j);
     k = j * n + i;
@@ -313,33 +492,47 @@ function draw() {
     legend();
   }
   const where = [x, y].filter(Boolean).map((axis) =>
-    `${axis.name} = ${withUnit(axis.labels[pickOf(axis)], axis.unit)}`).join(", ");
+    `${axis.title} = ${withUnit(axis.labels[pickOf(axis)], axis.unit)}`).join(", ");
   const reason = reasonAt(k);
-  $("point").textContent = `${data.variable} = ${valueAt(k)}${where ? ` at ${where}` : ""}` +
+  $("point").textContent = `${data.title} = ${valueAt(k)}${where ? ` at ${where}` : ""}` +
     (reason ? ` (infeasible: ${reason})` : "");
   $("map").setAttribute("aria-label",
-    `${heading(data.variable, data.unit)}; arrow keys move the point`);
+    `${heading(data.title, data.unit)}; arrow keys move the point`);
+  for (const [id, axis] of [["cut-x", x], ["cut-y", y]]) {
+    $(id).setAttribute("aria-label", axis ? `${heading(data.title, data.unit)} along ${axis.title}; ` +
+      "left and right keys move the point" : "no cut");
+  }
+  tell();
 }
 
 // Pointer and keys
 
+let pointer = null; // where it is, over which picture
 function hover(event) {
-  const hit = data && hits[event.target.id]?.(event.offsetX, event.offsetY);
+  pointer = { id: event.target.id, x: event.offsetX, y: event.offsetY, left: event.clientX, top: event.clientY };
+  tell();
+}
+
+// The tip says what is drawn under the pointer now
+function tell() {
+  const hit = pointer && data && hits[pointer.id]?.(pointer.x, pointer.y);
   const tip = $("tip");
   tip.hidden = !hit;
   if (!hit) return;
   const reason = reasonAt(hit.k);
-  tip.textContent = [`${data.variable} = ${valueAt(hit.k)}`,
-    ...hit.labels.map(([axis, n]) => `${axis.name} = ${withUnit(axis.labels[n], axis.unit)}`),
+  tip.textContent = [`${data.title} = ${valueAt(hit.k)}`,
+    ...hit.labels.map(([axis, n]) => `${axis.title} = ${withUnit(axis.labels[n], axis.unit)}`),
     ...(reason ? [`infeasible: ${reason}`] : [])].join("\n");
   const { width, height } = tip.getBoundingClientRect();
-  tip.style.left = `${Math.min(event.clientX + 14, innerWidth - width - 4)}px`;
-  tip.style.top = `${Math.min(event.clientY + 14, innerHeight - height - 4)}px`;
+  tip.style.left = `${Math.max(4, Math.min(pointer.left + 14, innerWidth - width - 4))}px`;
+  tip.style.top = `${Math.min(pointer.top + 14, innerHeight - height - 4)}px`;
 }
 
 function arrows(event) {
   const steps = { ArrowRight: ["x", 1], ArrowLeft: ["x", -1], ArrowUp: ["y", 1], ArrowDown: ["y", -1] };
-  const step = steps[event.key];
+  let step = steps[event.key];
+  if (step && event.target.id === "cut-y") step = step[0] === "x" ? ["y", step[1]] : null;
+  if (step && event.target.id === "cut-x" && step[0] === "y") step = null;
   const axis = step && data && data[step[0]];
   if (!axis) return;
   event.preventDefault();
@@ -348,10 +541,7 @@ function arrows(event) {
 }
 
 async function begin() {
-  cube = await (await ask("/api/cube")).json();
-  $("source").textContent = cube.source;
-  document.title = `${cube.source} - fleetcube explore`;
-  recall();
+  const first = follow(location.hash.slice(1));
   $("variable").addEventListener("change", (event) => { choose(event.target.value); refresh(); });
   $("x").addEventListener("change", (event) => {
     if (event.target.value === state.y) state.y = state.x;
@@ -371,20 +561,39 @@ async function begin() {
     refresh();
   });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
+  $("input").addEventListener("change", suggest);
+  $("add").addEventListener("click", () => {
+    const parameters = link();
+    parameters.set(`add.${$("input").value}`, $("range").value);
+    attempt(parameters);
+  });
+  for (const id of ["over", "band"]) $(id).addEventListener("change", levers);
+  for (const id of ["low", "high", "spacing"]) $(id).addEventListener("change", draw);
+  for (const id of ["png", "svg"]) $(id).addEventListener("click", () => picture(id));
+  for (const id of ["command", "python"]) $(id).addEventListener("click", () => copy(id));
+  $("pin").addEventListener("click", pin);
+  window.addEventListener("hashchange", () => {
+    if (location.hash !== written) attempt(location.hash.slice(1));
+  });
+  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
+    matchMedia(query).addEventListener("change", draw);
+  }
   for (const id of ["grey", "keep"]) $(id).addEventListener("change", draw);
   for (const id of ["csv", "nc"]) $(id).addEventListener("click", () => save(id));
   for (const id of ["map", "cut-x", "cut-y"]) {
     const canvas = $(id);
     canvas.addEventListener("mousemove", hover);
-    canvas.addEventListener("mouseleave", () => { $("tip").hidden = true; });
+    canvas.addEventListener("mouseleave", () => { pointer = null; tell(); });
     canvas.addEventListener("click", (event) => {
       const hit = data && hits[id](event.offsetX, event.offsetY);
       if (hit) move(hit.at);
     });
   }
-  $("map").addEventListener("keydown", arrows);
+  for (const id of ["map", "cut-x", "cut-y"]) $(id).addEventListener("keydown", arrows);
   window.addEventListener("resize", draw);
-  await refresh();
+  await first;
+  $("source").textContent = cube.source;
+  document.title = `${cube.source} - fleetcube explore`;
 }
 
 begin().catch((error) => report(error.message, true));

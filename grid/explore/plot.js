@@ -3,16 +3,28 @@
 
 const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58",
   "b5de2b", "fde725"].map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
-// Okabe and Ito's palette, which colour-blind readers can tell apart
-const PALETTE = ["0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "000000"]
+// Okabe and Ito's palette with a dark grey, by code as in the pictures of `fleetcube plot`
+const PALETTE = ["595959", "0072b2", "e69f00", "f0e442", "009e73", "d55e00", "56b4e9", "cc79a7"]
   .map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
 const INFEASIBLE = [217, 217, 217];
 const UNDEFINED = [244, 244, 244];
-const INK = "#1c2430", SOFT = "#5a6472", LINE = "#e3e7ec", BLUE = "#0a5a9c";
+const BELOW = [120, 0, 160], ABOVE = [200, 30, 30]; // beyond the colour scale
+const DASHES = [[6, 3], [2, 3], [9, 3, 2, 3], [4, 2, 1, 2], [12, 4]];
+let INK, SOFT, LINE, BLUE, FRAME, MARK, PAPER; // of the page's colour scheme
 const FONT = "12px system-ui, sans-serif";
 
 let grey = true; // whether infeasible points are grey
 let kept = null; // the value scale that is kept, and of what
+
+// Colours of the page, which follow the scheme and forced colours
+function themed() {
+  const style = getComputedStyle(document.documentElement);
+  [INK, SOFT, LINE, BLUE, FRAME, MARK, PAPER] = ["ink", "soft", "line", "blue", "frame", "ink", "paper"]
+    .map((name) => style.getPropertyValue(`--${name}`).trim());
+  if (!matchMedia("(forced-colors: active)").matches) return;
+  INK = SOFT = FRAME = MARK = "CanvasText";
+  [LINE, BLUE, PAPER] = ["GrayText", "LinkText", "Canvas"];
+}
 
 // Scales: positions of points and values
 
@@ -73,7 +85,8 @@ function valueScale(values, use) {
     }
   }
   if (low > high) return { low: 0, high: 1, log: false, empty: true };
-  const log = low > 0 && high / low > 50;
+  const chosen = $("spacing").value;
+  const log = low > 0 && (chosen === "auto" ? high / low > 50 : chosen === "log");
   if (log) [low, high] = [Math.log10(low), Math.log10(high)];
   if (high - low <= 1e-12 * Math.abs(high)) {
     const room = log ? 0.1 : Math.abs(high) * 0.1 || 1;
@@ -88,6 +101,16 @@ function mapScale() {
   const scale = valueScale(data.values, (k) => !greyAt(k));
   const of = `${data.variable} ${data.unit}`;
   if ($("keep").checked && kept && kept.of === of) return kept.scale;
+  for (const end of scale.flags ? [] : ["low", "high"]) {
+    const text = $(end).value.trim(), limit = Number(text);
+    const good = text === "" || (Number.isFinite(limit) && (!scale.log || limit > 0));
+    $(end).setAttribute("aria-invalid", String(!good));
+    if (text !== "" && good) scale[end] = scaled(scale, limit);
+  }
+  if (scale.low >= scale.high) {
+    report("the lower limit of the colours is not below the upper; they are not used", true);
+    return valueScale(data.values, (k) => !greyAt(k));
+  }
   if (!scale.empty) kept = { of, scale };
   return scale;
 }
@@ -103,7 +126,7 @@ const RAMP = Array.from({ length: 256 }, (_, k) => blend(k / 255));
 function flagColour(code) {
   const codes = Object.keys(data.flags).map(Number);
   if (!codes.includes(code)) return UNDEFINED;
-  if (codes.length <= PALETTE.length) return PALETTE[codes.indexOf(code)];
+  if (codes.length <= PALETTE.length) return PALETTE[codes.indexOf(code)]; // by code
   const present = [...new Set(data.values)].sort((a, b) => a - b);
   return PALETTE[present.indexOf(code) % PALETTE.length];
 }
@@ -116,6 +139,8 @@ function colourAt(k, scale) {
   if (data.flags) return flagColour(value);
   if (Number.isNaN(value)) return UNDEFINED;
   const share = (scaled(scale, value) - scale.low) / (scale.high - scale.low);
+  if (share < -1e-9) return BELOW;
+  if (share > 1 + 1e-9) return ABOVE;
   return Number.isNaN(share) ? UNDEFINED : RAMP[Math.round(255 * Math.min(1, Math.max(0, share)))];
 }
 
@@ -124,8 +149,9 @@ const css = (colour) => `rgb(${colour.join(",")})`;
 // Drawing
 
 function prepared(canvas) {
-  const ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth, height = canvas.clientHeight;
+  if (recorder) return { pen: recorder, width, height, ratio: 1 };
+  const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   const pen = canvas.getContext("2d");
@@ -162,7 +188,7 @@ function strideOf(ticks, clear) {
 function ticksAcross(pen, ticks, place, box, name) {
   pen.textAlign = "center";
   pen.fillStyle = INK;
-  pen.strokeStyle = "#8b95a3";
+  pen.strokeStyle = FRAME;
   const room = Math.max(70, (box.right - box.left) / Math.max(1, ticks.length) - 6);
   const shown = ticks.map(([value, text]) => [place(value), short(pen, text, room)])
     .filter(([at]) => at > box.left - 0.5 && at < box.right + 0.5);
@@ -182,7 +208,7 @@ function ticksAcross(pen, ticks, place, box, name) {
 function ticksUp(pen, ticks, place, box, name) {
   pen.textAlign = "right";
   pen.fillStyle = INK;
-  pen.strokeStyle = "#8b95a3";
+  pen.strokeStyle = FRAME;
   const shown = ticks.map(([value, text]) => [place(value), text])
     .filter(([at]) => at > box.top - 0.5 && at < box.bottom + 0.5);
   const stride = strideOf(shown, (a, b) => shown[a][0] - shown[b][0] > 14);
@@ -255,10 +281,10 @@ function drawMap() {
     }
   }
   pen.putImageData(image, Math.round(box.left * ratio), Math.round(box.top * ratio));
-  pen.strokeStyle = "#8b95a3";
+  pen.strokeStyle = FRAME;
   pen.strokeRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
-  ticksAcross(pen, axisTicks(x, ...ends(edges.x), 9), acrossAt, box, heading(x.name, x.unit));
-  ticksUp(pen, up, upAt, box, heading(y.name, y.unit));
+  ticksAcross(pen, axisTicks(x, ...ends(edges.x), 9), acrossAt, box, heading(x.title, x.unit));
+  ticksUp(pen, up, upAt, box, heading(y.title, y.unit));
   if (!data.flags && !scale.empty) colourBar(pen, scale, { ...box, left: box.right + 16, right: box.right + 30 });
   const i = pickOf(x), j = pickOf(y);
   cross(pen, acrossAt(places(x)[i]), upAt(places(y)[j]), box);
@@ -302,7 +328,7 @@ function colourBar(pen, scale, box) {
     pen.fillStyle = css(RAMP[Math.round(255 * (1 - q / (box.bottom - box.top)))]);
     pen.fillRect(box.left, box.top + q, box.right - box.left, 1.5);
   }
-  pen.strokeStyle = "#8b95a3";
+  pen.strokeStyle = FRAME;
   pen.strokeRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
   pen.fillStyle = INK;
   pen.textAlign = "left";
@@ -316,7 +342,7 @@ function colourBar(pen, scale, box) {
   pen.rotate(-Math.PI / 2);
   pen.textAlign = "center";
   pen.fillStyle = SOFT;
-  pen.fillText(short(pen, heading(data.variable, data.unit), box.bottom - box.top), 0, 0);
+  pen.fillText(short(pen, heading(data.title, data.unit), box.bottom - box.top), 0, 0);
   pen.restore();
 }
 
@@ -329,6 +355,11 @@ function legend() {
     }
   } else if (data.values.some((value, k) => Number.isNaN(value) && !greyAt(k))) {
     entries.push([UNDEFINED, "undefined"]);
+  }
+  for (const [beyond, text] of data.flags || !data.y ? [] : [[BELOW, "below"], [ABOVE, "above"]]) {
+    const scale = mapScale();
+    const count = data.values.filter((_, k) => colourAt(k, scale) === beyond).length;
+    if (count) entries.push([beyond, `${text} the colour scale: ${count.toLocaleString("en-US")}`]);
   }
   const codes = [...new Set(data.reason ?? [])].filter((code) => code !== 0);
   if (grey && codes.length) {
@@ -348,7 +379,22 @@ function drawCurve(canvas, axis, row, marked) {
   const { pen, width, height } = prepared(canvas);
   const at = places(axis), edges = edgesOf(at);
   const values = row.map((k) => data.values[k]);
-  const scale = valueScale(values, () => true);
+  const feasible = (n) => !greyAt(row[n]);
+  const ends90 = band?.[axis.name];
+  const others = over.filter((other) => other.axis === axis.name);
+  const base = values[marked];
+  // several variables share no unit: each is drawn as a ratio to its value at the point
+  const ratio = others.length > 0 && !data.flags && Number.isFinite(base) && base !== 0;
+  if (ratio) values.forEach((value, n) => { values[n] = value / base; });
+  const lines = ratio ? others.map((other) => ({ title: other.title,
+    values: Array.from(other.values, (value) => value / other.values[marked]) })) : [];
+  const span = ends90 && !ratio ? ["low", "high"].map((end) =>
+    Array.from(ends90[end], (value) => value / data.factor)) : [];
+  const all = [...values, ...span.flat(), ...lines.flatMap((line) => line.values)];
+  const scale = valueScale(all, (n) => n >= values.length + span.flat().length
+    ? feasible((n - values.length - span.flat().length) % values.length)
+    : n < values.length ? feasible(n) : true);
+  if (scale.empty) Object.assign(scale, valueScale(values, () => true));
   let up, codes = [];
   if (scale.flags) {
     codes = [...new Set(values)].sort((a, b) => a - b);
@@ -370,14 +416,59 @@ function drawCurve(canvas, axis, row, marked) {
     pen.lineTo(box.right, upAt(value));
     pen.stroke();
   }
-  pen.strokeStyle = "#8b95a3";
+  pen.strokeStyle = FRAME;
   pen.strokeRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
+  if (span.length) {
+    pen.fillStyle = BLUE;
+    pen.globalAlpha = 0.18;
+    pen.beginPath();
+    const known = ends90.places.map((n, m) => [n, m]).filter(([n, m]) => feasible(n) &&
+      Number.isFinite(span[0][m]) && Number.isFinite(span[1][m]));
+    const edge = (end, list) => list.forEach(([n, m]) =>
+      pen.lineTo(acrossAt(at[n]), upAt(scaled(scale, span[end][m]))));
+    edge(0, known);
+    edge(1, known.reverse());
+    pen.fill();
+    pen.globalAlpha = 1;
+  }
+  lines.forEach((line, m) => {
+    pen.strokeStyle = m % 2 ? INK : css(PALETTE[5]);
+    pen.setLineDash(DASHES[m % DASHES.length]);
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    let down = false;
+    line.values.forEach((value, n) => {
+      const y = upAt(scaled(scale, value));
+      const inside = Number.isFinite(y) && y >= box.top && y <= box.bottom && feasible(n);
+      if (inside && down) pen.lineTo(acrossAt(at[n]), y);
+      else if (inside) pen.moveTo(acrossAt(at[n]), y);
+      down = inside;
+    });
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.beginPath();
+    pen.setLineDash(DASHES[m % DASHES.length]);
+    pen.moveTo(box.left + 8, box.top + 26 + 15 * m);
+    pen.lineTo(box.left + 34, box.top + 26 + 15 * m);
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.fillStyle = INK;
+    pen.textAlign = "left";
+    pen.fillText(line.title, box.left + 40, box.top + 26 + 15 * m);
+  });
+  if (ratio) {
+    pen.fillStyle = BLUE;
+    pen.textAlign = "left";
+    pen.fillText(data.title, box.left + 40, box.top + 11);
+    pen.fillRect(box.left + 8, box.top + 10, 26, 2);
+  }
   const points = values.map((value, k) => {
     const shown = scale.flags ? codes.indexOf(value) : scaled(scale, value);
-    return [acrossAt(at[k]), Number.isFinite(shown) ? upAt(shown) : NaN];
+    const y = Number.isFinite(shown) ? upAt(shown) : NaN;
+    return [acrossAt(at[k]), y >= box.top - 1 && y <= box.bottom + 1 ? y : NaN]; // infeasible ones may lie beyond
   });
   const x = acrossAt(at[marked]);
-  pen.strokeStyle = "#000";
+  pen.strokeStyle = MARK;
   pen.globalAlpha = 0.5;
   pen.beginPath();
   pen.moveTo(x, box.top);
@@ -404,17 +495,89 @@ function drawCurve(canvas, axis, row, marked) {
     pen.arc(px, py, k === marked ? 5 : 2.6, 0, 7);
     const infeasible = data.reason && data.reason[row[k]] !== 0;
     pen.fillStyle = infeasible ? css(INFEASIBLE) : BLUE;
-    pen.strokeStyle = k === marked ? "#000" : infeasible ? "#888" : BLUE;
+    pen.strokeStyle = k === marked ? MARK : infeasible ? "#888" : BLUE;
     pen.fill();
     pen.lineWidth = 1;
     pen.stroke();
   });
-  ticksAcross(pen, axisTicks(axis, ...ends, width / 62), acrossAt, box, heading(axis.name, axis.unit));
-  ticksUp(pen, up, upAt, box, heading(data.variable, data.unit));
+  ticksAcross(pen, axisTicks(axis, ...ends, width / 62), acrossAt, box, heading(axis.title, axis.unit));
+  ticksUp(pen, up, upAt, box, ratio ? "ratio to the point" : heading(data.title, data.unit));
   hits[canvas.id] = (px) => {
     if (px < box.left || px > box.right) return null;
     const share = (px - box.left) / (box.right - box.left);
     const n = within(edges, ends[0] + share * (ends[1] - ends[0]));
     return { k: row[n], at: { [axis.name]: axis.picks[n] }, labels: [[axis, n]] };
   };
+}
+
+// Pictures as SVG: the same drawing, by a pen that writes
+
+let recorder = null;
+
+function svgPen(width, height) {
+  const escaped = (text) => String(text).replace(/[&<>"]/g, (letter) =>
+    ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;" })[letter]);
+  const measure = document.createElement("canvas").getContext("2d");
+  measure.font = FONT;
+  const colour = (style) => { measure.fillStyle = style; return measure.fillStyle; };
+  const kept = [], out = [];
+  let path = "", move = "";
+  const round = (value) => Math.round(100 * value) / 100;
+  const put = (tag, attributes, text) => {
+    const written = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(value)}"`).join("");
+    out.push(`<${tag}${written}${move ? ` transform="${move}"` : ""}` +
+      (text === undefined ? "/>" : `>${escaped(text)}</${tag}>`));
+  };
+  const pen = {
+    globalAlpha: 1, lineWidth: 1, fillStyle: "#000", strokeStyle: "#000", textAlign: "left", dash: [],
+    beginPath() { path = ""; },
+    moveTo(x, y) { path += `M${round(x)} ${round(y)}`; },
+    lineTo(x, y) { path += `${path ? "L" : "M"}${round(x)} ${round(y)}`; },
+    arc(x, y, r) { path += `M${round(x - r)} ${round(y)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`; },
+    setLineDash(dash) { pen.dash = dash; },
+    stroke() {
+      put("path", { d: path, fill: "none", stroke: colour(pen.strokeStyle), "stroke-width": pen.lineWidth,
+        "stroke-opacity": pen.globalAlpha, "stroke-dasharray": pen.dash.join(" ") || "none" });
+    },
+    fill() { put("path", { d: path, fill: colour(pen.fillStyle), "fill-opacity": pen.globalAlpha }); },
+    fillRect(x, y, w, h) { put("rect", { x, y, width: w, height: h, fill: colour(pen.fillStyle) }); },
+    strokeRect(x, y, w, h) {
+      put("rect", { x, y, width: w, height: h, fill: "none", stroke: colour(pen.strokeStyle) });
+    },
+    fillText(text, x, y) {
+      const anchor = { left: "start", center: "middle", right: "end" }[pen.textAlign];
+      put("text", { x: round(x), y: round(y + 4), "text-anchor": anchor, fill: colour(pen.fillStyle) }, text);
+    },
+    measureText: (text) => measure.measureText(text),
+    save() { kept.push(move); },
+    restore() { move = kept.pop(); },
+    translate(x, y) { move += ` translate(${round(x)} ${round(y)})`; },
+    rotate(angle) { move += ` rotate(${round((180 * angle) / Math.PI)})`; },
+    createImageData: (w, h) => new ImageData(w, h),
+    putImageData(image, x, y) {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [image.width, image.height];
+      canvas.getContext("2d").putImageData(image, 0, 0);
+      put("image", { x, y, width: image.width, height: image.height, href: canvas.toDataURL() });
+    },
+    text: (title, about) => `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" ` +
+      `viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="12">` +
+      `<title>${escaped(title)}</title><desc>${escaped(about)}</desc>` +
+      `<rect width="100%" height="100%" fill="${colour(PAPER)}"/>${out.join("\n")}</svg>\n`,
+  };
+  return pen;
+}
+
+// The main picture as SVG
+function asSvg() {
+  const { x, y } = data;
+  recorder = svgPen($("map").clientWidth, $("map").clientHeight);
+  try {
+    if (y) drawMap();
+    else if (x) drawCurve($("map"), x, x.picks.map((_, a) => a), pickOf(x));
+    return recorder.text($("title").textContent, $("point").textContent);
+  } finally {
+    recorder = null;
+    draw();
+  }
 }

@@ -60,7 +60,15 @@ IDLE_SECONDS = 60  # between requests
 PIECE = 1 << 20  # bytes of an answer that a client must take within PIECE_SECONDS
 PIECE_SECONDS = 20
 END = re.compile(rb"\n\r?\n")  # of a request
-PRIORITY = ("slice", "levers", "download.csv", "download.nc")  # the first ones go first
+PRIORITY = (
+    "view",
+    "slice",
+    "code",
+    "band",
+    "levers",
+    "download.csv",
+    "download.nc",
+)  # the first ones go first
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +160,13 @@ class Server:
             for path, (name, kind) in PAGE.items()
         }
         self.page["/api/cube"] = Answer.to(view.description)
+        self.asked: dict[str, Callable[[str], Any]] = {
+            "/api/view": view.link,
+            "/api/slice": view.slice,
+            "/api/band": view.band,
+            "/api/levers": view.levers,
+            "/api/code": view.code,
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -318,8 +333,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(self.server.page[path])
         elif path in ("/api/download.csv", "/api/download.nc"):
             self.ask = partial(view.saved, query, path.removeprefix("/api/download"))
-        elif path in ("/api/slice", "/api/levers"):
-            self.ask = partial(view.slice if path == "/api/slice" else view.levers, query)
+        elif path in (known := self.server.asked):
+            self.ask = partial(known[path], query)
         else:
             self._fail(HTTPStatus.NOT_FOUND, f"there is no page {shown(path)}; open /")
 

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import math
 import re
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -19,8 +20,11 @@ from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..errors import ChangedError, InputError, nearest, shown
 from ..plan.labels import own_version
-from ..show.tables import export, finite, scale
-from ..spec.axes import Array
+from ..plots.picture import words
+from ..show.selectors import narrow
+from ..show.tables import export, finite, label, scale
+from ..spec.axes import Array, make_axes, make_axis
+from ..spec.values import is_whole
 
 if TYPE_CHECKING:
     import xarray
@@ -31,6 +35,11 @@ MOST_ACROSS = 400  # points shown along an axis, about one a pixel
 MOST_OPTIONS = 100  # labels of an axis that are a list to choose from
 MOST_SAVED = 1_000_000  # points of a slice that is downloaded
 MOST_READ = 4e9  # bytes in the chunks that a slice of a stored cube touches
+MOST_TRIED = 20_000  # points among which a feasible one is sought
+MOST_BAND = 65  # points of an interval along an axis
+MOST_ADDED = 8  # sliders
+STEPS = 101  # of an added slider
+KEPT = 8  # changed views
 TOP = 10  # levers
 LONGEST = 8000  # characters of a query
 
@@ -62,6 +71,13 @@ class Points:
         value = self.value(k)
         return value if isinstance(value, str) else number(value / self.factor, digits=6)
 
+    def text(self, k: int) -> str:
+        """A point with its unit, to all its digits and without commas, as links hold it."""
+        value = self.value(k)
+        return (
+            value if isinstance(value, str) else f"{value / self.factor:.12g} {self.unit}".rstrip()
+        )
+
     def value(self, k: int) -> float | str:
         """A point as a spec states it."""
         value = self.values[k : k + 1].tolist()[0]
@@ -87,7 +103,9 @@ class Points:
             "unit": self.unit,
             "scale": self.scale,
             "picks": picks.tolist(),
+            "title": words(self.name),
             "labels": [self.label(k) for k in picks],
+            "links": [self.text(k) for k in picks],
             "values": (self.values[picks] / self.factor).tolist() if plotted else None,
         }
 
@@ -141,6 +159,8 @@ class View:
         if not self.variables:
             raise InputError(f"{source!r} holds no variable; name outputs in its spec")
         self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
+        self.stored = False
+        self._changed: dict[Any, View] = {}
 
     @classmethod
     def open(cls, source: str) -> Self:
@@ -161,7 +181,9 @@ class View:
             sweep = Sweep(as_it_was(spec), restored(spec["axes"], cube), spec["outputs"])
         except ValueError as error:
             why = f"the cube's spec is refused: {error}"
-        return cls(cube, source, sweep, why)
+        view = cls(cube, source, sweep, why)
+        view.stored = True
+        return view
 
     def description(self) -> dict[str, Any]:
         """The axes and variables to choose from."""
@@ -176,6 +198,7 @@ class View:
             "axes": [
                 {
                     "name": name,
+                    "title": words(name),
                     "size": axis.values.size,
                     "numeric": axis.scale != "labels",
                     "options": options.get(name),
@@ -185,20 +208,218 @@ class View:
             "variables": [
                 {
                     "name": name,
+                    "title": words(name),
                     "dims": list(map(str, self.cube[name].dims)),
                     "meaning": str(self.cube[name].attrs.get("long_name", "")),
                     "flag": "flag_meanings" in self.cube[name].attrs,
                 }
                 for name in self.variables
             ],
+            "inputs": self.inputs,
         }
 
-    def request(self, query: str) -> Request:
+    @functools.cached_property
+    def inputs(self) -> list[dict[str, str]]:
+        """What may become a slider: inputs at work here that are no axis, and a range of each."""
+        if self.sweep is None or self.stored:
+            return []
+        from ..ask.gradient import reached
+        from ..ask.sensitivity import cut, frozen
+
+        try:
+            plan = cut(self.sweep, {})[0].plan("numpy")
+            problem, values = frozen(plan)
+        except ValueError:  # more than one case, as for jobs in phases
+            return []
+        felt = reached(plan, list(plan.outputs)) | {*problem.options}
+        owned = {
+            name for axis in make_axes(self.sweep.spec["axes"]).values() for name in axis.inputs
+        }
+        rows = []
+        for name, row in INPUTS.items():
+            if name not in felt or name in owned or not math.isfinite(values.get(name, 0)):
+                continue
+            if row.kind == "option":
+                ends = ",".join(label(choice) for choice in row.choices)
+            else:
+                ends = _around(values.get(name, math.nan), row)
+            rows.append({"name": name, "title": words(name), "range": ends})
+        return rows
+
+    def changed(self, fields: dict[str, str]) -> "View":
+        """The view with the sliders and typed values of a query, taken out of it.
+
+        "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one.
+        """
+        adds, puts = (
+            {key[4:]: fields.pop(key) for key in sorted(fields) if key.startswith(start)}
+            for start in ("add.", "put.")
+        )
+        if not adds and not puts:
+            return self
+        if self.sweep is None or self.stored:
+            raise InputError("a stored cube has only its own points; explore its spec for others")
+        if len(adds) > MOST_ADDED:
+            raise InputError(f"{len(adds)} sliders are added and at most {MOST_ADDED} can be")
+        key = (*adds.items(), None, *puts.items())
+        if key not in self._changed:
+            axes = dict(self.sweep.spec["axes"])
+            for name, text in adds.items():
+                if name in axes:
+                    raise InputError(f"{shown(name)} is an axis already; move its slider")
+                axes[name] = _slider(self.sweep.spec, name, text)
+            for name, text in puts.items():
+                axes[name] = _with_point({**self.sweep.spec, "axes": axes}, name, text)
+            sweep = self.sweep.replace(axes=axes)
+            if len(self._changed) >= KEPT:
+                self._changed.pop(next(iter(self._changed)))
+            self._changed[key] = View(sweep.virtual(), self.source, sweep)
+        return self._changed[key]
+
+    def link(self, query: str) -> dict[str, Any]:
+        """What a link shows: the description, its state, and what of it was not understood.
+
+        "variable=goodput&x=n_gpus&at.gpu_mttf=50000 h": values, not indices. Values that a spec's
+        axes lack become points of them; of a stored cube the nearest is taken, and said.
+        """
+        notes: list[str] = []
+        try:
+            fields = _fields(query)
+        except InputError as error:
+            fields = {}
+            notes.append(str(error))
+        own: View = self
+        kept: dict[str, str] = {}
+        for key in [key for key in sorted(fields) if key.startswith(("add.", "put."))]:
+            text = fields.pop(key)
+            try:
+                own = self.changed({**kept, key: text})
+                kept[key] = text
+            except ValueError as error:
+                notes.append(str(error))
+        at: dict[str, int] = {}
+        for key in [key for key in fields if key.startswith("at.")]:
+            name, text = key[3:], fields.pop(key)
+            try:
+                at[name] = own.index_of(name, text)
+                continue
+            except LookupError as error:
+                note = str(error.args[0])
+            except ValueError as error:
+                notes.append(str(error))
+                continue
+            try:
+                own = self.changed({**kept, f"put.{name}": text})
+                kept[f"put.{name}"] = text
+                at[name] = own.index_of(name, text)
+            except (LookupError, ValueError) as error:
+                notes.append(note if own.stored else str(error))
+        # a point that was put in moves those above it
+        values = {
+            n: v for k, v in _fields_of(query) if (n := k.removeprefix("at.")) in at and n != k
+        }
+        for name, text in values.items():
+            with contextlib.suppress(LookupError, ValueError):
+                at[name] = own.index_of(name, text)
+        names = {"variable": own.variables, "x": [*own.axes], "y": [*own.axes]}
+        state: dict[str, str] = {}
+        for key, known in names.items():
+            text = fields.pop(key, "")
+            if text and text not in known:
+                notes.append(f"{key} = {shown(text)} is not here; {nearest(text, known)}")
+            elif text:
+                state[key] = text
+        notes += [f"{shown(key)} is not understood" for key in fields]
+        variable = state.get("variable", own.first)
+        return {
+            **own.description(),
+            "changes": kept,
+            "state": {
+                **state,
+                "variable": variable,
+                "at": {**({} if at else own.start(variable)), **at},
+            },
+            "notes": notes,
+        }
+
+    @functools.cached_property
+    def first(self) -> str:
+        """The variable shown first: goodput, or the first ratio that varies."""
+        if "goodput" in self.variables:
+            return "goodput"
+        wide = [
+            name
+            for name in self.variables
+            if "flag_meanings" not in self.cube[name].attrs and self.cube[name].ndim > 1
+        ]
+        ratios = [name for name in wide if self.cube[name].attrs.get("units") == "1"]
+        return [*ratios, *wide, *self.variables][0]
+
+    def start(self, variable: str) -> dict[str, int]:
+        """The middle of all axes, or a feasible point near it."""
+        at = {name: axis.values.size // 2 for name, axis in self.axes.items()}
+        if REASON not in self.cube.coords:
+            return at
+        reason = self.cube.variables[REASON]
+        if self.stored and reason.size > 1e8:
+            return at
+        dims = list(map(str, reason.dims))
+        if not dims or reason.isel({dim: at[dim] for dim in dims}).load().item() == 0:
+            return at
+        most = max(2, int(MOST_TRIED ** (1 / len(dims))))
+        rows = [
+            np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) for n in reason.shape
+        ]
+        found = np.argwhere(
+            np.asarray(reason.isel(dict(zip(dims, rows, strict=True))).load().values) == 0
+        )
+        if not found.size:
+            return at
+        away = sum(
+            ((row[found[:, k]] - at[dim]) / reason.shape[k]) ** 2
+            for k, (dim, row) in enumerate(zip(dims, rows, strict=True))
+        )
+        best = found[int(np.argmin(away))]
+        return at | {dim: int(row[k]) for dim, row, k in zip(dims, rows, best, strict=True)}
+
+    def index_of(self, name: str, text: str) -> int:
+        """The point of an axis that a text names; LookupError if it lies beside all of them."""
+        if name not in self.axes:
+            raise InputError(f"{shown(name)} is not an axis here; {nearest(name, self.axes)}")
+        axis = self.axes[name]
+        if axis.scale == "labels":
+            labels = [axis.label(k) for k in range(axis.values.size)]
+            if text not in labels:
+                raise InputError(
+                    f"{name} = {shown(text)} is not on the axis; {nearest(text, labels)}"
+                )
+            return labels.index(text)
+        plain = _plain(text)
+        if name in INPUTS:
+            value = float(make_axis(name, [_number(plain)]).numbers[name][0])
+        else:
+            try:
+                value = float(plain.split()[0]) * axis.factor
+            except (ValueError, IndexError):
+                raise InputError(f"{name} = {shown(text)} is not a number; give one") from None
+        k = int(np.argmin(np.abs(axis.values - value)))
+        if abs(axis.values[k] - value) > 1e-9 * abs(value):
+            raise LookupError(
+                f"{name} = {shown(text)} is not a point; {axis.text(k)} is the nearest"
+            )
+        return k
+
+    def request(self, query: str) -> tuple["View", Request]:
         """Read "variable=job_time&x=n_gpus&y=gpu_mttf&at.fabric=2"; indices count from 0.
 
-        Axes without an index are cut in the middle; `at` of the axes shown is ignored.
+        Axes without an index are cut in the middle; `at` of the axes shown is ignored. The view
+        is the one that has the query's sliders.
         """
         fields = _fields(query)
+        view = self.changed(fields)
+        return view, view._request(fields)
+
+    def _request(self, fields: dict[str, str]) -> Request:
         variable = fields.pop("variable", "")
         if variable not in self.variables:
             hint = nearest(variable, self.variables, f"choose from {', '.join(self.variables)}")
@@ -225,7 +446,10 @@ class View:
 
         Long axes are thinned evenly to MOST_ACROSS points.
         """
-        request = self.request(query)
+        view, request = self.request(query)
+        return view._slice(request)
+
+    def _slice(self, request: Request) -> dict[str, Any]:
         shown_axes = [name for name in (request.y, request.x) if name is not None]
         picks = {name: self.axes[name].picks for name in shown_axes}
         started = time.perf_counter()
@@ -239,7 +463,9 @@ class View:
         axes = {name: self.axes[name].as_json for name in picks}
         return {
             "variable": request.variable,
+            "title": words(request.variable),
             "unit": unit,
+            "factor": factor,
             "flags": _flags(attrs),
             "values": _packed(numbers / factor, "<f8"),
             "reason": None if reason is None else _packed(reason, "i1"),
@@ -250,12 +476,87 @@ class View:
                 name: f"{self.axes[name].label(k)} {self.axes[name].unit}".rstrip()
                 for name, k in request.at.items()
             },
+            "units": {name: axis.unit for name, axis in self.axes.items()},
+            "link": {name: self.axes[name].text(k) for name, k in request.at.items()},
             "seconds": time.perf_counter() - started,
         }
 
+    def band(self, query: str) -> dict[str, Any]:
+        """The ends of the variable's 90 % interval along x, in the base unit, as JSON."""
+        view, request = self.request(query)
+        if view.sweep is None or view.stored:
+            raise InputError("intervals are evaluated for a spec; explore the spec")
+        if request.x is None or request.y is not None:
+            raise InputError("an interval is along one axis; give x alone")
+        if "flag_meanings" in self.cube[request.variable].attrs:
+            raise InputError("a flag has no interval; choose a number")
+        from ..ask.sensitivity import cut
+
+        at = {n: view.axes[n].value(k) for n, k in request.at.items() if n != request.x}
+        point, _ = cut(view.sweep.of([request.variable]), at, free=[request.x])
+        picks = view.axes[request.x].picks
+        places = np.unique(np.linspace(0, picks.size - 1, min(picks.size, MOST_BAND)).round())
+        places = places.astype(np.int64)
+        axis = make_axis(request.x, point.spec["axes"][request.x]).cut(picks[places])
+        narrowed = point.replace(axes={**point.spec["axes"], request.x: axis})
+        found = narrowed.interval([request.variable], engine="numpy")
+        ends = [f"{request.variable}_{side}" for side in ("low", "high")]
+        known = all(name in found and request.x in found[name].dims for name in ends)
+        rows = [np.squeeze(found[name].values) for name in ends] if known else [None, None]
+        return {
+            "places": places.tolist(),
+            "low": None if rows[0] is None else _packed(np.atleast_1d(rows[0]), "<f8"),
+            "high": None if rows[1] is None else _packed(np.atleast_1d(rows[1]), "<f8"),
+        }
+
+    def code(self, query: str) -> dict[str, str]:
+        """The slice as a command and as Python."""
+        fields = _fields(query)
+        changes = {k: v for k, v in fields.items() if k.startswith(("add.", "put."))}
+        view, request = self.request(query)
+        dims = list(map(str, view.cube[request.variable].dims))
+        fixed = {
+            n: k for n, k in request.at.items() if n in dims and n not in (request.x, request.y)
+        }
+        points = [f"{name}={view.axes[name].text(k)}" for name, k in fixed.items()]
+        kept = [name for name in (request.x, request.y) if name and f"add.{name}" in changes]
+        points += [
+            f"{name}={','.join(map(view.axes[name].text, view.axes[name].picks))}" for name in kept
+        ]
+        verb = ["slice"] if self.stored else ["run"]
+        chosen = ["-v", request.variable]
+        command = shlex.join(
+            ["fleetcube", *verb, self.source, *points, *(chosen if self.stored else [])]
+        )
+        lines = ["import fleetcube", ""]
+        if self.stored:
+            lines.append(f"cube = fleetcube.open_cube({self.source!r})")
+        else:
+            lines.append(f"sweep = fleetcube.Sweep.from_file({self.source!r})")
+            if changes and view.sweep is not None:
+                own = {key[4:] for key in changes}
+                rows = {n: [view.axes[n].value(k) for k in view.axes[n].picks] for n in sorted(own)}
+                rows = {
+                    n: [view.axes[n].value(request.at[n])] if n in fixed else r
+                    for n, r in rows.items()
+                }
+                lines.append(f"sweep = sweep.replace(axes={{**sweep.spec['axes'], **{rows!r}}})")
+            lines.append("cube = sweep.virtual()")
+        text = f"cube[{request.variable!r}]"
+        named = {
+            n: view.axes[n].value(k) for n, k in fixed.items() if view.axes[n].scale == "labels"
+        }
+        near = {n: view.axes[n].value(k) for n, k in fixed.items() if n not in named}
+        text += f".sel({named!r})" if named else ""
+        text += f".sel({near!r}, method='nearest')" if near else ""
+        return {"command": command, "python": "\n".join([*lines, f"print({text})", ""])}
+
     def levers(self, query: str) -> dict[str, Any]:
         """The inputs that matter most to the variable at a point, as JSON."""
-        request = self.request(query)
+        view, request = self.request(query)
+        return view._levers(request)
+
+    def _levers(self, request: Request) -> dict[str, Any]:
         if self.sweep is None:
             raise InputError(f"there are no sensitivities: {self.why}")
         at = {
@@ -272,11 +573,12 @@ class View:
             rows.append(
                 {
                     "input": name,
+                    "title": words(name),
                     "meaning": INPUTS[name].description if name in INPUTS else "",
                     "value": with_unit(row["value"].item(), str(row["units"].item()), name),
                     "elasticity": finite(row["elasticity"].item()),
-                    "below": with_unit(row[f"{of}_below"].item(), unit, of),
-                    "above": with_unit(row[f"{of}_above"].item(), unit, of),
+                    "below": _moved(row, of, unit, "below"),
+                    "above": _moved(row, of, unit, "above"),
                 }
             )
         version = str(self.cube.attrs.get("fleetcube_version", own_version()))
@@ -295,7 +597,10 @@ class View:
 
     def saved(self, query: str, ending: str) -> tuple[str, bytes]:
         """A slice as a file, .csv or .nc, with all points in base units: name and bytes."""
-        request = self.request(query)
+        view, request = self.request(query)
+        return view._saved(request, ending)
+
+    def _saved(self, request: Request, ending: str) -> tuple[str, bytes]:
         names = [name for name in (request.x, request.y) if name is not None]
         points = int(np.prod([self.cube.sizes[name] for name in names], dtype=float))
         if points > MOST_SAVED:
@@ -369,6 +674,79 @@ def with_unit(value: float, unit: str, name: str) -> str:
     """A number in a convenient unit."""
     factor, text = scale(unit, [value], name)
     return f"{number(value / factor)} {text}".rstrip()
+
+
+def _moved(row: "xarray.Dataset", of: str, unit: str, side: str) -> str:
+    """The variable where an input is moved; and to where, if that is not 10 % away."""
+    name, value, to = (str(row["input"].item()), row["value"].item(), row[f"value_{side}"].item())
+    if to == value:
+        return "-"
+    text = with_unit(row[f"{of}_{side}"].item(), unit, of)
+    step = 0.9 if side == "below" else 1.1
+    if value and abs(to / value - step) < 1e-9:
+        return text
+    return f"{text} (at {with_unit(to, str(row['units'].item()), name)})"
+
+
+def _slider(spec: Mapping[str, Any], name: str, text: str) -> Any:
+    """An axis for an input: first:last in even steps, or the values of a list."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        return make_axis(
+            name, narrow(spec, [f"{name}={text}"])[0]["axes"].get(name, [_number(text)])
+        )
+    ends = narrow(spec, [f"{name}={_plain(first)},{_plain(last)}"])[0]["axes"].get(name, [])
+    low, high = make_axis(name, ends).numbers.get(name, np.zeros(2)) if len(ends) == 2 else (0, 0)
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise InputError(f"{name} = {shown(text)} is no range; give two numbers, the smaller first")
+    steps = np.geomspace if low > 0 and high / low >= 20 else np.linspace
+    values = steps(low, high, STEPS)
+    return make_axis(name, np.unique(values.round()) if is_whole(name) else values)
+
+
+def _with_point(spec: Mapping[str, Any], name: str, text: str) -> Any:
+    """An axis of one number with a further point."""
+    axis = make_axes(spec["axes"]).get(name)
+    if axis is None or axis.inputs != (name,) or name not in axis.numbers:
+        raise InputError(f"{shown(name)} is not an axis of numbers; choose one of its points")
+    values = np.asarray(axis.numbers[name])
+    point = make_axis(name, [_number(_plain(text))]).numbers[name]
+    if not np.isfinite(point).all():
+        raise InputError(f"{name} = {shown(text)} cannot be a point here; give a finite number")
+    return make_axis(name, np.union1d(values, point))
+
+
+def _plain(text: str) -> str:
+    """A number as the page shows it, without the commas between thousands."""
+    return re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text.strip())
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _around(value: float, row: Any) -> str:
+    """A range about an input's value, within its bounds."""
+    unit = row.unit
+    if not math.isfinite(value):
+        return ""
+    low, high = (value / 2, value * 2) if value > 0 else (0.0, 1.0)
+    low, high = max(low, row.low), min(high, row.high)
+    if row.kind == "count":
+        low, high = max(low, 1.0), max(high, min(4.0, row.high))
+        return f"{math.floor(low)}:{math.ceil(high)}"
+    factor, name = scale(unit, [value], row.name)
+    return ":".join(f"{end / factor:.4g} {name}".rstrip() for end in (low, high))
+
+
+def _fields_of(query: str) -> list[tuple[str, str]]:
+    try:
+        return list(_fields(query).items())
+    except InputError:
+        return []
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -487,8 +487,9 @@ def tiered_delay(
         memory_tier_restore_time [s], drive_copy_time [s], checkpoint_size [B],
         read_bandwidth [B/s], checkpoint_restore_time [s], recovery_time [s], cluster_mtbf [s]
     Returns: [1] time lost over time of work and checkpoints
-    Range: exact where training waits for copies; work not yet flushed counts as recovery; with
-        unreadable checkpoints, those of the lowest tier are counted
+    Range: exact where training waits for copies; work not yet flushed counts as recovery, and
+        kinds of recoveries as the one that costs as much; with unreadable checkpoints, those of
+        the lowest tier are counted
     Source: Moody et al. 2010, SC10; Daly 2006, FGCS 22(3), eq. 13
     """
     stored = checkpoint_size / read_bandwidth

@@ -43,6 +43,10 @@ def rigid_effective_provision_time(node_provision_time: Any, spare_availability:
 
     Parameters: node_provision_time [s], spare_availability [1]
     Returns: [s] wait for a node
+    Range: exact without spares, or with one for each failure. Else the mean wait costs more than
+        none at some failures and a long one at others, where it is not short beside the time
+        between failures: of 760 s with 4 spares and a provision of 3,480 s goodput is 0.20, and
+        0.32 played
     Source: by definition; the law of total expectation, a spare being there at once
     """
     return node_provision_time * (1 - spare_availability)
@@ -274,7 +278,8 @@ def async_unsafe_time(checkpoint_flush_time: Any) -> Any:
     Parameters: checkpoint_flush_time [s]
     Returns: [s] time lost beyond the rework since the last checkpoint
     Range: flushes follow each other, which takes intervals of at least F; below,
-        interval_below_flush_time
+        interval_below_flush_time. A corruption that is found late leaves the snapshot under
+        way readable, and costs no flush
     Source: by definition; the last safe snapshot has a mean age of tau/2 + F
     """
     return 1.0 * checkpoint_flush_time

@@ -187,6 +187,55 @@ def test_the_levers_at_a_point(server: Server) -> None:
     assert len(found["rows"]) <= views.TOP
 
 
+def test_levers_of_whole_numbers_say_where_they_are_evaluated(server: Server) -> None:
+    found = asked(server, "/api/levers?variable=job_time&at.n_gpus=2&at.layout=1")
+    (row,) = [row for row in found["rows"] if row["input"] == "n_gpus"]
+    assert "(at " in row["below"]
+    assert row["title"] == "GPUs"
+
+
+def test_a_link_holds_values_and_says_what_it_does_not_understand(server: Server) -> None:
+    # 500 GPUs are no point of the spec, 100,000 h is the last of its axis
+    found = asked(
+        server,
+        "/api/view?variable=cluster_mtbf&x=gpu_mttf&y=nothing&at.gpu_mttf=100,000+h&at.n_gpus=500"
+        "&at.layout=big&add.detection_time=10+s:100+s&add.nonsense=1:2&more=1",
+    )
+    assert found["state"]["at"] == {"gpu_mttf": 1000, "n_gpus": 2}
+    assert found["changes"] == {"add.detection_time": "10 s:100 s", "put.n_gpus": "500"}
+    sizes = {axis["name"]: axis["size"] for axis in found["axes"]}
+    assert (sizes["n_gpus"], sizes["detection_time"]) == (4, 101)
+    said = " ".join(found["notes"])
+    assert all(name in said for name in ("'nothing'", "'big'", "nonsense", "'more'"))
+    at = "add.detection_time=10+s:100+s&put.n_gpus=500&at.n_gpus=2&at.gpu_mttf=1000"
+    cut = asked(server, f"/api/slice?variable=cluster_mtbf&{at}")
+    assert numbers(cut).item() == pytest.approx(100_000 / 500)
+    # detection is one of the stages of a recovery
+    line = asked(server, f"/api/slice?variable=recovery_time&x=detection_time&{at}")
+    assert np.ptp(numbers(line)) * line["factor"] == pytest.approx(90)
+
+
+def test_the_first_point_is_feasible() -> None:
+    reason = np.ones((5, 3), int)
+    reason[0, 0] = reason[1, 1] = 0
+    cube = xarray.Dataset(
+        {"a": (("b", "c"), reason * 1.0)}, {"infeasible_reason": (("b", "c"), reason)}
+    )
+    assert View(cube, "a.zarr", None).start("a") == {"b": 1, "c": 1}
+
+
+def test_a_slice_as_python_gives_the_same(server: Server) -> None:
+    query = "variable=cluster_mtbf&put.n_gpus=500&at.n_gpus=2&at.gpu_mttf=1000"
+    found = server.view.code(query)
+    names: dict[str, Any] = {}
+    exec(
+        found["python"].rsplit("print(", 1)[0] + "got = " + found["python"].rsplit("print", 1)[1],
+        names,
+    )
+    assert names["got"].item() == pytest.approx(MTTF[-1] / 500)
+    assert found["command"].startswith("fleetcube run ")
+
+
 def test_downloads_hold_every_point_in_base_units(server: Server, tmp_path: Path) -> None:
     query = "variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=2"
     status, headers, data = get(server, f"/api/download.csv?{query}")
@@ -707,48 +756,62 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     def wait(name: str, text: str) -> None:
         until(lambda: text in at(name).text, lambda: f"{text!r} in {at(name).text!r}")
 
-    browser.get(f"{server.url}#variable=cluster_mtbf&x=gpu_mttf&y=n_gpus&at.gpu_mttf=0&at.n_gpus=0")
-    wait("point", "cluster_mtbf = 15.63 h at gpu_mttf = 1,000 h, n_gpus = 64")  # 1000 / 64
+    browser.get(
+        f"{server.url}#variable=cluster_mtbf&x=gpu_mttf&y=n_gpus&at.gpu_mttf=1000+h&at.n_gpus=64"
+    )
+    wait("point", "cluster MTBF = 15.63 h at GPU MTTF = 1,000 h, GPUs = 64")  # 1000 / 64
     wait("status", "1,200 points")
-    wait("levers-table", "gpu_mttf")
+    wait("levers-table", "GPU MTTF")
     assert len(colours(browser, "map")) > 50
     # keys: up to 256 GPUs
     at("map").send_keys(Keys.ARROW_UP)
-    wait("point", "cluster_mtbf = 3.906 h at gpu_mttf = 1,000 h, n_gpus = 256")
+    wait("point", "cluster MTBF = 3.906 h at GPU MTTF = 1,000 h, GPUs = 256")
     # the pointer: the middle of the map is n_gpus = 256, near the middle of 1e3 to 1e5 h
     ActionChains(browser).move_to_element(at("map")).click().perform()
     until(lambda: not at("tip").get_attribute("hidden"), lambda: "no tip")
     tip = at("tip").text
-    assert "n_gpus = 256" in tip
+    assert "GPUs = 256" in tip
     told, mttf = (float(found.replace(",", "")) for found in re.findall(r"= ([\d.,]+) h", tip))
     assert told == pytest.approx(mttf / 256, rel=1e-3)
     assert 5_000 < mttf < 20_000
-    wait("point", "n_gpus = 256")
-    assert "at.n_gpus=1" in browser.current_url
+    wait("point", "GPUs = 256")
+    assert "at.n_gpus=256" in browser.current_url
     # another variable, an axis of labels that are text and no markup, sliders
-    Select(at("variable")).select_by_visible_text("job_time")
-    wait("title", "job_time")
+    Select(at("variable")).select_by_value("job_time")
+    wait("title", "job time")
     layout = browser.find_element("css selector", "#others select")
     assert [option.text for option in Select(layout).options] == ["small", HOSTILE]
     Select(layout).select_by_visible_text(HOSTILE)
     wait("fixed", f"layout {HOSTILE}")
     slider = browser.find_element("css selector", "#others input[type=range]")
     slider.send_keys(Keys.ARROW_RIGHT)
-    wait("fixed", "provision_time 4.16667 min")
+    wait("fixed", "provision time 4.16667 min")
     assert slider.get_attribute("aria-valuetext") == "4.16667 min"
     # curves, flags, downloads
     Select(at("y")).select_by_value("")
     until(lambda: not at("cuts").is_displayed(), lambda: "the cuts of a curve are shown")
-    Select(at("variable")).select_by_visible_text("dominant_overhead")
+    Select(at("variable")).select_by_value("dominant_overhead")
     wait("levers-said", "a flag has no elasticities")
-    Select(at("variable")).select_by_visible_text("cluster_mtbf")
+    Select(at("variable")).select_by_value("cluster_mtbf")
     Select(at("x")).select_by_value("n_gpus")
     assert Select(at("y")).first_selected_option.text == "none: a curve"
-    wait("title", "cluster_mtbf [h]")
+    wait("title", "cluster MTBF [h]")
     at("csv").click()
     saved = tmp_path / "cluster_mtbf-n_gpus.csv"
     until(saved.exists, lambda: at("status").text)
     assert saved.read_text(encoding="utf-8").count("\n") == 4
+    # a link in use: values, a further slider, and what is not understood
+    browser.execute_script(
+        "location.hash = arguments[0]",
+        "variable=cluster_mtbf&x=gpu_mttf&add.detection_time=10+s:100+s&at.n_gpus=500&at.nothing=1",
+    )
+    wait("status", "'nothing' is not an axis here")
+    wait("title", "cluster MTBF [h]")
+    assert "at.n_gpus=500" in browser.current_url
+    at("svg").click()
+    until((tmp_path / "cluster_mtbf.svg").exists, lambda: at("status").text)
+    at("pin").click()
+    wait("pins-table", "GPUs 500")
     assert browser.get_log("browser") == []
     assert browser.title.endswith("fleetcube explore")
 

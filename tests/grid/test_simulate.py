@@ -204,6 +204,85 @@ def test_kinds_of_failures_and_late_corruption_agree_with_the_closed_forms() -> 
     )
 
 
+TIERED: dict[str, Any] = {
+    **FLEET,
+    "gpu_mttf": "5_000 h",
+    "inter_node_bandwidth": "50 GB/s",
+    "checkpoint_write_bandwidth": "5 GB/s",
+    "memory_tier_survival": [0.0, 0.6, 1.0],
+    "drive_tier_survival": [0.0, 0.9],
+}
+
+
+def test_tiers_cost_what_the_closed_forms_say() -> None:
+    grid = {**TIERED, "memory_tier_survival": [0.0, 0.6], "tier_stall_share": [0.0, 1.0]}
+    found = fleetcube.simulate(trials=100, checkpoint_mode="tiered", **grid)
+    exact = fleetcube.evaluate(SHARES, engine="numpy", checkpoint_mode="tiered", **grid)
+    for name in SHARES:
+        scores = (found[name] - exact[name]) / found[f"{name}_error"]
+        assert float(abs(scores).max()) < 4.5, name
+    np.testing.assert_allclose(sum(found[name] for name in SHARES), 1, rtol=1e-13)
+    case = {**TIERED, "memory_tier_survival": 0.8, "drive_tier_survival": 0.0}
+    fixed = {**case, "checkpoint_policy": "fixed", "fixed_checkpoint_interval": "30 min"}
+    played = fleetcube.simulate(trials=100, **fixed)
+    expected = fleetcube.evaluate("goodput", engine="numpy", **fixed)
+    assert abs(played.goodput - expected) < 4.5 * played.goodput_error
+
+
+def test_a_tier_for_all_failures_is_the_only_one() -> None:
+    case = {**TIERED, "memory_tier_survival": 1.0, "drive_tier_survival": 0.0, "seed": 1}
+    found = fleetcube.simulate(trials=100, memory_tier=["peer", "host"], **case)
+    slower = fleetcube.simulate(
+        trials=100,
+        memory_tier=["peer", "host"],
+        **{**case, "checkpoint_write_bandwidth": "1 MB/s", "nvme_bandwidth": "1 MB/s"},
+    )
+    assert (abs(found.goodput - slower.goodput) < 5 * found.goodput_error).all()  # never used
+    plain = {k: v for k, v in case.items() if "survival" not in k and k != "seed"}
+    one = fleetcube.simulate(
+        trials=100,
+        **{**plain, "checkpoint_mode": ["sync", "tiered"], "tier_stall_share": 1.0},
+    )
+    error = np.hypot(*one.goodput_error.values)
+    assert abs(float(one.goodput.diff("checkpoint_mode")[0])) < 4.5 * error
+
+
+def test_failures_follow_the_age_of_the_fleet() -> None:
+    case = {**FLEET, "gpu_mttf": "20_000 h", "burn_in_excess": 2, "burn_in_time": "30 d"}
+    window = fleetcube.simulate(trials=200, **case, aging_window=["0 s", "60 d"])
+    exact = fleetcube.evaluate(["goodput"], engine="numpy", **case, aging_window=["0 s", "60 d"])
+    off = abs(window.goodput - exact.goodput)
+    assert (off < 4.5 * window.goodput_error + 1e-3).all()  # as the law's Range says
+    assert float(window.wall_time[1]) == pytest.approx(60 * 86400, rel=0.01)
+    # at one age the rate is a rate like any other
+    mttf = {**FLEET, "cluster_mtbf": float(fleetcube.evaluate("cluster_mtbf", **case))}
+    plain = fleetcube.simulate(trials=200, **mttf)
+    assert float(plain.goodput) == pytest.approx(float(window.goodput[0]), abs=1e-12)
+
+
+def test_phases_of_a_job_add_up() -> None:
+    shared: dict[str, Any] = {**FLEET, "inter_node_bandwidth": "50 GB/s", "sequence_length": 8192}
+    shared |= {"gpu_mttf": ["5_000 h", "50_000 h"]}
+    phases = [
+        {"name": "ramp", "training_tokens": 1e11, "global_batch_size": 512, "n_gpus": 2048},
+        {"name": "main", "training_tokens": 4e11, "global_batch_size": 1024},
+    ]
+    whole = fleetcube.simulate(trials=50, **shared, phase=phases)
+    assert whole.goodput.dims == ("gpu_mttf",)
+    each = []
+    for own in phases:
+        alone = {**shared, **{k: v for k, v in own.items() if k != "name"}}
+        steps = fleetcube.evaluate(["training_steps", "step_time"], **alone)
+        useful = float(steps.training_steps * steps.step_time)
+        each.append(fleetcube.simulate(trials=50, **alone, job_duration=useful))
+    np.testing.assert_allclose(whole.work, each[0].work + each[1].work)
+    np.testing.assert_allclose(whole.wall_time, each[0].wall_time + each[1].wall_time, rtol=0.01)
+    error = np.hypot(each[0].wall_time_error, each[1].wall_time_error)
+    np.testing.assert_allclose(whole.wall_time_error, error, rtol=0.4)
+    exact = fleetcube.evaluate(["goodput"], engine="numpy", **shared, phase=phases)
+    assert (abs(whole.goodput - exact.goodput) < 4.5 * whole.goodput_error).all()
+
+
 def test_a_stated_job_has_its_length_and_may_be_late() -> None:
     found = fleetcube.simulate(**PLAIN, job_duration=["10 d", "100 d"])
     assert found.work.values.tolist() == [864_000, 8_640_000]
@@ -235,6 +314,10 @@ def test_a_cluster_that_never_fails() -> None:
     ("wrong", "words"),
     [
         ({"trials": 1}, "trials = 1 is not a whole number from 2"),
+        (
+            {"memory_tier_survival": 0.5, "corruption_probability": 0.1},
+            "corruption_probability cannot be simulated with tiers",
+        ),
         ({"trials": 10**9}, "trials = 1000000000"),
         ({"trials": 10.0}, "trials = 10.0"),
         ({"seed": -1}, "seed = -1 is not a whole number from 0"),

@@ -33,6 +33,7 @@ JOB = {
     "requeue_recovery": 0.0,
     "silent": 0.0,
     "latency": 0.0,
+    **dict.fromkeys(PARAMETERS[monte_carlo.TIERS :], 0.0),
 }
 KINDS = {
     "in_process": 0.4,
@@ -509,6 +510,91 @@ def test_failures_alike_are_one_kind_and_draw_as_before() -> None:
     plain = simulate(one, trials=4000)
     error = math.hypot(kinds["goodput_error"][0], plain["goodput_error"][0])
     assert abs(kinds["goodput"][0] - plain["goodput"][0]) < 4.5 * error
+
+
+# Tiers, ages and parts of a job
+
+TIERS = {"drive_every": 2.0, "storage_every": 2.0, "memory_stall": 10.0, "drive_stall": 20.0}
+
+
+def test_tiers_are_played_by_hand() -> None:
+    # Lives of 1000 s, segments of 210 s, 20 s more for each second, on drives: these end at 440 and
+    # 880 s. The first life loses 120 s, the next two 410 s of 850 s; the last needs 440 s.
+    lives = {"mtbf": 1000.0, "shape": 1e7, "interval": 200.0, "work": 2000.0, "recovery": 100.0}
+    drives = job(**lives, **TIERS, drive_share=1.0, drive_restore=50.0)
+    # Copies take 400 s: that of 880 s is not safe at 1000 s
+    slow = {**drives, "drive_flush": 400.0, "storage_flush": 400.0}
+    # Storage's segments are of 900 s, 20 s for its stall: lives of 950 s keep one of two
+    storage = job(**lives, **TIERS, storage_stall=20.0, storage_restore=-50.0)
+    memory = {**storage, "memory_share": 1.0, "memory_restore": 5.0}
+    found = simulate(drives, slow, storage, memory, trials=5)
+    wall, rework = found["wall_time"], found["rework_overhead"] * found["wall_time"]
+    assert found["failures"][0] == 3
+    assert rework[0] == pytest.approx(120 + 410 + 410, abs=0.1)
+    assert wall[0] == pytest.approx(2200 + 940 + 3 * 150, abs=0.1)
+    assert found["failures"][1] == 4
+    assert rework[1] == pytest.approx(560 + 3 * 410, abs=0.1)
+    # 2240 in all: 900, 900 of 950, then 440 are left
+    assert found["failures"][2] == 2
+    assert rework[2] == pytest.approx(100 + 50, abs=0.1)
+    assert wall[2] == pytest.approx(2240 + 150 + 2 * 50, abs=0.1)
+    # memory's end at 210, 420 (440 with that on drives), 650, 860 (880, 900): 895 s is in a stall
+    assert found["failures"][3] == 2
+    assert rework[3] == pytest.approx(100 + 15, abs=0.1)
+
+
+def test_one_tier_is_the_file_checkpoint() -> None:
+    one = {"drive_every": 1.0, "storage_every": 1.0}
+    cases = [
+        job(**one, storage_stall=20.0),
+        job(**one, memory_share=1.0, memory_stall=20.0),
+        job(**one, drive_share=1.0, drive_stall=20.0),
+    ]
+    found = simulate(*cases)
+    for name, expected in daly(JOB).items():
+        assert abs(score(found, name, np.full(3, expected))).max() < 4.5, name
+
+
+def test_failures_come_as_often_as_hardware_of_that_age_fails() -> None:
+    # Poisson, of the mean that the integral of the rate is: burn-in, wear-out, both and neither
+    free = {"interval": 0.0, "stall": 0.0, "recovery": 0.0, "mtbf": 1e4, "work": 4e5}
+    ages = {"steady": 0.3, "ageing": 0.5, "burn_in_time": 1e5, "wear_age": math.inf}
+    cases = [
+        job(**free, **{**ages, "wear_shape": 3.0, **more})
+        for more in (
+            {},
+            {"burn_in": 4.0},
+            {"burn_in": 4.0, "age": 2e5},
+            {"wear_age": 2e5},
+            {"wear_age": 2e5, "age": 3e5, "burn_in": 2.0, "wear_shape": 1.5},
+        )
+    ]
+    found = simulate(*cases, trials=2000)
+    for k, each in enumerate(cases):
+        clock = (each["age"] + np.linspace(0, each["work"], 100_001))[:, None]
+        rate = 1 + each["burn_in"] * np.exp(-clock / each["burn_in_time"])
+        rate += (clock / each["wear_age"]) ** (each["wear_shape"] - 1)
+        mean = each["work"] / each["mtbf"] * float(each["steady"] + each["ageing"] * rate.mean())
+        assert abs(found["failures"][k] - mean) < 4.5 * found["failures_error"][k]
+        spread = found["failures_error"][k] * math.sqrt(2000)
+        assert spread == pytest.approx(math.sqrt(mean), rel=0.08)  # Poisson
+
+
+def test_parts_of_a_job_add_up() -> None:
+    parts = [job(), job(mtbf=3e3, work=2e5), job(shape=0.7), job(interval=2e3)]
+    alone = simulate(*parts)
+    found, verdicts = monte_carlo.run(rows(*parts), 1000, 0, 2, parts=2)
+    whole = dict(zip(STATISTICS, found.T, strict=True))
+    assert verdicts.tolist() == [0, 0]
+    pairs = alone["wall_time"].reshape(2, 2)
+    assert whole["wall_time"] == pytest.approx(pairs.sum(axis=1))
+    assert whole["goodput"] == pytest.approx([1.2e6 / pairs[0].sum(), 2e6 / pairs[1].sum()])
+    errors = np.hypot(*alone["wall_time_error"].reshape(2, 2).T)
+    assert whole["wall_time_error"] == pytest.approx(errors, rel=0.1)  # they are independent
+    endless = job(mtbf=1.0, interval=100.0)
+    found, verdicts = monte_carlo.run(rows(job(), endless), 10, 0, 1, parts=2)
+    assert verdicts.tolist() == [monte_carlo.TOO_MANY_FAILURES]
+    assert np.isnan(found).all()
 
 
 # What cannot be simulated

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import xarray
 
 _LEVERS = 5
+_FELT = 5e-4  # relative difference that is worth a line
 _REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
     *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", "job_cost"),
@@ -110,7 +111,9 @@ def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None
     reason = point["infeasible_reason"]
     if reason.item():
         why = meanings(reason.attrs, reason.values.reshape(1))[0]
-        say(f"no layout can run; most of them: {why}")
+        margin = point["nearest_memory_margin"].item()
+        near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 0 else ""
+        say(f"no layout can run; most of them: {why}{near}")
         return
     names = found.attrs["fleetcube_open"].split()
     there = point[of].notnull().values
@@ -138,6 +141,11 @@ def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None
         print_table(*table(others.rename(rank="next layouts")))
     say("")
     _print_limits(best)
+    free, now = point["without_memory_limit"].item(), best[of].values[0]
+    if abs(free - now) > _FELT * abs(now):
+        factor, unit = scale(str(best[of].attrs["units"]), [now], of)
+        shown_free = f"{numbers([free / factor])[0]} {unit}".rstrip()
+        say(f"if memory were no limit: {of} {shown_free} ({free / now - 1:+.1%})")
     layout = {name: best[name].values[0] for name in names}
     if lines := levers(sweep, layout, of, sense)[:_LEVERS]:
         say(f"what would better {of}:")
