@@ -38,6 +38,10 @@ JOB: dict[str, Any] = {
     "slow_node_mttf": 1e8,
     "slow_node_detection_time": 86400,
     "slow_node_check_interval": 86400,
+    "gpu_hour_price": 2,
+    "electricity_price": "0.08 USD/kWh",
+    "node_price": 3e5,
+    "depreciation_time": "4 yr",
 }
 
 

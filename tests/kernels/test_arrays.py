@@ -200,7 +200,7 @@ def test_labelled_arrays_keep_their_names(name: str) -> None:
 # numba
 
 
-@each("module", MODULES)
+@each("module", sorted({name.partition(".")[0] for name in SOME}))
 def test_compiled_functions_call_laws(module: str) -> None:
     laws = {name: law for name, law in whole(module).items() if name in SOME}
     scope: dict[str, Any] = {}

@@ -34,6 +34,8 @@ JOB: dict[str, Any] = {
     "electricity_price": 2e-8,
     "grid_carbon_intensity": 1e-7,
     "gpu_hour_price": 2.0,
+    "node_price": 3e5,
+    "depreciation_time": 1.3e8,
     "fixed_checkpoint_interval": 600,
     "checkpoint_policy": "exact",
     "linear_heads": 64,
@@ -72,7 +74,7 @@ def test_every_quantity_under_every_option(turn: int) -> None:
 
 
 # What options need that no default gives; stated with each option's choice, since it implies some
-NEEDED = {"slow_node_share": 0.01, "node_price": 3e5, "depreciation_time": 1.3e8}
+NEEDED = {"slow_node_share": 0.01, "node_price": 3e5}
 ORDINARY = {
     **NEEDED,
     "step_time_jitter": 0.05,
