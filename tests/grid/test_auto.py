@@ -15,12 +15,14 @@ from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
 from fleetcube.grid.ask import traffic
 from fleetcube.grid.ask.calibrations import calibrations
+from fleetcube.grid.ask.optimize import Range, Search
 from fleetcube.grid.explain import explain_traffic
 from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.plan.written import as_it_was
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.auto import compressed
+from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
 JOB: dict[str, Any] = {
@@ -445,6 +447,111 @@ def test_the_interval_widens_beyond_what_was_fitted(
     assert np.log(widths[1]) == pytest.approx(wider * np.log(widths[0]))
     assert f"{name} = " in remarks[1]
     assert f"{name} = " not in remarks[0]
+
+
+LARGE = {"model": "llama-3-70b", "pipeline_parallel": None, "global_batch_size": 32768}
+
+
+def large(**changed: Any) -> dict[str, Any]:
+    return {n: v for n, v in {**JOB, **LARGE, "n_gpus": None, **changed}.items() if v is not None}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_solved_for_widens_the_interval_as_its_evaluation_does(whole: bool) -> None:
+    axes = {"software": ["megatron-lm", "fsdp"], "global_batch_size": [32768, 131072]}
+    target = "step_time_high = 5 s"
+    found = fleetcube.solve("n_gpus", target, engine="numpy", whole=whole, **large(**axes))
+    widest = found["n_gpus"].values.max()
+    assert widest > 10 * 16384
+    for software in axes["software"]:
+        for batch in axes["global_batch_size"]:
+            point = found.sel(software=software, global_batch_size=batch)
+            own = large(software=software, global_batch_size=batch)
+            again = fleetcube.solve(
+                "n_gpus", target, between=[1, 1e6], whole=whole, engine="numpy", **own
+            )
+            assert float(again["n_gpus"]) == pytest.approx(float(point["n_gpus"]))
+            if whole:
+                cube = Sweep({**own, "n_gpus": int(point["n_gpus"])}, {}, TIMES).evaluate("numpy")
+                assert float(cube["step_time_high"]) == pytest.approx(
+                    float(point["step_time_high"]), rel=1e-12
+                )
+                assert float(cube["step_time_high"]) == pytest.approx(5, rel=1e-3)
+    (said,) = [x for x in found.attrs["fleetcube_remarks"].splitlines() if "n_gpus = " in x]
+    assert f"n_gpus = {widest:,.12g} is outside" in said
+    near = fleetcube.solve("n_gpus", "step_time_high = 100 s", engine="numpy", **large())
+    assert "n_gpus = " not in near.attrs["fleetcube_remarks"]
+
+
+def test_what_is_optimised_widens_the_interval_as_its_evaluation_does() -> None:
+    sweep = Sweep(large(n_gpus=8), {}, ["step_time_high"])
+    found = sweep.optimize(
+        "step_time",
+        {"n_gpus": [8, 400_000]},
+        sense="max",
+        subject_to=["step_time_high <= 5 s"],
+        feasible=False,
+    )
+    count = int(found["n_gpus"])
+    high, fewer = (
+        float(Sweep(large(n_gpus=n), {}, TIMES).evaluate("numpy")["step_time_high"])
+        for n in (count, count - 8)
+    )
+    assert float(found["step_time_high"]) == pytest.approx(high, rel=1e-12)
+    assert high <= 5 < fewer
+    assert f"n_gpus = {count:,} is outside" in found.attrs["fleetcube_remarks"]
+
+
+def test_slopes_of_a_search_go_through_the_width_of_the_interval() -> None:
+    between = {"n_gpus": (8, 400_000), "hbm_bandwidth": (1e11, 64e12)}
+    ranges = [Range(name, *map(float, ends)) for name, ends in between.items()]
+    problem = resolve(large(), {}, list(between))
+    search = Search(problem, "step_time_high", ranges, [], "min", False, "numpy")
+    for place in ([30_000.0, 2e13], [3000.0, 5e11], [4000.0, 3e12]):
+        values = [np.array([place]) * (1 + h * np.eye(2)[k]) for k in (0, 1) for h in (-1e-5, 1e-5)]
+        rows = np.concatenate([[place], *values])
+        outs = search.evaluate((), rows, ["step_time_high", *search.slopes.values()])
+        for k, name in enumerate(between):
+            less, more = outs["step_time_high"][1 + 2 * k : 3 + 2 * k]
+            slope = outs[search.slopes["step_time_high", name]][0]
+            assert slope == pytest.approx((more - less) / (2e-5 * place[k]), rel=1e-3)
+
+
+@pytest.mark.parametrize("longest", [8192, 4_194_304])
+def test_phases_widen_what_is_solved_for_or_a_line_says_so(longest: int) -> None:
+    phases = [{"training_tokens": 1e12}, {"training_tokens": 1e11, "sequence_length": longest}]
+    job = large(step_time_error=1, phase=phases, training_tokens=None)
+    found = fleetcube.solve("n_gpus", "job_time = 1 d", engine="numpy", **job)
+    count = int(found["n_gpus"])
+    assert count > 16384
+    again = Sweep({**job, "n_gpus": count}, {}, ["job_time"]).evaluate("numpy")
+    differs = "the interval differs by phase" in found.attrs["fleetcube_remarks"]
+    assert differs == (longest > 2**20)
+    off = float(again["job_time"] / found["job_time"]) - 1
+    assert off > 1e-4 if differs else abs(off) < 1e-12
+
+
+def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
+    plain = large(n_gpus=512, training_tokens=None)
+    jobs = [
+        {**plain, "phase": [{"training_tokens": 1e12, **own}, last]}
+        for own in ({}, {"sequence_length": 8192})
+        for last in [{"training_tokens": 1e11, "sequence_length": 131_072}]
+    ]
+    lows, highs = (
+        [
+            float(
+                Sweep({**job, "step_time_error": error}, {}, ["job_time"]).evaluate("numpy")[
+                    "job_time"
+                ]
+            )
+            for job in jobs
+        ]
+        for error in (-1, 1)
+    )
+    assert lows[0] == lows[1]
+    assert highs[0] == highs[1]
+    assert lows[0] < 0.9 * highs[0]
 
 
 def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:
