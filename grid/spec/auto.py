@@ -215,7 +215,7 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
     pairs = {
         "precision": (fitted.precision, own.precision),
         "GPU": (fitted.gpu, own.gpu),
-        "software": (fitted.software, own.software),
+        "software": (pooled.label_of(fitted.software), pooled.label_of(own.software)),
         "layers": (fitted.layers.replace("experts", "moe"), own.layers.replace("experts", "moe")),
     }
     if "hybrid" in (fitted.layers, own.layers) and fitted.layers != "dense" != own.layers:

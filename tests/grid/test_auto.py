@@ -39,6 +39,7 @@ JOB: dict[str, Any] = {
     "global_batch_size": 1024,
 }
 ROWS = pooled.posterior().cells["megatron, dense, h100, 8 bits"][0]
+A100 = "megatron, dense, a100, 16 bits"
 SEEN = f"{ROWS} of {pooled.posterior().content['rows']}"
 TIMES = ("step_time", "step_time_low", "step_time_high")
 
@@ -149,8 +150,8 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"precision": "fp8"}, f"{SEEN} published steps are of megatron on h100"),
-        ({"gpu": "mi300x"}, "published steps is of megatron on mi300x"),
+        ({"precision": "fp8"}, f"{SEEN} published steps are of megatron-lm on h100"),
+        ({"gpu": "mi300x"}, "published steps is of megatron-lm on mi300x"),
         ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps"),
         ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
         ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
@@ -289,7 +290,7 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
     assert distances == sorted(distances)
     assert all(0 < each.low < each.step_time < each.high for each in found)
     assert found[0].step_time == answer(precision="fp8").step_time
-    assert found[2].differs == ("software bridge for megatron",)
+    assert found[2].differs == ("software megatron-bridge for megatron-lm",)
     far = calibrations({**JOB, "gpu": "mi300x"}, {"n_gpus": [512, 1024, 2048]})
     assert far[0].distance == 4
     assert far[0].step_time == answer(gpu="mi300x").step_time
@@ -303,7 +304,7 @@ def test_the_command_line_ranks_and_says_what_a_result_stands_on(
     spec = tmp_path / "job.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
     spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
-    stands = f"{SEEN} published steps are of megatron on h100"
+    stands = f"{SEEN} published steps are of megatron-lm on h100"
     for command in (["run"], ["explain"], ["calibrations"]):
         cli.main([*command, str(spec)], standalone_mode=False)
         said = capsys.readouterr()
@@ -552,6 +553,23 @@ def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
     assert lows[0] == lows[1]
     assert highs[0] == highs[1]
     assert lows[0] < 0.9 * highs[0]
+
+
+def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
+    found = pooled.posterior()
+    of: dict[tuple[str, str], int] = {}
+    for name, (rows, _) in found.cells.items():
+        _, layers, gpu, _ = name.split(", ")
+        of[layers, gpu] = of.get((layers, gpu), 0) + rows
+    cell = pooled.Cell("megatron", "dense", "h100", "16 bits", "flash", 989e12, 989e12)
+    said = found.said(cell)
+    assert f"(dense layers with megatron-lm: a100 ({found.cells[A100][0]}), b200 (" in said
+    assert f"; on h100: {of['dense', 'h100']})" in said
+    said = found.said(replace(cell, layers="experts"))
+    assert f"mixtures of experts with megatron-lm: none; on h100: {of['experts', 'h100']})" in said
+    said = found.said(replace(cell, software="", layers="experts"))
+    assert f"mixtures of experts on h100: {of['experts', 'h100']} of " in said
+    assert of["dense", "h100"] > of["experts", "h100"] > 0
 
 
 def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:
