@@ -282,6 +282,12 @@ def _set_by_labels(
                     by_point[at], entry, remark = auto.point_values(said, axis, at)
                     used[kind, f"{AUTO} {at}"] = entry
                     remarks.append(remark)
+            if kind == "calibration":
+                others = [other for other in axes if other is not axis]
+                for at, label in enumerate(axis.records[kind]):
+                    said = {**labels, **constants, **options, **auto.at(axis, at)}
+                    doubts = label != AUTO and auto.doubt(label, others, said, explicit - {kind})
+                    remarks += [doubts] if doubts else []
             names = {name for point in by_point for name in point}
             for name in sorted(names & open_on.keys()):
                 if open_on[name] != k:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import fleetcube
@@ -553,6 +554,37 @@ def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
     assert lows[0] == lows[1]
     assert highs[0] == highs[1]
     assert lows[0] < 0.9 * highs[0]
+
+
+def test_every_calibration_of_an_axis_or_a_column_is_remarked_on() -> None:
+    labels = ["megatron-h100-fp8", "megatron-a100-fp16", "aws-p5", "auto", "none"]
+    said = [
+        "calibration megatron-h100-fp8 is of other steps (precision 8 bits for 16 bits)",
+        "calibration megatron-a100-fp16 is of other steps (GPU a100 for h100)",
+        "calibration aws-p5 says nothing of computing",
+        "calibration auto: none of ",
+    ]
+    plain = {n: v for n, v in JOB.items() if n != "calibration"}
+    cube = Sweep(plain, {"calibration": labels}, ["step_time"]).evaluate("numpy")
+    of_axis = cube.attrs["fleetcube_remarks"].splitlines()
+    rows = pandas.DataFrame({"calibration": labels})
+    table = fleetcube.table(rows, "step_time", scenario=plain, engine="numpy")
+    of_rows = table.attrs["fleetcube_remarks"].splitlines()
+    for lines in (of_axis, of_rows):
+        assert [sum(line.startswith(text) for line in lines) for text in said] == [1] * 4
+        assert len(lines) == 4
+    own = {
+        "calibration": labels[:2],
+        "precision": ["fp8", "fp16"],
+        "node": ["dgx-h100", "dgx-a100"],
+    }
+    for axes in ({"both": own}, {"both": {**own, "labels": ["a", "b"]}}):
+        cube = Sweep(plain, axes, ["step_time"]).evaluate("numpy")
+        assert "fleetcube_remarks" not in cube.attrs
+    table = fleetcube.table(pandas.DataFrame(own), "step_time", scenario=plain, engine="numpy")
+    assert "fleetcube_remarks" not in table.attrs
+    table = fleetcube.table(rows, "peak_flops", scenario=plain, engine="numpy")
+    assert "fleetcube_remarks" not in table.attrs
 
 
 def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
