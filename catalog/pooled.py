@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .records import CatalogError
+from .records import CatalogError, kind
 
 Array = np.ndarray[Any, Any]
 PATH = Path(__file__).with_name("data") / "pooled.json"
@@ -68,6 +68,13 @@ class Setting:
         """The input at a coefficient before its link, and its derivative."""
         value, slope = linked(x, self.is_share)
         return self.scale * value, self.scale * slope
+
+
+@functools.cache
+def label_of(software: str) -> str:
+    """The catalog's label of a group of published steps; the group where it has none."""
+    found = (n for n, entry in kind("software").items() if entry.values["steps_as"] == software)
+    return next(found, software)
 
 
 def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
@@ -263,24 +270,23 @@ class Posterior:
         """What a cell's coefficients stand on."""
         rows = self.cells[cell.name][0] if cell.name in self.cells else 0
         total = self.content["rows"]
-        kind = {"dense": "dense layers", "experts": "mixtures of experts"}
-        layers = kind.get(cell.layers, f"{cell.layers} layers")
-        named = cell.software or "any software"
+        kinds = {"dense": "dense layers", "experts": "mixtures of experts"}
+        layers = kinds.get(cell.layers, f"{cell.layers} layers")
+        named = label_of(cell.software) or "any software"
         what = f"{named} on {cell.gpu or 'an unknown GPU'}, {layers}, {cell.precision}"
         if rows:
             return f"{rows} of {total} published steps {'are' if rows > 1 else 'is'} of {what}"
         software, gpu = self.near(cell)
-        parts = []
-        if cell.software:
-            on = ", ".join(f"{name} ({count})" for name, count in software.items())
-            parts.append(f"with {cell.software}: {on or 'none'}")
-        parts.append(f"on {cell.gpu or 'that GPU'}: {sum(gpu.values()) or 'none'}")
+        there = f"on {cell.gpu or 'that GPU'}: {sum(gpu.values()) or 'none'}"
         if not cell.software:
             return (
-                f"the mean of all software, as none is given; {parts[0]} of {total} published steps"
-                f"{self._narrower(cell)}"
+                f"the mean of all software, as none is given; {layers} {there} of {total} "
+                f"published steps{self._narrower(cell)}"
             )
-        return f"none of {total} published steps is of {what} ({'; '.join(parts)})"
+        on = ", ".join(f"{name} ({count})" for name, count in software.items()) or "none"
+        return (
+            f"none of {total} published steps is of {what} ({layers} with {named}: {on}; {there})"
+        )
 
     def _narrower(self, cell: Cell) -> str:
         """That software should be named, where the interval would be less than half as wide."""
@@ -294,11 +300,13 @@ class Posterior:
         return f"; give software: the interval, x {factor:.2f}, can be x {found[0]:.2f} with it"
 
     def near(self, cell: Cell) -> tuple[Counter[str], Counter[str]]:
-        """Rows of the cell's software by GPU, and of its GPU by software."""
+        """Rows of the cell's layers: of its software by GPU, and of its GPU by software."""
         software: Counter[str] = Counter()
         gpu: Counter[str] = Counter()
         for name, (rows, _) in self.cells.items():
             own = name.split(", ")
+            if own[1] != cell.layers:
+                continue
             if own[0] == cell.software:
                 software[own[2]] += rows
             if own[2] == cell.gpu:

@@ -16,6 +16,8 @@ from ..errors import InputError, shown
 from ..spec.axes import Array
 from ..spec.values import without_unit
 
+REMARKS = "fleetcube_remarks"
+
 
 class Frame:
     """A dict of columns; the other kinds of frame differ in how columns are read and added."""
@@ -55,8 +57,8 @@ class Frame:
         """How messages name a row."""
         return f"row {row}, counted from 0"
 
-    def beside(self, outputs: Mapping[str, Array]) -> Any:
-        """The frame with columns added."""
+    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
+        """The frame with columns added, and remarks where it can hold them."""
         return {**self.frame, **outputs}
 
 
@@ -75,7 +77,7 @@ class _Pandas(Frame):
         label = label.item() if isinstance(label, np.generic) else label
         return super().place(row) + ("" if label == row else f" (index {shown(label)})")
 
-    def beside(self, outputs: Mapping[str, Array]) -> Any:
+    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import pandas
 
         columns = {
@@ -92,6 +94,8 @@ class _Pandas(Frame):
         whole.attrs = self.frame.attrs | {
             "units": {**(stated if isinstance(stated, Mapping) else {}), **units}
         }
+        if remarks:
+            whole.attrs[REMARKS] = remarks
         return whole
 
 
@@ -134,7 +138,7 @@ class _Arrow(Frame):
         stated = (self.table.schema.field(name).metadata or {}).get(b"units")
         return None if stated is None else stated.decode()
 
-    def beside(self, outputs: Mapping[str, Array]) -> Any:
+    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import pyarrow
 
         table = self.table
@@ -142,6 +146,10 @@ class _Arrow(Frame):
             column = _arrow(name, array)
             unit = None if _meanings(name) else {"units": quantity(name).unit}
             table = table.append_column(pyarrow.field(name, column.type, metadata=unit), column)
+        if remarks:
+            table = table.replace_schema_metadata(
+                {**(table.schema.metadata or {}), REMARKS: remarks}
+            )
         return table
 
 
@@ -159,7 +167,7 @@ class _Polars(_Arrow):
     def unit(self, name: str) -> Any:
         return None
 
-    def beside(self, outputs: Mapping[str, Array]) -> Any:
+    def beside(self, outputs: Mapping[str, Array], remarks: str = "") -> Any:
         import polars
 
         columns = [polars.Series(name, _arrow(name, array)) for name, array in outputs.items()]

@@ -43,6 +43,8 @@ class Class:
     rows: Array | slice  # in ascending order
     size: int
     found: bool  # whether calibrations are found
+    fitted: frozenset[str]  # what calibrations set
+    remarks: tuple[str, ...]  # on calibrations
 
     @property
     def first(self) -> int:
@@ -116,7 +118,9 @@ def classes(
         given = {**defaults(), **problem.constants}
         has = bool(problem.found)
         key = (has, *((type(choice), choice) for choice in options.values()), frozenset(given))
-        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has))
+        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has, set(), {}))
+        kind.fitted.update(*(e.values for e in problem.records if e.kind == "calibration"))
+        kind.remarks.update(dict.fromkeys(problem.remarks))
         kind.members.append(number)
         kind.values.append(np.array([given[name] for name in kind.names]))
         if len(kinds) > MOST_CASES:
@@ -136,6 +140,8 @@ class _Kind:
     members: list[int]  # its combinations
     values: list[Array]  # of the names, in each of them
     found: bool
+    fitted: set[str]
+    remarks: dict[str, None]
 
 
 def _members(
@@ -160,7 +166,8 @@ def _members(
         }
         local = None if combination is None else within[combination[cut]]
         size = rows if isinstance(cut, slice) else len(cut)
-        yield Class(kind.options, given, local, cut, size, kind.found)
+        said = frozenset(kind.fitted), tuple(kind.remarks)
+        yield Class(kind.options, given, local, cut, size, kind.found, *said)
 
 
 def _combined(parts: Iterable[tuple[Array, int]], rows: int) -> tuple[Array | None, list[int]]:

@@ -1,6 +1,7 @@
 """Evaluate quantities in every row of a frame."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from . import columns
 from .frames import Frame, frame_of
 from .groups import Cells, Class, classes
 
+MOST_SAID = 20  # remarks on calibrations, of what may be thousands of rows
 ROW = "row"  # the one dimension of a plan of rows
 
 
@@ -52,8 +54,10 @@ def table(
     Returns a frame of the same kind, with the rows in their order and a column for each output:
     float64 in base units, which pandas' `attrs["units"]` and the metadata of Arrow fields name, or
     the words of a flag, as categories in the order of its codes. `infeasible_reason` comes along
-    where the layout matters. A DuckDB relation gives an Arrow table; a dict NumPy arrays, flags as
-    int8 codes (-1: missing). Every row has the value that `evaluate` gives for it alone.
+    where the layout matters. `attrs["fleetcube_remarks"]` of a pandas frame, or the metadata of an
+    Arrow table, says what calibrations stand on, and which are of other steps. A DuckDB relation
+    gives an Arrow table; a dict NumPy arrays, flags as int8 codes (-1: missing). Every row has the
+    value that `evaluate` gives for it alone.
 
     Raises InputError, before anything is computed, for the first cell that cannot be used, with its
     row, and for columns that are neither inputs nor kept.
@@ -105,7 +109,15 @@ def table(
         for name in set(added) - set(plan.outputs):
             outs[name][own.rows] = -1  # a reason, where the layout is not known
         _fill(own, reads, plan, cells, outs, threads)
-    return source.beside(outs)
+    return source.beside(outs, "\n".join(_remarks(work)))
+
+
+def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
+    """What is to be said of calibrations that formulas in use read."""
+    read = [own.remarks for own, _, plan in work if own.fitted & plan.structure.used]
+    lines = list(dict.fromkeys(itertools.chain(*read)))
+    more = len(lines) - MOST_SAID
+    return lines[:MOST_SAID] + [f"and {more} more remarks on calibrations"] * (more > 0)
 
 
 def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:

@@ -42,11 +42,16 @@ _MOST_WIDE = 1 << 20  # error factors along axes of sizes; beyond, those of the 
 
 @dataclass(frozen=True)
 class Found:
-    """What auto sets: inputs and options over the axes named beside, records of them, remarks."""
+    """What auto sets: inputs and options over the axes named beside, records of them, remarks.
+
+    `per_decade` is what a decade outside of the published sizes adds to the logarithm of the error
+    factor.
+    """
 
     rows: Mapping[str, tuple[tuple[str, ...], Array]]
     records: Mapping[str, Record]
     remarks: tuple[str, ...]
+    per_decade: tuple[tuple[str, ...], Array]
 
 
 def find(
@@ -54,8 +59,14 @@ def find(
     labels: Mapping[str, str],
     constants: Mapping[str, float],
     options: Mapping[str, Any],
+    free: Collection[str] = (),
 ) -> Found:
-    """Coefficients of every combination of what tells them apart. Raises InputError."""
+    """Coefficients of every combination of what tells them apart. Raises InputError.
+
+    What axes and constants say of inputs of `free` does not count.
+    """
+    axes = [without(axis, free) for axis in axes]
+    constants = {name: value for name, value in constants.items() if name not in free}
     posterior = _posterior()
     telling_axes = [axis for axis in axes if telling(axis)]
     shape = tuple(axis.size for axis in telling_axes)
@@ -79,7 +90,7 @@ def find(
     inputs = [n for n in dict.fromkeys(n for one in made for n in one) if n != FACTOR]
     found = {n: np.array([one.get(n, math.nan) for one in made]).reshape(shape) for n in inputs}
     factors = np.array([one[FACTOR] for one in made]).reshape(shape)
-    wide, outside = _widened(posterior, axes, telling_axes, said, factors)
+    wide, far = _widened(posterior, axes, telling_axes, said, factors, free)
     remarks = [f"calibration auto: {_coefficients(cell).title}" for cell in [*known][:3]]
     if len(known) > len(remarks):
         remarks.append(f"calibration auto: and {len(known) - len(remarks)} more such cells")
@@ -88,7 +99,8 @@ def find(
     return Found(
         {**rows, FACTOR: compressed(*wide)},
         {_label(cell): _coefficients(cell) for cell in known},
-        (*remarks, *outside),
+        (*remarks, *far),
+        compressed(names, np.log(factors) * posterior.widening),
     )
 
 
@@ -203,7 +215,7 @@ def differences(fitted: pooled.Cell, own: pooled.Cell) -> list[str]:
     pairs = {
         "precision": (fitted.precision, own.precision),
         "GPU": (fitted.gpu, own.gpu),
-        "software": (fitted.software, own.software),
+        "software": (pooled.label_of(fitted.software), pooled.label_of(own.software)),
         "layers": (fitted.layers.replace("experts", "moe"), own.layers.replace("experts", "moe")),
     }
     if "hybrid" in (fitted.layers, own.layers) and fitted.layers != "dense" != own.layers:
@@ -319,11 +331,11 @@ def _posterior() -> pooled.Posterior:
 
 
 def at(axis: Axis, k: int) -> dict[str, Any]:
-    """What an axis says at one of its points."""
+    """What an axis says at one of its points; what it leaves open, others say."""
     rows: Iterator[tuple[str, Any]] = itertools.chain(
         axis.numbers.items(), axis.options.items(), axis.records.items()
     )
-    return {name: row[k] for name, row in rows}
+    return {name: row[k] for name, row in rows if row[k] is not None and row[k] == row[k]}
 
 
 def _values(kind: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -336,45 +348,77 @@ def _widened(
     along: Sequence[Axis],
     said: Mapping[str, Any],
     factors: Array,
+    free: Collection[str],
 ) -> tuple[tuple[tuple[str, ...], Array], list[str]]:
     """Error factors, wider outside the sizes of published steps, and why."""
     names = [axis.name for axis in along]
     logs, remarks = np.log(factors), []
     decades: Array = np.zeros(factors.shape)
-    for name, (low, high) in posterior.content["ranges"].items():
+    for name in (name for name in posterior.content["ranges"] if name not in free):
         axis, given = _sizes(name, axes, said)
-        if not len(given):
+        far = beyond(name, given)
+        if not far.any():
             continue
-        beyond = posterior.beyond(name, given)
-        if not beyond.any():
-            continue
-        worst = float(given[int(np.argmax(beyond))])
-        remarks.append(
-            f"calibration auto: {name} = {worst:,.12g} is outside of the published steps "
-            f"({low:,.12g} to {high:,.12g}): the interval is wider there"
-        )
+        remarks += outside(name, given)
         if axis is None:
-            decades = decades + beyond[0]
+            decades = decades + far[0]
         elif axis.name in names:
             shape = [1] * decades.ndim
             shape[names.index(axis.name)] = axis.size
-            decades = decades + beyond.reshape(shape)
+            decades = decades + far.reshape(shape)
         elif decades.size * axis.size <= _MOST_WIDE:
-            decades = decades[..., None] + beyond
+            decades = decades[..., None] + far
             logs = logs[..., None]
             names.append(axis.name)
         else:
-            decades = decades + beyond.max()
+            decades = decades + far.max()
     return (tuple(names), np.exp(logs * (1 + posterior.widening * decades))), remarks
+
+
+def span(name: str) -> tuple[float, float] | None:
+    """The least and the most of a size that published steps had; None for any other input."""
+    ends = _posterior().content["ranges"].get(name)
+    return None if ends is None else (float(ends[0]), float(ends[1]))
+
+
+def beyond(name: str, given: Array) -> Array:
+    """Decades by which sizes are outside of the published ones."""
+    return np.nan_to_num(_posterior().beyond(name, given))
+
+
+def outside(name: str, given: Array) -> list[str]:
+    """A remark on the value of a size that is farthest from the published ones, if one is."""
+    ends = span(name)
+    if ends is None or not (far := beyond(name, given)).any():
+        return []
+    low, high = ends
+    worst = float(given[int(np.argmax(far))])
+    return [
+        f"calibration auto: {name} = {worst:,.12g} is outside of the published steps "
+        f"({low:,.12g} to {high:,.12g}): the interval is wider there"
+    ]
 
 
 def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Axis | None, Array]:
     """Values of an input, and the axis along which they are; none where nothing sets it."""
     axis = next((axis for axis in axes if name in axis.numbers), None)
     if axis is not None:
-        return axis, axis.numbers[name]
+        row = axis.numbers[name]
+        if np.isnan(row).any():  # labels set what some points leave open
+            other, given = _on_sheets(name, axes, said)
+            if other is not axis and len(given):
+                given = given[[int(np.argmax(beyond(name, given)))]]
+            row = np.where(np.isnan(row), given if len(given) else np.nan, row)
+        return axis, row
     if name in said:
         return None, np.array([said[name]], dtype=float)
+    return _on_sheets(name, axes, said)
+
+
+def _on_sheets(
+    name: str, axes: Sequence[Axis], said: Mapping[str, Any]
+) -> tuple[Axis | None, Array]:
+    """Values of an input that labels set, and the axis along which they are."""
     for what in ("gpu", "node", "model"):
         axis = next((axis for axis in axes if what in axis.records), None)
         labels = axis.records[what] if axis else [said[what]] if what in said else []

@@ -48,6 +48,8 @@ class Problem:
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     found: frozenset[str] = frozenset()  # inputs and options that calibration = "auto" sets
+    # What a decade outside of the published sizes adds to the logarithm of its error factor
+    per_decade: tuple[tuple[str, ...], Array] | None = None
     auto_by_default: bool = False  # although the scenario does not name it
     phases: Axis | None = None  # of the job, which are added up
     phased: frozenset[str] = frozenset()  # numbers of `tables` that phases have their own of
@@ -115,7 +117,7 @@ def resolve(
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
     found: set[str] = set()
-    swept = _set_by_labels(
+    swept, per_decade = _set_by_labels(
         swept, labels, constants, options, explicit, free, used, tables, remarks, found
     )
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
@@ -136,6 +138,7 @@ def resolve(
         phased=phased,
         remarks=tuple(dict.fromkeys(remarks)),
         found=frozenset(found),
+        per_decade=per_decade,
         auto_by_default=auto_by_default,
     )
     for upper, lower in GROWING.items():
@@ -238,8 +241,9 @@ def _set_by_labels(
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
     found: set[str],
-) -> list[Axis]:
-    """Fill in what labels set, kinds of higher precedence first."""
+) -> tuple[list[Axis], tuple[tuple[str, ...], Array] | None]:
+    """Fill in what labels set, kinds of higher precedence first; and auto's `per_decade`."""
+    per_decade = None
     stated = explicit | labels.keys()
     taken = explicit | {whole for whole, parts in WHOLES.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
@@ -248,14 +252,14 @@ def _set_by_labels(
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
-            known = {name: value for name, value in constants.items() if name not in free}
-            made = auto.find([auto.without(each, free) for each in axes], labels, known, options)
+            made = auto.find(axes, labels, constants, options, free)
             if left := sorted(made.rows.keys() & open_on.keys()):
                 raise InputError(f"{left[0]} is found by calibration; say it in every phase")
             found |= made.rows.keys() - taken
             taken |= _set_by_auto(made, axes, chosen, constants, options, taken, tables)
             used |= {(kind, name): entry for name, entry in made.records.items()}
             remarks += made.remarks
+            per_decade = made.per_decade
         elif kind in labels:
             label_values = _values_of(kind, labels[kind], used, own)
             if kind == "calibration":
@@ -278,6 +282,12 @@ def _set_by_labels(
                     by_point[at], entry, remark = auto.point_values(said, axis, at)
                     used[kind, f"{AUTO} {at}"] = entry
                     remarks.append(remark)
+            if kind == "calibration":
+                others = [other for other in axes if other is not axis]
+                for at, label in enumerate(axis.records[kind]):
+                    said = {**labels, **constants, **options, **auto.at(axis, at)}
+                    doubts = label != AUTO and auto.doubt(label, others, said, explicit - {kind})
+                    remarks += [doubts] if doubts else []
             names = {name for point in by_point for name in point}
             for name in sorted(names & open_on.keys()):
                 if open_on[name] != k:
@@ -309,7 +319,7 @@ def _set_by_labels(
             },
         )
         for axis, choices in zip(axes, chosen, strict=True)
-    ]
+    ], per_decade
 
 
 def _set_by_auto(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import fleetcube
@@ -15,12 +16,14 @@ from fleetcube.catalog import CatalogError, kind, pooled
 from fleetcube.cli import cli
 from fleetcube.grid.ask import traffic
 from fleetcube.grid.ask.calibrations import calibrations
+from fleetcube.grid.ask.optimize import Range, Search
 from fleetcube.grid.explain import explain_traffic
 from fleetcube.grid.measured.pooled import at
 from fleetcube.grid.measured.predict import evaluate
 from fleetcube.grid.plan.written import as_it_was
 from fleetcube.grid.spec import auto
 from fleetcube.grid.spec.auto import compressed
+from fleetcube.grid.spec.scenario import resolve
 from fleetcube.grid.store.verify import verify
 
 JOB: dict[str, Any] = {
@@ -37,6 +40,7 @@ JOB: dict[str, Any] = {
     "global_batch_size": 1024,
 }
 ROWS = pooled.posterior().cells["megatron, dense, h100, 8 bits"][0]
+A100 = "megatron, dense, a100, 16 bits"
 SEEN = f"{ROWS} of {pooled.posterior().content['rows']}"
 TIMES = ("step_time", "step_time_low", "step_time_high")
 
@@ -147,8 +151,8 @@ def test_an_interval_widens_with_what_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"precision": "fp8"}, f"{SEEN} published steps are of megatron on h100"),
-        ({"gpu": "mi300x"}, "published steps is of megatron on mi300x"),
+        ({"precision": "fp8"}, f"{SEEN} published steps are of megatron-lm on h100"),
+        ({"gpu": "mi300x"}, "published steps is of megatron-lm on mi300x"),
         ({"n_gpus": 65536}, "n_gpus = 65,536 is outside of the published steps"),
         ({"calibration": "megatron-a100-fp16"}, "is of other steps (GPU a100 for h100)"),
         ({"calibration": "megatron-h100-fp8"}, "is of other steps (precision 8 bits for 16 bits)"),
@@ -287,7 +291,7 @@ def test_candidates_are_ranked_by_the_nearest_steps() -> None:
     assert distances == sorted(distances)
     assert all(0 < each.low < each.step_time < each.high for each in found)
     assert found[0].step_time == answer(precision="fp8").step_time
-    assert found[2].differs == ("software bridge for megatron",)
+    assert found[2].differs == ("software megatron-bridge for megatron-lm",)
     far = calibrations({**JOB, "gpu": "mi300x"}, {"n_gpus": [512, 1024, 2048]})
     assert far[0].distance == 4
     assert far[0].step_time == answer(gpu="mi300x").step_time
@@ -301,7 +305,7 @@ def test_the_command_line_ranks_and_says_what_a_result_stands_on(
     spec = tmp_path / "job.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in {**JOB, "precision": "fp8"}.items()]
     spec.write_text("\n".join(['outputs = ["step_time"]', "[scenario]", *lines]), encoding="utf-8")
-    stands = f"{SEEN} published steps are of megatron on h100"
+    stands = f"{SEEN} published steps are of megatron-lm on h100"
     for command in (["run"], ["explain"], ["calibrations"]):
         cli.main([*command, str(spec)], standalone_mode=False)
         said = capsys.readouterr()
@@ -445,6 +449,159 @@ def test_the_interval_widens_beyond_what_was_fitted(
     assert np.log(widths[1]) == pytest.approx(wider * np.log(widths[0]))
     assert f"{name} = " in remarks[1]
     assert f"{name} = " not in remarks[0]
+
+
+LARGE = {"model": "llama-3-70b", "pipeline_parallel": None, "global_batch_size": 32768}
+
+
+def large(**changed: Any) -> dict[str, Any]:
+    return {n: v for n, v in {**JOB, **LARGE, "n_gpus": None, **changed}.items() if v is not None}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_solved_for_widens_the_interval_as_its_evaluation_does(whole: bool) -> None:
+    axes = {"software": ["megatron-lm", "fsdp"], "global_batch_size": [32768, 131072]}
+    target = "step_time_high = 5 s"
+    found = fleetcube.solve("n_gpus", target, engine="numpy", whole=whole, **large(**axes))
+    widest = found["n_gpus"].values.max()
+    assert widest > 10 * 16384
+    for software in axes["software"]:
+        for batch in axes["global_batch_size"]:
+            point = found.sel(software=software, global_batch_size=batch)
+            own = large(software=software, global_batch_size=batch)
+            again = fleetcube.solve(
+                "n_gpus", target, between=[1, 1e6], whole=whole, engine="numpy", **own
+            )
+            assert float(again["n_gpus"]) == pytest.approx(float(point["n_gpus"]))
+            if whole:
+                cube = Sweep({**own, "n_gpus": int(point["n_gpus"])}, {}, TIMES).evaluate("numpy")
+                assert float(cube["step_time_high"]) == pytest.approx(
+                    float(point["step_time_high"]), rel=1e-12
+                )
+                assert float(cube["step_time_high"]) == pytest.approx(5, rel=1e-3)
+    (said,) = [x for x in found.attrs["fleetcube_remarks"].splitlines() if "n_gpus = " in x]
+    assert f"n_gpus = {widest:,.12g} is outside" in said
+    near = fleetcube.solve("n_gpus", "step_time_high = 100 s", engine="numpy", **large())
+    assert "n_gpus = " not in near.attrs["fleetcube_remarks"]
+
+
+def test_what_is_optimised_widens_the_interval_as_its_evaluation_does() -> None:
+    sweep = Sweep(large(n_gpus=8), {}, ["step_time_high"])
+    found = sweep.optimize(
+        "step_time",
+        {"n_gpus": [8, 400_000]},
+        sense="max",
+        subject_to=["step_time_high <= 5 s"],
+        feasible=False,
+    )
+    count = int(found["n_gpus"])
+    high, fewer = (
+        float(Sweep(large(n_gpus=n), {}, TIMES).evaluate("numpy")["step_time_high"])
+        for n in (count, count - 8)
+    )
+    assert float(found["step_time_high"]) == pytest.approx(high, rel=1e-12)
+    assert high <= 5 < fewer
+    assert f"n_gpus = {count:,} is outside" in found.attrs["fleetcube_remarks"]
+
+
+def test_slopes_of_a_search_go_through_the_width_of_the_interval() -> None:
+    between = {"n_gpus": (8, 400_000), "hbm_bandwidth": (1e11, 64e12)}
+    ranges = [Range(name, *map(float, ends)) for name, ends in between.items()]
+    problem = resolve(large(), {}, list(between))
+    search = Search(problem, "step_time_high", ranges, [], "min", False, "numpy")
+    for place in ([30_000.0, 2e13], [3000.0, 5e11], [4000.0, 3e12]):
+        values = [np.array([place]) * (1 + h * np.eye(2)[k]) for k in (0, 1) for h in (-1e-5, 1e-5)]
+        rows = np.concatenate([[place], *values])
+        outs = search.evaluate((), rows, ["step_time_high", *search.slopes.values()])
+        for k, name in enumerate(between):
+            less, more = outs["step_time_high"][1 + 2 * k : 3 + 2 * k]
+            slope = outs[search.slopes["step_time_high", name]][0]
+            assert slope == pytest.approx((more - less) / (2e-5 * place[k]), rel=1e-3)
+
+
+@pytest.mark.parametrize("longest", [8192, 4_194_304])
+def test_phases_widen_what_is_solved_for_or_a_line_says_so(longest: int) -> None:
+    phases = [{"training_tokens": 1e12}, {"training_tokens": 1e11, "sequence_length": longest}]
+    job = large(step_time_error=1, phase=phases, training_tokens=None)
+    found = fleetcube.solve("n_gpus", "job_time = 1 d", engine="numpy", **job)
+    count = int(found["n_gpus"])
+    assert count > 16384
+    again = Sweep({**job, "n_gpus": count}, {}, ["job_time"]).evaluate("numpy")
+    differs = "the interval differs by phase" in found.attrs["fleetcube_remarks"]
+    assert differs == (longest > 2**20)
+    off = float(again["job_time"] / found["job_time"]) - 1
+    assert off > 1e-4 if differs else abs(off) < 1e-12
+
+
+def test_a_phase_that_leaves_a_size_to_its_model_has_its_interval() -> None:
+    plain = large(n_gpus=512, training_tokens=None)
+    jobs = [
+        {**plain, "phase": [{"training_tokens": 1e12, **own}, last]}
+        for own in ({}, {"sequence_length": 8192})
+        for last in [{"training_tokens": 1e11, "sequence_length": 131_072}]
+    ]
+    lows, highs = (
+        [
+            float(
+                Sweep({**job, "step_time_error": error}, {}, ["job_time"]).evaluate("numpy")[
+                    "job_time"
+                ]
+            )
+            for job in jobs
+        ]
+        for error in (-1, 1)
+    )
+    assert lows[0] == lows[1]
+    assert highs[0] == highs[1]
+    assert lows[0] < 0.9 * highs[0]
+
+
+def test_every_calibration_of_an_axis_or_a_column_is_remarked_on() -> None:
+    labels = ["megatron-h100-fp8", "megatron-a100-fp16", "aws-p5", "auto", "none"]
+    said = [
+        "calibration megatron-h100-fp8 is of other steps (precision 8 bits for 16 bits)",
+        "calibration megatron-a100-fp16 is of other steps (GPU a100 for h100)",
+        "calibration aws-p5 says nothing of computing",
+        "calibration auto: none of ",
+    ]
+    plain = {n: v for n, v in JOB.items() if n != "calibration"}
+    cube = Sweep(plain, {"calibration": labels}, ["step_time"]).evaluate("numpy")
+    of_axis = cube.attrs["fleetcube_remarks"].splitlines()
+    rows = pandas.DataFrame({"calibration": labels})
+    table = fleetcube.table(rows, "step_time", scenario=plain, engine="numpy")
+    of_rows = table.attrs["fleetcube_remarks"].splitlines()
+    for lines in (of_axis, of_rows):
+        assert [sum(line.startswith(text) for line in lines) for text in said] == [1] * 4
+        assert len(lines) == 4
+    own = {
+        "calibration": labels[:2],
+        "precision": ["fp8", "fp16"],
+        "node": ["dgx-h100", "dgx-a100"],
+    }
+    for axes in ({"both": own}, {"both": {**own, "labels": ["a", "b"]}}):
+        cube = Sweep(plain, axes, ["step_time"]).evaluate("numpy")
+        assert "fleetcube_remarks" not in cube.attrs
+    table = fleetcube.table(pandas.DataFrame(own), "step_time", scenario=plain, engine="numpy")
+    assert "fleetcube_remarks" not in table.attrs
+    table = fleetcube.table(rows, "peak_flops", scenario=plain, engine="numpy")
+    assert "fleetcube_remarks" not in table.attrs
+
+
+def test_what_auto_stands_on_counts_steps_of_the_models_own_layers() -> None:
+    found = pooled.posterior()
+    of: dict[tuple[str, str], int] = {}
+    for name, (rows, _) in found.cells.items():
+        _, layers, gpu, _ = name.split(", ")
+        of[layers, gpu] = of.get((layers, gpu), 0) + rows
+    cell = pooled.Cell("megatron", "dense", "h100", "16 bits", "flash", 989e12, 989e12)
+    said = found.said(cell)
+    assert f"(dense layers with megatron-lm: a100 ({found.cells[A100][0]}), b200 (" in said
+    assert f"; on h100: {of['dense', 'h100']})" in said
+    said = found.said(replace(cell, layers="experts"))
+    assert f"mixtures of experts with megatron-lm: none; on h100: {of['experts', 'h100']})" in said
+    said = found.said(replace(cell, software="", layers="experts"))
+    assert f"mixtures of experts on h100: {of['experts', 'h100']} of " in said
+    assert of["dense", "h100"] > of["experts", "h100"] > 0
 
 
 def test_the_interval_widens_with_a_peak_beyond_those_fitted() -> None:

@@ -32,6 +32,7 @@ from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis
 from ...spec.scenario import Problem, resolve
+from ..wider import FACTOR, remarks, wider, with_remarks
 from .bracket import Bracket, Near, Solution, box, put, within
 from .scan import scan_values
 
@@ -168,7 +169,8 @@ def solve_spec(
     variables = {name: (*ordered(plan, dims, answers[name]), about[name]) for name in about}
     coords = coordinates(plan, dims)
     coords |= {name: variables.pop(name) for name in search.judged}
-    return xarray.Dataset(variables, coords, root_attributes(plan, spec))
+    attrs = with_remarks(root_attributes(plan, spec), remarks(problem, {for_: answers[for_]}))
+    return xarray.Dataset(variables, coords, attrs)
 
 
 def _about(search: "Solver") -> dict[str, dict[str, Any]]:
@@ -222,26 +224,37 @@ class Solver:
         problem = replace(
             problem, axes=tuple(a for a in problem.axes if a.name in needed or _sets(a))
         )
-        self.scan = Plan(replace(problem, axes=(*problem.axes, axis)), target.outputs, engine)
+        problem, self.wider = wider(problem, scan, [for_], target.outputs)
+        scanned = replace(problem, axes=(*problem.axes, axis))
+        if self.wider:
+            scanned = replace(scanned, tables={**problem.tables, **self.wider.along(scanned.axes)})
+        self.scan = Plan(scanned, target.outputs, engine)
         self.slopes = {
             of: name_of("d", of, for_) for of in target.outputs if derivative(of) is None
         }
         steps = STEPS[for_][1] if for_ in STEPS else None
         self.steps = steps if steps in scan.cases[0].formulas else None
         outputs = [*target.outputs, *self.slopes.values()]
+        free = [for_, *([FACTOR] if self.wider else [])]
+        outputs += self.wider.also(outputs) if self.wider else []
         if self.steps and self.steps not in outputs:
             outputs.append(self.steps)
         judged = REASON in scan.outputs and set(scan.dims[REASON]) <= needed
         near = [NEAR] if judged and NEAR not in outputs else []
-        self.plan = Plan(problem, [*outputs, *near], engine, free=[for_])
+        self.plan = Plan(problem, [*outputs, *near], engine, free=free)
         self.judged = [REASON, *near] if judged and REASON in self.plan.outputs else []
 
     def evaluate(
         self, tile: Region, at: Array, names: Sequence[str], threads: int = 1
     ) -> dict[str, Array]:
         """Outputs over a tile, the input at some values."""
+        free = {self.for_: at}
+        if self.wider:
+            free, names = self.wider.free(tile, free), [*names, *self.wider.also(names)]
         outs = {name: np.empty(at.shape, np.int8 if name == REASON else float) for name in names}
-        evaluate_block(self.plan, tuple(tile), tile, outs, threads, {self.for_: at})
+        evaluate_block(self.plan, tuple(tile), tile, outs, threads, free)
+        if self.wider:
+            self.wider.complete(outs, tile, free)
         return outs
 
     def answers(self, tile: Region, whole: bool) -> dict[str, Array]:

@@ -76,3 +76,5 @@ def optimize(
     if not (status == names.index("no_feasible_point")).any():
         answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))
+    for line in answer.attrs.get("fleetcube_remarks", "").splitlines():
+        say(line, err=True)

@@ -72,6 +72,8 @@ def solve(
     print_table(*table(solutions))
     for remark in _remarks(solutions, for_):
         say(remark)
+    for line in solutions.attrs.get("fleetcube_remarks", "").splitlines():
+        say(line, err=True)
 
 
 def _remarks(solutions: "xarray.Dataset", for_: str) -> list[str]:
