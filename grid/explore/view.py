@@ -353,7 +353,8 @@ class View:
             if "flag_meanings" not in self.cube[name].attrs and self.cube[name].ndim > 1
         ]
         ratios = [name for name in wide if self.cube[name].attrs.get("units") == "1"]
-        return [*ratios, *wide, *self.variables][0]
+        first: str = [*ratios, *wide, *self.variables][0]
+        return first
 
     def start(self, variable: str) -> dict[str, int]:
         """The middle of all axes, or a feasible point near it."""
@@ -364,7 +365,7 @@ class View:
         if self.stored and reason.size > 1e8:
             return at
         dims = list(map(str, reason.dims))
-        if not dims or reason.isel({dim: at[dim] for dim in dims}).load().item() == 0:
+        if not dims or int(reason.isel({dim: at[dim] for dim in dims}).values) == 0:
             return at
         most = max(2, int(MOST_TRIED ** (1 / len(dims))))
         rows = [

@@ -1,4 +1,4 @@
-"""Run JavaScript in node over rows of numbers, which files of plain float64 carry to and fro."""
+"""Run JavaScript in node over rows of numbers, which files of plain float64 carry."""
 
 import shutil
 import subprocess
