@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..catalog import KINDS, kind
+from ..catalog import KINDS, glossary, kind
 from ..kernels import quantities
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
@@ -31,7 +31,8 @@ def explain(name: str | None = None) -> str:
     A quantity: its formulas, the option that chooses between them, sources, and all that it is
     computed from under the default options, with defaults. An input: default, bounds, what it
     feeds. Any other words: the names that contain them, or whose meanings do. Raises InputError
-    where there are none, with the nearest names.
+    where there are none, with the nearest names. Words of the field that are no names here (the
+    catalog's glossary) and labels of the catalog lead to names.
     """
     if name is None:
         return _list_all()
@@ -55,13 +56,35 @@ def explain(name: str | None = None) -> str:
         lines = [f"{name} [{_unit(slope.unit)}]", "", *_wrapped(slope.doc.summary)]
         lines += ["", *_wrapped("Exact, by the chain rule; docs/gradients.md lists the kinks.")]
         lines += ["", f"See `fleetcube explain {slope.of}` and `fleetcube explain {slope.wrt}`."]
+    elif entry := glossary.word(written):
+        lines = _explain_word(entry, written)
+    elif labels := [(k, kind(k)[written]) for k in KINDS if written in kind(k)]:
+        lines = [f"{written}: a {k} of the catalog, {record.title}" for k, record in labels]
+        lines += ["", *(f"See `fleetcube catalog {k} {written}`." for k, _ in labels)]
     elif not (lines := _search(name)):
-        near = nearest(written, [*INPUTS, *load(), *KINDS])
+        words = [each for row in glossary.glossary() for each in row.words]
+        near = nearest(written, [*INPUTS, *load(), *KINDS, *words])
         raise InputError(f"{shown(written)} is neither an input nor a quantity; {near}")
     return "\n".join(lines)
 
 
-def _search(text: str) -> list[str]:
+def _explain_word(entry: glossary.Word, written: str) -> list[str]:
+    """A word of the field: what it means, the names it leads to, and others that hold it."""
+    lines = [*_wrapped(", ".join(entry.words)), "", *_wrapped(entry.means), ""]
+    for name in entry.names:
+        row = INPUTS.get(name)
+        unit = row.unit if row else load()[name].unit if name in load() else ""
+        meaning = row.description if row else load()[name].doc.summary if name in load() else ""
+        about = f"{meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}" if meaning else "a label"
+        lines += _wrapped(f"  {name}  {about}", " " * 6)
+    lines += ["", *_wrapped(f"source: {entry.source}")] if entry.source else []
+    others = [row[0] for row in _holding(written) if row[0] not in entry.names]
+    more = f", and {len(others) - MOST_MATCHES} more" if len(others) > MOST_MATCHES else ""
+    said = f"see also: {', '.join(others[:MOST_MATCHES])}{more}"
+    return [*lines, *(["", *_wrapped(said)] if others else [])]
+
+
+def _holding(text: str) -> list[tuple[str, str, str]]:
     """Names with words that begin as those of a text do, then names explained by such words."""
     words = re.findall("[a-z0-9]+", text.lower())
     begins = [re.compile(rf"(?<![a-z0-9]){word}") for word in words]
@@ -73,7 +96,12 @@ def _search(text: str) -> list[str]:
         for row in rows
         if row not in named and all(begin.search(f"{row[0]} {row[1]}".lower()) for begin in begins)
     ]
-    matches = [*named, *meant] if words else []
+    return [*named, *meant] if words else []
+
+
+def _search(text: str) -> list[str]:
+    """The names that hold a text, with their meanings."""
+    matches = _holding(text)
     if not matches:
         return []
     lines = [f"Names and meanings with {text!r}; `fleetcube explain NAME` shows more:", ""]

@@ -216,6 +216,7 @@ TOPICS = {
     "grid/ask/wall.py": "what ends the gain of more GPUs",
     "grid/spec/auto.py": "what tells apart the steps that coefficients were fitted to",
     "grid/ask/layouts.py": "layouts, and what is said of them",
+    "grid/explore/view.py": "what the page shows first",
     "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
     "grid/plots/timeline.py": "the picture of a job's time",
 }

@@ -229,14 +229,14 @@ def found(text: str) -> list[str]:
 
 
 def test_a_word_lists_the_names_that_hold_it_before_the_meanings_that_do() -> None:
-    names = found(explain("Price"))
-    assert names[:2] == ["electricity_price", "gpu_hour_price"]
+    names = found(explain("Cable"))
+    assert names == ["cables_per_node", "cable_mttf", "fabric_capital"]
     rows = [(row.name, row.description) for row in INPUTS.values()]
     rows += [(made.name, made.doc.summary) for made in GRAPH.values()]
-    assert set(names) == {name for name, said in rows if "price" in f"{name} {said}".lower()}
+    assert set(names) == {name for name, said in rows if "cable" in f"{name} {said}".lower()}
     for line in explain("price").splitlines():
         assert len(line) <= 80
-    assert "  electricity_price  price of one unit of electricity [USD/J]" in explain("price")
+    assert "  cables_per_node  network cables of one node [-]" in explain("cable")
 
 
 def test_several_words_must_all_be_there() -> None:

@@ -1,0 +1,40 @@
+"""Words of the field that are no names here: what they mean, and the names they lead to."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from .files import parse_toml
+
+PATH = Path(__file__).with_name("data") / "glossary.toml"
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word and its like."""
+
+    words: tuple[str, ...]
+    means: str
+    names: tuple[str, ...]
+    source: str = ""
+
+
+@functools.cache
+def glossary() -> tuple[Word, ...]:
+    """All words, in the order of the file."""
+    rows = parse_toml(PATH.read_text(encoding="utf-8"))["word"]
+    return tuple(
+        Word(tuple(row["words"]), row["means"], tuple(row["names"]), row.get("source", ""))
+        for row in rows
+    )
+
+
+def word(text: str) -> Word | None:
+    """The entry of a word, whatever its case, hyphens and plural; None where there is none."""
+    wanted = _plain(text)
+    known = {_plain(each): entry for entry in glossary() for each in entry.words}
+    return known.get(wanted) or known.get(wanted.removesuffix("s")) or known.get(f"{wanted}s")
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace("-", " ").replace("_", " ").strip()

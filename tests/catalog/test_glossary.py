@@ -1,0 +1,35 @@
+"""Words of the field lead to names that exist."""
+
+import pytest
+
+from fleetcube import InputError, explain
+from fleetcube.catalog import KINDS
+from fleetcube.catalog.glossary import glossary, word
+from fleetcube.kernels.graph.formulas import load
+from fleetcube.kernels.inputs import INPUTS
+
+
+def test_words_lead_to_names_and_are_none() -> None:
+    names = {*INPUTS, *load(), *KINDS}
+    words = [each for entry in glossary() for each in entry.words]
+    assert len(words) == len(set(words))
+    assert not names.intersection(each.replace(" ", "_").replace("-", "_") for each in words)
+    assert {name for entry in glossary() for name in entry.names} <= names
+
+
+def test_a_word_is_found_however_it_is_written() -> None:
+    for text in ("TFLOPS", "zero_3", "ZeRO-3", "interruptions", "Stragglers", "capex"):
+        assert word(text), text
+    assert word("nonsense") is None
+
+
+def test_explain_reads_words_and_labels() -> None:
+    text = explain("capex")
+    assert "capital_cost" in text
+    assert "arXiv:1910.02054" in explain("FSDP")
+    assert "fleetcube catalog gpu h100-sxm" in explain("h100-sxm")
+    assert all(
+        len(line) <= 80 for entry in glossary() for line in explain(entry.words[0]).split("\n")
+    )
+    with pytest.raises(InputError, match="did you mean"):
+        explain("interuption")
