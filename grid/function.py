@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..catalog import KINDS
 from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, unit_of
+from ..kernels.calculus.phases import without_phase
 from ..kernels.engines import javascript, scalar
 from ..kernels.engines.job import Job, threads_for
 from ..kernels.engines.program import Program, fold
@@ -81,7 +83,7 @@ def _check_inputs(inputs: Any) -> tuple[str, ...]:
         raise InputError(f"inputs = {shown(inputs)} is not a list of names; name at least one")
     for name in names:
         check_name(name)
-        if is_option(name) or (name not in INPUTS and name not in load()):
+        if is_option(name) or without_phase(name) in KINDS:
             raise InputError(
                 f"inputs: {name!r} takes names, not numbers; choose one in the scenario, and make "
                 "a function of each choice"
@@ -386,10 +388,11 @@ def _program(
 
 
 def _meaning(name: str) -> str:
-    if name in INPUTS:
-        return INPUTS[name].description
+    plain = without_phase(name)
+    if plain in INPUTS:
+        return INPUTS[plain].description
     slope = derivative(name)
-    return (slope.doc if slope else load()[name].doc).summary.rstrip(".")
+    return (slope.doc if slope else load()[plain].doc).summary.rstrip(".")
 
 
 def _floats(values: Sequence[Any]) -> list[float] | None:

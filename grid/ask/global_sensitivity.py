@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.calculus.derivatives import unit_of
+from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..plan import memory
@@ -137,7 +138,8 @@ def _ranges(
     ranges: dict[str, Distribution] = {}
     for name in inputs:
         value = values[name]
-        high = INPUTS[name].high if name in INPUTS else math.inf
+        plain = without_phase(name)
+        high = INPUTS[plain].high if plain in INPUTS else math.inf
         if name in known:
             ranges[name] = known[name]
         elif not is_whole(name) and 0 < value < math.inf:

@@ -1,11 +1,13 @@
 """Gradients, elasticities and Jacobians of a sweep, as labelled arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...catalog import KINDS
 from ...kernels.calculus.derivatives import Derivative, name_of, reaches
+from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
@@ -17,7 +19,7 @@ from ..plan.labels import coordinates, dtype_of
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
-from ..spec.values import is_option, is_whole
+from ..spec.values import is_known, is_option, is_whole
 
 if TYPE_CHECKING:
     import xarray
@@ -46,7 +48,14 @@ def derivatives(sweep: Evaluation, of: Any, wrt: Any, elasticity: bool) -> list[
 def continuous(plan: Plan, outputs: Sequence[str]) -> list[str]:
     """Continuous inputs that any of the outputs depends on, in the table's order."""
     felt = reached(plan, outputs)
-    return [name for name, row in INPUTS.items() if row.kind == "real" and name in felt]
+    plain = [name for name, row in INPUTS.items() if row.kind == "real" and name in felt]
+    return plain + [name for name in of_phases(plan, felt) if not is_whole(name)]
+
+
+def of_phases(plan: Plan, felt: Collection[str]) -> list[str]:
+    """Inputs that phases set, each in its phase, among names that are felt."""
+    names = dict.fromkeys(name for case in plan.cases for name in case.leaves if phase_of(name))
+    return [name for name in names if name in felt and without_phase(name) in INPUTS]
 
 
 def reached(plan: Plan, outputs: Sequence[str]) -> set[str]:
@@ -61,7 +70,7 @@ def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
     lines = [
         f"{name}: {said}"
         for name, (counting, said) in UNCOUNTED.items()
-        if name in inputs and counting not in used
+        if name in map(without_phase, inputs) and counting not in used
     ]
     return {"fleetcube_uncounted": "\n".join(lines)} if lines else {}
 
@@ -83,7 +92,7 @@ def check_inputs(plan: Plan, wrt: Any) -> list[str]:
 
 
 def _check_input(plan: Plan, name: Any) -> str:
-    if not isinstance(name, str) or (name not in INPUTS and name not in graph.load()):
+    if not isinstance(name, str) or not is_known(name) or name in KINDS:
         raise InputError(f"{shown(name)} is not an input; {nearest(str(name), INPUTS)}")
     if is_option(name):
         raise InputError(f"{name!r} is an option, not a number; sweep it as an axis")

@@ -25,7 +25,7 @@ from ..show.tables import meanings
 from ..spec.axes import PHASE, Array, Axis, make_axes, make_axis
 from ..spec.scenario import Problem, choose
 from ..spec.values import is_whole, without_unit
-from .gradient import check_inputs, check_quantity, derivative_of, reached, uncounted
+from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted
 
 if TYPE_CHECKING:
     import xarray
@@ -82,7 +82,7 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
-    felt = [name for name in known if name in reaching]
+    felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
     return felt + [name for name in graph.load() if name in reaching & given]
 
 
@@ -198,7 +198,9 @@ def _sides(plan: Plan, name: str, value: float) -> tuple[float, float]:
     """
     (case,) = plan.cases
     if not is_whole(name):
-        low, high = (INPUTS[name].low, INPUTS[name].high) if name in INPUTS else (-np.inf, np.inf)
+        plain = without_phase(name)
+        row = INPUTS.get(plain)
+        low, high = (row.low, row.high) if row else (-np.inf, np.inf)
         return max(value * (1 - STEP), low), min(value * (1 + STEP), high)
     ends = []
     for side in ("below", "above"):

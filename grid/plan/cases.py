@@ -20,6 +20,7 @@ from ...kernels.graph.formulas import Function, MissingInputError, UnknownNameEr
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec.axes import Array, Axis
+from ..spec.phases import keys
 from ..spec.scenario import Problem, choose
 
 MOST_CASES = 4096  # each may have tables and kernels of its own
@@ -42,6 +43,7 @@ class Choice:
 class Phase:
     """What one phase of the job chooses, and what it sets itself."""
 
+    key: str  # what its names end in
     options: tuple[tuple[str, Any], ...]
     given: tuple[str, ...]  # as for a case, by their plain names
     own: tuple[str, ...]
@@ -74,10 +76,10 @@ def choices(problem: Problem, free: Sequence[str]) -> list[Choice]:
         stated = {*problem.constants, *problem.tables, *free, *rows}
         given = {**_constants(problem, free), **problem.tables, **rows}
         phases = []
-        for k in range(problem.phases.size if problem.phases else 0):
+        for k, key in enumerate(keys(problem.phases)):
             own = _of_phase(problem, k, free)
             its = choose({**options, **_options_of(problem, k)}, stated | own.keys())
-            phases.append(Phase(tuple(its.items()), tuple({**given, **own}), tuple(own)))
+            phases.append(Phase(key, tuple(its.items()), tuple({**given, **own}), tuple(own)))
         given |= _in_phases(problem, free)
         cases.append(Choice(chosen, choose(options, stated), rows, tuple(given), tuple(phases)))
     return cases
@@ -99,10 +101,10 @@ def _options_of(problem: Problem, k: int) -> dict[str, Any]:
 def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
     """Numbers of all phases, by the names that they have side by side."""
     return {
-        in_phase(name, k): value
-        for k in range(problem.phases.size if problem.phases else 0)
+        own: value
+        for k, key in enumerate(keys(problem.phases))
         for name, value in _of_phase(problem, k, free).items()
-        if name not in problem.phased
+        if name not in problem.phased and (own := in_phase(name, key)) not in free
     }
 
 
@@ -143,7 +145,8 @@ def _selected(needed: Sequence[str], choice: Choice) -> Formulas:
     if not choice.phases:
         return graph.select(needed, choice.options, choice.given)
     rows = [graph.select(parts(needed), dict(p.options), p.given) for p in choice.phases]
-    return side_by_side(needed, rows, [phase.own for phase in choice.phases])
+    phases = choice.phases
+    return side_by_side(needed, [p.key for p in phases], rows, [p.own for p in phases])
 
 
 def leaves(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from ...kernels.calculus.derivatives import Derivative, Differentiator
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, parameters
 from ..errors import InputError
@@ -72,9 +72,15 @@ def differentiated(
         if id(row) not in extended:
             for slope in wanted:
                 if slope.wrt in phased:
+                    one = next(n for n in dims if n != slope.wrt and without_phase(n) == slope.wrt)
                     raise InputError(
-                        f"outputs: {slope.name}: phases set {slope.wrt}; ask for it in one phase, "
-                        "with phase = its name"
+                        f"outputs: {slope.name}: phases set {slope.wrt}; ask for it in one, "
+                        f"as {one}"
+                    )
+                if phase_of(slope.wrt) and slope.wrt not in dims:
+                    raise InputError(
+                        f"outputs: {slope.name}: no phase says {slope.wrt}; state it, or ask for "
+                        f"{without_phase(slope.wrt)} of the whole job"
                     )
                 if slope.wrt in row:
                     raise InputError(

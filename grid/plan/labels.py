@@ -45,8 +45,10 @@ def flags(meanings: Mapping[int, str]) -> dict[str, Any]:
 def attributes(plan: Plan, name: str) -> dict[str, Any]:
     """Units, meaning, sources, flags and conventions of a name, CF style, of formulas in use."""
     if not is_quantity(name):
-        row = INPUTS[name]
-        return {"units": row.unit, "long_name": row.description}
+        plain = without_phase(name)
+        if plain not in INPUTS:
+            return attributes(plan, plain)
+        return {"units": INPUTS[plain].unit, "long_name": INPUTS[plain].description}
     notes = plan.structure.notes
     if ("attributes", name) not in notes:
         notes["attributes", name] = _attributes(plan, name)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
-from ...kernels.graph.formulas import load
-from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..show.tables import scale
+from ..spec.values import is_known
 
 if TYPE_CHECKING:
     import xarray
@@ -223,7 +222,7 @@ def title(
     fixed = []
     for key, coordinate in drawn.coords.items():
         name = str(key)
-        known = name in INPUTS or name in load() or not is_number(coordinate)
+        known = is_known(name) or not is_number(coordinate)
         if coordinate.ndim == 0 and known and name in _axes_of(cube):
             unit = ""
             if is_number(coordinate):

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.graph.formulas import load
-from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory
@@ -130,7 +128,7 @@ def _labels(cube: "xarray.Dataset", name: Any) -> Array:
     labels: Array = cube[name].values if name in cube.coords else np.array(["?"])
     if labels.dtype.kind not in "iuf" or values.is_option(name):
         raise InputError(f"{name} holds no numbers; cut it first: cube.sel({name}=...)")
-    if name not in INPUTS and name not in load():
+    if not values.is_known(name):
         raise InputError(f"{name} stands for several inputs; cut it first: cube.sel({name}=...)")
     if (unit := cube[name].attrs.get("units", base := values.unit_of(name))) != base:
         hint = f"cube.fleetcube.to_units({{{name!r}: {base!r}}})"

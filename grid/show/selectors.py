@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...catalog import KINDS
-from ...kernels.graph.formulas import load
+from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
 from ..spec import patterns, phases, values
@@ -130,7 +130,7 @@ def _wanted(name: str, text: str) -> float:
 
 
 def _is_known(name: str) -> bool:
-    return name in INPUTS or name in load()
+    return values.is_known(name) and without_phase(name) not in KINDS
 
 
 def _typed(text: str) -> Any:
@@ -161,7 +161,6 @@ def point_of(axes: Mapping[str, Axis]) -> str:
 
 # Changes to a spec
 
-ALL = "all"  # phases
 _MANY = ("s", "B", "B/s", "FLOP/s", "USD/J", "kg/J")  # base units for which people often use others
 
 
@@ -192,14 +191,14 @@ def narrow(
             )
         elif name in by_phase:
             raise InputError(
-                f"{name} is set by phases of the job; change it in one, with {phases.NAME}=NAME"
+                f"{name} is set by phases of the job; change it in one, as {name}__PHASE=VALUE"
             )
         elif name == patterns.LAYOUT or (name == patterns.NAME and "," not in text):
             scenario[name] = text
         elif name == patterns.NAME:
             scenario.pop(name, None)
             axes[name] = text.split(",")
-        elif name not in values.known_names():
+        elif not values.is_known(name):
             known = [*axes, *values.known_names()]
             raise InputError(f"{name!r} is not an input or an axis; {nearest(name, known)}")
         else:
@@ -224,7 +223,7 @@ def _in_phases(
     if not known or phases.NAME not in wanted or phases.NAME in spec["axes"]:
         return scenario, {}
     chosen = wanted.pop(phases.NAME)
-    if chosen == ALL:
+    if chosen == phases.EVERY:
         return scenario, {phases.NAME: known}
     if "," in chosen:
         return scenario, {phases.NAME: [phases.named(name, known) for name in chosen.split(",")]}
@@ -241,17 +240,18 @@ def _changed(axis: Axis, text: str, notes: list[str]) -> Any:
 
 
 def _values(name: str, text: str, notes: list[str]) -> list[Any]:
-    named = name in KINDS or values.is_option(name)
+    named = without_phase(name) in KINDS or values.is_option(name)
     parts = text.split(",") if named else _parts(name, text, notes)
     return [_value(name, part) for part in parts]
 
 
 def _value(name: str, text: str) -> Any:
     """What an input, written as text, is in a spec."""
-    if name in KINDS:
+    plain = without_phase(name)
+    if plain in KINDS:
         return text
-    if values.is_option(name):
-        written = {label(choice): choice for choice in INPUTS[name].choices}
+    if values.is_option(plain):
+        written = {label(choice): choice for choice in INPUTS[plain].choices}
         return values.option(name, written.get(text, text))
     value = _typed(text)
     values.number(name, value)

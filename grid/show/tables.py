@@ -265,7 +265,7 @@ def _frame_for_people(cube: "xarray.Dataset") -> Any:
 
 def _comes_along(name: str) -> bool:
     """Whether a coordinate beside the axes is a value that a label stands for."""
-    return name in values.known_names()
+    return values.is_known(name)
 
 
 def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:

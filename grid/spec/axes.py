@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
-from ...kernels.graph.formulas import load
-from ...kernels.inputs import INPUTS
+from ...kernels.calculus.phases import without_phase
 from ..errors import InputError, nearest, shown
 from . import patterns, values
 from .memo import Memo
@@ -114,8 +113,16 @@ def _read(name: str, spec: Any) -> Axis:
         _check_distinct(name, points)
         return Axis(name, np.array(points, dtype=str))
     if name != patterns.NAME:
-        values.check_name(name)
+        _check_swept(name)
     return _single(name, name, _points(name, spec))
+
+
+def _check_swept(name: str) -> str:
+    """The name, if a spec may sweep it: what is of one phase takes numbers."""
+    plain = without_phase(values.check_name(name))
+    if plain != name and (plain in KINDS or values.is_option(plain)):
+        raise InputError(f"axis {name!r}: {plain} of one phase takes one name; put it in the phase")
+    return name
 
 
 def is_coupled(spec: Any) -> bool:
@@ -313,7 +320,7 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
     """The points of inputs that move together, equally many of each."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"axis {name!r} is not a name; use letters, digits and underscores")
-    if name in INPUTS or name in load() or name in KINDS:
+    if values.is_known(name):
         raise InputError(
             f"axis {name!r} has the name of an input but is a table of "
             f"{', '.join(map(str, spec)) or 'nothing'}; give a list, one of "
@@ -321,11 +328,11 @@ def _rows(name: str, spec: Mapping[str, Any]) -> dict[str, list[Any] | Array]:
         )
     if not spec:
         raise InputError(f"axis {name!r} is empty; give lists of inputs that move together")
-    unknown = [key for key in spec if key not in values.known_names()]
+    unknown = [key for key in spec if not values.is_known(key)]
     if unknown:
         hint = nearest(unknown[0], [*values.known_names(), *_GENERATORS])
         raise InputError(f"axis {name!r}: {unknown[0]!r} is not an input; {hint}")
-    rows = {values.check_name(key): _points(key, entry) for key, entry in spec.items()}
+    rows = {_check_swept(key): _points(key, entry) for key, entry in spec.items()}
     sizes = {key: len(row) for key, row in rows.items()}
     if len(set(sizes.values())) != 1:
         lengths = ", ".join(f"{key} has {size}" for key, size in sizes.items())

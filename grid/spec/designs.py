@@ -48,7 +48,7 @@ def design_axis(name: str, spec: Mapping[str, Any]) -> Axis:
     if not drawn:
         raise InputError(f"axis {name!r} draws nothing; give the range of at least one input")
     for key in drawn:
-        if key not in values.known_names():
+        if not values.is_known(key):
             hint = nearest(key, [*values.known_names(), *_SETTINGS])
             raise InputError(f"axis {name!r}: {str(key)[:40]!r} is not an input; {hint}")
         values.check_name(key)

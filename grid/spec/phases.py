@@ -1,27 +1,55 @@
 """Phases of a job: what changes from one to the next, as an axis whose points are added up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...catalog import KINDS
-from ...kernels.calculus.phases import in_phase
+from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.roles import PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import patterns, values
 from .axes import PHASE, Axis, make_axis
 
 NAME = PHASE
+EVERY = "all"  # what stands for every phase where one is chosen
 MOST = 64  # phases of a job, whose formulas stand side by side
 ABOUT = "parts of the job, one after the other; each states what it does not share with others"
 
 
 def apart(scenario: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """A scenario without its phases, and these."""
+    """A scenario without its phases, and these, with what it says of one (`n_gpus__main`)."""
     shared = dict(scenario)
-    return shared, shared.pop(NAME, None)
+    tables = shared.pop(NAME, None)
+    said = {name: shared.pop(name) for name in scenario if _is_of_phase(name)}
+    if not said:
+        return shared, tables
+    if not are_tables(tables) or not all(isinstance(table, Mapping) for table in tables):
+        raise InputError(f"{next(iter(said))} is of a phase, and there is none; add [[phase]]")
+    made = [dict(table) for table in tables]
+    place = {key_of(str(t.get("name", f"phase {k}")), k - 1): t for k, t in enumerate(made, 1)}
+    for name, value in said.items():
+        place[_known_key(name, place)][without_phase(name)] = value
+    return shared, made
+
+
+def keys(axis: Axis | None) -> list[str]:
+    """What names of each phase end in; none where there is no axis of phases."""
+    return [] if axis is None else [key_of(name, k) for k, name in enumerate(axis.labels.tolist())]
+
+
+def _is_of_phase(name: Any) -> bool:
+    return isinstance(name, str) and bool(phase_of(name))
+
+
+def _known_key(name: str, known: Collection[str]) -> str:
+    if (key := phase_of(name)) not in known:
+        plain = without_phase(name)
+        one = [in_phase(plain, key) for key in known]
+        raise InputError(f"{name} is of no phase; {nearest(name, one, 'its phases are others')}")
+    return key
 
 
 def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
@@ -32,13 +60,19 @@ def joined(scenario: Mapping[str, Any], tables: Any) -> dict[str, Any]:
 
 
 def with_phases(
-    scenario: Mapping[str, Any], axes: Mapping[str, Any]
+    scenario: Mapping[str, Any], axes: Mapping[str, Any], free: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """A scenario without phases, axes with one of them, and whether they are to be added up.
 
     They are one dimension instead where an axis `phase` names some. Raises InputError.
     """
     shared, tables = apart(scenario)
+    sought = list(filter(_is_of_phase, [*free, *_swept(axes)]))
+    if sought and (tables is None or NAME in axes):
+        raise InputError(
+            f"{sought[0]} is of a phase of a whole job; ask for {without_phase(sought[0])} where "
+            "there is one phase"
+        )
     each = make_axis(NAME, axes[NAME]) if NAME in axes else None
     if each and each.inputs:
         if tables is not None:
@@ -48,7 +82,13 @@ def with_phases(
         if each:
             raise InputError("axis 'phase' names phases, and the scenario has none; add [[phase]]")
         return shared, dict(axes), False
-    axis = _axis(shared, _checked(shared, tables))
+    own = _checked(shared, tables)
+    by_key = dict(zip([key_of(name, k) for k, name in enumerate(own)], own, strict=True))
+    for name in sought:  # a value that stands in for those of the axis, or those tried
+        if (plain := without_phase(name)) == PHASED and PHASED in shared:
+            raise InputError(f"{name} varies, and [scenario] says {PHASED}; leave that out")
+        own[by_key[_known_key(name, by_key)]].setdefault(plain, 1.0)
+    axis = _axis(shared, own)
     if each is None:
         if said := sorted(SUMS.intersection({*shared, *axes}) - {PHASED}):
             raise InputError(f"{said[0]} adds up over phases; say it in each of them")
@@ -117,8 +157,28 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
         if PHASED not in own:
             raise InputError(f"phase {name!r} has no {PHASED}; say how much of the job it is")
         phases[name] = own
+    ends = [key_of(name, k) for k, name in enumerate(phases)]
+    if len(set(ends)) < len(ends):
+        same = next(k for k, end in enumerate(ends) if end in ends[:k])
+        raise InputError(
+            f"phase {list(phases)[same]!r} and another are both {ends[same]!r} in letters and "
+            "digits; give it another name"
+        )
+    if EVERY in phases:
+        raise InputError(f"phase = {EVERY} tells all phases apart; give phase {EVERY!r} a name")
     _check_total(shared, phases)
     return phases
+
+
+def _swept(axes: Mapping[str, Any]) -> list[str]:
+    """Names that axes set."""
+    return [name for key, spec in axes.items() if key != NAME for name in _inputs(key, spec)]
+
+
+def _inputs(name: str, spec: Any) -> tuple[str, ...]:
+    if isinstance(spec, Axis):
+        return spec.inputs
+    return (name, *spec) if isinstance(spec, Mapping) else (name,)
 
 
 def _check_total(shared: Mapping[str, Any], phases: Mapping[str, Mapping[str, Any]]) -> None:
@@ -203,6 +263,6 @@ def parted(
             continue
         phased.add(name)
         rest = tuple(dim for dim in along if dim != NAME)
-        for k in range(phases.size):
-            made[in_phase(name, k)] = rest, np.take(row, k, axis=along.index(NAME))
+        for k, key in enumerate(keys(phases)):
+            made[in_phase(name, key)] = rest, np.take(row, k, axis=along.index(NAME))
     return made, frozenset(phased)

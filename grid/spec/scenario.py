@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, record
-from ...kernels.calculus.phases import without_phase
+from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import ERRORS, GROWING, SHARES, WHOLES
@@ -91,14 +91,18 @@ def resolve(
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
-    scenario, axes, added_up = phases.with_phases(scenario, axes)
+    scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(axes).values())
     owner: dict[str, str] = {}
     for axis in swept:
         for name in axis.inputs:
             if name in owner:
+                hint = "keep one"
+                if added_up and owner[name] == phases.NAME:
+                    one = in_phase(name, phases.keys(swept[0])[0])
+                    hint = f"vary it in one phase, as {one}"
                 raise InputError(
-                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; keep one"
+                    f"{name} is set by the axes {owner[name]!r} and {axis.name!r}; {hint}"
                 )
             owner[name] = axis.name
     models = [label for axis in swept for label in axis.records.get("model", ())]
@@ -124,7 +128,8 @@ def resolve(
     parted, phased = phases.parted(tables, job)
     if job and (sought := sorted({*job.inputs}.intersection(free))):
         raise InputError(
-            f"{sought[0]} is set by phases of the job; ask for it in one, with phase = its name"
+            f"{sought[0]} is set by phases of the job; ask for it in one, as "
+            f"{in_phase(sought[0], phases.keys(job)[0])}"
         )
     problem = Problem(
         constants=constants,

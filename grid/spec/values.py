@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from ...catalog import KINDS
 from ...catalog.units import UnitError, carried, converted, factor, parse
 from ...kernels.calculus import derivatives
+from ...kernels.calculus.phases import without_phase
 from ...kernels.engines.job import default_threads
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
@@ -26,7 +28,8 @@ def known_names() -> list[str]:
 
 def is_known(name: Any) -> bool:
     """Whether a scenario may set a name."""
-    return name in INPUTS or name in load() or name in KINDS
+    plain = without_phase(name) if isinstance(name, str) else name
+    return plain in INPUTS or plain in load() or plain in KINDS
 
 
 def check_name(name: Any) -> str:
@@ -37,14 +40,16 @@ def check_name(name: Any) -> str:
         raise InputError(f"{name} is one text of the scenario; {TEXTS[name]}")
     if not is_known(name):
         raise InputError(f"{shown(name)} is not an input; {nearest(name, known_names())}")
-    if name in load() and load()[name].unit == "flag":
+    plain = without_phase(name)
+    if plain in load() and load()[plain].unit == "flag":
         raise InputError(f"{name!r} is a result and cannot be given; remove it from the scenario")
     return name
 
 
 def is_option(name: str) -> bool:
     """Whether an input takes one of a few named choices."""
-    return name in INPUTS and INPUTS[name].kind == "option"
+    plain = without_phase(name)
+    return plain in INPUTS and INPUTS[plain].kind == "option"
 
 
 def is_whole(name: str) -> bool:
@@ -54,6 +59,7 @@ def is_whole(name: str) -> bool:
 
 def option(name: str, value: Any) -> Any:
     """The choice, as the table of inputs spells it."""
+    name = without_phase(name)
     value = value.item() if isinstance(value, np.generic) else value
     for choice in INPUTS[name].choices:
         if type(choice) is type(value) and choice == value:
@@ -77,10 +83,13 @@ def _written(choice: Any) -> str:
 
 def row_of(name: str) -> Input:
     """The bounds of an input, or of a quantity that is given."""
-    if name in COUNTS:
-        return Input(name, "1", None, "", "count", COUNTS[name], positive=COUNTS[name] > 0)
-    row = Input(name, "1", None, "", positive=name in POSITIVE, may_be_infinite=True)
-    return INPUTS.get(name) or row
+    plain = without_phase(name)
+    if plain in COUNTS:
+        return Input(name, "1", None, "", "count", COUNTS[plain], positive=COUNTS[plain] > 0)
+    row = Input(name, "1", None, "", positive=plain in POSITIVE, may_be_infinite=True)
+    if plain in INPUTS:
+        return INPUTS[plain] if plain == name else replace(INPUTS[plain], name=name)
+    return row
 
 
 def unit_of(name: str) -> str:

@@ -20,6 +20,7 @@ from ..graph.formulas import Function, Quantity, UnknownNameError, load, paramet
 from ..inputs import INPUTS
 from ..roles import LAYOUT_REASON, STEPS
 from .made import Chain, Renamed, partial
+from .phases import in_phase, phase_of, without_phase
 from .slopes import (
     difference,
     doubled,
@@ -83,14 +84,14 @@ def derivative(name: str) -> Derivative | None:
     match = _NAME.fullmatch(name)
     if match is None or match.group(2) not in load() or load()[match.group(2)].unit == "flag":
         return None
-    wrt = match.group(3)
+    wrt = without_phase(match.group(3))
     if wrt in INPUTS:
         known = INPUTS[wrt].kind == "count" or (
             INPUTS[wrt].kind == "real" and not match.group(1).startswith("delta")
         )
     else:
         known = wrt in load() and load()[wrt].unit != "flag" and wrt != match.group(2)
-    return Derivative(name, match.group(1), match.group(2), wrt) if known else None
+    return Derivative(name, match.group(1), match.group(2), match.group(3)) if known else None
 
 
 def quantity(name: str) -> Quantity | Derivative:
@@ -108,7 +109,10 @@ def is_quantity(name: str) -> bool:
 
 def unit_of(name: str) -> str:
     """Base unit of an input, a quantity or a derivative."""
-    return INPUTS[name].unit if name in INPUTS else quantity(name).unit
+    plain = without_phase(name)
+    if plain in INPUTS:
+        return INPUTS[plain].unit
+    return quantity(plain if plain in load() else name).unit
 
 
 def reaches(formulas: Mapping[str, Function], outputs: Iterable[str]) -> frozenset[str]:
@@ -255,8 +259,13 @@ class Differentiator:
         below, above = names = (f"{wrt}_below", f"{wrt}_above")
         if below not in self.made:
             least, step = f"{wrt}_least", f"{wrt}_step"
-            self.made[least] = Chain(((INPUTS[wrt].low, 1.0),))
-            self.made[step] = STEPS[wrt][0] if wrt in STEPS else Chain(((1.0, 1.0),))
+            plain = without_phase(wrt)
+            self.made[least] = Chain(((INPUTS[plain].low, 1.0),))
+            self.made[step] = Chain(((1.0, 1.0),))
+            if plain in STEPS:
+                formula = STEPS[plain][0]
+                operands = tuple(self._beside(wrt, name) for name in parameters(formula))
+                self.made[step] = formula if wrt == plain else Renamed(formula, operands)
             self._valid(wrt, below, (previous_whole, halved), ((wrt, step, least), (wrt, least)))
             self._valid(wrt, above, (next_whole, doubled), ((wrt, step), (wrt,)))
         return names
@@ -271,14 +280,20 @@ class Differentiator:
         """The nearer of two candidates if it is valid, else the farther one."""
         near, far = Renamed(candidates[0], operands[0]), Renamed(candidates[1], operands[1])
         # no value of the input affects the layout
-        if LAYOUT_REASON not in self._reaching(frozenset([wrt])):
+        reason = self._beside(wrt, LAYOUT_REASON)
+        if reason not in self._reaching(frozenset([wrt])):
             self.made[name] = near
             return
         self.made[f"{name}_near"], self.made[f"{name}_far"] = near, far
-        reasons = [self._moved(LAYOUT_REASON, wrt, f"{name}_{which}") for which in ("near", "far")]
+        reasons = [self._moved(reason, wrt, f"{name}_{which}") for which in ("near", "far")]
         self.made[name] = Renamed(
-            first_valid, (wrt, f"{name}_near", f"{name}_far", LAYOUT_REASON, *reasons)
+            first_valid, (wrt, f"{name}_near", f"{name}_far", reason, *reasons)
         )
+
+    def _beside(self, wrt: str, name: str) -> str:
+        """A name in the phase that an input is of, if it has a value of its own there."""
+        own = in_phase(name, phase_of(wrt))
+        return own if own in self.formulas or own in self.dims else name
 
     def _moved(self, of: str, wrt: str, to: str) -> str:
         """The name of a quantity where an input has another value."""

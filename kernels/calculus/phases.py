@@ -1,11 +1,12 @@
 """A job in phases: the formulas of each side by side, and what the job is of what they are.
 
-What a phase changes has a name for each, `step_time__0`, `step_time__1`; what they share is
+What a phase changes has a name for each, `step_time__ramp`, `step_time__main`; what they share is
 computed once. Engines, derivatives and searches then know nothing of phases.
 """
 
 import functools
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,19 @@ from .made import Renamed
 _MARK = "__"
 
 
-def in_phase(name: str, k: int) -> str:
+def key_of(phase: str, k: int) -> str:
+    """What names of a job's phase k, counted from 0, end in: letters and digits of its name."""
+    return re.sub(r"[\W_]+", "_", phase, flags=re.ASCII).strip("_") or str(k + 1)
+
+
+def in_phase(name: str, key: str) -> str:
     """The name of what a quantity or input is in a phase."""
-    return f"{name}{_MARK}{k}"
+    return f"{name}{_MARK}{key}"
+
+
+def phase_of(name: str) -> str:
+    """The key of the phase that a name is of; nothing where it is of the whole job."""
+    return name.partition(_MARK)[2]
 
 
 def without_phase(name: str) -> str:
@@ -89,25 +100,28 @@ def parts(outputs: Iterable[str]) -> list[str]:
 
 
 def side_by_side(
-    outputs: Iterable[str], phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
+    outputs: Iterable[str],
+    keys: Sequence[str],
+    phases: Sequence[Mapping[str, Function]],
+    own: Sequence[Collection[str]],
 ) -> dict[str, Function]:
     """Formulas of the whole job from those of its phases, each after what it needs.
 
-    `own` are the names that each phase sets. Raises UnknownNameError for an output that the whole
-    job has no value of.
+    `keys` are what names of each phase end in, `own` the names that it sets. Raises
+    UnknownNameError for an output that the whole job has no value of.
     """
     differ = _differing(phases, own)
     made: dict[str, Function] = {}
-    for k, row in enumerate(phases):
+    for key, row in zip(keys, phases, strict=True):
         for name, formula in row.items():
-            operands = tuple(in_phase(p, k) if p in differ else p for p in parameters(formula))
+            operands = tuple(in_phase(p, key) if p in differ else p for p in parameters(formula))
             if name in differ:
-                made[in_phase(name, k)] = Renamed(formula, operands)
+                made[in_phase(name, key)] = Renamed(formula, operands)
             else:
                 made[name] = formula
 
-    def name_in(name: str, k: int) -> str:
-        return in_phase(name, k) if name in differ else name
+    def name_in(name: str, key: str) -> str:
+        return in_phase(name, key) if name in differ else name
 
     def add(name: str) -> None:
         if name in made or (name not in differ and name not in SUMS):
@@ -125,7 +139,7 @@ def side_by_side(
                 "phase = its name, or for each with an axis phase of their names"
             )
         weights = MEANS.get(name, ())
-        rows = [tuple(name_in(n, k) for n in (name, *weights)) for k in range(len(phases))]
+        rows = [tuple(name_in(n, key) for n in (name, *weights)) for key in keys]
         formulas = dict.fromkeys(row[name] for row in phases if name in row)
         made[name] = Whole(kind, tuple(rows), tuple(formulas))
 

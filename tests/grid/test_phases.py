@@ -173,6 +173,75 @@ def test_a_phase_that_cannot_run_spoils_the_whole() -> None:
     assert int(whole.infeasible_reason) == reason
 
 
+def with_gpus(number: float) -> float:
+    """Time of the job where its last phase has so many GPUs."""
+    last = {**PHASES[2], "n_gpus": number}
+    sweep = Sweep(JOB, {}, ["job_time"], phases=[*PHASES[:2], last])
+    return float(sweep.evaluate("numpy").job_time)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_an_input_of_one_phase_is_swept_and_overridden(engine: str) -> None:
+    sizes = [8192.0, 16384.0, 32768.0]
+    axes = {"n_gpus__long": sizes, "gpu_mttf__main": ["5_000 h", "50_000 h"]}
+    job = {**JOB, "gpu_mttf": "50_000 h"}
+    cube = Sweep(job, axes, ["job_time"], phases=PHASES).evaluate(engine)
+    for k, size in enumerate(sizes):
+        for mttf in ("5_000 h", "50_000 h"):
+            tables = [PHASES[0], {**PHASES[1], "gpu_mttf": mttf}, {**PHASES[2], "n_gpus": size}]
+            want = Sweep(job, {}, ["job_time"], phases=tables).evaluate("numpy").job_time
+            got = cube.job_time.isel(n_gpus__long=k, gpu_mttf__main=int(mttf[1] == "0"))
+            assert float(got) == pytest.approx(float(want), rel=1e-12)
+    assert cube.n_gpus__long.attrs["units"] == "1"
+    stated = Sweep({**JOB, "n_gpus__long": 8192}, {}, ["job_time"], phases=PHASES)
+    assert float(stated.evaluate("numpy").job_time) == with_gpus(8192)
+
+
+def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
+    sweep = Sweep(JOB, {}, ["job_time"], phases=PHASES)
+    now = with_gpus(16384)
+    slopes = sweep.gradient("job_time", ["n_gpus__long", "training_tokens__main"])
+    # 7 and 9 replicas do not divide the batch: the neighbours are half and twice as many
+    want = (with_gpus(32768) - with_gpus(8192)) / (32768 - 8192)
+    assert float(slopes[0]) == pytest.approx(want, rel=1e-9)
+    more = [PHASES[0], {**PHASES[1], "training_tokens": 11.9e12 * 1.001}, PHASES[2]]
+    longer = float(Sweep(JOB, {}, ["job_time"], phases=more).evaluate("numpy").job_time)
+    assert float(slopes[1]) == pytest.approx((longer - now) / (11.9e12 * 0.001), rel=1e-9)
+    listed = sweep.levers("job_time")
+    assert {"n_gpus__long", "global_batch_size__ramp"} <= {*listed["input"].values.tolist()}
+    found = sweep.solve("n_gpus__long", f"job_time = {now * 1.01!r} s", between=[4096, 65536])
+    at = int(found.n_gpus__long)
+    assert 8192 < at < 16384
+    assert float(found.job_time) == pytest.approx(with_gpus(at), rel=1e-12)
+    best = sweep.optimize("job_time", {"n_gpus__long": [8192, 16384]})
+    assert float(best["n_gpus__long"]) == 16384
+    law = fleetcube.function("job_time", {**JOB, "phase": PHASES}, ["n_gpus__long"])
+    assert float(law(n_gpus__long=8192)) == pytest.approx(with_gpus(8192), rel=1e-12)
+
+
+ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"n_gpus__lang": [8, 16]}, "did you mean 'n_gpus__long'"),
+    ({}, {"n_gpus": [8192, 16384]}, "as n_gpus__ramp"),
+    ({}, {"pipeline_schedule__main": ["1f1b", "zb_h1"]}, "takes one name"),
+    ({}, {"phase": ["ramp", "long"], "n_gpus__long": [8192]}, "of a phase of a whole job"),
+    ({"training_tokens": 15.57e12}, {"training_tokens__main": [1e12]}, "leave that out"),
+]
+
+
+@pytest.mark.parametrize(("more", "axes", "rule"), ONE)
+def test_what_cannot_vary_in_one_phase_is_refused(
+    more: dict[str, Any], axes: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        Sweep({**JOB, **more}, axes, ["job_time"], phases=PHASES)
+    assert rule in str(refused.value)
+    plain = {"n_gpus__long": 8, **JOB}
+    with pytest.raises(InputError, match="there is none"):
+        Sweep(plain, {}, ["job_time"])
+    with pytest.raises(InputError, match="no phase says gpu_mttf__main"):
+        Sweep(JOB, {}, ["job_time"], phases=PHASES).gradient("job_time", ["gpu_mttf__main"])
+
+
 TOKENS = {"training_tokens": "1T"}
 BAD: list[tuple[Any, dict[str, Any], str]] = [
     ([], {}, "phase = [] is not a list of tables"),
@@ -187,6 +256,9 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ([TOKENS, TOKENS], {"training_tokens": "3T"}, "add up to 2e+12"),
     ([TOKENS, TOKENS], {"job_duration": "3 d"}, "job_duration adds up over phases"),
     ([TOKENS, {**TOKENS, "reliability": "llama-3-405b-run"}], {}, "names no reliability"),
+    ([{**TOKENS, "name": "all"}], {}, "phase = all tells all phases apart"),
+    ([{**TOKENS, "name": "to 8K"}, {**TOKENS, "name": "to-8K"}], {}, "both 'to_8K'"),
+    ([{**TOKENS, "name": "a"}], {"n_gpus__b": 8}, "n_gpus__b is of no phase"),
     ([TOKENS] * 65, {}, "65 phases are more than 64"),
 ]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ....kernels.calculus.phases import without_phase
 from ....kernels.inputs import INPUTS, Input
 from ...errors import InputError, shown
 from ...spec import values
@@ -18,7 +19,8 @@ WIDE = (1e-6, 1e12)  # searched if no value is known
 
 def scan_values(for_: str, between: Any, problem: Problem) -> Array:
     """The values of the scan."""
-    row = INPUTS.get(for_, Input(for_, "1", None, ""))
+    plain = without_phase(for_)
+    row = INPUTS.get(plain, Input(plain, "1", None, ""))
     if between is not None:
         between = values.without_unit(for_, between)
         if isinstance(between, str) or not hasattr(between, "__len__") or len(between) != 2:

@@ -49,14 +49,14 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, a phase of the job apart from the other."""
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.show.selectors import ALL
     from fleetcube.grid.spec import phases
     from fleetcube.grid.spec.file import read_spec
+    from fleetcube.grid.spec.phases import EVERY
     from fleetcube.grid.sweep import Sweep
 
     if not phases.names(read_spec(path)["scenario"]):
         raise InputError(f"{path!r} has no phases; add [[phase]] tables")
-    spec = changed_spec(path, [*selectors, f"{phases.NAME}={ALL}"])
+    spec = changed_spec(path, [*selectors, f"{phases.NAME}={EVERY}"])
     return Sweep(spec["scenario"], spec["axes"], list(outputs)).evaluate("numpy")
 
 
