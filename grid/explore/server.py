@@ -70,6 +70,14 @@ PRIORITY = (
     "download.nc",
 )  # the first ones go first
 
+ASKED = {  # of the view
+    "/api/view": "link",
+    "/api/slice": "slice",
+    "/api/band": "band",
+    "/api/levers": "levers",
+    "/api/code": "code",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -160,13 +168,6 @@ class Server:
             for path, (name, kind) in PAGE.items()
         }
         self.page["/api/cube"] = Answer.to(view.description)
-        self.asked: dict[str, Callable[[str], Any]] = {
-            "/api/view": view.link,
-            "/api/slice": view.slice,
-            "/api/band": view.band,
-            "/api/levers": view.levers,
-            "/api/code": view.code,
-        }
 
     def __enter__(self) -> Self:
         return self
@@ -333,8 +334,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(self.server.page[path])
         elif path in ("/api/download.csv", "/api/download.nc"):
             self.ask = partial(view.saved, query, path.removeprefix("/api/download"))
-        elif path in (known := self.server.asked):
-            self.ask = partial(known[path], query)
+        elif path in ASKED:
+            self.ask = partial(getattr(view, ASKED[path]), query)
         else:
             self._fail(HTTPStatus.NOT_FOUND, f"there is no page {shown(path)}; open /")
 
