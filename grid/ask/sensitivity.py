@@ -76,21 +76,21 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     leaves = {name for case in plan.cases for name in case.leaves}
     given = {name for name in leaves if name not in INPUTS and name == without_phase(name)}
     given -= {name for case in plan.cases for name in case.formulas}
-    if of in given:
-        raise InputError(f"{of} is given here, and depends on no input; name one that is computed")
     if wrt is not None:
         return list(dict.fromkeys(check_inputs(plan, wrt)))
     reaching = reached(plan, [of])
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
-    return felt + [name for name in graph.load() if name in reaching & given]
+    return felt + [name for name in graph.load() if name in reaching & given - {of}]
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
     """The inputs, and the name of the quantity's elasticity by each."""
     inputs = check_levers(plan, of, wrt)
     if not inputs:
-        raise InputError(f"{of} depends on no number in this sweep; name another quantity")
+        raise InputError(
+            f"{of} depends on no number in this sweep (it may be given); name another quantity"
+        )
     return {name: derivative_of(of, name, elasticity=True).name for name in inputs}
 
 

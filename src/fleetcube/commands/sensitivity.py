@@ -165,6 +165,8 @@ def _inputs(inputs: list[str], without: tuple[str, ...], of: str) -> list[str]:
         if name not in inputs:
             raise InputError(f"--without {name}: {of} has no such input; {nearest(name, inputs)}")
     left = [name for name in inputs if name not in without]
+    if not inputs:
+        raise InputError(f"{of} depends on no number here (it may be given); name another quantity")
     if not left:
         raise InputError("--without leaves no input; name fewer")
     return left
