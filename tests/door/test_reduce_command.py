@@ -90,6 +90,20 @@ def test_no_point_beats_one_of_a_front(spec: str) -> None:
     assert found[["job_time", "goodput"]].to_numpy() == pytest.approx(np.array(front), rel=1e-12)
 
 
+def test_the_best_points_keep_to_conditions(spec: str) -> None:
+    every = grid(spec)
+    bound = every["goodput"].quantile(0.6)
+    where = ["--where", f"goodput >= {bound}", "-k", "2", "--over", "n_gpus,pipeline_parallel"]
+    found = read(spec, "argmin", "--of", "job_time", *where)
+    for _, own in every[every["goodput"] >= bound].groupby("gpu_mttf"):
+        best = own.sort_values("job_time")[:2]["job_time"].to_numpy()
+        got = found[np.isclose(found["gpu_mttf"], own["gpu_mttf"].iloc[0])]["job_time"]
+        assert got.to_numpy() == pytest.approx(best, rel=1e-12)
+    greatest = read(spec, "argmax", "--of", "job_time", "-k", "3")["job_time"].to_numpy()
+    expected = every["job_time"].sort_values(ascending=False)[:3].to_numpy()
+    assert greatest == pytest.approx(expected, rel=1e-12)
+
+
 def test_what_was_left_out_is_counted_by_reason(spec: str) -> None:
     told = run(spec, "max", "--of", "job_time").stderr
     assert "left out as infeasible: " in told
@@ -106,6 +120,10 @@ def test_what_was_left_out_is_counted_by_reason(spec: str) -> None:
         (("pareto", "--of", "job_time", "--of", "goodput"), 'write --of "min job_time"'),
         (("min", "--of", "job_time", "--of", "goodput"), "which is for pareto"),
         (("min", "--of", "job_time", "-v", "goodput"), "-v is for argmin and argmax"),
+        (("min", "--of", "job_time", "-k", "2"), "--where or -k is for argmin"),
+        (("argmin", "--of", "job_time", "-k", "0"), "give 1 or more"),
+        (("argmin", "--of", "job_time", "--where", "goodput = 1"), "write <= or >="),
+        (("argmin", "--of", "job_time", "--where", "goodput >= 2"), "no point is left"),
         (("min", "--of", "job_time", "n_gpus=8", "pipeline_parallel=8"), "no point is left"),
     ],
 )

@@ -26,6 +26,8 @@ _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 )
 @click.option("--over", help="Axes to reduce: name,name.  [all]")
 @click.option("-q", "shares", help="Shares of the points below a quantile: 0.1,0.5,0.9.")
+@click.option("--where", multiple=True, help='For argmin, argmax: "job_time <= 60 d".')
+@click.option("-k", type=int, help="For argmin, argmax: how many points.  [1]")
 @complete.variables("Output to show where argmin or argmax is.")
 @click.option("--infeasible", is_flag=True, help="Count in points that cannot be run.")
 @complete.engine
@@ -36,6 +38,8 @@ def reduce(
     of: tuple[str, ...],
     over: str | None,
     shares: str | None,
+    where: tuple[str, ...],
+    k: int | None,
     variable: tuple[str, ...],
     infeasible: bool,
     engine: str,
@@ -71,8 +75,12 @@ def reduce(
         raise InputError(f"--of is given {len(of)} times, which is for pareto; name one output")
     if (how == "quantile") != (shares is not None):
         raise InputError("-q goes with quantile; give shares of the points: quantile -q 0.1,0.9")
-    if variable and how not in ("argmin", "argmax"):
-        raise InputError("-v is for argmin and argmax; leave it out")
+    best, listed = how in ("argmin", "argmax"), bool(where) or k is not None
+    for option in [o for o, given in (("-v", variable), ("--where or -k", listed)) if given]:
+        if not best:
+            raise InputError(f"{option} is for argmin and argmax; leave it out")
+    if variable and listed:
+        raise InputError("-v does not go with --where or -k; leave it out")
     goals = [text.split() for text in of]
     if how == _PARETO and any(len(g) != 2 or g[0] not in ("min", "max") for g in goals):
         raise InputError('--of names a goal of pareto: write --of "min job_time" --of "max mfu"')
@@ -83,6 +91,9 @@ def reduce(
     with progress("reducing"):
         if how == _PARETO:
             found = sweep.pareto(names, [goal[0] for goal in goals], axes, **settings)
+        elif listed:
+            some = {"sense": how[3:], "over": axes, **settings}
+            found = sweep.top(of[0], 1 if k is None else k, where, **some)
         elif shares is not None:
             found = _quantiles(sweep, of[0], axes, shares, settings)
         else:
@@ -117,7 +128,7 @@ def _quantiles(
 
 def _narrow(found: Any, how: str, of: str) -> Any:
     """The axes, labels and outputs alone; labels under the names of their axes."""
-    if how == _PARETO:
+    if how == _PARETO or "rank" in found.dims:
         return found.reset_coords().drop_vars("front", errors="ignore")
     end = f"_at_{how[3:]}_{of}"
     labels = {str(n): str(n).removesuffix(end) for n in found.coords if str(n).endswith(end)}
