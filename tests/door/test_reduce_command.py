@@ -123,7 +123,10 @@ def test_what_was_left_out_is_counted_by_reason(spec: str) -> None:
         (("min", "--of", "job_time", "-k", "2"), "--where or -k is for argmin"),
         (("argmin", "--of", "job_time", "-k", "0"), "give 1 or more"),
         (("argmin", "--of", "job_time", "--where", "goodput = 1"), "write <= or >="),
-        (("argmin", "--of", "job_time", "--where", "goodput >= 2"), "no point is left"),
+        (
+            ("argmin", "--of", "job_time", "--where", "goodput >= 2"),
+            "none keeps to goodput >= 2; left out as",
+        ),
         (("min", "--of", "job_time", "n_gpus=8", "pipeline_parallel=8"), "no point is left"),
     ],
 )

@@ -101,6 +101,8 @@ def reduce(
     found = _narrow(found, how, of[0])
     left_out = "" if infeasible else _left_out(sweep, names, engine)
     if how not in ("count", "sum") and not found[names[0]].notnull().any():
+        if where:
+            left_out = f"none keeps to {' and '.join(where)}; {left_out}".rstrip("; ")
         raise InputError(f"no point is left to reduce; {left_out or 'all values are NaN'}")
     if output is not None:
         write_table(found, output)
