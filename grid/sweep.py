@@ -231,6 +231,45 @@ class Sweep(Evaluation):
         with mapping(self, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
             return pareto(plan, self.spec, of, senses, over, map_)
 
+    def top(
+        self,
+        of: str,
+        k: int = 1,
+        where: Sequence[str] = (),
+        *,
+        sense: str = "min",
+        over: Sequence[str] | None = None,
+        engine: str = "auto",
+        mask_infeasible: bool = False,
+        threads: int | None = None,
+        dask: Any = None,
+    ) -> "xarray.Dataset":
+        """The best points under conditions, with their labels.
+
+        Args:
+            of: the output; sense: "min" or "max".
+            k: how many points, the best first.
+            where: conditions, such as "job_time <= 60 d".
+            over: axes to search; all by default. There are k for each point of the others.
+            dask: as for `reduce`.
+
+        Returns a Dataset along `rank`: the output, those of the conditions, and every axis that
+        they depend on as a coordinate. Of equal points the first is listed; points where the output
+        is not finite are left out.
+        """
+        from .ask.solve.solve import read_target
+        from .errors import InputError
+        from .reduce.top import top
+
+        conditions = [read_target(text) for text in where]
+        for each in conditions:
+            if each.relation == "=":
+                raise InputError(f"where: {str(each)!r} is an equation; write <= or >=")
+        named = [of, *(name for each in conditions for name in each.outputs)]
+        sweep = self.of(list(dict.fromkeys(named)))
+        with mapping(sweep, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
+            return top(plan, self.spec, of, k, sense, over, conditions, map_)
+
     def lazy(
         self,
         chunks: Mapping[str, int] | None = None,

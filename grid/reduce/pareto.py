@@ -47,22 +47,8 @@ def pareto(
     if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
-    work = _fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
-    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(names), 0)))
-    whole = plan.whole(work.dims)
-    for _, block_front in map_(work.part, tiles.bundles(whole, ())):
-        front = _merged([front, block_front])
-    cell, rank, points = front
-    variables = {
-        name: ("front", sign * column, attributes(plan, name))
-        for name, sign, column in zip(names, work.signs, points, strict=True)
-    }
-    labels = {}
-    for axis in stream.user_sizes(plan, work.dims):
-        column = stream.labels_of(plan, axis)
-        number, step = (rank, work.steps) if axis in work.steps else (cell, work.cells)
-        index = number // step[axis] % plan.sizes[axis]
-        labels[axis] = ("front", column[index], coordinates(plan, [axis])[axis][2])
+    work = fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
+    variables, labels = found(plan, work, map_)
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     attrs = {
         **root_attributes(plan, spec),
@@ -71,8 +57,28 @@ def pareto(
     return xarray.Dataset(variables, labels, attrs)
 
 
+def found(plan: Plan, work: "Fronts", map_: stream.Map) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Variables and labels of the best points, along `front`."""
+    front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
+    whole = plan.whole(work.dims)
+    for _, block_front in map_(work.part, tiles.bundles(whole, ())):
+        front = work.merged([front, block_front])
+    cell, rank, points = front
+    variables = {
+        name: ("front", sign * column, attributes(plan, name))
+        for name, sign, column in zip(work.names, work.signs, points, strict=True)
+    }
+    labels: dict[str, Any] = {}
+    for axis in stream.user_sizes(plan, work.dims):
+        column = stream.labels_of(plan, axis)
+        number, step = (rank, work.steps) if axis in work.steps else (cell, work.cells)
+        index = number // step[axis] % plan.sizes[axis]
+        labels[axis] = ("front", column[index], coordinates(plan, [axis])[axis][2])
+    return variables, labels
+
+
 @dataclass(frozen=True)
-class _Fronts:
+class Fronts:
     """Fronts of bundles, one for each cell of the axes that stay, best values lowest.
 
     A cell and a rank in it number the points of the kept and of the reduced axes.
@@ -88,7 +94,7 @@ class _Fronts:
     def part(self, plan: Plan, bundle: Region) -> Points:
         """The fronts of a bundle."""
         blocks = tiles.blocks(bundle, self.rooms.most)
-        return _merged([self.block(plan, block) for block in blocks])
+        return self.merged([self.block(plan, block) for block in blocks])
 
     def block(self, plan: Plan, region: Region) -> Points:
         """The fronts of a block."""
@@ -105,28 +111,34 @@ class _Fronts:
             sign * outs[name].reshape(count, -1)
             for name, sign in zip(self.names, self.signs, strict=True)
         ]
-        left = np.flatnonzero(_thin(rows))
+        left = np.flatnonzero(self.thin(rows))
         places = np.unravel_index(left, extent(region, turned, turned)) if turned else ()
         cell, rank = np.zeros(left.size, np.int64), np.zeros(left.size, np.int64)
         for dim, place in zip(turned, places, strict=True):
             number, step = (rank, self.steps) if dim in self.steps else (cell, self.cells)
             number += (place + region[dim].start) * step[dim]
-        return unbeaten(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+        return self.best(cell, rank, np.stack([row.reshape(-1)[left] for row in rows]))
+
+    def thin(self, rows: list[Array]) -> Array:
+        """Points of a block that may be among the best."""
+        return _thin(rows)
+
+    def best(self, cell: Array, rank: Array, points: Array) -> Points:
+        """The best of some points, in order."""
+        return unbeaten(cell, rank, points)
+
+    def merged(self, parts: Sequence[Points]) -> Points:
+        """The best of the union of some parts."""
+        return self.best(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
 
 
-def _fronts(
-    plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]
-) -> _Fronts:
+def fronts(plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]) -> Fronts:
+    """How to find the fronts of some outputs."""
     rooms = stream.Rooms(plan, names)
     dims = tuple(dim for dim in plan.sizes if dim in rooms.dims)
     cells = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
     steps = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))
-    return _Fronts(dims, names, signs, cells, steps, rooms)
-
-
-def _merged(parts: Sequence[Points]) -> Points:
-    """The fronts of the union of some fronts."""
-    return unbeaten(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
+    return Fronts(dims, names, signs, cells, steps, rooms)
 
 
 def _thin(rows: list[Array]) -> Array:

@@ -9,6 +9,7 @@ from fleetcube.commands.explore import explore
 from fleetcube.commands.optimize import optimize
 from fleetcube.commands.plan import plan
 from fleetcube.commands.plot import plot
+from fleetcube.commands.reduce import reduce
 from fleetcube.commands.schema import schema
 from fleetcube.commands.sensitivity import sensitivity
 from fleetcube.commands.solve import solve
@@ -24,6 +25,7 @@ COMMANDS: tuple[click.Command, ...] = (
     optimize,
     plan,
     plot,
+    reduce,
     schema,
     sensitivity,
     solve,

@@ -13,6 +13,7 @@ LISTING = {
         "plan": "Find the best layouts of a job, and what to expect of them.",
         "solve": "Find the value of an input at which an output meets a target.",
         "optimize": "Find the best values of several inputs, under conditions.",
+        "reduce": "Find extremes, means, quantiles or fronts over axes of a spec.",
         "wall": "Find where adding GPUs stops helping, and why.",
         "sensitivity": "Rank the inputs that matter, at a point or over a cube.",
         "explain": "Explain a name: formula, unit, default, source.",
