@@ -63,7 +63,7 @@ def _index(name: str, points: Any, text: str, notes: list[str]) -> Any:
 
 def _parts(name: str, text: str, notes: list[str]) -> list[str]:
     """Values between commas; but "50,000 h" and "$1,200" are one number."""
-    grouped = re.fullmatch(r"(\$?)[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?(.*)", text)
+    grouped = re.fullmatch(r"(\$?)[1-9]\d{0,2}(?:,\d{3})+(?![\d,])(?:\.\d+)?(.*)", text)
     if grouped and "," not in grouped[2]:
         if grouped[1] or grouped[2].strip():
             return [text]

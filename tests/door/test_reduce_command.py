@@ -136,3 +136,9 @@ def test_what_cannot_be_reduced_is_refused_in_one_line(
     done = run(spec, *words)
     assert done.exit_code != 0
     assert line in str(done.exception) + done.output
+
+
+def test_what_no_layout_changes_says_that_all_points_count(spec: str) -> None:
+    done = run(spec, "max", "--of", "cluster_mtbf", "--engine", "numpy")
+    assert done.exit_code == 0
+    assert "cluster_mtbf does not depend on the layout: points that cannot be run" in done.output

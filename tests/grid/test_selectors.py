@@ -142,6 +142,12 @@ def test_new_names_follow_new_axes() -> None:
         narrow(SPEC, ["gpu_mttf=9000h,10000h", "seed=3"])
 
 
+def test_numbers_of_other_than_three_digits_are_a_list() -> None:
+    told, notes = narrow(SPEC, ["n_gpus=64,1024"])
+    assert told["axes"]["n_gpus"] == [64, 1024]
+    assert notes == []
+
+
 def test_commas_of_thousands_are_one_number_where_that_is_clear() -> None:
     told, notes = narrow(SPEC, ["gpu_mttf=50,000 h", "gpu_hour_price=$1,200/h", "n_gpus=128,256"])
     assert job_time(told)["n_gpus"].values.tolist() == [128, 256]

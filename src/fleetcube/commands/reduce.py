@@ -141,7 +141,7 @@ def _narrow(found: Any, how: str, of: str) -> Any:
 
 
 def _left_out(sweep: Any, names: Sequence[str], engine: str) -> str:
-    """How many points cannot be run, and why, the commonest reason first; empty if all can."""
+    """How many points cannot be run, and why, the commonest first; or that all count."""
     import numpy as np
 
     from fleetcube.grid.show.tables import meanings
@@ -149,7 +149,7 @@ def _left_out(sweep: Any, names: Sequence[str], engine: str) -> str:
 
     plan = sweep.plan(engine, True)
     if not set(names) & set(plan.layout_dependent):
-        return ""
+        return f"{names[0]} does not depend on the layout: points that cannot be run count, too"
     reasons = sweep.of([REASON])
     size = reasons.plan(engine).size(REASON)
     if size > _MOST_COUNTED:
