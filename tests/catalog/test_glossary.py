@@ -32,4 +32,4 @@ def test_explain_reads_words_and_labels() -> None:
         len(line) <= 80 for entry in glossary() for line in explain(entry.words[0]).split("\n")
     )
     with pytest.raises(InputError, match="did you mean"):
-        explain("interuption")
+        explain("tflopz")
