@@ -69,3 +69,21 @@ def test_bad_usage_is_one_line(
     with pytest.raises(InputError, match=words) as error:
         told(capsys, *arguments)
     assert "\n" not in str(error.value)
+
+
+def one_spec(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    cli.main(["compare", "a.toml", *arguments], standalone_mode=False)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_one_spec_is_compared_under_two_values(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = one_spec(capsys, "provision_time=300,100", "n_gpus=512")
+    assert lines[0] == "A: a.toml provision_time=300 at n_gpus = 512"
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line}
+    # 90 + 30 + 300 + 50 + 30 s, and 200 s less
+    assert rows["recovery_time"] == ["8.333", "min", "5", "min", "0.6"]
+    lines = one_spec(capsys, "node=dgx-h100,dgx-b200", "provision_time=100")
+    assert lines[1].startswith("B: a.toml node=dgx-b200 at n_gpus = ")
+    for wrong in (["n_gpus=512"], [], ["provision_time=1,2,3"], ["n_gpus=512,1024", "node=a,b"]):
+        with pytest.raises(InputError):
+            one_spec(capsys, *wrong)

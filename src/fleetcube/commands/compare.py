@@ -13,8 +13,9 @@ from fleetcube.commands.table import print_table, with_unit
 
 @click.command()
 @click.argument("a", type=click.Path())
-@click.argument("b", type=click.Path())
-@click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
+@click.argument(
+    "selectors", metavar="[B] [SELECTORS]...", nargs=-1, shell_complete=complete.selectors
+)
 @click.option(
     "--of",
     "of",
@@ -29,9 +30,11 @@ from fleetcube.commands.table import print_table, with_unit
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def compare(
-    a: str, b: str, selectors: tuple[str, ...], of: str | None, over: tuple[str, ...], as_json: bool
+    a: str, selectors: tuple[str, ...], of: str | None, over: tuple[str, ...], as_json: bool
 ) -> None:
-    """Compare two specs at a point (axis=value), or over axes that both have.
+    """Compare two specs, or one under two values (name=value,value).
+
+    They are compared at a point (axis=value), or over axes that both have.
 
     Axes without a value are cut in the middle. Times and costs are split into terms that add up.
     For each entry that differs, `alone` is the effect of changing only this one in A, `last` its
@@ -42,18 +45,23 @@ def compare(
       fleetcube compare examples/h100.toml examples/b200.toml n_gpus=4096
       fleetcube compare examples/h100.toml examples/b200.toml --over n_gpus \\
           --of job_cost
+      fleetcube compare examples/h100.toml gpu=h100-sxm,b200-sxm n_gpus=4096
     """
     from fleetcube.grid.ask.compare import compare as compare_sweeps
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import finite
 
-    sweeps = (changed(a), changed(b))
+    if selectors and "=" not in selectors[0]:
+        named, selectors = (a, selectors[0]), selectors[1:]
+        sweeps = (changed(a), changed(named[1]))
+    else:
+        sweeps, named, selectors = _two_values(a, selectors)
     comparison = compare_sweeps(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
         say(json.dumps(finite(_as_json(comparison))))
         return
     for side, spec, point, reason in zip(
-        "AB", (a, b), comparison.points, comparison.infeasible, strict=True
+        "AB", named, comparison.points, comparison.infeasible, strict=True
     ):
         remark = f" (infeasible: {reason})" if reason else ""
         say(f"{side}: {spec}{f' at {point}' if point else ''}{remark}")
@@ -64,6 +72,33 @@ def compare(
             _terms(comparison, name)
     _changes(comparison)
     _inputs(comparison)
+
+
+def _two_values(
+    spec: str, selectors: tuple[str, ...]
+) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
+    """One spec under each of two values: the sweeps, what to call them, and the other selectors."""
+    from fleetcube.grid.ask.layouts import label
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.show.selectors import pairs
+    from fleetcube.grid.spec.auto import at
+    from fleetcube.grid.spec.axes import make_axes
+
+    lists = [text for text in selectors if "," in text]
+    both = changed(spec, lists)
+    two = [name for name in pairs(lists) if both.sizes.get(name) == 2]
+    if len(two) != 1:
+        raise InputError(
+            "compare takes two specs, or one and two values of one name: gpu=h100-sxm,b200-sxm"
+        )
+    axis = make_axes(both.spec["axes"])[two[0]]
+    rest = {name: own for name, own in both.spec["axes"].items() if name != axis.name}
+    sweeps = [
+        both.replace(scenario={**both.spec["scenario"], **at(axis, k)}, axes=rest) for k in (0, 1)
+    ]
+    named = [f"{spec} {axis.name}={label(value)}" for value in axis.labels]
+    others = tuple(text for text in selectors if text.partition("=")[0] != axis.name)
+    return (sweeps[0], sweeps[1]), (named[0], named[1]), others
 
 
 def _as_json(comparison: Any) -> dict[str, Any]:

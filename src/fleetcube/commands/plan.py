@@ -163,7 +163,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
     from fleetcube.grid.ask.layouts import LOSSES
 
     known = [(float(best[name][0]), name) for name in LOSSES if name in best]
-    largest = sorted((pair for pair in known if pair[0] > 0), reverse=True)[:3]
+    largest = sorted((pair for pair in known if pair[0] >= 0.005), reverse=True)[:3]
     if largest:
         said = ", ".join(
             f"{name.removesuffix('_overhead').replace('_', ' ')} {share:.0%}"
