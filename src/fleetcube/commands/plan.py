@@ -12,9 +12,12 @@ from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
 if TYPE_CHECKING:
+    from datetime import date
+
     import xarray
 
 _LEVERS = 5
+_TIMES = ("job_time", "job_time_low", "job_time_high")
 _FELT = 5e-4  # relative difference that is worth a line
 _REPORTED = (
     *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
@@ -29,6 +32,7 @@ _REPORTED = (
 @click.option("--maximize", shell_complete=complete.quantities, help="Output, instead.")
 @click.option("--open", "open_", help="Inputs to search: name,name.  [what the spec leaves open]")
 @click.option("--also", help="More of them: precision,pipeline_schedule.")
+@click.option("--start", help="Day on which the job starts, to say when it ends.")
 @click.option("--top", default=3, help="Layouts shown of one point.  [3]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 @click.option("-o", "--output", type=click.Path(), help="Report: a page that computes (.html).")
@@ -39,6 +43,7 @@ def plan(
     maximize: str | None,
     open_: str | None,
     also: str | None,
+    start: str | None,
     top: int,
     as_json: bool,
     output: str | None,
@@ -57,6 +62,7 @@ def plan(
     from fleetcube.grid.ask.layouts import searched
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.live.page import check_target
+    from fleetcube.grid.show.dates import day
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.sweep import Sweep
 
@@ -65,6 +71,7 @@ def plan(
     if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
     of, sense = (maximize, "max") if maximize is not None else (minimize or "job_time", "min")
+    since = None if start is None else day(start)
     problem = changed_spec(spec, selectors)
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = None if open_ is None else open_.split(",")
@@ -78,9 +85,9 @@ def plan(
         say(json.dumps(finite(found.to_dict()), default=str))
         return
     if sweep.points == 1:
-        _print_one(sweep, found, of, sense)
+        _print_one(sweep, found, of, sense, since)
     else:
-        _print_several(found, of)
+        _print_several(found, of, since)
     _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
@@ -102,9 +109,12 @@ def _layouts(found: "xarray.Dataset", of: str) -> Any:
     return made.astype(str)
 
 
-def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None:
+def _print_one(
+    sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
+) -> None:
     """The best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.grid.ask.layouts import levers
+    from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.tables import counted, meanings, numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
@@ -134,6 +144,10 @@ def _print_one(sweep: Any, found: "xarray.Dataset", of: str, sense: str) -> None
         rows.append([heading, numbers(best[name].values[:1] / factor)[0], ends])
     say(f"best layout: {labels[0]}")
     print_table(["", "value", "90 %"], rows)
+    if since is not None:
+        days = [end(since, float(best[name][0])) for name in _TIMES if name in best]
+        interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
+        say(f"started on {since} it ends on {days[0]}{interval}")
     shown = list(dict.fromkeys([of, "job_time", "memory_per_gpu"]))
     if len(labels) > 1:
         say("")
@@ -183,8 +197,11 @@ def _report(
     write(page(choices, f"Plan of {spec}", spec, commands, [said]), output)
 
 
-def _print_several(found: "xarray.Dataset", of: str) -> None:
+def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> None:
     """The best at each point: what to expect of it; its layout and memory, or why there is none."""
+    import numpy as np
+
+    from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.tables import table
 
     best = found.isel(rank=0, drop=True)
@@ -198,6 +215,9 @@ def _print_several(found: "xarray.Dataset", of: str) -> None:
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
     there = best[["memory_per_gpu"]].assign(layout=layouts)
+    if since is not None:
+        days = [end(since, t) for t in best["job_time"].values.ravel().tolist()]
+        there["ends on"] = axes, np.array(days).reshape(best["job_time"].shape)
     if best["infeasible_reason"].any():
         there["infeasible_reason"] = best["infeasible_reason"]
     print_table(*table(there))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--for", "for_", required=True, shell_complete=complete.both, help="Input to find.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
+@click.option("--start", help='Day on which the job starts, for --target "finish <= 2027-06-01".')
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @complete.engine
@@ -30,6 +31,7 @@ def solve(
     selectors: tuple[str, ...],
     for_: str,
     target: str,
+    start: str | None,
     between: str | None,
     relaxed: bool,
     engine: str,
@@ -50,6 +52,7 @@ def solve(
     from fleetcube.grid.ask.solve.solve import read_target, solve_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
+    from fleetcube.grid.show.dates import as_time, day
     from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
@@ -57,7 +60,7 @@ def solve(
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
-    aim = read_target(target)
+    aim = read_target(said := as_time(target, None if start is None else day(start)))
     problem = changed_spec(spec, selectors, [for_])
     problem["outputs"] = aim.outputs
     with progress("solving"):
@@ -72,6 +75,8 @@ def solve(
     print_table(*table(solutions))
     for remark in _remarks(solutions, for_):
         say(remark)
+    if said != target:
+        say(f"{target.strip()}, started on {start}: {said}")
     for line in solutions.attrs.get("fleetcube_remarks", "").splitlines():
         say(line, err=True)
 
