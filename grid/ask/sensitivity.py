@@ -9,9 +9,9 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph import formulas as graph
-from ...kernels.inputs import INPUTS
+from ...kernels.inputs import INPUTS, groups
 from ...kernels.roles import NEAR, REASON
-from ..errors import InputError
+from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
@@ -82,6 +82,23 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     known = [name for name, row in INPUTS.items() if row.kind != "option"]
     felt = [name for name in known if name in reaching] + of_phases(plan, reaching)
     return felt + [name for name in graph.load() if name in reaching & given - {of}]
+
+
+def of_kinds(inputs: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Inputs under some headings of the table of inputs, by the first words of these.
+
+    Raises InputError for a heading that there is none of, and where no input is left.
+    """
+    headings = {title.split()[0].lower(): rows for title, rows in groups().items()}
+    for name in kinds:
+        if name not in headings:
+            hint = nearest(str(name), headings, f"choose of {', '.join(headings)}")
+            raise InputError(f"kind {shown(name)} is unknown; {hint}")
+    kept = {row.name for name in kinds for row in headings[name]}
+    left = [name for name in inputs if without_phase(name) in kept]
+    if not left:
+        raise InputError(f"no input of the kinds {', '.join(kinds)} matters here; name others")
+    return left
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:

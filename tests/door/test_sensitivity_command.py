@@ -129,3 +129,15 @@ def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
 def test_show_says_what_is_at_its_median(folder: Path) -> None:
     done = fleetcube("run", "spec.toml", "-o", "cube.zarr", folder=folder)
     assert "uncertain, at the median here: detection_time, gpu_mttf" in done.stdout
+
+
+def test_kinds_are_headings_of_the_table_of_inputs(folder: Path) -> None:
+    words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512", "--top", "99", "--kind")
+    told = fleetcube(*words, "reliability,checkpoints", folder=folder).stdout
+    names = {line.split()[0] for line in told.splitlines()[2:] if line}
+    assert {"gpu_mttf", "provision_time"} <= names
+    assert not {"hidden_size", "n_gpus", "gemm_efficiency"} & names
+    for kind, said in (("reliable", "did you mean 'reliability'"), ("serving", "no input of")):
+        done = fleetcube(*words, kind, folder=folder)
+        assert done.returncode == 2
+        assert said in done.stderr

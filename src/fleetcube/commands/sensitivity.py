@@ -35,6 +35,7 @@ from fleetcube.commands.table import print_table, to_file, with_unit, write_tabl
     shell_complete=complete.inputs,
     help="Input to leave out; may be repeated.",
 )
+@click.option("--kind", help="Kinds of inputs, of the table of inputs: cluster,checkpoints.  [all]")
 @click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
 @click.option("--cube", is_flag=True, help="Rank over all points of the spec, not at one.")
@@ -58,6 +59,7 @@ def sensitivity(
     of: str,
     wrt: tuple[str, ...],
     without: tuple[str, ...],
+    kind: str | None,
     top: int,
     tornado: str | None,
     cube: bool,
@@ -80,12 +82,14 @@ def sensitivity(
     Example:
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time n_gpus=4096
+      fleetcube sensitivity examples/scaling-and-reliability.toml \\
+          --of job_time --kind cluster,reliability,checkpoints
       fleetcube sensitivity examples/scaling-and-reliability.toml --of goodput \\
           --map lever.png -x n_gpus -y gpu_mttf
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time --global sobol
     """
-    from fleetcube.grid.ask.sensitivity import check_levers, cut
+    from fleetcube.grid.ask.sensitivity import check_levers, cut, of_kinds
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.plots.sensitivity import dominance_map
@@ -106,7 +110,9 @@ def sensitivity(
     at = pairs(selectors)
     sweep = changed(spec, (), [of])
     inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
-    chosen = inputs if wrt or without else None
+    if kind is not None:
+        inputs = of_kinds(inputs, kind.split(","))
+    chosen = inputs if wrt or without or kind else None
     with progress("evaluating"):
         if method is not None:
             ranking = sweep.global_sensitivity(
