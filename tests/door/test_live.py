@@ -14,6 +14,7 @@ from fleetcube import InputError, Sweep
 from fleetcube.grid.live.page import page
 from fleetcube.grid.spec.file import read_spec
 
+from ..draws import generator
 from ..kernels import javascript as node
 from ..table import each
 from .wait import until
@@ -118,6 +119,38 @@ def test_every_number_of_a_page_moves_as_a_run_with_it_does(tmp_path: Path) -> N
         for name in OUTPUTS:
             expected = values[name].item()
             np.testing.assert_allclose(answer[0][name][0], expected, 1e-12, err_msg=f"{own} {name}")
+
+
+@needs_node
+@pytest.mark.fuzz
+def test_numbers_that_move_together_answer_as_runs_with_them_do(tmp_path: Path) -> None:
+    job = {**JOB, "memory_tier_survival": 0.6, "drive_tier_survival": 0.9}
+    text = page({"scenario": job, "axes": {}, "outputs": OUTPUTS}, "job")
+    data = json.loads(re.search(r"const DATA = (.*);\n", text)[1])  # type: ignore[index]
+    base = dict(zip([own["name"] for own in data["inputs"]], data["bases"][0], strict=True))
+    rng = generator(8)
+    asked: list[tuple[int, dict[str, float]]] = []
+    for _ in range(40):
+        moved = {}
+        for own in rng.choice([own for own in data["inputs"] if own.get("title")], 3):
+            at, low, high = base[own["name"]], own["low"], own["high"]
+            at = at if np.isfinite(at) else 1e9
+            value = float(rng.choice([0, 1, 2, 3, 1e6, at / 2, 2 * at, low, min(high, 1e12)]))
+            inside = (value > 0 if own["above"] else value >= low) and value <= high
+            if inside and (value.is_integer() or not own["count"]):
+                moved[own["name"]] = value
+        asked.append((0, moved))
+    for (_, moved), (named, why) in zip(asked, answers(text, asked, tmp_path), strict=True):
+        try:
+            values = Sweep({**job, **moved}, {}, OUTPUTS).evaluate("numpy")
+        except InputError:
+            assert why, moved
+            continue
+        assert (why is None) == (values["infeasible_reason"] == 0), moved
+        for name in OUTPUTS:
+            found = np.nan if named[name][0] is None else named[name][0]
+            expected = np.nan if np.isinf(values[name]) else values[name].item()
+            np.testing.assert_allclose(found, expected, 1e-9, err_msg=f"{moved} {name}")
 
 
 @needs_node

@@ -33,7 +33,9 @@ _REPORTED = (
 @click.option("--open", "open_", help="Inputs to search: name,name.  [what the spec leaves open]")
 @click.option("--also", help="More of them: precision,pipeline_schedule.")
 @click.option("--start", help="Day on which the job starts, to say when it ends.")
-@click.option("--top", default=3, help="Layouts shown of one point.  [3]")
+@click.option(
+    "--top", default=3, help="Layouts of a point: shown of one, in JSON and reports.  [3]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 @click.option("-o", "--output", type=click.Path(), help="Report: a page that computes (.html).")
 def plan(
@@ -76,6 +78,8 @@ def plan(
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = None if open_ is None else open_.split(",")
     more = [] if also is None else also.split(",")
+    if sweep.points > 1 and not as_json and output is None:
+        top = 1  # no more are shown
     with progress("planning"):
         found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
         said = searched(found, of, sense)
