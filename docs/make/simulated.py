@@ -66,9 +66,8 @@ REASONS: dict[str, str] = {
     "corruption is not found are counted twice",
     "a closed pool": "`whole_cluster_probability`: the share is within 0.19 r of that of nodes "
     "that fail one by one, r = repair time over a node's lifetime",
-    "spares of an open pool": "`effective_provision_time`: the mean wait costs more than "
-    "none at some failures and a long one at others, where it is not short beside the time between "
-    "failures",
+    "spares of an open pool": "`spared_wait_for_node`: whether a spare is at hand is drawn anew at "
+    "each failure",
     "late corruption, flushes": "`unsafe_time`: a corruption leaves the snapshot under way "
     "readable, whose flush is counted as lost",
     "kinds of failures in tiers": "`tiered_delay`: copies under way, and recoveries of several "

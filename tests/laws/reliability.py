@@ -475,7 +475,8 @@ def published_ettr() -> Pairs:
 
 
 @check(
-    "rigid_effective_provision_time",
+    "spared_wait_for_node",
+    "unspared_wait_for_node",
     by="simulator",
     source="failures that find a spare or wait, repairs of constant length",
     tolerance=3e-2,
@@ -487,8 +488,35 @@ def provision() -> Pairs:
     away = np.arange(len(ends)) - np.searchsorted(ends, ends - 3.0)
     for spares in (0.0, 1.0, 3.0, 6.0):
         at_hand = failures.hot_spare_availability(spares, 3.0, 1.0)
-        ours = recovery.rigid_effective_provision_time(300.0, at_hand)
-        yield ours, 300.0 * float(np.mean(away >= spares))
+        waited = 300.0 * float(np.mean(away >= spares))
+        yield recovery.spared_wait_for_node(300.0, at_hand, 1e12), waited
+        yield recovery.unspared_wait_for_node(300.0, at_hand), waited
+
+
+@check(
+    "spared_wait_for_node",
+    by="simulator",
+    source="recoveries that wait where no spare is at hand, and begin again at each failure",
+    tolerance=2e-2,
+)
+def interrupted_waits() -> Pairs:
+    """waits of a hundredth of the time between failures to three times as long; infinite"""
+    rng = np.random.default_rng(7)
+    between = 1000.0
+    for wait in (10.0, 300.0, 1000.0, 3000.0):
+        for at_hand in (0.0, 0.5, 0.9, 1.0):
+            total, count = 0.0, 40_000
+            left = np.ones(count, bool)
+            while left.any():
+                needed = np.where(rng.random(count) < at_hand, 0.0, wait)
+                until = rng.exponential(between, count)
+                total += float(np.minimum(needed, until)[left].sum())
+                left &= until < needed
+            even = between * np.log1p(total / count / between)  # as long, were it always the same
+            yield recovery.spared_wait_for_node(wait, at_hand, between), even
+    for at_hand in (0.0, 0.4, 1.0):
+        ours = recovery.spared_wait_for_node(300.0, at_hand, np.inf)
+        yield ours, 300.0 * (1 - at_hand)
 
 
 @check(
