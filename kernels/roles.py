@@ -87,6 +87,17 @@ GROWING: Mapping[str, str] = {"drive_tier_survival": "memory_tier_survival"}
 # Inputs that are shares of one whole, with the rest: together at most 1
 SHARES = (frozenset({"in_process_share", "in_job_share", "requeue_share"}),)
 
+# What the wall time is lost to, in the order of the flags of dominant_overhead
+LOSSES = (
+    "compute_inefficiency_overhead",
+    "communication_overhead",
+    "bubble_overhead",
+    "straggler_overhead",
+    "checkpoint_overhead",
+    "rework_overhead",
+    "recovery_overhead",
+)
+
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.inputs import INPUTS, groups
-from ...kernels.roles import NEAR, REASON
+from ...kernels.roles import LOSSES, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, root_attributes
 from ..plan.plan import Plan
@@ -34,15 +34,6 @@ RANK = "rank"  # the dimension of the answers at a point, the best first
 MOST = 1 << 26  # layouts tried together
 MOST_POINTS = 256  # each with a table of its own
 SAME = 1e-9  # relative difference of outputs that are equal: such layouts differ in nothing here
-LOSSES = (
-    "compute_inefficiency_overhead",
-    "communication_overhead",
-    "bubble_overhead",
-    "straggler_overhead",
-    "checkpoint_overhead",
-    "rework_overhead",
-    "recovery_overhead",
-)
 ALWAYS = ("job_time", "step_time", "mfu", "goodput", "memory_per_gpu")
 # Where all that they need is known
 WHERE_KNOWN = (

@@ -18,14 +18,13 @@ from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.inputs import INPUTS, groups
-from ...kernels.roles import ENDS, GROWING, REASON, SHARES, WHOLES
+from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, WHOLES
 from ..ask.interval import SHARE
 from ..ask.uncertainty import errors
 from ..errors import InputError
 from ..plan.cases import choices, leaves
 from ..plan.labels import attributes, own_version
 from ..plan.plan import Plan
-from ..plots.kinds import LOSSES
 from ..plots.picture import words
 from ..run.evaluation import Evaluation
 from ..show.tables import counted, scale

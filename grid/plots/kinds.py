@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.roles import LOSSES
 from ..errors import InputError
 from ..reduce.pareto import SENSES, unbeaten
 from ..show.tables import scale
@@ -39,16 +40,6 @@ from .plot import plot
 if TYPE_CHECKING:
     import xarray
 
-# The seven losses in the order of the flags of dominant_overhead, whose colours they share
-LOSSES = (
-    "compute_inefficiency_overhead",
-    "communication_overhead",
-    "bubble_overhead",
-    "straggler_overhead",
-    "checkpoint_overhead",
-    "rework_overhead",
-    "recovery_overhead",
-)
 WAITS = LOSSES[1:]  # without the GPUs' own inefficiency, the largest nearly everywhere
 _SHARES = (*LOSSES, "reliability_overhead")  # each with its colour in the palette
 ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")

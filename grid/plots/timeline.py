@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.roles import LOSSES
 from ..errors import InputError
 from ..spec.axes import PHASE
-from .kinds import LOSSES, PARTS
+from .kinds import PARTS
 from .picture import (
     INFEASIBLE,
     blank,

@@ -178,7 +178,7 @@ def _is_end(best: "xarray.Dataset", name: Any) -> bool:
 
 def _print_limits(best: "xarray.Dataset") -> None:
     """The three largest losses of the wall time."""
-    from fleetcube.grid.ask.layouts import LOSSES
+    from fleetcube.kernels.roles import LOSSES
 
     known = [(float(best[name][0]), name) for name in LOSSES if name in best]
     largest = sorted((pair for pair in known if pair[0] >= 0.005), reverse=True)[:3]

@@ -168,10 +168,10 @@ def _variables(
 ) -> tuple[list[str], list[str]]:
     """The variables that a kind needs, and those that it draws if present."""
     from fleetcube.grid.plots import kinds as plot_kinds
-    from fleetcube.kernels.roles import CROSSING
+    from fleetcube.kernels.roles import CROSSING, LOSSES
 
     if kind == "losses":
-        return list(plot_kinds.LOSSES), ["job_time"]
+        return list(LOSSES), ["job_time"]
     if kind == "roofline":
         return list(plot_kinds.ROOFLINE), [plot_kinds.NETWORK]
     if kind == "pareto":
