@@ -66,7 +66,7 @@ REASONS: dict[str, str] = {
     "corruption is not found are counted twice",
     "a closed pool": "`whole_cluster_probability`: the share is within 0.19 r of that of nodes "
     "that fail one by one, r = repair time over a node's lifetime",
-    "spares of an open pool": "`spared_wait_for_node`: whether a spare is at hand is drawn anew at "
+    "spares of an open pool": "`wait_for_node`: whether a spare is at hand is drawn anew at "
     "each failure",
     "late corruption, flushes": "`unsafe_time`: a corruption leaves the snapshot under way "
     "readable, whose flush is counted as lost",
