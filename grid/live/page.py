@@ -34,6 +34,7 @@ from ..spec.axes import Axis, make_axes
 MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: more is not opened from a mail
 MOST_STOPS = 500  # of a slider over an axis
+_DRAWN = "inputs with distributions stand at their medians, and intervals are not shown"
 
 
 def page(
@@ -80,7 +81,11 @@ def page(
         "axes": [axis.name for axis in sliders],
         "share": SHARE,
         "losses": [outputs.index(name) for name in LOSSES if name in outputs],
-        "about": [*notes, *dict.fromkeys(remark for row in rows for remark in row.plan.remarks())],
+        "about": [
+            *notes,
+            *([_DRAWN] if any(row.drawn for row in rows) else []),
+            *dict.fromkeys(remark for row in rows for remark in row.plan.remarks()),
+        ],
     }
     made = _filled(title, data, programs)
     if len(made) > MOST_BYTES:
@@ -128,7 +133,8 @@ class _Choice:
         ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
         outputs = [*dict.fromkeys([*outputs, *ends, *_known(scenario, outputs)])]
         plain: Plan = Evaluation(scenario, {}, outputs).plan("numpy")
-        self.errors = {of: [*errors(plain, of)] for of in plain.outputs}
+        self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
+        self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
         slips = dict.fromkeys((e for own in self.errors.values() for e in own), 0.0)
         self.name, self.scenario, self.slips = name, {**scenario, **slips}, [*slips]
         self.plan: Plan = Evaluation(self.scenario, {}, outputs).plan("numpy")
@@ -296,7 +302,7 @@ def _outputs(
             factor, unit = scale(str(about["units"]), [values[name].item()], name)
             own |= {"factor": factor, "unit": unit}
             own["slips"] = any(row.errors[name] for row in rows)
-            if name in ENDS:
+            if name in ENDS and not first.drawn:
                 own["ends"] = [outputs.index(end) for end in ENDS[name]]
         made.append(own)
     return made

@@ -181,6 +181,18 @@ def test_intervals_end_with_the_sizes_that_were_measured(tmp_path: Path) -> None
 
 
 @needs_node
+def test_distributions_stand_at_their_medians_without_an_interval(tmp_path: Path) -> None:
+    drawn = {"gpu_mttf": {"lognormal": ["50_000 h", 1.5]}}
+    text = page(spec({}, **drawn), "job")
+    ((named, _),) = answers(text, [(0, {})], tmp_path)
+    values = Sweep({**JOB, "gpu_mttf": "50_000 h"}, {}, OUTPUTS).evaluate("numpy")
+    np.testing.assert_allclose(named["job_time"][0], values["job_time"].item(), 1e-12)
+    assert named["job_time"][1] is None
+    assert named["memory_per_gpu"][1] is None
+    assert "stand at their medians" in text
+
+
+@needs_node
 @each("name", ("h100.toml", "llama-3-405b-in-phases.toml"))
 def test_examples_answer_as_they_are_run(name: str, tmp_path: Path) -> None:
     read = read_spec(EXAMPLES / name)
