@@ -49,6 +49,11 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
     "recompute": ("none", "selective", "full"),
     "sequence_parallel": (False, True),
 }
+_BUILT = {
+    "gpus_per_node",
+    "gpus_per_domain",
+    "gpus_per_switch",
+}  # what one buys, not what one turns
 _LEVERS = ("Cluster", "Sites", "Power and money", "Reliability", "Checkpoints and goodput")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
@@ -464,7 +469,7 @@ def levers(sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str) ->
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item())
         }
-        if topics.get(name) not in _LEVERS or not sides:
+        if topics.get(name) not in _LEVERS or name in _BUILT or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -SAME * abs(base):
