@@ -347,3 +347,13 @@ def test_phases_batch_kinds_tiers_and_slow_nodes_at_once(engine: str) -> None:
     batches = [1024 * 8192, 2048 * 8192, 128 * 131072]
     want = [d * (1 + b / 50e6) for d, b in zip(tokens, batches, strict=True)]
     assert float(whole.tokens_to_target) == pytest.approx(sum(want), rel=1e-9)
+
+
+def test_an_input_of_one_phase_is_sought_around_its_values() -> None:
+    phases = [{"name": "first", "training_tokens": 1e12}, {"name": "last", "training_tokens": 3e12}]
+    job = {name: value for name, value in JOB.items() if name != "training_tokens"}
+    sweep = Sweep(job, {}, ["job_time"], phases=phases)
+    now = sweep.evaluate("numpy")["job_time"].item()
+    found = sweep.solve("training_tokens__first", f"job_time <= {1.5 * now!r} s", engine="numpy")
+    # Steady phases alike but for their tokens: half as long again is 2e12 tokens more
+    np.testing.assert_allclose(found["training_tokens__first"].item(), 3e12, rtol=1e-6)
