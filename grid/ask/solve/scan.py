@@ -35,7 +35,7 @@ def scan_values(for_: str, between: Any, problem: Problem) -> Array:
     else:
         on_axes = [axis.numbers[for_] for axis in problem.axes if for_ in axis.numbers]
         now = problem.constants.get(for_, row.default or math.inf)
-        in_phases = problem.phases.numbers.get(plain, []) if problem.phases else []
+        in_phases: Any = problem.phases.numbers.get(plain, []) if problem.phases else []
         first, last = _around(np.concatenate([[now], in_phases, *on_axes]))
     # A range above 0 is searched in logarithms, where most relations are straight
     if row.positive and first <= 0:
