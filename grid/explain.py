@@ -71,12 +71,9 @@ def explain(name: str | None = None) -> str:
 def _explain_word(entry: glossary.Word, written: str) -> list[str]:
     """A word of the field: what it means, the names it leads to, and others that hold it."""
     lines = [*_wrapped(", ".join(entry.words)), "", *_wrapped(entry.means), ""]
+    rows = {row[0]: row for row in _rows()}
     for name in entry.names:
-        row = INPUTS.get(name)
-        unit = row.unit if row else load()[name].unit if name in load() else ""
-        meaning = row.description if row else load()[name].doc.summary if name in load() else ""
-        about = f"{meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}" if meaning else "a label"
-        lines += _wrapped(f"  {name}  {about}", " " * 6)
+        lines += _told(*rows[name]) if name in rows else [f"  {name}  a label"]
     lines += ["", *_wrapped(f"source: {entry.source}")] if entry.source else []
     others = [row[0] for row in _holding(written) if row[0] not in entry.names]
     more = f", and {len(others) - MOST_MATCHES} more" if len(others) > MOST_MATCHES else ""
@@ -84,12 +81,22 @@ def _explain_word(entry: glossary.Word, written: str) -> list[str]:
     return [*lines, *(["", *_wrapped(said)] if others else [])]
 
 
+def _rows() -> list[tuple[str, str, str]]:
+    """Name, meaning and unit of every input and quantity."""
+    rows = [(row.name, row.description, row.unit) for row in INPUTS.values()]
+    return rows + [(each.name, each.doc.summary, each.unit) for each in load().values()]
+
+
+def _told(name: str, meaning: str, unit: str) -> list[str]:
+    """A name with its meaning, as a line of a list."""
+    return _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
+
+
 def _holding(text: str) -> list[tuple[str, str, str]]:
     """Names with words that begin as those of a text do, then names explained by such words."""
     words = re.findall("[a-z0-9]+", text.lower())
     begins = [re.compile(rf"(?<![a-z0-9]){word}") for word in words]
-    rows = [(row.name, row.description, row.unit) for row in INPUTS.values()]
-    rows += [(each.name, each.doc.summary, each.unit) for each in load().values()]
+    rows = _rows()
     named = [row for row in rows if all(begin.search(row[0]) for begin in begins)]
     meant = [
         row
@@ -105,8 +112,8 @@ def _search(text: str) -> list[str]:
     if not matches:
         return []
     lines = [f"Names and meanings with {text!r}; `fleetcube explain NAME` shows more:", ""]
-    for name, meaning, unit in matches[:MOST_MATCHES]:
-        lines += _wrapped(f"  {name}  {meaning.rstrip('.')} {_whole(f'[{_unit(unit)}]')}", " " * 6)
+    for row in matches[:MOST_MATCHES]:
+        lines += _told(*row)
     more = len(matches) - MOST_MATCHES
     return [*lines, *([f"and {more} more: `fleetcube explain` lists all"] if more > 0 else [])]
 

@@ -257,14 +257,10 @@ class Sweep(Evaluation):
         they depend on as a coordinate. Of equal points the first is listed; points where the output
         is not finite are left out.
         """
-        from .ask.solve.solve import read_target
-        from .errors import InputError
+        from .ask.solve.solve import read_condition
         from .reduce.top import top
 
-        conditions = [read_target(text) for text in where]
-        for each in conditions:
-            if each.relation == "=":
-                raise InputError(f"where: {str(each)!r} is an equation; write <= or >=")
+        conditions = [read_condition("where", text) for text in where]
         named = [of, *(name for each in conditions for name in each.outputs)]
         sweep = self.of(list(dict.fromkeys(named)))
         with mapping(sweep, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):

@@ -1104,6 +1104,11 @@ _ROWS: list[str | Input] = [
 INPUTS: dict[str, Input] = {row.name: row for row in _ROWS if isinstance(row, Input)}
 
 
+def headings() -> dict[str, str]:
+    """The heading of each input."""
+    return {row.name: heading for heading, rows in groups().items() for row in rows}
+
+
 def groups() -> dict[str, list[Input]]:
     """The inputs under the headings of the table."""
     by_heading: dict[str, list[Input]] = {}

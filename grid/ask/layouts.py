@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS, groups
+from ...kernels.inputs import INPUTS, headings
 from ...kernels.roles import LOSSES, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, root_attributes
 from ..plan.plan import Plan
-from ..run.evaluation import Evaluation
+from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
-from ..show.tables import numbers, scale
+from ..show.tables import label, numbers, scale
 from ..spec import auto, phases, values
 from ..spec.axes import Array, Axis, make_axes
 from .gradient import check_quantity, uncounted
@@ -49,11 +49,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
     "recompute": ("none", "selective", "full"),
     "sequence_parallel": (False, True),
 }
-_BUILT = {
-    "gpus_per_node",
-    "gpus_per_domain",
-    "gpus_per_switch",
-}  # what one buys, not what one turns
+_BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # bought as they are
 _LEVERS = ("Cluster", "Sites", "Power and money", "Reliability", "Checkpoints and goodput")
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
@@ -110,21 +106,16 @@ def candidates(
     spec: Any = sweep.spec
     stated = {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
     known = _Known(sweep.of([of]).plan("numpy"))
-    if open_ is not None:
-        for name in open_:
-            if name in stated:
-                raise InputError(f"{name} is stated by the spec; leave it out there, or here")
-    names = [n for n in (OPEN if open_ is None else open_) if n not in stated]
-    names += [name for name in also if name not in names]
+    names = [n for n in OPEN if n not in stated] if open_ is None else open_
     found: dict[str, list[Any]] = {}
-    for name in names:
+    for name in dict.fromkeys([*names, *also]):
         if name in stated:
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
         row = _candidates(name, known)
         if name in _OF_REPLICA:  # others divide no cluster of the spec
             row = [k for k in row if known.divides("n_gpus", k)]
-        if name not in _CHOICES and values.is_option(name):
-            row = [choice for choice in row if _is_known(sweep, of, name, choice)]
+        if name not in _CHOICES and values.is_option(name):  # a precision needs its peak
+            row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         if len(row) > 1:
             found[name] = row
     if not found:
@@ -135,30 +126,23 @@ def candidates(
     return found
 
 
-def _is_known(sweep: Evaluation, of: str, name: str, choice: Any) -> bool:
-    """Whether all that a choice needs is given: the peak of a precision, say."""
-    try:
-        sweep.replace(scenario={**sweep.spec["scenario"], name: choice}, outputs=[of])
-    except InputError:
-        return False
-    return True
-
-
 class _Known:
     """The largest values of inputs that a plan reads; of what it does not know, nothing."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
+    def _rows(self, name: str) -> list[Array]:
+        return [case.leaves[name] for case in self._plan.cases if name in case.leaves]
+
     def most(self, name: str, unknown: float = 1.0) -> float:
         """The largest value anywhere."""
-        rows = [case.leaves[name] for case in self._plan.cases if name in case.leaves]
-        found = [float(np.nanmax(row)) for row in rows if not np.isnan(row).all()]
+        found = [float(np.nanmax(row)) for row in self._rows(name) if not np.isnan(row).all()]
         return max(found, default=unknown)
 
     def divides(self, name: str, divisor: float) -> bool:
         """Whether any value is a multiple of a number, or none is known."""
-        rows = [case.leaves[name] for case in self._plan.cases if name in case.leaves]
+        rows = self._rows(name)
         return not rows or any((row % divisor == 0).any() for row in rows)
 
     def options(self, name: str) -> set[Any]:
@@ -322,9 +306,7 @@ def _answers(
     layouts = [*itertools.product(*tried.values())]
     found = {}
     for k, place in enumerate(itertools.product(*map(range, sizes))):
-        point = dict(spec["scenario"])
-        for axis, at in zip(axes.values(), place, strict=True):
-            point |= auto.at(axis, at)
+        point = {**spec["scenario"], **_said(axes, place)}
         for rank, at in enumerate(best[k].tolist()):
             if at >= 0:
                 scenario = {**point, **dict(zip(tried, layouts[at], strict=True))}
@@ -340,7 +322,7 @@ def _answers(
         empty: Any = np.nan if kind == "number" else ""
         held = np.full((len(best), best.shape[1]), empty, float if kind == "number" else object)
         for (k, rank), (scenario, _) in found.items():
-            held[k, rank] = scenario[name] if kind == "number" else _text(scenario[name])
+            held[k, rank] = scenario[name] if kind == "number" else label(scenario[name])
         made = held if kind == "number" else held.astype(str)
         about = {"long_name": INPUTS[name].description, "units": INPUTS[name].unit}
         variables[name] = dims, made.reshape(shape), about
@@ -368,6 +350,14 @@ def _answers(
     )
 
 
+def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:
+    """What all axes say at a point."""
+    said: dict[str, Any] = {}
+    for axis, k in zip(axes.values(), place, strict=True):
+        said |= auto.at(axis, k)
+    return said
+
+
 def searched(found: "xarray.Dataset", of: str, sense: str) -> str:
     """What was searched, and how much of it can run, in a line."""
     feasible = found["feasible_layouts"].values
@@ -376,10 +366,6 @@ def searched(found: "xarray.Dataset", of: str, sense: str) -> str:
     names = "\n  ".join(textwrap.wrap(found.attrs["fleetcube_open"].replace(" ", ", "), 76))
     tried = found.attrs["fleetcube_tried"]
     return f"{sense}imum {of} of {tried:,} layouts, {said} of which can run, over\n  {names}"
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
@@ -394,15 +380,8 @@ def _commonest(best: Array, reasons: Array, sizes: Sequence[int]) -> Array:
 def _outputs(sweep: Evaluation, of: str) -> list[str]:
     """What is said of an answer: the output asked for, and what is known of the others."""
     spec: Any = sweep.spec
-    outputs = list(dict.fromkeys([of, *ALWAYS]))
-    for name in (*WHERE_KNOWN, NEAR):
-        if name not in outputs:
-            try:
-                Evaluation(spec["scenario"], spec["axes"], [*outputs, name])
-            except InputError:
-                continue
-            outputs.append(name)
-    return outputs
+    more = [n for n in (*WHERE_KNOWN, NEAR) if is_known(spec["scenario"], spec["axes"], [n])]
+    return list(dict.fromkeys([of, *ALWAYS, *more]))
 
 
 def as_choices(
@@ -416,16 +395,14 @@ def as_choices(
     for place in np.ndindex(*found[names[0]].shape):
         if np.isnan(found[of].values[place]):
             continue
-        point: dict[str, Any] = {}
-        for axis, at in zip(axes.values(), place[:-1], strict=True):
-            point |= auto.at(axis, at)
+        point = _said(axes, place[:-1])
         layout = {name: found[name].values[place] for name in names}
         words = [
-            f"{axis.name}={label(axis.labels[k])}"
+            f"{axis.name}={in_command(axis.labels[k])}"
             for axis, k in zip(axes.values(), place[:-1], strict=True)
         ]
         labels.append(" ".join([*words, text(layout)]))
-        commands.append(" ".join([*words, *(f"{n}={label(v)}" for n, v in layout.items())]))
+        commands.append(" ".join([*words, *(f"{n}={in_command(v)}" for n, v in layout.items())]))
         rows.append({**point, **{n: _value(n, value) for n, value in layout.items()}})
     if not rows:
         raise InputError("no layout can run, so that there is nothing to report")
@@ -435,17 +412,16 @@ def as_choices(
     return made, commands
 
 
-def label(value: Any) -> str:
+def in_command(value: Any) -> str:
     """A value in a command: whole numbers without a point."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else label(value)
 
 
 def _value(name: str, told: Any) -> Any:
     """A value of an open input as a spec states it."""
     if not values.is_option(name):
         return float(told)
-    return next(choice for choice in INPUTS[name].choices if _text(choice) == told)
+    return next(choice for choice in INPUTS[name].choices if label(choice) == told)
 
 
 # What may change it
@@ -457,7 +433,7 @@ def levers(sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str) ->
     Model, work, efficiencies and the layout itself are not counted among levers here.
     """
     found = ranked(sweep, of, None, layout)
-    topics = {row.name: topic for topic, rows in groups().items() for row in rows}
+    topics = headings()
     base = found[of].item()
     factor, unit = scale(str(found[of].attrs["units"]), [base], of)
     sign = 1.0 if sense == "min" else -1.0

@@ -27,7 +27,7 @@ from ..spec import values
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, resolve
 from .gradient import check_quantity, uncounted
-from .solve.solve import Target, check_free, read_target, without
+from .solve.solve import Target, check_free, read_condition, without
 from .wider import FACTOR, remarks, wider, with_remarks
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def optimize(
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
     check_quantity(of)
-    conditions = [_condition(text) for text in subject_to]
+    conditions = [read_condition("subject_to", text) for text in subject_to]
     ranges = [_range(name, ends) for name, ends in _items(between)]
     problem = resolve(spec["scenario"], spec["axes"], [span.name for span in ranges])
     for span in ranges:
@@ -475,13 +475,6 @@ def _kept_slope(condition: Target, outs: Mapping[str, Array], slopes: Mapping[st
 def _aim(condition: Target, outs: Mapping[str, Array]) -> Array:
     level = condition.level
     return outs[level] if isinstance(level, str) else np.full(outs[condition.of].shape, level)
-
-
-def _condition(text: Any) -> Target:
-    condition = read_target(text)
-    if condition.relation == "=":
-        raise InputError(f"subject_to: {shown(text)} is an equation; write <= or >=")
-    return condition
 
 
 def _items(between: Any) -> list[tuple[str, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...kernels.roles import REASON
 from ..errors import InputError, shown
-from ..run.evaluation import Evaluation
+from ..run.evaluation import Evaluation, is_known
 from ..show.tables import meanings
 from ..spec import phases, values
 from ..spec.axes import Array, make_axes
@@ -64,7 +64,7 @@ def wall(
     price = None if day_price is None else _positive(_COST, day_price)
     sizes, step = _sizes(scenario, axes, between)
     outputs = [*_NEEDED, *([] if phased else [_TOKENS]), *([_POWER] if power else [])]
-    priced = price is not None or _is_known(scenario, {**axes, SIZE: [MOST]}, _COST)
+    priced = price is not None or is_known(scenario, {**axes, SIZE: [MOST]}, [_COST])
     outputs += [_COST] if priced else []
     found = _scan(scenario, axes, sizes, outputs, engine)
     runs = found[REASON].values == 0
@@ -131,14 +131,6 @@ def _positive(name: str, given: Any) -> float:
     if not 0 < limit < math.inf:
         raise InputError(f"a limit of {shown(given)} on {name} is not above 0 and finite; give one")
     return limit
-
-
-def _is_known(scenario: Mapping[str, Any], axes: Mapping[str, Any], name: str) -> bool:
-    try:
-        Evaluation(scenario, axes, [name])
-    except InputError:
-        return False
-    return True
 
 
 def _sizes(
@@ -287,7 +279,7 @@ def _fastest(
     below, above = math.floor((best - low) / stride), math.floor((high - best) / stride)
     tried = best + stride * np.arange(-below, above + 1.0)
     around = {**axes, SIZE: tried}
-    outputs = [TIME, *([_WALL] if _is_known(scenario, around, _WALL) else [])]
+    outputs = [TIME, *([_WALL] if is_known(scenario, around, [_WALL]) else [])]
     near = _scan(scenario, axes, tried, outputs, engine)
     times = np.where(near[REASON].values == 0, near[TIME].values, np.inf)
     at = near.isel({SIZE: int(times.argmin())})

@@ -17,7 +17,7 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
-from ...kernels.inputs import INPUTS, groups
+from ...kernels.inputs import INPUTS, headings
 from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, WHOLES
 from ..ask.interval import SHARE
 from ..ask.uncertainty import errors
@@ -26,10 +26,11 @@ from ..plan.cases import choices, leaves
 from ..plan.labels import attributes, own_version
 from ..plan.plan import Plan
 from ..plots.picture import words
-from ..run.evaluation import Evaluation
-from ..show.tables import counted, scale
+from ..run.evaluation import Evaluation, is_known
+from ..show.tables import check_new, counted, scale
 from ..spec import auto
 from ..spec.axes import Axis, make_axes
+from ..store.places.durable import write_file
 
 MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: more is not opened from a mail
@@ -96,33 +97,20 @@ def page(
     return made
 
 
-def _known(scenario: Mapping[str, Any], outputs: Sequence[str]) -> tuple[str, ...]:
-    """The losses that the wall time goes to, where all are known."""
-    try:
-        Evaluation(scenario, {}, [*outputs, *(n for n in LOSSES if n not in outputs)])
-    except InputError:
-        return ()
-    return LOSSES
-
-
 def check_target(path: str | PathLike[str]) -> None:
     """Refuse a file that cannot be written."""
     path = Path(path)
     if path.suffix.lower() != ".html":
         raise InputError(f"{str(path)!r} is not an .html file; change its ending")
-    if path.exists():
-        raise InputError(f"{str(path)!r} exists; choose another name or remove it")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.absolute().parent)!r}; create it first")
+    check_new(path)
 
 
 def write(text: str, path: str | PathLike[str]) -> None:
     """Write a page, whole or not at all. Raises InputError."""
     check_target(path)
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(Path(path).absolute().parent, Path(path).name, text.encode())
     except OSError as error:
-        Path(path).unlink(missing_ok=True)
         raise InputError(f"cannot write {str(path)!r} ({error.strerror}); choose another") from None
 
 
@@ -131,7 +119,8 @@ class _Choice:
 
     def __init__(self, name: str, scenario: Mapping[str, Any], outputs: Sequence[str]) -> None:
         ends = [end for of in outputs if of in ENDS for end in ENDS[of]]
-        outputs = [*dict.fromkeys([*outputs, *ends, *_known(scenario, outputs)])]
+        losses = LOSSES if is_known(scenario, {}, LOSSES) else ()
+        outputs = [*dict.fromkeys([*outputs, *ends, *losses])]
         plain: Plan = Evaluation(scenario, {}, outputs).plan("numpy")
         self.drawn = bool(plain.problem.distributions)  # intervals would lack what these add
         self.errors = {of: [] if self.drawn else [*errors(plain, of)] for of in plain.outputs}
@@ -187,12 +176,7 @@ def _is_numeric(axis: Axis) -> bool:
 
 def _points(axis: Axis) -> list[tuple[str, dict[str, Any]]]:
     """The points of an axis: the name of each, and what it sets."""
-    numbers = {name: tuple(row.tolist()) for name, row in axis.numbers.items()}
-    rows = {**numbers, **axis.options, **axis.records}
-    return [
-        (f"{label}", {name: row[k] for name, row in rows.items()})
-        for k, label in enumerate(axis.labels.tolist())
-    ]
+    return [(f"{label}", auto.at(axis, k)) for k, label in enumerate(axis.labels.tolist())]
 
 
 # What the page is made from
@@ -223,8 +207,8 @@ def _programs(rows: Sequence[_Choice], moved: Sequence[str]) -> tuple[dict[str, 
             flags = [of for of in outputs if _unit(row, of) == "flag"]
             program = fold(outputs, row.formulas, given, inputs, (), flags)
             taken = ", ".join(f"all[{names.index(n)}]" for n in inputs)
-            own = javascript.source(program, f"program{len(sources)}")
-            sources.append(own.replace("= inputs;", f"= [{taken}];").replace("(inputs)", "(all)"))
+            own = javascript.source(program, "compute")
+            sources.append(f"(all) => {{\n{own}return compute([{taken}]);\n}}")
         which.append(known[key])
         bases.append([row.values.get(n, math.nan) for n in names])
     data = {
@@ -251,7 +235,7 @@ def _unit(row: _Choice, name: str) -> str:
 def _inputs(
     names: Iterable[str], moved: Sequence[str], first: _Choice, sliders: Mapping[str, Axis]
 ) -> list[dict[str, Any]]:
-    topics = {row.name: topic for topic, its_rows in groups().items() for row in its_rows}
+    topics = headings()
     measured = auto.measured() if first.plan.problem.found else {}
     made: list[dict[str, Any]] = []
     for name in names:
@@ -314,10 +298,9 @@ def _outputs(
 def _filled(title: str, data: Mapping[str, Any], programs: Sequence[str]) -> str:
     """One file: its style and its script, allowed by their hashes, and nothing from elsewhere."""
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
-    listed = ", ".join(f"program{k}" for k in range(len(programs)))
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
-    made = f"const PROGRAMS = [{listed}];"
-    script = "\n".join([head, *programs, made, _asset("live.js")])
+    made = f"const PROGRAMS = [{', '.join(programs)}];"
+    script = "\n".join([head, made, _asset("live.js")])
     style = _asset("live.css")
     parts = {
         "title": html.escape(title),

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     import xarray
 
 
+def is_known(scenario: Mapping[str, Any], axes: Mapping[str, Any], outputs: Sequence[str]) -> bool:
+    """Whether all that some outputs need is given."""
+    try:
+        Evaluation(scenario, axes, outputs)
+    except InputError:
+        return False
+    return True
+
+
 class Evaluation:
     """A scenario, axes and outputs; see `Sweep`, which adds the questions to ask of them."""
 

@@ -190,6 +190,11 @@ def check_target(path: Path) -> None:
             f"{str(path)!r} is not one of {', '.join(FORMATS)}; change its ending, or write - for "
             "CSV to standard output"
         )
+    check_new(path)
+
+
+def check_new(path: Path) -> None:
+    """Refuse a file that exists, and a folder that cannot be written into."""
     if path.exists():
         raise InputError(f"{str(path)!r} exists; choose another name or remove it")
     if not path.absolute().parent.is_dir():

@@ -26,8 +26,7 @@ def source(program: Program, name: str) -> str:
     trace, results = program.trace()
     lines = [f"  const [{', '.join(program.inputs)}] = inputs;"]
     for own, operation in trace.operations.items():
-        text = f"{operation.loop}({operation.reads[0]})" if operation.loop else operation.text
-        lines.append(f"  const {own} = {text};")
+        lines.append(f"  const {own} = {operation.text};")
     texts = []
     for of, result in zip(program.outputs, results, strict=True):
         value = written(result)

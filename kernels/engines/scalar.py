@@ -25,8 +25,7 @@ def source(program: Program) -> str:
     trace, results = program.trace()
     lines = [f"    {name} = float64({name})" for name in program.inputs]
     for name, operation in trace.operations.items():
-        text = f"{operation.loop}({operation.reads[0]})" if operation.loop else operation.text
-        lines.append(f"    {name} = {text}")
+        lines.append(f"    {name} = {operation.text}")
     texts = []
     for name, result in zip(program.outputs, results, strict=True):
         value = written(result)

@@ -103,6 +103,14 @@ def read_target(target: Any) -> Target:
     return Target(of, relation.replace("==", "="), number)
 
 
+def read_condition(argument: str, text: Any) -> Target:
+    """A target that is a bound, "job_time <= 30 d", of an argument that takes no equations."""
+    condition = read_target(text)
+    if condition.relation == "=":
+        raise InputError(f"{argument}: {shown(text)} is an equation; write <= or >=")
+    return condition
+
+
 def solve(
     for_: str,
     target: str | Mapping[str, Any],

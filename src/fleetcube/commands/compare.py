@@ -78,7 +78,7 @@ def _two_values(
     spec: str, selectors: tuple[str, ...]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec under each of two values: the sweeps, what to call them, and the other selectors."""
-    from fleetcube.grid.ask.layouts import label
+    from fleetcube.grid.ask.layouts import in_command
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.spec.auto import at
@@ -96,7 +96,7 @@ def _two_values(
     sweeps = [
         both.replace(scenario={**both.spec["scenario"], **at(axis, k)}, axes=rest) for k in (0, 1)
     ]
-    named = [f"{spec} {axis.name}={label(value)}" for value in axis.labels]
+    named = [f"{spec} {axis.name}={in_command(value)}" for value in axis.labels]
     others = tuple(text for text in selectors if text.partition("=")[0] != axis.name)
     return (sweeps[0], sweeps[1]), (named[0], named[1]), others
 

@@ -118,8 +118,10 @@ def _print_one(
 ) -> None:
     """The best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.grid.ask.layouts import levers
+    from fleetcube.grid.plan.labels import END_OF
     from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.tables import counted, meanings, numbers, scale, table
+    from fleetcube.kernels.roles import LOSSES
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
     reason = point["infeasible_reason"]
@@ -137,7 +139,7 @@ def _print_one(
     for name in map(str, best.data_vars):
         about = best[name].attrs
         own = best[name].dims == ("rank",) and name not in (*names, "memory_margin")
-        if not own or "flag_values" in about or _is_end(best, name) or name.endswith("_overhead"):
+        if not own or name in LOSSES or about.keys() & {"flag_values", END_OF}:
             continue
         factor, unit = scale(str(about["units"]), best[name].values[:1], name)
         ends = ""
@@ -169,11 +171,6 @@ def _print_one(
         say(f"what would better {of}:")
         for line in lines:
             say(f"  {line}")
-
-
-def _is_end(best: "xarray.Dataset", name: Any) -> bool:
-    stem, _, side = str(name).rpartition("_")
-    return side in ("low", "high") and stem in best
 
 
 def _print_limits(best: "xarray.Dataset") -> None:
