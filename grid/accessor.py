@@ -138,6 +138,19 @@ class DatasetAccessor(Accessor[xarray.Dataset]):
             return in_units(self._given, units)
         return everything_in(self._given, units)
 
+    def interval(self, of: str | Sequence[str] | None = None) -> xarray.Dataset:
+        """The cube with the ends of its variables' 90 % intervals, as `Sweep.interval` gives them.
+
+        They are evaluated here, at the points of this cut alone (100,000 at most), and belong to
+        its values: where today's formulas or records give others, an error says so.
+        """
+        from .ask.again import with_interval
+        from .show.tables import check_variables
+
+        names = [of] if isinstance(of, str) else of
+        check_variables(names or (), [*map(str, self._given.data_vars)])
+        return with_interval(self._given, names)
+
     @property
     def plot(self) -> "Pictures":
         """Pictures: `plot("n_gpus", of="goodput")`, `plot.losses("n_gpus")` and others."""

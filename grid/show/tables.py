@@ -39,9 +39,10 @@ SCALES = {
 
 
 def variables(cube: "xarray.Dataset", names: Sequence[str]) -> "xarray.Dataset":
-    """The named variables of a cube; all by default."""
+    """The named variables of a cube with the ends of their intervals; all by default."""
     check_variables(names, [str(key) for key in cube.data_vars])
-    return cube[list(names)] if names else cube
+    ends = [str(n) for n, own in cube.data_vars.items() if own.attrs.get(END_OF) in names]
+    return cube[[*names, *ends]] if names else cube
 
 
 def check_variables(names: Sequence[str], known: Sequence[str]) -> None:

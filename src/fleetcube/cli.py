@@ -17,7 +17,7 @@ import click
 
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS, complete
-from fleetcube.commands.changed import changed, traffic
+from fleetcube.commands.changed import changed, traffic, with_ends
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
@@ -327,13 +327,23 @@ def verify(cube: str, samples: int) -> None:
 @click.argument("cube", type=click.Path())
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @complete.variables("Variable to show; may be repeated.  [all]")
+@click.option(
+    "--interval/--no-interval",
+    default=None,
+    help="With 90 % intervals.  [in tables, where a calibration gives one]",
+)
 @to_file
 def slice_cube(
-    cube: str, selectors: tuple[str, ...], variable: tuple[str, ...], output: str | None
+    cube: str,
+    selectors: tuple[str, ...],
+    variable: tuple[str, ...],
+    interval: bool | None,
+    output: str | None,
 ) -> None:
     """Cut a cube: axis=value, axis=first:last or axis=value,value.
 
-    Numbers may carry units. Of a numeric axis the nearest point is taken, and reported.
+    Numbers may carry units. Of a numeric axis the nearest point is taken, and reported. A cube
+    holds values: their intervals are evaluated here, where the formulas are still those of it.
 
     \b
     Example:
@@ -348,9 +358,11 @@ def slice_cube(
     whole = open_cube(cube)
     variables(whole, variable)  # names first
     cut, notes = select(whole, selectors)
-    cut = variables(cut, variable)
     for note in notes:
         say(note, err=True)
+    if interval or (interval is None and output is None):
+        cut = with_ends(cut, variable, asked=bool(interval))
+    cut = variables(cut, variable)
     if output is not None:
         write_table(cut, output)
         return
@@ -427,6 +439,7 @@ for command in COMMANDS:
 
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
+    from fleetcube.grid.ask.again import predicted
     from fleetcube.grid.plan.citations import records
     from fleetcube.grid.show.tables import counted
 
@@ -444,6 +457,8 @@ def _show(cube: Any, sources: bool = False) -> None:
     if reason is not None and reason.size <= _MOST_COUNTED:
         say(f"infeasible: {_reasons(reason)}")
     _remarks(cube)
+    if names := predicted(cube):
+        say(f"with 90 % intervals (slice, plot): {', '.join(names)}")
     if sources:
         version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
         say(one_line(f"fleetcube {version}, engine {engine}"))

@@ -66,3 +66,17 @@ def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = (
 
     spec = changed_spec(path, selectors)
     return Sweep(spec["scenario"], spec["axes"], list(outputs) or spec["outputs"])
+
+
+def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:
+    """A cut of a cube with its intervals; where these were not asked for, a note says why not."""
+    from fleetcube.grid.ask.again import with_interval
+    from fleetcube.grid.errors import InputError
+
+    try:
+        return with_interval(cut, variables or None)
+    except InputError as error:
+        if asked:
+            raise
+        say(f"no intervals: {error}", err=True)
+        return cut

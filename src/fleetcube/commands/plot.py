@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands import complete
-from fleetcube.commands.changed import by_phase, traffic
+from fleetcube.commands.changed import by_phase, traffic, with_ends
 from fleetcube.commands.say import say
 
 # The options that each kind of picture needs, and others that it allows
@@ -71,7 +71,8 @@ def plot(
     """Draw a cube, with its other axes cut by axis=value.
 
     \b
-    curves    -v over -x, a curve for each point of one more axis
+    curves    -v over -x, a curve for each point of one more axis; with bands of 90 %
+              where a calibration gives intervals
     map       -v over -x and -y, with contours; surface is the map of goodput
     losses    where the wall time goes along -x, stacked, with job_time above
     flips     which loss is the largest over -x and -y, the GPUs' own inefficiency
@@ -138,6 +139,8 @@ def plot(
     elif kind == "schedule":
         schedule_at(cut).plot(path)
     else:
+        if y is None:
+            cut = with_ends(cut, drawn, asked=False)
         draw(cut, drawn[0], x or "", y, path)
     say(f"wrote {output}")
 

@@ -1,0 +1,126 @@
+"""A cut of a cube, evaluated again: the sweep of its points, and the ends of its intervals."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..plan.citations import records
+from ..plan.labels import own_version
+from ..plan.written import COORDINATE, as_it_was
+from ..run import stream
+from ..run.evaluation import Evaluation
+from ..run.settings import Settings
+from ..show.tables import label
+from ..spec.axes import Axis, is_coupled, make_axis
+from ..store.cube import spec_of
+from .interval import interval, is_predicted
+from .uncertainty import errors
+
+if TYPE_CHECKING:
+    import xarray
+
+MOST = 100_000  # points whose intervals are evaluated
+# Values that agree so well are of the same formulas: engines differ by less, corrections by more
+_SAME = {8: 1e-9, 4: 1e-4}
+
+
+def sweep_of(cut: "xarray.Dataset") -> Evaluation:
+    """The sweep of the points of a cut. Raises InputError where the cut does not tell it."""
+    try:
+        spec = spec_of(cut.attrs)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the cube does not state its spec ({error})") from None
+    axes = {name: _axis(name, entry, cut) for name, entry in spec["axes"].items()}
+    return Evaluation(as_it_was(spec), axes, spec["outputs"])
+
+
+def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
+    """The points of an axis that a cut has; all of an axis that none of its variables has."""
+    parts = entry if is_coupled(entry) else {name: entry}
+    held = any(isinstance(e, Mapping) and e.get("values") == COORDINATE for e in parts.values())
+    if held:  # the values of long lists are in coordinates, which were cut as the axis was
+        points = {key: _points(cut, name if key == "labels" else key) for key in parts}
+        return make_axis(name, points if is_coupled(entry) else points[name])
+    whole = make_axis(name, entry)
+    if name not in cut.coords:
+        if cut.sizes.get(name, whole.size) != whole.size:
+            raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")
+        return whole
+    places = {label(point): k for k, point in reversed([*enumerate(whole.labels)])}
+    wanted = [label(point) for point in _points(cut, name)]
+    if not {*wanted} <= places.keys():
+        raise InputError(f"the labels {name!r} are not those of the cube's spec")
+    return whole.cut(np.asarray([places[point] for point in wanted], dtype=np.int64))
+
+
+def _points(cut: "xarray.Dataset", name: str) -> Any:
+    if name not in cut.coords:
+        raise InputError(f"the cut does not have the coordinate {name!r} of its spec; keep it")
+    values = np.atleast_1d(cut[name].values)
+    return values if values.dtype.kind == "f" else values.tolist()
+
+
+def predicted(cube: "xarray.Dataset") -> list[str]:
+    """The variables of a cube that have intervals; none where its spec is refused today."""
+    try:
+        sweep = sweep_of(cube)
+        plan = sweep.of([n for n in sweep.spec["outputs"] if n in cube.data_vars]).plan("numpy")
+    except InputError:
+        return []
+    return [name for name in stream.numeric(plan) if errors(plan, name)]
+
+
+def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xarray.Dataset":
+    """A cut with the ends of its variables' 90 % intervals, as `Sweep.interval` gives them.
+
+    A cube holds values; the ends are evaluated here, at the points of the cut alone, and only
+    where they belong to its values: where today's formulas and records give the same ones.
+
+    Args:
+        cut: of any cube: stored, virtual, or evaluated.
+        of: variables; by default all that are numbers. A cut none of whose variables has an
+            interval is returned as it is.
+
+    Raises InputError where the values are no longer those of the cube's spec, and for more than
+    MOST points.
+    """
+    sweep = sweep_of(cut)
+    wanted = cut.data_vars if of is None else of
+    sweep = sweep.of([name for name in sweep.spec["outputs"] if name in wanted])
+    plan = sweep.plan("numpy")
+    if not is_predicted(plan):
+        return cut
+    names = stream.numeric(plan)
+    if sweep.points > MOST:
+        raise InputError(
+            f"the cut has {sweep.points:,} points, and intervals are evaluated at {MOST:,} "
+            "at most; cut more axes"
+        )
+    found = interval(sweep, names, Settings("numpy"))
+    points = {name: 0 for name in found.dims if name in cut.coords and name not in cut.dims}
+    found = found.isel(points, drop=True)
+    _check_same(cut, found, names)
+    ends = {}
+    for name in names:
+        for end in (f"{name}_low", f"{name}_high"):
+            if end in found:  # no value, no interval: cubes may be of feasible points alone
+                own: Any = found[end].variable
+                ends[end] = own.where(cut[name].variable.notnull())
+    return cut.assign(ends)
+
+
+def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[str]) -> None:
+    """Refuse a cube whose records or values are no longer those of its spec."""
+    written = cut.attrs.get("fleetcube_version", "the version")
+    now = f"fleetcube {own_version()} than in {written}, which wrote the cube; evaluate it again"
+    digests = {(r["kind"], r["label"]): r.get("digest") for r in records(cut.attrs)}
+    for record in records(found.attrs):
+        if digests.get((record["kind"], record["label"])) != record["digest"]:
+            raise InputError(f"{record['kind']} {record['label']} is another in {now}")
+    for name in names:
+        stored, again = cut[name].variable, found[name].variable
+        near = abs(stored - again) <= _SAME[stored.dtype.itemsize] * abs(again)
+        if not (near | (stored == again) | stored.isnull()).all():
+            raise InputError(f"{name} is another number in {now}")

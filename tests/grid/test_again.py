@@ -1,0 +1,151 @@
+"""Intervals of cubes: evaluated at the points of a cut, where they belong to its values."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from click.testing import CliRunner
+
+import fleetcube
+from fleetcube import InputError
+from fleetcube.cli import cli
+from fleetcube.grid.ask import again
+from fleetcube.grid.explore.view import View
+
+SCENARIO = {
+    "model": "llama-3-70b",
+    "gpu": "h100-sxm",
+    "fabric": "infiniband-ndr",
+    "software": "megatron-lm",
+    "tensor_parallel": 8,
+    "pipeline_parallel": 4,
+    "global_batch_size": 1024,
+    "training_tokens": 1e12,
+}
+AXES: dict[str, Any] = {
+    "n_gpus": [32, 256, 1024],
+    "gpu_mttf": np.geomspace(3.6e6, 3.6e8, 200).tolist(),  # its values: in a coordinate
+    "disk": {
+        "checkpoint_write_bandwidth": ["2 GB/s", "200 GB/s"],
+        "checkpoint_restore_time": ["60 s", "600 s"],
+        "labels": ["slow", "fast"],
+    },
+    "sequence_parallel": [False, True],
+}
+OUTPUTS = ["step_time", "job_time", "goodput", "memory_per_gpu"]
+
+
+@pytest.fixture(scope="module")
+def sweep() -> fleetcube.Sweep:
+    return fleetcube.Sweep(SCENARIO, AXES, OUTPUTS)
+
+
+@pytest.fixture(scope="module")
+def path(sweep: fleetcube.Sweep, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(sweep.store(tmp_path_factory.mktemp("cubes") / "job.zarr", engine="numpy"))
+
+
+def _there(found: xarray.Dataset) -> xarray.Dataset:
+    return found.isel(n_gpus=[1, 2], gpu_mttf=[3, 150], disk=1, sequence_parallel=0)
+
+
+@pytest.mark.parametrize("kind", ["stored", "virtual", "evaluated"])
+def test_ends_are_those_of_the_whole_sweep(sweep: fleetcube.Sweep, path: str, kind: str) -> None:
+    cube = {
+        "stored": lambda: fleetcube.open_cube(path),
+        "virtual": lambda: sweep.virtual(engine="numpy"),
+        "evaluated": lambda: sweep.evaluate("numpy"),
+    }[kind]()
+    cut = _there(cube).fleetcube.interval()
+    whole = _there(sweep.interval(engine="numpy"))
+    for name in ("step_time", "job_time", "memory_per_gpu"):
+        for side in ("low", "high"):
+            ours = cut[f"{name}_{side}"]
+            np.testing.assert_allclose(ours, whole[f"{name}_{side}"].broadcast_like(ours), 1e-12)
+    assert (cut["step_time_low"] < cut["step_time"]).all()
+    assert "goodput_low" not in cut  # it does not feel how long a step takes
+
+
+def test_what_is_cut_to_a_point_or_left_out_is_known(path: str) -> None:
+    cube = fleetcube.open_cube(path)
+    point = cube.isel(n_gpus=2, gpu_mttf=7, disk=0, sequence_parallel=1)
+    alone = point[["job_time"]].fleetcube.interval("job_time")
+    assert alone["job_time_high"].ndim == 0
+    assert float(alone["job_time_low"]) < float(alone["job_time"]) < float(alone["job_time_high"])
+    steps = cube[["step_time"]].isel(n_gpus=1, sequence_parallel=1)  # gpu_mttf, disk: not felt
+    assert "gpu_mttf" not in steps.coords
+    with pytest.raises(InputError, match="does not have the coordinate 'gpu_mttf' of its spec"):
+        steps.fleetcube.interval()
+
+
+def test_no_value_has_no_interval(sweep: fleetcube.Sweep, tmp_path: Path) -> None:
+    cube = fleetcube.open_cube(
+        sweep.store(tmp_path / "f.zarr", engine="numpy", dtype="float32", mask_infeasible=True)
+    )
+    cut = cube.isel(gpu_mttf=[0]).fleetcube.interval()
+    known = cut["job_time"].notnull()
+    assert known.any()
+    assert not known.all()
+    assert (cut["job_time_low"].notnull() == known).all()
+
+
+def test_values_that_changed_have_none(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cube = fleetcube.open_cube(path).isel(gpu_mttf=[0, 1], disk=0)
+    other = cube.assign(job_time=cube["job_time"] * (1 + 1e-6))
+    with pytest.raises(InputError, match=r"job_time is another number in fleetcube .* evaluate it"):
+        other.fleetcube.interval()
+    assert "step_time_low" in other.fleetcube.interval("step_time")
+    entries = json.loads(cube.attrs["fleetcube_catalog"])
+    entries[0]["digest"] = "0" * 64
+    changed = cube.assign_attrs(fleetcube_catalog=json.dumps(entries))
+    with pytest.raises(InputError, match=f"{entries[0]['kind']} .* is another in fleetcube"):
+        changed.fleetcube.interval()
+    with pytest.raises(InputError, match="the labels 'n_gpus' are not those of the cube's spec"):
+        cube.assign_coords(n_gpus=[32.0, 256.0, 1025.0]).fleetcube.interval()
+    with pytest.raises(InputError, match="does not state its spec"):
+        cube.assign_attrs(fleetcube_spec="[]").fleetcube.interval()
+    monkeypatch.setattr(again, "MOST", 5)
+    with pytest.raises(InputError, match="has 12 points, and intervals are evaluated at 5 at most"):
+        cube.fleetcube.interval()
+
+
+def test_what_has_no_interval_stays_as_it_is() -> None:
+    plain = fleetcube.Sweep({**SCENARIO, "calibration": "none"}, {"n_gpus": [256]}, OUTPUTS)
+    cube = plain.evaluate("numpy")
+    xarray.testing.assert_identical(cube.fleetcube.interval(), cube)
+    errors = {"step_time_error": [-1.0, 0.0, 1.0]}
+    cube = fleetcube.Sweep({**SCENARIO, "n_gpus": 256}, errors, ["step_time"]).evaluate("numpy")
+    xarray.testing.assert_identical(cube.fleetcube.interval(), cube)
+
+
+def test_the_commands_show_them(path: str, tmp_path: Path) -> None:
+    def ran(*words: str) -> str:
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    where = ["n_gpus=256", "gpu_mttf=1000h", "disk=fast", "sequence_parallel=true"]
+    heads = ran("slice", path, *where, "-v", "job_time").splitlines()[0]
+    assert heads.split() == ["job_time", "[d]", "90", "%", "feasible"]
+    assert "90 %" not in ran("slice", path, *where, "--no-interval")
+    assert "with 90 % intervals (slice, plot): step_time, job_time" in ran("show", path)
+    table = tmp_path / "job.csv"
+    ran("slice", path, *where[1:], "-v", "job_time", "--interval", "-o", str(table))
+    assert "job_time_low [s],job_time_high [s]" in table.read_text().splitlines()[0]
+    ran("slice", path, *where[1:], "-v", "job_time", "-o", str(tmp_path / "plain.csv"))
+    assert "_low" not in (tmp_path / "plain.csv").read_text()
+    picture = tmp_path / "job.svg"
+    ran("plot", path, *where[1:], "-v", "job_time", "-x", "n_gpus", "-o", str(picture))
+    assert "90 % interval" in picture.read_text()
+
+
+def test_the_explorer_has_bands_of_stored_cubes(sweep: fleetcube.Sweep, path: str) -> None:
+    view = View.open(path)
+    stored = view.band("variable=job_time&x=n_gpus")
+    assert stored["places"] == [0, 1, 2]
+    assert stored == View(sweep.virtual(engine="numpy"), "job", sweep).band(
+        "variable=job_time&x=n_gpus"
+    )
