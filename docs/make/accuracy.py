@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fleetcube.grid.measured.records import read_records
 from fleetcube.grid.measured.validate import Accuracy, Validation, validate
 
+from . import products
 from .text import DOCS, between, table
 from .training import CATALOG
 
@@ -77,7 +78,8 @@ def own() -> Validation:
 def page() -> str:
     """docs/accuracy.md as it should be."""
     sources = dict.fromkeys((row.group, row.source) for row in read_records()[0])
-    return between(PAGE, "measured", tables(own(), sources))
+    whole = between(PAGE, "measured", tables(own(), sources))
+    return between(whole, "products", products.text())
 
 
 def tables(validation: Validation, sources: Iterable[tuple[str, str]]) -> str:

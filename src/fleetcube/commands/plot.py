@@ -71,7 +71,7 @@ def plot(
     """Draw a cube, with its other axes cut by axis=value.
 
     \b
-    curves    -v over -x, a curve for each point of one more axis, and bands of 90 %
+    curves    -v over -x, a curve for each point of one more axis; bands of 90 %
               where a calibration gives intervals
     map       -v over -x and -y, with contours; surface is the map of goodput
     losses    where the wall time goes along -x, stacked, with job_time above

@@ -1,0 +1,132 @@
+"""Published rates of matrix products, and which law of their sizes says them best."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from fleetcube.catalog import record
+from fleetcube.kernels.layer import gemm_time
+
+from .text import table
+
+# 16-bit products on an H100 at powers of two, from the table by which XLA predicts its kernels:
+# xla/service/gpu/model/matmul_interpolator_data.h of github.com/openxla/xla (2025), 143 of its
+# entries, TFLOP/s to four digits
+PRODUCTS = Path(__file__).with_suffix(".csv")
+_GPU = "h100-sxm"
+_PROCESSORS = 132  # of an H100 SXM
+# Tiles of CUTLASS's kernels for this GPU, and shares of the rate that small ones were given here
+_TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.9), (64, 256, 0.9), (128, 64, 0.75))
+_SPLITS = (1, 2, 4)  # parts of the depth that are computed side by side and added
+_LONG = 20e-6  # s
+
+Array = np.ndarray[Any, Any]
+
+
+class Products:
+    """The measured products: sizes, and times [s]; laws of these, each of a few coefficients."""
+
+    def __init__(self) -> None:
+        with PRODUCTS.open(encoding="utf-8", newline="") as file:
+            rows = [[float(cell) for cell in row] for row in list(csv.reader(file))[1:]]
+        self.batch, self.rows, self.columns, self.depth, rate = np.array(rows).T
+        sheet = record("gpu", _GPU).values
+        self.peak, self.memory = float(sheet["peak_flops_bf16"]), float(sheet["hbm_bandwidth"])
+        self.flops = 2 * self.batch * self.rows * self.columns * self.depth
+        self.times = self.flops / (rate * 1e12)
+        self.bytes = (
+            2
+            * self.batch
+            * (self.rows * self.depth + self.depth * self.columns + self.rows * self.columns)
+        )
+
+    def by_sides(self, largest: Any, half_size: Any, launch: Any) -> Array:
+        """The law of the step: each product of a batch after the other, and a launch."""
+        of = (self.rows, self.columns, self.depth, 2, 2)
+        time = gemm_time(*of, self.peak, largest, half_size, self.memory)
+        return np.asarray(self.batch * time + launch)
+
+    def by_area(self, largest: Any, half_area: Any, launch: Any, half_depth: Any) -> Array:
+        """The result's area fills the GPU, whatever its sides."""
+        area = self.batch * self.rows * self.columns
+        share = largest * area / (area + half_area) * self.depth / (self.depth + half_depth)
+        return self._at(share) + launch
+
+    def by_waves(self, largest: Any, launch: Any, half_depth: Any) -> Array:
+        """Tiles of 128 x 128, one to a multiprocessor, in whole waves."""
+        return self._in_waves(largest, half_depth, 128, 128, 1) + launch
+
+    def by_choice(self, largest: Any, launch: Any, half_depth: Any) -> Array:
+        """The best of several tiles in whole waves, the depth split or not, as libraries choose."""
+        every = [
+            self._in_waves(largest * share, half_depth, rows, columns, split)
+            for rows, columns, share in _TILES
+            for split in _SPLITS
+        ]
+        return np.asarray(np.min(every, axis=0) + launch)
+
+    def _in_waves(self, largest: Any, half_depth: Any, rows: int, columns: int, split: int) -> Any:
+        waves = self.batch * np.ceil(self.rows / rows) * np.ceil(self.columns / columns) * split
+        waves = waves / _PROCESSORS
+        filled = waves / np.ceil(waves)
+        depth = self.depth / split
+        added = 4 * self.batch * self.rows * self.columns * (split if split > 1 else 0)  # in FP32
+        return self._at(largest * filled * depth / (depth + half_depth)) + added / self.memory
+
+    def _at(self, share: Any) -> Array:
+        return np.asarray(np.maximum(self.flops / (share * self.peak), self.bytes / self.memory))
+
+    def fit(self, law: Callable[..., Array], start: list[float]) -> Array:
+        """Coefficients by least squares of the logarithms, with Huber's loss."""
+        scale = np.array(start)
+
+        def errors(x: Array) -> Array:
+            return np.asarray(np.log(law(*(np.exp(x) * scale)) / self.times))
+
+        found = least_squares(errors, np.zeros(len(start)), loss="huber", f_scale=0.1)
+        return np.asarray(np.exp(found.x) * scale)
+
+
+LAWS: dict[str, tuple[str, list[float]]] = {
+    "the step's: half sizes of the sides": ("by_sides", [0.9, 150.0, 3e-6]),
+    "a half size of the result's area, and of the depth": ("by_area", [0.9, 5e5, 3e-6, 150.0]),
+    "waves of tiles of 128 x 128": ("by_waves", [0.9, 3e-6, 150.0]),
+    "waves, the best of five tiles and three splits": ("by_choice", [0.9, 3e-6, 150.0]),
+}
+
+
+def results() -> Iterator[tuple[str, Array, Array]]:
+    """Each law, its coefficients, and its errors, predicted over measured - 1."""
+    products = Products()
+    for name, (law, start) in LAWS.items():
+        found = products.fit(getattr(products, law), start)
+        yield name, found, getattr(products, law)(*found) / products.times - 1
+
+
+def text() -> str:
+    """The table of docs/accuracy.md."""
+    long = Products().times >= _LONG
+    rows = [
+        (
+            name,
+            str(len(found)),
+            *(f"{100 * abs(errors[own]).mean():.1f} %" for own in (slice(None), long)),
+            f"{100 * float(np.median(abs(errors))):.1f} %",
+            f"{100 * abs(errors).max():.0f} %",
+        )
+        for name, found, errors in results()
+    ]
+    head = (
+        "law",
+        "coefficients",
+        f"mean of {len(long)}",
+        f"of the {long.sum()} above {math.floor(_LONG * 1e6)} us",
+        "median",
+        "largest",
+    )
+    return table(head, rows, " rrrrr")

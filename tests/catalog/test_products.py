@@ -1,0 +1,23 @@
+"""Matrix products that were measured alone judge the law that steps are fitted with."""
+
+import numpy as np
+
+from docs.make import products
+from fleetcube import Sweep
+
+
+def test_the_law_of_steps_fits_products_measured_alone() -> None:
+    found = {name: (values, errors) for name, values, errors in products.results()}
+    (largest, half_size, launch), errors = found["the step's: half sizes of the sides"]
+    assert np.abs(errors).mean() < 0.07
+    assert abs(float(np.median(errors))) < 0.02
+    assert 0.8 < largest <= 1.0  # of the data sheet
+    assert 2e-6 < launch < 8e-6  # as launches on an H100 take (XLA's smallest product: 2.9 us)
+    one_tile = np.abs(found["waves of tiles of 128 x 128"][1]).mean()
+    assert one_tile > 2 * np.abs(errors).mean()
+
+    scenario = {"model": "llama-3-70b", "gpu": "h100-sxm", "software": "megatron-lm"}
+    step = {"fabric": "infiniband-ndr", "n_gpus": 64, "tensor_parallel": 8, "global_batch_size": 64}
+    plan = Sweep({**scenario, **step}, {}, ["step_time"]).plan("numpy")
+    posterior = plan.problem.constants["gemm_half_size"]
+    assert 0.5 < posterior / half_size < 2.0  # from whole steps, which know no kernel alone
