@@ -21,7 +21,7 @@ from fleetcube.commands.changed import changed, traffic
 from fleetcube.commands.listing import Listed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
@@ -355,6 +355,7 @@ def slice_cube(
         write_table(cut, output)
         return
     print_table(*table(cut))
+    print_foot(cut.attrs)
 
 
 @cli.command()
@@ -380,7 +381,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     if name is not None and name.endswith(".toml"):
         point = traffic(name, selectors)
         say(explain_traffic(point))
-        _standing(point)
+        print_foot(point.attrs, err=False)
         return
     if selectors:
         raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
@@ -428,6 +429,7 @@ for command in COMMANDS:
 def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
     from fleetcube.grid.plan.citations import records
+    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
@@ -442,7 +444,8 @@ def _show(cube: Any, sources: bool = False) -> None:
     print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
-        say(f"infeasible: {_reasons(reason)}")
+        for line in wrapped([f"infeasible: {_reasons(reason)}"]):
+            say(line)
     _remarks(cube)
     if sources:
         version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
@@ -454,21 +457,14 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
-    """Print remarks on a result: unused inputs, what it stands on, medians taken."""
+    """Print remarks on a result: unused inputs, what it stands on, what a default decided."""
     from fleetcube.grid.explain import unused
+    from fleetcube.grid.show.feet import wrapped
 
     if "fleetcube_unused" in cube.attrs:
-        say(unused(cube.attrs), err=err)
-    _standing(cube, err)
-    if "fleetcube_medians" in cube.attrs:
-        medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
-        say(f"uncertain, at the median here: {medians}", err=err)
-
-
-def _standing(cube: Any, err: bool = False) -> None:
-    """Print what the calibration of a result stands on, and where it does not."""
-    for line in cube.attrs.get("fleetcube_remarks", "").splitlines():
-        say(line, err=err)
+        for line in wrapped([unused(cube.attrs)]):
+            say(line, err=err)
+    print_foot(cube.attrs, err=err)
 
 
 def _reasons(reason: Any) -> str:

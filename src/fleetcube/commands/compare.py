@@ -72,6 +72,7 @@ def compare(
             _terms(comparison, name)
     _changes(comparison)
     _inputs(comparison)
+    _feet(comparison)
 
 
 def _two_values(
@@ -163,6 +164,8 @@ def _row(ends: list[float], factor: float) -> list[str]:
 
 
 def _changes(comparison: Any) -> None:
+    from fleetcube.grid.show.feet import wrapped
+
     if not comparison.changes:
         say("\nthe specs do not differ here")
         return
@@ -175,10 +178,13 @@ def _changes(comparison: Any) -> None:
     say(f"\nwhat differs, and by what it multiplies {comparison.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
     total = float(_ratio(comparison.values[comparison.of]).median())
-    say(
-        "alone: A with only this changed; last: changed after all others; factor: mean over all "
-        f"orders{'' if over else f'; the factors multiply to {total:.4g}'}"
-    )
+    for line in wrapped(
+        [
+            "alone: A with only this changed; last: changed after all others; factor: mean over "
+            f"all orders{'' if over else f'; the factors multiply to {total:.4g}'}"
+        ]
+    ):
+        say(line)
 
 
 def _inputs(comparison: Any) -> None:
@@ -191,6 +197,22 @@ def _inputs(comparison: Any) -> None:
             for name, *ends in comparison.inputs
         ]
         print_table(["input", "A", "B"], rows)
+
+
+def _feet(comparison: Any) -> None:
+    """What the numbers of each side stand on, once where it is the same."""
+    from fleetcube.grid.show.feet import remarks, wrapped
+
+    a, b = map(remarks, comparison.attributes)
+    alike = [line for line in a if line in b]
+    apart = [
+        f"{side}: {line}"
+        for side, lines in (("A", a), ("B", b))
+        for line in lines
+        if line not in alike
+    ]
+    for line in wrapped([*alike, *apart]):
+        say(line, err=True)
 
 
 def _entry(name: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 
 @click.command()
@@ -76,5 +76,4 @@ def optimize(
     if not (status == names.index("no_feasible_point")).any():
         answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))
-    for line in answer.attrs.get("fleetcube_remarks", "").splitlines():
-        say(line, err=True)
+    print_foot(answer.attrs, between)

@@ -10,7 +10,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 _PARETO = "pareto"
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
@@ -59,6 +59,7 @@ def reduce(
     """
     from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.reduce.fold import HOW
+    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
@@ -109,7 +110,9 @@ def reduce(
     else:
         print_table(*table(found))
     if left_out:
-        say(left_out, err=True)
+        for line in wrapped([left_out]):
+            say(line, err=True)
+    print_foot(found.attrs)
 
 
 def _quantiles(

@@ -4,7 +4,7 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,14 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
         width = max(map(len, cells))
         columns.append([cell.rjust(width) if to_right else cell.ljust(width) for cell in cells])
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+
+def print_foot(attrs: Any, without: Collection[str] = (), err: bool = True) -> None:
+    """Print what the numbers of a table stand on, and what a default decided."""
+    from fleetcube.grid.show.feet import foot
+
+    for line in foot(attrs, without):
+        say(line, err=err)
 
 
 def with_unit(value: float, unit: str, name: str) -> str:
