@@ -215,6 +215,12 @@ DECIDED: Mapping[str, str] = {
     "sequence_parallel": "tensor_parallel",
 }
 
+# What is said of these, other than that a part of the layout has its default
+RULES: Mapping[str, str] = {
+    "training_tokens": "training_tokens by default: 20 a parameter",
+    "flops_efficiency": "no calibration: flops_efficiency by default",
+}
+
 # A job in phases: what each must state of itself, and what the whole is of what they are. Other
 # quantities have a value in each phase and none of the job
 PHASED = "training_tokens"

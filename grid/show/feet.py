@@ -5,13 +5,12 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from ...kernels.roles import RULES
 from ..plan.labels import DEFAULTS
 from .tables import label
 
 WIDTH = 80  # of a line
-_TOKENS, _EFFICIENCY = "training_tokens", "flops_efficiency"
 _MEDIANS = "fleetcube_medians"
-_PER_PARAMETER = "20 a parameter"  # the formula of `training_tokens`
 
 
 def foot(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
@@ -35,12 +34,9 @@ def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     """What a default decided."""
     left = {n: v for n, v in json.loads(attrs.get(DEFAULTS, "{}")).items() if n not in without}
     lines = []
-    if _TOKENS in left:
-        tokens = left.pop(_TOKENS)
-        made = f" = {tokens:.4g}" if tokens else ""
-        lines.append(f"{_TOKENS} by default: {_PER_PARAMETER}{made}")
-    if _EFFICIENCY in left:
-        lines.append(f"no calibration: {_EFFICIENCY} by default {left.pop(_EFFICIENCY):g}")
+    for name in [name for name in RULES if name in left]:
+        value = left.pop(name)
+        lines.append(RULES[name] if value is None else f"{RULES[name]} = {value:.4g}")
     if left:
         said = ", ".join(f"{name} {label(value)}" for name, value in left.items())
         lines.append(f"layout by default: {said}")

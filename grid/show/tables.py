@@ -82,7 +82,10 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
     columns = []
-    for name in [*dims, *(str(n) for n in whole.data_vars if END_OF not in whole[n].attrs)]:
+    for name in [
+        *_labelled(whole, dims),
+        *(str(n) for n in whole.data_vars if END_OF not in whole[n].attrs),
+    ]:
         cells = _cells(whole, name, dims)
         columns.append(_column(name, whole[name].attrs, cells))
         ends = [f"{name}_low", f"{name}_high"]
@@ -105,6 +108,11 @@ def _dims(cube: "xarray.Dataset") -> list[str]:
     """The axes that a variable has, in the order of the coordinates."""
     used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
     return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
+
+
+def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
+    """Axes with labels; others only number the rows."""
+    return [dim for dim in dims if dim in cube.coords]
 
 
 def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
@@ -258,7 +266,7 @@ def _frame_for_people(cube: "xarray.Dataset") -> Any:
         if set(coordinate.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
     ]
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys([*kept, *dims, *map(str, whole.data_vars)]):
+    for name in dict.fromkeys([*kept, *_labelled(whole, dims), *map(str, whole.data_vars)]):
         attrs, cells = whole[name].attrs, _cells(whole, name, dims)
         if "flag_meanings" in attrs:
             cells = list(map(guarded, meanings(attrs, cells)))
@@ -281,7 +289,8 @@ def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
     frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
-    names = [*dims, *cube.data_vars, *(name for name in cube.coords if name not in dims)]
+    more = (name for name in cube.coords if name not in dims)
+    names = [*_labelled(cube, dims), *cube.data_vars, *more]
     table = pyarrow.Table.from_pandas(frame[names], preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
     metadata = table.schema.metadata | _metadata(cube.attrs)

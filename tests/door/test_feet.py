@@ -69,7 +69,7 @@ def test_what_is_given_or_read_by_nothing_is_not_said(spec: str) -> None:
 def test_a_model_by_name_states_its_tokens_and_none_has_no_calibration(spec: str) -> None:
     said = run("run", spec, "model=llama-3-70b", "calibration=none").stderr
     assert "training_tokens" not in said
-    assert "no calibration: flops_efficiency by default 0.45" in said
+    assert "no calibration: flops_efficiency by default = 0.45" in said
 
 
 def test_tokens_that_differ_from_point_to_point_are_the_rule_alone() -> None:
