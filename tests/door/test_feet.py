@@ -94,3 +94,28 @@ def test_a_cube_holds_what_was_decided(spec: str, tmp_path: Path) -> None:
     sweep = Sweep.from_file(spec)
     sweep.store(path, engine="numpy")
     assert remarks(open_cube(path).attrs) == remarks(sweep.evaluate("numpy").attrs)
+
+
+def test_run_writes_a_narrow_table_or_all_columns(spec: str, tmp_path: Path) -> None:
+    for words, least in (((), 3), (("--all",), 4)):
+        path = tmp_path / f"{least}.csv"
+        said = run("run", spec, "fabric=infiniband-ndr,roce-400g", *words, "-o", str(path))
+        heads = path.read_text(encoding="utf-8").splitlines()[0].split(",")
+        assert {"n_gpus", "fabric"} <= {*heads}
+        assert ("inter_node_bandwidth [B/s]" in heads) == bool(words)
+        assert TOKENS in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--all", "-o", "cube.zarr"), "--all is for tables"),
+        (("--overwrite", "-o", "x.csv"), "--overwrite is for cubes"),
+        (("-o", "no/such/x.csv"), "create it first"),
+    ],
+)
+def test_tables_that_cannot_be_written_are_refused(
+    spec: str, words: tuple[str, ...], line: str
+) -> None:
+    done = CliRunner().invoke(cli, ["run", spec, *words])
+    assert line in str(done.exception)

@@ -19,7 +19,12 @@ to_file = click.option(
     "-o",
     "--output",
     type=click.Path(),
-    help="Write .csv, .parquet, .nc or .json; - prints CSV.",
+    help="Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV.",
+)
+
+
+every_column = click.option(
+    "--all", "every", is_flag=True, help="Columns also of what labels stand for, in files."
 )
 
 
@@ -103,10 +108,10 @@ def with_unit(value: float, unit: str, name: str) -> str:
     return f"{numbers([value / factor])[0]} {shown}".rstrip()
 
 
-def write_table(dataset: Any, output: str) -> None:
+def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
     from fleetcube.grid.show.tables import export
 
-    export(dataset, Path(output))
+    export(dataset, Path(output), every)
     if output != "-":
         say(f"wrote {output}")
