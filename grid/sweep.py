@@ -593,6 +593,7 @@ class Sweep(Evaluation):
         sense: str = "min",
         feasible: bool = True,
         engine: str = "auto",
+        over: Sequence[str] = (),
     ) -> "xarray.Dataset":
         """The values of several inputs that make an output best, at every point of the others.
 
@@ -603,15 +604,17 @@ class Sweep(Evaluation):
             subject_to: conditions, such as "job_time <= 30 d".
             sense: "min" or "max".
             feasible: only what can be laid out and fits in memory.
+            over: axes of which the best is taken, too: choices (GPUs, layouts, precisions) or lists
+                of numbers. The search is run for each combination.
 
-        Returns a Dataset over the other axes: the inputs, the output, the outputs of the
-        conditions, `optimum_status`, and `infeasible_reason`, why nothing can run. SciPy's SLSQP
-        starts from the best of 256 Sobol points, with exact gradients; each point of the grid takes
-        about a second.
+        Returns a Dataset over the other axes: the best of `over`, the inputs, the output, the
+        outputs of the conditions, `optimum_status`, and `infeasible_reason`, why nothing can run.
+        SciPy's SLSQP starts from the best of 256 Sobol points, with exact gradients; each point of
+        the grid takes about a second.
         """
         from .ask.optimize import optimize
 
-        return optimize(self.spec, of, between, subject_to, sense, feasible, engine)
+        return optimize(self.spec, of, between, subject_to, sense, feasible, engine, over)
 
     def best_layouts(
         self,

@@ -64,3 +64,25 @@ def test_a_bundle_cut_to_one_label_is_scenario(spec: str) -> None:
     heading, row = lines(spec, *words)
     assert heading.split()[-1] == "feasible"
     assert int(row.split()[1].replace(",", "")) % 64 == 0, "whole replicas of 8 x 8 GPUs"
+
+
+def test_choices_stand_beside_ranges(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    words = ("model", "llama-3-8b"), ("node", "dgx-h100"), ("fabric", "infiniband-ndr")
+    text = "".join(f'{name} = "{label}"\n' for name, label in words)
+    path.write_text(f"[scenario]\n{text}gpu_hour_price = 2\ntensor_parallel = 8\n")
+    ask = ["optimize", str(path), "--minimize", "job_cost", "--over", "n_gpus=8:32"]
+    ask += ["--over", "recompute=none,full"]
+    done = CliRunner().invoke(cli, ask)
+    assert done.exit_code == 0, done.output
+    heading, row = done.stdout.splitlines()
+    assert heading.split()[:2] == ["recompute", "n_gpus"]
+    assert row.split()[0] == "none"
+    assert "recompute" not in done.stderr, "it was searched"
+    for more, line in (
+        (["--over", "fabric=infiniband-ndr"], "is neither a range nor choices"),
+        (["--over", "n_gpus=8,16"], "n_gpus has a range and choices"),
+    ):
+        assert line in str(CliRunner().invoke(cli, [*ask, *more]).exception)
+    alone = CliRunner().invoke(cli, [*ask[:4], *ask[6:]])
+    assert "fleetcube reduce SPEC argmin --of job_cost recompute=none,full" in str(alone.exception)
