@@ -18,7 +18,7 @@ import click
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed, traffic
-from fleetcube.commands.listing import Listed
+from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
 from fleetcube.commands.table import every_column, print_foot, print_table, to_file, write_table
@@ -261,7 +261,7 @@ def simulate(
     check_variables(variable, VARIABLES)  # before the long wait
     if output is not None:
         check_target(Path(output))
-    own: Any = changed(spec, selectors).spec
+    own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
     with progress("simulating"):
         outcome = simulate_spec(
             own["scenario"],
@@ -520,7 +520,10 @@ def run() -> None:
         # not standalone: click would print errors and exit by itself
         cli(prog_name="fleetcube", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.UsageError) and "\n" not in error.message:  # else it is help
+            say(f"fleetcube: {refusal(error)}", err=True)
+        else:
+            error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # else Python fails once more when it flushes standard output at exit

@@ -181,7 +181,13 @@ BAD: list[tuple[list[str], str]] = [
     (["catalog", "gpu", "h100"], "did you mean 'h100-sxm', 'h100-nvl' or 'h100-pcie'?"),
     (["catalog", "gpus"], "did you mean 'gpu'?"),
     (["catalog", "things"], "choose one of gpu, node"),
-    (["frobnicate"], "No such command"),
+    (["frobnicate"], "no such command 'frobnicate'; see `fleetcube --help`"),
+    (["train"], "no such command 'train'; try `fleetcube run` or `fleetcube plan`"),
+    (["simulte", "spec.toml"], "did you mean 'simulate'?"),
+    (["spec.toml"], "try `fleetcube run`"),
+    (["run", "spec.toml", "--engin", "numpy"], "no such option --engin; did you mean '--engine'?"),
+    (["run", "spec.toml", "--qzx"], "--qzx; see `fleetcube run --help`"),
+    (["run"], "Missing argument 'SPEC'; see `fleetcube run --help`"),
 ]
 
 

@@ -1,6 +1,7 @@
 """`fleetcube compare`: what changes from one spec to another, by how much, because of what."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -48,14 +49,16 @@ def compare(
       fleetcube compare examples/h100.toml gpu=h100-sxm,b200-sxm n_gpus=4096
     """
     from fleetcube.grid.ask.compare import compare as compare_sweeps
+    from fleetcube.grid.ask.terms import USUAL
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import finite
 
+    usual = [of or USUAL]
     if selectors and "=" not in selectors[0]:
         named, selectors = (a, selectors[0]), selectors[1:]
-        sweeps = (changed(a), changed(named[1]))
+        sweeps = (changed(a, otherwise=usual), changed(named[1], otherwise=usual))
     else:
-        sweeps, named, selectors = _two_values(a, selectors)
+        sweeps, named, selectors = _two_values(a, selectors, usual)
     comparison = compare_sweeps(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
         say(json.dumps(finite(_as_json(comparison))))
@@ -76,7 +79,7 @@ def compare(
 
 
 def _two_values(
-    spec: str, selectors: tuple[str, ...]
+    spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec under each of two values: the sweeps, what to call them, and the other selectors."""
     from fleetcube.grid.ask.layouts import in_command
@@ -86,7 +89,7 @@ def _two_values(
     from fleetcube.grid.spec.axes import make_axes
 
     lists = [text for text in selectors if "," in text]
-    both = changed(spec, lists)
+    both = changed(spec, lists, otherwise=usual)
     two = [name for name in pairs(lists) if both.sizes.get(name) == 2]
     if len(two) != 1:
         raise InputError(
