@@ -8,8 +8,8 @@ PAGE = DOCS / "glossary.md"
 INTRODUCTION = (
     "What other tools, papers and contracts say, and the names here that they lead to. `fleetcube "
     "explain WORD` reads the same entries (`catalog/data/glossary.toml`), `fleetcube explain NAME` "
-    "the formula of a name; [quantities](reference/quantities.md) and [inputs](reference/inputs.md) "
-    "list all names. `python -m docs.make` writes this page."
+    "the formula of a name; [quantities](reference/quantities.md) and "
+    "[inputs](reference/inputs.md) list all names. `python -m docs.make` writes this page."
 )
 
 
