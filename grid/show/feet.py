@@ -10,7 +10,7 @@ from ..plan.labels import DEFAULTS
 from .tables import label
 
 WIDTH = 80  # of a line
-_MEDIANS = "fleetcube_medians"
+_MEDIANS, _DRAWN = "fleetcube_medians", "fleetcube_uncertainty"
 
 
 def foot(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
@@ -25,7 +25,7 @@ def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str
     default decided, but for inputs of `without`, which were searched.
     """
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
-    if _MEDIANS in attrs:
+    if _MEDIANS in attrs and _DRAWN not in attrs:
         lines.append(f"uncertain, at the median here: {', '.join(json.loads(attrs[_MEDIANS]))}")
     return [*lines, *_decided(attrs, without)]
 

@@ -190,6 +190,10 @@ def test_conditions_hold_for_quantiles_and_fronts(spec: str) -> None:
     found = read(spec, "quantile", "--of", "job_time", "-q", "0.3", *where)["job_time"].item()
     assert found == pytest.approx(np.quantile(kept["job_time"], 0.3), rel=1e-12)
     goals = ("--of", "min job_time", "--of", "max cluster_mtbf")
+    assert (
+        f"{len(kept)} points keep to goodput >= "
+        in run(spec, "min", "--of", "job_time", *where).stderr
+    )
     front = read(spec, "pareto", *goals, "--where", "job_time <= 100 d")
     assert 1 < len(front) < len(read(spec, "pareto", *goals))
     assert front["job_time"].max() <= 100 * 86400

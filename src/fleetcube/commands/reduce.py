@@ -1,5 +1,6 @@
 """The command `fleetcube reduce`."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,12 @@ def reduce(
         write_table(found, output)
     else:
         print_table(*table(found))
-    if left_out:
-        for line in wrapped([left_out]):
-            say(line, err=True)
+    told = [left_out] if left_out else []
+    if where and math.prod(sweep.sizes.values()) <= _MOST_COUNTED:
+        kept = sweep.reduce("count", of=names[0], where=where, **settings)[names[0]].item()
+        told.append(f"{kept:,.0f} points keep to {' and '.join(where)}")
+    for line in wrapped(told):
+        say(line, err=True)
     print_foot(found.attrs)
 
 
