@@ -16,11 +16,11 @@ from ..kernels.inputs import INPUTS, Input, groups
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
+from .show.feet import WIDTH
 from .show.tables import scale
 from .spec import patterns
 from .spec.scenario import choose
 
-WIDTH = 80
 MOST_MATCHES = 15  # names that a search by word lists
 _PER_KWH = {"kg/J": (1e-3 / 3.6e6, "g/kWh"), "USD/J": (1 / 3.6e6, "USD/kWh")}
 

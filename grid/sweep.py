@@ -10,8 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..kernels.roles import NEAR
-from .run.evaluation import Evaluation
+from ..kernels.roles import NEAR, REASON
+from .errors import InputError
+from .run.evaluation import Evaluation, is_known
 from .run.settings import Settings
 from .run.stream import cluster_of, mapping
 from .spec.content import content
@@ -133,6 +134,7 @@ class Sweep(Evaluation):
         mask_infeasible: bool = False,
         threads: int | None = None,
         dask: Any = None,
+        where: Sequence[str] | None = None,
     ) -> "xarray.Dataset":
         """Reduce outputs over axes as they are computed, without keeping the grid.
 
@@ -148,6 +150,10 @@ class Sweep(Evaluation):
                 evaluated up to five times.
             dask: compute with a Dask cluster instead of threads, to the same bits: a number of
                 processes to start here, a scheduler's address, or a `distributed.Client`.
+            where: conditions on the points of `of` that count, such as "job_time <= 60 d"; for
+                extremes with labels, see `top`. Points are then those of the axes of all outputs
+                named, and with `mask_infeasible` those that cannot be run are left out of every
+                output, also of one that does not depend on the layout; an empty list does only this
 
         "argmin" and "argmax" put the labels into coordinates `<axis>_at_min_<output>` (or `_max_`).
         Of equal points the first wins, in the order in which axes and values were written. Where
@@ -165,11 +171,17 @@ class Sweep(Evaluation):
         """
         from .reduce.fold import reduce
 
-        sweep = self.judged if how in ("argmin", "argmax") and of is not None else self
         settings = Settings(engine, mask_infeasible, threads, dask)
+        sweep, conditions = self, None
+        if where is not None:
+            if of is None:
+                raise InputError("where is for one output; name it with of")
+            sweep, conditions = self._where([of], where, mask_infeasible)
+        elif how in ("argmin", "argmax") and of is not None:
+            sweep = self.judged
         with mapping(sweep, settings) as (plan, map_):
-            reduced = reduce(plan, self.spec, how, over, map_, settings.cores, of, q)
-        return reduced if sweep is self else reduced.set_coords(NEAR)
+            reduced = reduce(plan, self.spec, how, over, map_, settings.cores, of, q, conditions)
+        return reduced if where is not None or sweep is self else reduced.set_coords(NEAR)
 
     def crossing(
         self,
@@ -211,6 +223,8 @@ class Sweep(Evaluation):
         mask_infeasible: bool = False,
         threads: int | None = None,
         dask: Any = None,
+        where: Sequence[str] | None = None,
+        k: int | None = None,
     ) -> "xarray.Dataset":
         """The points that no other beats in two or three outputs, with their labels.
 
@@ -219,7 +233,8 @@ class Sweep(Evaluation):
             senses: "min" or "max" for each.
             over: axes to search; all of them by default. There is one front for each point of the
                 others.
-            dask: as for `reduce`.
+            dask, where: as for `reduce`.
+            k: at most so many of each front, those best in the first output.
 
         Returns a Dataset along `front`: the outputs, and every axis that they depend on as a
         coordinate. Fronts follow each other in the order of the axes; each is sorted by the first
@@ -228,8 +243,11 @@ class Sweep(Evaluation):
         """
         from .reduce.pareto import pareto
 
-        with mapping(self, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
-            return pareto(plan, self.spec, of, senses, over, map_)
+        sweep, conditions = self, None
+        if where is not None:
+            sweep, conditions = self._where(of, where, mask_infeasible)
+        with mapping(sweep, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
+            return pareto(plan, self.spec, of, senses, over, map_, conditions, k)
 
     def top(
         self,
@@ -239,6 +257,7 @@ class Sweep(Evaluation):
         *,
         sense: str = "min",
         over: Sequence[str] | None = None,
+        also: Sequence[str] = (),
         engine: str = "auto",
         mask_infeasible: bool = False,
         threads: int | None = None,
@@ -251,20 +270,31 @@ class Sweep(Evaluation):
             k: how many points, the best first.
             where: conditions, such as "job_time <= 60 d".
             over: axes to search; all by default. There are k for each point of the others.
+            also: further numeric outputs to give.
             dask: as for `reduce`.
 
-        Returns a Dataset along `rank`: the output, those of the conditions, and every axis that
-        they depend on as a coordinate. Of equal points the first is listed; points where the output
-        is not finite are left out.
+        Returns a Dataset along `rank`, which begins with 1 at each point of the axes that stay: the
+        output, those of the conditions and of `also`, and every axis that they depend on as a
+        coordinate. Of equal points the first is listed; points where the output is not finite are
+        left out, and with `mask_infeasible` those that cannot be run.
         """
-        from .ask.solve.solve import read_condition
         from .reduce.top import top
 
-        conditions = [read_condition("where", text) for text in where]
-        named = [of, *(name for each in conditions for name in each.outputs)]
-        sweep = self.of(list(dict.fromkeys(named)))
+        sweep, conditions = self._where([of, *also], where, mask_infeasible)
         with mapping(sweep, Settings(engine, mask_infeasible, threads, dask)) as (plan, map_):
             return top(plan, self.spec, of, k, sense, over, conditions, map_)
+
+    def _where(
+        self, names: Sequence[str], where: Sequence[str], mask: bool
+    ) -> tuple["Sweep", list[Any]]:
+        """A sweep of some outputs, those of conditions, and reasons if these are known."""
+        from .ask.solve.solve import read_condition
+
+        conditions = [read_condition("where", text) for text in where]
+        read = [*names, *(name for each in conditions for name in each.outputs)]
+        if mask and is_known(self.spec["scenario"], self.spec["axes"], [REASON]):
+            read.append(REASON)
+        return self.of(list(dict.fromkeys(read))), conditions
 
     def lazy(
         self,
@@ -563,6 +593,7 @@ class Sweep(Evaluation):
         sense: str = "min",
         feasible: bool = True,
         engine: str = "auto",
+        over: Sequence[str] = (),
     ) -> "xarray.Dataset":
         """The values of several inputs that make an output best, at every point of the others.
 
@@ -573,15 +604,17 @@ class Sweep(Evaluation):
             subject_to: conditions, such as "job_time <= 30 d".
             sense: "min" or "max".
             feasible: only what can be laid out and fits in memory.
+            over: axes of which the best is taken, too: choices (GPUs, layouts, precisions) or lists
+                of numbers. The search is run for each combination.
 
-        Returns a Dataset over the other axes: the inputs, the output, the outputs of the
-        conditions, `optimum_status`, and `infeasible_reason`, why nothing can run. SciPy's SLSQP
-        starts from the best of 256 Sobol points, with exact gradients; each point of the grid takes
-        about a second.
+        Returns a Dataset over the other axes: the best of `over`, the inputs, the output, the
+        outputs of the conditions, `optimum_status`, and `infeasible_reason`, why nothing can run.
+        SciPy's SLSQP starts from the best of 256 Sobol points, with exact gradients; each point of
+        the grid takes about a second.
         """
         from .ask.optimize import optimize
 
-        return optimize(self.spec, of, between, subject_to, sense, feasible, engine)
+        return optimize(self.spec, of, between, subject_to, sense, feasible, engine, over)
 
     def best_layouts(
         self,

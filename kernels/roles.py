@@ -199,6 +199,28 @@ FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
 CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
 
+# What a default decides is said under tables. A part of the layout counts where another input is
+# given, too: what is not pipelined has no virtual stages
+DECIDED: Mapping[str, str] = {
+    "training_tokens": "",
+    "flops_efficiency": "",
+    "tensor_parallel": "",
+    "pipeline_parallel": "",
+    "virtual_stages": "pipeline_parallel",
+    "context_parallel": "",
+    "expert_parallel": "experts",
+    "micro_batch_size": "",
+    "zero_stage": "",
+    "recompute": "",
+    "sequence_parallel": "tensor_parallel",
+}
+
+# What is said of these, other than that a part of the layout has its default
+RULES: Mapping[str, str] = {
+    "training_tokens": "training_tokens by default: 20 a parameter",
+    "flops_efficiency": "no calibration: flops_efficiency by default",
+}
+
 # A job in phases: what each must state of itself, and what the whole is of what they are. Other
 # quantities have a value in each phase and none of the job
 PHASED = "training_tokens"

@@ -19,6 +19,7 @@ from . import (
     calibrate,
     float32,
     frozen,
+    glossary,
     laws,
     outputs,
     readme,
@@ -36,6 +37,7 @@ MAKERS: dict[Path, Callable[[], str]] = {
     attacks.PAGE: attacks.page,
     float32.PAGE: float32.page,
     frozen.PAGE: frozen.page,
+    glossary.PAGE: glossary.page,
     simulated.PAGE: simulated.page,
     readme.PAGE: readme.page,
 }

@@ -55,7 +55,7 @@ class Comparison:
     `values` has each output over `scenario` (a, b) and the axes, and, for each quantity that is
     broken down, `<name>_terms` over `<name>_term` as well. `changes` are the effects on `of` of the
     entries that differ; `inputs` are the numbers behind labels and defaults that differ: name,
-    value in A, value in B.
+    value in A, value in B. `attributes` are those of each side's values, as of an evaluation.
     """
 
     values: "xarray.Dataset"
@@ -64,6 +64,7 @@ class Comparison:
     infeasible: tuple[str, str]
     changes: tuple[Change, ...]
     inputs: tuple[tuple[str, float, float], ...]
+    attributes: tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def compare(
@@ -94,11 +95,11 @@ def compare(
     names = _outputs(pair)
     of = _attributed(of, names, pair)
     names = list(dict.fromkeys([*names, of]))
-    both, reasons = _values(pair, names)
+    both, reasons, attributes = _values(pair, names)
     differing = _differing(*flat)
     changes = _changes(flat, differing, axes, of, both[of].notnull().all("scenario"))
     moved = _inputs(pair, names, differing)
-    return Comparison(both, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved)
+    return Comparison(both, of, (cuts[0][1], cuts[1][1]), reasons, changes, moved, attributes)
 
 
 # What is compared
@@ -176,16 +177,18 @@ def _attributed(of: str | None, names: Sequence[str], pair: Sequence[Evaluation]
 
 def _values(
     pair: Sequence[Evaluation], names: Sequence[str]
-) -> tuple["xarray.Dataset", tuple[str, str]]:
-    """Outputs and terms of both, and why or how often each one is infeasible."""
+) -> tuple["xarray.Dataset", tuple[str, str], tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Outputs and terms of both, why or how often each one is infeasible, and attributes."""
     import xarray
 
     apart = {name: term_names(pair, name) for name in DECOMPOSED if name in names}
     sides: list[dict[str, Any]] = []
+    attributes: list[Mapping[str, Any]] = []
     reasons: list[Any] = []
     for sweep in pair:
         wanted = [name for name in [*names, *quantities(apart)] if name not in sweep.sizes]
         cube = sweep.of(list(dict.fromkeys(wanted))).evaluate("numpy")
+        attributes.append(cube.attrs)
         side = {name: cube[name] for name in names}
         for name, row in apart.items():
             if row:
@@ -194,7 +197,7 @@ def _values(
         reasons.append(cube.coords.get(REASON))
     joined = {name: _side_by_side([side[name] for side in sides]) for name in sides[0]}
     both = _without_zeros(xarray.Dataset(joined), [name for name, row in apart.items() if row])
-    return _runnable(both, reasons)
+    return *_runnable(both, reasons), (attributes[0], attributes[1])
 
 
 def _side_by_side(sides: Sequence["xarray.DataArray"]) -> "xarray.DataArray":

@@ -23,6 +23,7 @@ from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, flags, ordered, root_attributes
 from ..plan.plan import Plan
 from ..progress import expected
+from ..show.tables import label
 from ..spec import values
 from ..spec.axes import Array, Axis
 from ..spec.scenario import Problem, resolve
@@ -45,7 +46,7 @@ STATUS = {
     2: "no_feasible_point",
     3: "undefined",
 }
-_START = "start"
+_START, _CHOICE = "start", "choice"
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,15 @@ def optimize(
     sense: str,
     feasible: bool,
     engine: str,
+    over: Sequence[str] = (),
 ) -> "xarray.Dataset":
     """The best values of inputs at every point; see `Sweep.optimize`."""
     import xarray
+
+    for name in over:
+        if name not in spec["axes"]:
+            known = ", ".join(spec["axes"]) or "none"
+            raise InputError(f"over: {shown(name)} is not an axis; choose from {known}")
 
     if sense not in ("min", "max"):
         raise InputError(f"sense = {shown(sense)} is unknown; choose min or max")
@@ -145,7 +152,36 @@ def optimize(
         coords[name] = (*ordered(plan, dims, near), attributes(plan, name))
     attrs = root_attributes(plan, spec) | uncounted(plan, list(between))
     attrs = with_remarks(attrs, remarks(problem, best_values))
-    return xarray.Dataset(variables, coords, attrs)
+    whole = xarray.Dataset(variables, coords, attrs)
+    return _best_choices(whole, of, search.sign, over) if over else whole
+
+
+def _best_choices(
+    found: "xarray.Dataset", of: str, sign: float, over: Sequence[str]
+) -> "xarray.Dataset":
+    """The best of the answers along some axes, whose labels become variables; the first of equals.
+
+    Where there is no answer, the status is that of the choices that came closest to one.
+    """
+    import xarray
+
+    each = found.stack({_CHOICE: list(over)}).reset_index(_CHOICE)
+    status = each["optimum_status"].transpose(..., _CHOICE).values
+    value = sign * each[of].transpose(..., _CHOICE).values
+    places = np.lexsort((np.where(np.isnan(value), np.inf, value), status), axis=-1)[..., 0]
+    rest = [dim for dim in each["optimum_status"].dims if dim != _CHOICE]
+    chosen = each.isel({_CHOICE: xarray.DataArray(places, dims=rest)}).reset_coords(list(over))
+    there = (chosen["optimum_status"] == 0).values
+    for name in over:
+        held = chosen[name].values
+        if held.dtype.kind in "iuf":
+            held = np.where(there, held, np.nan)
+        else:
+            held = np.where(there, np.vectorize(label, otypes=[object])(held), "").astype(str)
+        chosen[name] = (rest, held, found[name].attrs)
+    along = [n for n, own in found.coords.items() if {*own.dims} & {*over} and n not in over]
+    others = [name for name in chosen.data_vars if name not in over]
+    return chosen.drop_vars([n for n in along if n not in (REASON, NEAR)])[[*over, *others]]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
+DEFAULTS = "fleetcube_defaults"  # attribute: what a default decided
 END_OF = "interval_of"  # attribute of an end of an interval: the variable that is in it
 
 
@@ -138,7 +139,7 @@ def root_attributes(
     """
     from .. import accessor  # noqa: F401  the result has `.fleetcube`
 
-    unused, remarks = plan.unused(), plan.remarks()
+    unused, remarks, defaults = plan.unused(), plan.remarks(), plan.defaults()
     medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
     return {
         "Conventions": "CF-1.11",
@@ -149,6 +150,7 @@ def root_attributes(
         ATTRIBUTE: _citations(plan),
         **({UNUSED: " ".join(unused)} if unused else {}),
         **({"fleetcube_remarks": "\n".join(remarks)} if remarks else {}),
+        **({DEFAULTS: json.dumps(defaults)} if defaults else {}),
         **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
     }
 

@@ -20,7 +20,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import FITTED, REASON
+from ...kernels.roles import DECIDED, FITTED, REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -96,6 +96,22 @@ class Plan(Grid):
         stated, used = self.problem.stated, self.structure.used
         implied = (used & INPUTS.keys()) - stated
         return sorted(stated - used.union(*(INPUTS[name].implied_by for name in implied)))
+
+    def defaults(self) -> dict[str, Any]:
+        """Inputs of `DECIDED` that formulas in use read and nothing sets, and what they are."""
+        given = self.problem.numbers | self.problem.choices
+        return {
+            name: INPUTS[name].default if name in INPUTS else self._same(name)
+            for name, beside in DECIDED.items()
+            if name in self.structure.used and name not in given and (not beside or beside in given)
+        }
+
+    def _same(self, name: str) -> float | None:
+        """A quantity's value, where all points share it and it is a table."""
+        if not all(name in case.formulas and self.is_table(name) for case in self.cases):
+            return None
+        values = {float(x) for case in self.cases for x in self.table(case, name).flat}
+        return values.pop() if len(values) == 1 else None
 
     def remarks(self) -> tuple[str, ...]:
         """What is to be said of calibrations that formulas in use read, and of fits."""

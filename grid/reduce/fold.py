@@ -11,12 +11,12 @@ from ...kernels.engines import jax as jax_engine
 from ...kernels.engines import on_device as device
 from ..errors import InputError
 from ..plan import memory, tiles
-from ..plan.execute import on_device
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
+from .kept import Condition, Kept
 from .quantile import quantiles
 from .search import search
 from .winners import winners
@@ -38,6 +38,7 @@ def reduce(
     threads: int,
     of: str | None = None,
     q: float | None = None,
+    where: Sequence[Condition] | None = None,
 ) -> "xarray.Dataset":
     """Reduce the outputs of a plan over axes; see `Sweep.reduce`."""
     import xarray
@@ -49,21 +50,21 @@ def reduce(
     share = _check_share(how, q)
     variables: dict[str, Any] = {}
     labels: dict[str, Any] = {}
+    if where is not None and how in ("argmin", "argmax"):
+        raise InputError(f"where is given for {how}; call `Sweep.top`, which takes conditions")
     if how in ("argmin", "argmax"):
         variables, labels = winners(plan, how[3:], names, of is not None, axes, map_, threads)
     else:
-        for dims, group in plan.groups().items():
-            outputs = [name for name in group if name in names]
-            if not outputs:
-                continue
+        for dims, outputs, chosen in _groups(plan, names, where):
             kept = [dim for dim in dims if dim not in axes]
             if how == "quantile":
-                reduced = quantiles(plan, dims, outputs, share, axes, map_)
+                room = chosen or stream.Room(outputs)
+                reduced = quantiles(plan, dims, outputs, share, axes, map_, room)
             else:
-                reduced = _extremes(plan, dims, how, outputs, kept, threads)
+                reduced = {} if chosen else _extremes(plan, dims, how, outputs, kept, threads)
                 scanned = [name for name in outputs if name not in reduced]
                 if scanned:
-                    room = stream.Room(scanned, _most(plan, len(scanned)))
+                    room = chosen or stream.Room(scanned, _most(plan, len(scanned)))
                     reduced |= _Fold(dims, how, kept, room).run(plan, map_)
             for name in outputs:
                 attrs = attributes(plan, name)
@@ -74,6 +75,17 @@ def reduce(
     kind = f"{how} {share:g}" if how == "quantile" else how
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": f"{kind} over {', '.join(axes)}"}
     return xarray.Dataset(variables, coordinates(plan, remaining) | labels, attrs)
+
+
+def _groups(
+    plan: Plan, names: Sequence[str], where: Sequence[Condition] | None
+) -> list[tuple[tuple[str, ...], list[str], Kept | None]]:
+    """Outputs that are reduced together: their dimensions, and what leaves out points."""
+    if where is not None:
+        kept = Kept(plan, names, where)
+        return [(tuple(dim for dim in plan.sizes if dim in kept.dims), [*names], kept)]
+    groups = [(dims, [n for n in group if n in names]) for dims, group in plan.groups().items()]
+    return [(dims, outputs, None) for dims, outputs in groups if outputs]
 
 
 def _most(plan: Plan, outputs: int) -> int:
@@ -121,7 +133,7 @@ class _Fold:
     dims: tuple[str, ...]
     how: str
     kept: list[str]
-    room: stream.Room
+    room: stream.Room | Kept
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -156,7 +168,7 @@ class _Fold:
 
     def reduced(self, plan: Plan, block: Region) -> Folded:
         """The reduction of one block: where JAX computed it, so that only results leave there."""
-        outs = on_device(plan, self.dims, block, self.room.names)
+        outs = self.room.there(plan, self.dims, block, self.room.names)
         if outs is None:
             outs = self.room.evaluate(plan, self.dims, block)
             return {name: self.block(out) for name, out in outs.items()}

@@ -20,6 +20,7 @@ from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
+from .kept import Condition, Kept
 
 if TYPE_CHECKING:
     import xarray
@@ -37,6 +38,8 @@ def pareto(
     senses: Sequence[str],
     over: Sequence[str] | None,
     map_: stream.Map,
+    where: Sequence[Condition] | None = None,
+    k: int | None = None,
 ) -> "xarray.Dataset":
     """The points that no other beats, with their labels; see `Sweep.pareto`."""
     import xarray
@@ -47,18 +50,28 @@ def pareto(
     if isinstance(senses, str) or len(senses) != len(names) or not set(senses) <= set(SENSES):
         raise InputError(f"senses = {senses!r}: give 'min' or 'max' for each of {', '.join(names)}")
     axes = stream.check_over(plan, over)
-    work = fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes)
-    variables, labels = found(plan, work, map_)
+    work = fronts(plan, names, [1.0 if sense == "min" else -1.0 for sense in senses], axes, where)
+    variables, labels, rank = found(plan, work, map_)
     goals = ", ".join(f"{sense} {name}" for name, sense in zip(names, senses, strict=True))
     attrs = {
         **root_attributes(plan, spec),
         "fleetcube_reduction": f"pareto ({goals}) over {', '.join(axes)}",
     }
-    return xarray.Dataset(variables, labels, attrs)
+    whole = xarray.Dataset(variables, labels, attrs)
+    return whole if k is None else whole.isel(front=rank <= check_k(k))
 
 
-def found(plan: Plan, work: "Fronts", map_: stream.Map) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Variables and labels of the best points, along `front`."""
+def check_k(k: Any) -> int:
+    """How many points are asked for."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k = {k!r} is not a number of points; give 1 or more")
+    return k
+
+
+def found(
+    plan: Plan, work: "Fronts", map_: stream.Map
+) -> tuple[dict[str, Any], dict[str, Any], Array]:
+    """Variables and labels of the best points, along `front`, and the rank of each in its cell."""
     front: Points = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((len(work.names), 0)))
     whole = plan.whole(work.dims)
     for _, block_front in map_(work.part, tiles.bundles(whole, ())):
@@ -74,7 +87,8 @@ def found(plan: Plan, work: "Fronts", map_: stream.Map) -> tuple[dict[str, Any],
         number, step = (rank, work.steps) if axis in work.steps else (cell, work.cells)
         index = number // step[axis] % plan.sizes[axis]
         labels[axis] = ("front", column[index], coordinates(plan, [axis])[axis][2])
-    return variables, labels
+    first = np.searchsorted(cell, cell)  # cells are sorted
+    return variables, labels, np.arange(cell.size) - first + 1
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,7 @@ class Fronts:
     signs: Sequence[float]
     cells: dict[str, int]  # steps of the cell's number along the kept axes
     steps: dict[str, int]  # steps of the rank along the reduced axes
-    rooms: stream.Rooms
+    rooms: stream.Rooms | Kept
 
     def part(self, plan: Plan, bundle: Region) -> Points:
         """The fronts of a bundle."""
@@ -132,9 +146,15 @@ class Fronts:
         return self.best(*(np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True)))
 
 
-def fronts(plan: Plan, names: Sequence[str], signs: Sequence[float], over: Sequence[str]) -> Fronts:
+def fronts(
+    plan: Plan,
+    names: Sequence[str],
+    signs: Sequence[float],
+    over: Sequence[str],
+    where: Sequence[Condition] | None = None,
+) -> Fronts:
     """How to find the fronts of some outputs."""
-    rooms = stream.Rooms(plan, names)
+    rooms = stream.Rooms(plan, names) if where is None else Kept(plan, names, where)
     dims = tuple(dim for dim in plan.sizes if dim in rooms.dims)
     cells = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim not in over]))
     steps = tiles.strides(stream.user_sizes(plan, [dim for dim in dims if dim in over]))

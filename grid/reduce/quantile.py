@@ -17,11 +17,11 @@ import numpy as np
 from ...kernels.engines import on_device as device
 from ...kernels.engines.on_device import BITS
 from ..plan import memory, tiles
-from ..plan.execute import on_device
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
 from ..run import stream
 from ..spec.axes import Array
+from .kept import Kept
 
 _TOP = np.uint64(1 << 63)
 
@@ -33,6 +33,7 @@ def quantiles(
     q: float,
     over: tuple[str, ...],
     map_: stream.Map,
+    room: stream.Room | Kept,
 ) -> dict[str, Array]:
     """Quantiles of outputs that share dimensions, linear between numbers; NaN is skipped."""
     kept = [dim for dim in dims if dim not in over]
@@ -40,7 +41,7 @@ def quantiles(
     whole = plan.whole(kept)
     memory.check(8 * len(names) * math.prod(plan.shape(kept)))
     results = {name: np.full(plan.shape(kept), np.nan) for name in names}
-    rows = _Rows(dims, kept, rest, q, stream.Room(names))
+    rows = _Rows(dims, kept, rest, q, room)
     each = math.prod(plan.shape(rest))
     if each <= tiles.SORTED:
         for tile, block in map_(rows.sorted, tiles.blocks(whole, tiles.SORTED // each)):
@@ -73,7 +74,7 @@ class _Rows:
     kept: list[str]
     rest: Region  # the axes that are reduced
     q: float
-    room: stream.Room
+    room: stream.Room | Kept
 
     def rows(self, plan: Plan, region: Region) -> dict[str, Array]:
         """The rows over a region."""
@@ -112,7 +113,7 @@ class _Rows:
     def added(self, plan: Plan, region: Region, bounds: Mapping[str, "_Bounds"]) -> dict[str, Any]:
         """What a region adds to each output's pass, and how; where JAX computed it, if it did."""
         open_ = [name for name in self.room.names if bounds[name].open]
-        outs = on_device(plan, self.dims, region, open_)
+        outs = self.room.there(plan, self.dims, region, open_)
         if outs is None:
             rows = self.rows(plan, region)
             return {name: (bounds[name].part(rows[name]), bounds[name].add) for name in open_}

@@ -11,7 +11,8 @@ from ..plan.labels import root_attributes
 from ..plan.plan import Plan
 from ..run import stream
 from ..spec.axes import Array
-from .pareto import SENSES, Fronts, Points, found, fronts
+from .kept import Condition
+from .pareto import SENSES, Fronts, Points, check_k, found, fronts
 
 if TYPE_CHECKING:
     import xarray
@@ -24,25 +25,26 @@ def top(
     k: int,
     sense: str,
     over: Sequence[str] | None,
-    where: Sequence[Any],
+    where: Sequence[Condition],
     map_: stream.Map,
 ) -> "xarray.Dataset":
     """The k best points that keep to conditions, with their labels; see `Sweep.top`."""
     import xarray
 
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k = {k!r} is not a number of points; give 1 or more")
+    k = check_k(k)
     if sense not in SENSES:
         raise InputError(f"sense = {sense!r} is unknown; choose 'min' or 'max'")
     names = [stream.check_output(plan, name) for name in stream.numeric(plan)]
     axes = stream.check_over(plan, over)
     signs = [-1.0 if name == of and sense == "max" else 1.0 for name in names]
-    base = fronts(plan, names, signs, axes)
+    base = fronts(plan, names, signs, axes, where)
     parts = (base.dims, base.names, base.signs, base.cells, base.steps, base.rooms)
-    variables, labels = found(plan, _Top(*parts, names.index(of), k, tuple(where)), map_)
+    variables, labels, rank = found(plan, _Top(*parts, names.index(of), k), map_)
     said = f"{k} of {sense} {of} over {', '.join(axes)}"
     attrs = {**root_attributes(plan, spec), "fleetcube_reduction": said}
-    return xarray.Dataset(variables, labels, attrs).rename(front="rank")
+    about = {"long_name": f"place among the {k} of a cell", "units": "1"}
+    whole = xarray.Dataset(variables, labels, attrs).rename(front="rank")
+    return whole.assign_coords(rank=("rank", rank, about))
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,10 @@ class _Top(Fronts):
 
     lead: int
     k: int
-    where: tuple[Any, ...]  # targets of `solve`
 
     def thin(self, rows: list[Array]) -> Array:
-        """Points that keep to the conditions, and are not beaten by k of their cell."""
-        outs = {n: s * row for n, s, row in zip(self.names, self.signs, rows, strict=True)}
+        """Points that are not beaten by k of their cell."""
         good = np.isfinite(rows[self.lead])
-        for each in self.where:
-            level = outs[each.level] if isinstance(each.level, str) else each.level
-            value = outs[each.of]
-            good &= value <= level if each.relation == "<=" else value >= level
         values = np.where(good, rows[self.lead], np.inf)
         if self.k < values.shape[1]:
             good &= values <= np.partition(values, self.k - 1, axis=1)[:, self.k - 1 : self.k]
@@ -73,3 +69,14 @@ class _Top(Fronts):
         first = np.searchsorted(cell, cell)  # cells are sorted
         keep = np.arange(cell.size) - first < self.k
         return cell[keep], rank[keep], points[:, keep]
+
+
+def ordered(found: "xarray.Dataset", of: str, k: int) -> "xarray.Dataset":
+    """The k cells of a reduction with the smallest values, first; of -k, the largest."""
+    dims = [str(dim) for dim in found[of].dims]
+    if not dims:
+        return found
+    rows = found.stack(row=dims).reset_index("row")
+    values = (1 if k > 0 else -1) * rows[of].values
+    order = np.argsort(values, kind="stable")[: abs(k)]  # NaN last
+    return rows.isel(row=order[np.isfinite(values[order])]).reset_coords()[[*dims, of]]

@@ -18,7 +18,7 @@ from ...kernels.engines.job import pool
 from ...kernels.roles import REASON
 from ..errors import InputError, nearest, shown
 from ..plan import tiles
-from ..plan.execute import evaluate_block
+from ..plan.execute import evaluate_block, on_device
 from ..plan.labels import attributes, dtype_of, ordered
 from ..plan.plan import Plan
 from ..plan.tiles import Region, extent
@@ -101,6 +101,12 @@ class Room:
         outs = self.arrays(extent(region, dims, dims))
         evaluate_block(plan, dims, region, outs, 1)
         return outs
+
+    def there(
+        self, plan: Plan, dims: tuple[str, ...], region: Region, names: Sequence[str]
+    ) -> dict[str, Any] | None:
+        """Outputs over a region as arrays that stay on a device; None where they cannot."""
+        return on_device(plan, dims, region, names)
 
 
 class Rooms:

@@ -7,12 +7,15 @@ from datetime import date, timedelta
 from ..errors import InputError, shown
 
 _DAY = 86400.0
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FINISH = re.compile(r"\s*finish\s*(<=|<|=|>=|>)\s*(.*?)\s*")
 
 
 def day(text: str) -> date:
-    """A date as ISO 8601 writes it. Raises InputError."""
+    """A date as ISO 8601 writes it, year, month and day with hyphens. Raises InputError."""
     try:
+        if not _DATE.fullmatch(text):  # Python 3.11 also reads 20270601 and 2027-W22-2
+            raise ValueError(text)
         return date.fromisoformat(text)
     except ValueError:
         raise InputError(f"{shown(text)} is not a date; write it as 2027-06-01") from None

@@ -4,12 +4,14 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.inputs import INPUTS
 from ...kernels.roles import IN_HOURS, NEAR, REASON
 from ..errors import InputError, nearest
 from ..plan.labels import END_OF
@@ -19,7 +21,10 @@ from ..text import guarded, visible
 if TYPE_CHECKING:
     import xarray
 
-FORMATS = (".csv", ".parquet", ".nc", ".json")
+FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json")
+_WRITERS = {".parquet": "pyarrow", ".xlsx": "xlsxwriter"}  # packages of the extra `table`
+_EXTRA = "needs an extra; run: pip install 'fleetcube[table]'"
+_SHEET = 1_048_576  # rows of a sheet of Excel, with the headings
 STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
 # unit -> (factor, shown unit), largest first
@@ -83,7 +88,10 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
     dims = _dims(whole)
     check_rows({dim: whole.sizes[dim] for dim in dims}, "cut axes (axis=value)")
     columns = []
-    for name in [*dims, *(str(n) for n in whole.data_vars if END_OF not in whole[n].attrs)]:
+    for name in [
+        *_labelled(whole, dims),
+        *(str(n) for n in whole.data_vars if END_OF not in whole[n].attrs),
+    ]:
         cells = _cells(whole, name, dims)
         columns.append(_column(name, whole[name].attrs, cells))
         ends = [f"{name}_low", f"{name}_high"]
@@ -106,6 +114,11 @@ def _dims(cube: "xarray.Dataset") -> list[str]:
     """The axes that a variable has, in the order of the coordinates."""
     used = dict.fromkeys(str(dim) for array in cube.data_vars.values() for dim in array.dims)
     return [*(str(n) for n in cube.coords if n in used), *(n for n in used if n not in cube.coords)]
+
+
+def _labelled(cube: "xarray.Dataset", dims: Sequence[str]) -> list[str]:
+    """Axes with labels; others only number the rows."""
+    return [dim for dim in dims if dim in cube.coords]
 
 
 def _cells(cube: "xarray.Dataset", name: str, dims: Sequence[str]) -> Any:
@@ -192,6 +205,8 @@ def check_target(path: Path) -> None:
             "CSV to standard output"
         )
     check_new(path)
+    if (writer := _WRITERS.get(path.suffix.lower())) and not find_spec(writer):
+        raise InputError(f"writing {path.suffix} {_EXTRA}")
 
 
 def check_new(path: Path) -> None:
@@ -206,84 +221,138 @@ def check_new(path: Path) -> None:
         )
 
 
-def export(cube: "xarray.Dataset", path: Path) -> None:
-    """Write a cut of a cube as .csv, .parquet, .nc or .json, or as CSV to standard output ("-").
+def check_sheet(path: Path, sizes: Mapping[str, int]) -> None:
+    """Refuse more rows than a sheet holds."""
+    rows = math.prod(sizes.values())
+    if path.suffix.lower() == ".xlsx" and rows >= _SHEET:
+        raise InputError(
+            f"the table has {rows:,} rows, and a sheet holds {_SHEET - 1:,}; cut axes "
+            "(axis=value), or write .parquet"
+        )
 
-    Values are in base units. CSV is for people: axes and variables with units in the headings, and
-    flags in words. The others also hold the values that come along with labels, and the codes of
-    flags beside their meanings.
+
+def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
+    """Write a cut of a cube as one of FORMATS, or as CSV to standard output ("-").
+
+    Values are in base units, counts are whole numbers. CSV and Excel are for people: units in the
+    headings, and flags in words. The others hold the codes of flags beside their meanings. Tables
+    have axes and variables; with `whole`, and in .nc and .json always, also the values that come
+    along with labels.
     """
     check_target(path)
+    check_sheet(path, {dim: cube.sizes[dim] for dim in _dims(cube)})
     if path == STDOUT:
-        table = _frame_for_people(cube.load()).to_csv(index=False)
+        table = _frame_for_people(cube.load(), whole).to_csv(index=False)
         sys.stdout.write(visible(table) if sys.stdout.isatty() else table)
         sys.stdout.flush()
         return
     try:
-        _write(cube.load(), path)
+        _write(cube.load(), path, whole)
     except BaseException as error:
         path.unlink(missing_ok=True)  # nothing half-written
         extra = isinstance(error, ImportError)
         if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
-            raise InputError(
-                f"writing {path.suffix} needs an extra; run: pip install 'fleetcube[table]'"
-            ) from None
+            raise InputError(f"writing {path.suffix} {_EXTRA}") from None
         raise
 
 
-def _write(cube: "xarray.Dataset", path: Path) -> None:
+def _write(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     ending = path.suffix.lower()
     if ending == ".nc":
-        plain = cube.copy()
+        plain = _with_counts(cube)
         for variable in plain.variables.values():
             variable.encoding = {}  # chunks and codecs of Zarr are not netCDF's
         plain.to_netcdf(path)
     elif ending == ".json":
-        path.write_text(json.dumps(finite(cube.to_dict()), default=str), encoding="utf-8")
+        path.write_text(
+            json.dumps(finite(_with_counts(cube).to_dict()), default=str), encoding="utf-8"
+        )
     elif ending == ".csv":
-        _frame_for_people(cube).to_csv(path, index=False)
+        _frame_for_people(cube, whole).to_csv(path, index=False)
+    elif ending == ".xlsx":
+        _write_sheet(_frame_for_people(cube, whole, guard=str), path)
     else:
-        _write_parquet(cube, path)
+        _write_parquet(cube, path, whole)
 
 
-def _frame_for_people(cube: "xarray.Dataset") -> Any:
-    """One row for each point: its axes, those that were cut to one value too, and variables."""
-    import pandas
-
-    whole = cube.reset_coords(REASON) if REASON in cube.coords else cube
-    dims = _dims(whole)
+def _told(cube: "xarray.Dataset", dims: Sequence[str], whole: bool) -> list[str]:
+    """Coordinates that are columns: axes, those that were cut to one value too, and what says the
+    meaning of a row; with `whole`, also the values that labels stand for."""
     axes = json.loads(cube.attrs.get("fleetcube_spec", "{}")).get("axes", {})
     kept = [
         str(name)
-        for name, coordinate in whole.coords.items()
-        if set(coordinate.dims) <= set(dims) and (name in axes or not _comes_along(str(name)))
+        for name, coordinate in cube.coords.items()
+        if set(coordinate.dims) <= {*dims} and (whole or name in axes or not values.is_known(name))
     ]
+    return list(dict.fromkeys([*kept, *_labelled(cube, dims)]))
+
+
+def _frame_for_people(
+    cube: "xarray.Dataset", whole: bool, guard: Callable[[str], str] = guarded
+) -> Any:
+    """One row for each point, with what it is in words."""
+    import pandas
+
+    told = cube.reset_coords(REASON) if REASON in cube.coords else cube
+    dims = _dims(told)
     columns: dict[str, Any] = {}
-    for name in dict.fromkeys([*kept, *dims, *map(str, whole.data_vars)]):
-        attrs, cells = whole[name].attrs, _cells(whole, name, dims)
+    for name in dict.fromkeys([*_told(told, dims, whole), *map(str, told.data_vars)]):
+        attrs, cells = told[name].attrs, _cells(told, name, dims)
         if "flag_meanings" in attrs:
-            cells = list(map(guarded, meanings(attrs, cells)))
+            cells = list(map(guard, meanings(attrs, cells)))
         elif cells.dtype.kind not in "iuf":
-            cells = [guarded(label(cell)) for cell in cells]
-        columns[guarded(_heading(name, str(attrs.get("units", "1"))))] = cells
+            cells = [guard(label(cell)) for cell in cells]
+        columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
     return pandas.DataFrame(columns)
 
 
-def _comes_along(name: str) -> bool:
-    """Whether a coordinate beside the axes is a value that a label stands for."""
-    return values.is_known(name)
+def _whole(name: str, cells: Any) -> Any:
+    """A count as whole numbers, missing where it is NaN; other cells as they are."""
+    import pandas
+
+    row = INPUTS.get(name)
+    if row is None or row.kind != "count" or np.asarray(cells).dtype.kind != "f":
+        return cells
+    there = np.isfinite(cells)
+    if np.isinf(cells).any() or (np.floor(cells[there]) != cells[there]).any():
+        return cells
+    if there.all():
+        return cells.astype(np.int64)
+    return pandas.array(np.where(there, cells, np.nan), dtype="Int64")
 
 
-def _write_parquet(cube: "xarray.Dataset", path: Path) -> None:
+def _with_counts(cube: "xarray.Dataset") -> "xarray.Dataset":
+    """A copy whose counts are whole numbers, where none is missing."""
+    made = {name: (own, _whole(str(name), own.values)) for name, own in cube.variables.items()}
+    rows = {n: (own.dims, row, own.attrs) for n, (own, row) in made.items() if row.dtype == "i8"}
+    coords = {name: row for name, row in rows.items() if name in cube.coords}
+    return cube.assign({n: row for n, row in rows.items() if n not in coords}).assign_coords(coords)
+
+
+def _write_sheet(frame: Any, path: Path) -> None:
+    """One sheet of Excel, its headings in sight; text is never a formula or a link."""
+    import pandas
+
+    options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+    with pandas.ExcelWriter(path, "xlsxwriter", engine_kwargs={"options": options}) as writer:
+        frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
+        writer.sheets["fleetcube"].autofit()
+
+
+def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:
     """One row for each point, with the attributes as metadata of the columns and of the file."""
+    import pandas
     import pyarrow
     import pyarrow.parquet
 
     dims = [*(used := _dims(cube)), *(str(dim) for dim in cube.dims if dim not in used)]
     points = cube if dims else cube.expand_dims("point")
     frame: Any = points.to_dataframe(dim_order=dims or None).reset_index()
-    names = [*dims, *cube.data_vars, *(name for name in cube.coords if name not in dims)]
-    table = pyarrow.Table.from_pandas(frame[names], preserve_index=False)
+    told = [str(name) for name in cube.coords] if whole else [*_told(cube, dims, False), REASON]
+    more = (name for name in told if name not in dims and name in cube.coords)
+    names = dict.fromkeys([*_labelled(cube, dims), *cube.data_vars, *more])
+    columns = {name: _whole(str(name), frame[name].to_numpy()) for name in names}
+    table = pyarrow.Table.from_pandas(pandas.DataFrame(columns), preserve_index=False)
     fields = [f.with_metadata(_metadata(cube[f.name].attrs)) for f in table.schema]
     metadata = table.schema.metadata | _metadata(cube.attrs)
     pyarrow.parquet.write_table(table.cast(pyarrow.schema(fields, metadata)), path)

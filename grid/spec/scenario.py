@@ -56,8 +56,18 @@ class Problem:
 
     def gives(self, name: str) -> bool:
         """Whether a scenario, a label or an axis sets a number."""
+        return name in self.numbers
+
+    @property
+    def numbers(self) -> set[str]:
+        """Names of the numbers that a scenario, a label or an axis sets."""
         given = {*self.constants, *self.tables, *self.phased}
-        return name in given.union(*(axis.numbers for axis in self._along()))
+        return given.union(*(axis.numbers for axis in self._along()))
+
+    @property
+    def choices(self) -> set[str]:
+        """Options that a scenario, a label or an axis sets."""
+        return {*self.options}.union(*(axis.options for axis in self._along()))
 
     def _along(self) -> tuple[Axis, ...]:
         return (*self.axes, self.phases) if self.phases else self.axes

@@ -18,10 +18,10 @@ import click
 from fleetcube import __version__
 from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed, traffic, with_ends
-from fleetcube.commands.listing import Listed
+from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import every_column, print_foot, print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
@@ -81,8 +81,9 @@ def _logging(verbose: int) -> Callable[[], None]:
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @complete.variables("Output, instead of the spec's.")
 @click.option(
-    "-o", "--output", type=click.Path(), help="Cube to write (Zarr v3); - prints CSV.  [a table]"
+    "-o", "--output", type=click.Path(), help="Cube (.zarr) or table (.csv, .parquet, .xlsx)."
 )
+@every_column
 @complete.engine
 @click.option(
     "--dtype",
@@ -107,6 +108,7 @@ def run_spec(
     selectors: tuple[str, ...],
     variable: tuple[str, ...],
     output: str | None,
+    every: bool,
     engine: str,
     dtype: str,
     chunks: str | None,
@@ -118,7 +120,7 @@ def run_spec(
     threads: int | None,
     dask: str | None,
 ) -> None:
-    """Evaluate a spec: print a table, or write a cube (-o).
+    """Evaluate a spec: print a table, or write a cube or a table (-o; - prints CSV).
 
     SELECTORS override the spec: name=value or name=value,value; for an axis also axis=first:last.
 
@@ -133,28 +135,27 @@ def run_spec(
           -o s3://bucket/scaling.zarr
     """
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.show.tables import FORMATS
+    from fleetcube.grid.show.tables import FORMATS, check_target
     from fleetcube.grid.store.cube import open_cube, parse_chunks, size_of
     from fleetcube.grid.store.places.place import place_of
 
     sweep = changed(spec, selectors, variable)
-    if output in (None, "-"):
+    if output in (None, "-") or Path(output).suffix.lower() in FORMATS:
+        if output is not None:
+            check_target(Path(output))
         only: dict[str, Any] = {"--overwrite": overwrite, "--resume": resume, "--append": append}
         only |= {"--chunks": chunks, "--dask": dask}
         for option in (name for name, value in only.items() if value):
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
-        _evaluated(sweep, engine, feasible_only, threads, output, interval)
+        _evaluated(sweep, engine, feasible_only, threads, output, interval, every)
         return
     if interval:
         raise InputError(
             "--interval is for tables; in a cube, an axis holds the ends: "
             "step_time_error = [-1, 0, 1]"
         )
-    if Path(output).suffix.lower() in FORMATS:
-        raise InputError(
-            f"{output!r} names a table, and run -o writes a cube; name it .zarr, "
-            f"and write a table of it: fleetcube slice CUBE -o {Path(output).name}"
-        )
+    if every:
+        raise InputError("--all is for tables; a cube has all columns")
     started = time.perf_counter()
     with progress("evaluating"):
         path = sweep.store(
@@ -198,16 +199,19 @@ def _evaluated(
     threads: int | None,
     output: str | None,
     interval: bool | None,
+    every: bool,
 ) -> None:
-    """Print a sweep's values: a table, if it is small, or CSV."""
+    """Print a sweep's values: a table, if it is small, or CSV; or write them."""
     from fleetcube.grid.ask.interval import is_predicted
     from fleetcube.grid.run.stream import user_sizes
-    from fleetcube.grid.show.tables import check_rows, table
+    from fleetcube.grid.show.tables import check_rows, check_sheet, table
 
     plan = sweep.plan(engine, feasible_only)
     dims = {dim for own in plan.out_dims.values() for dim in own}
     if output is None:
         check_rows(user_sizes(plan, dims), "cut axes (axis=value)")
+    else:
+        check_sheet(Path(output), user_sizes(plan, dims))
     if interval is None:  # columns of CSV, which programs read, stay as they are
         interval = output is None and is_predicted(plan)
     compute = sweep.interval if interval else sweep.evaluate
@@ -215,7 +219,7 @@ def _evaluated(
     if output is None:
         print_table(*table(values.assign_coords(_near(sweep))))
     else:
-        write_table(values, output)
+        write_table(values, output, every)
     _remarks(values, err=True)
 
 
@@ -257,7 +261,7 @@ def simulate(
     check_variables(variable, VARIABLES)  # before the long wait
     if output is not None:
         check_target(Path(output))
-    own: Any = changed(spec, selectors).spec
+    own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
     with progress("simulating"):
         outcome = simulate_spec(
             own["scenario"],
@@ -333,12 +337,14 @@ def verify(cube: str, samples: int) -> None:
     help="With 90 % intervals.  [in tables, where a calibration gives one]",
 )
 @to_file
+@every_column
 def slice_cube(
     cube: str,
     selectors: tuple[str, ...],
     variable: tuple[str, ...],
     interval: bool | None,
     output: str | None,
+    every: bool,
 ) -> None:
     """Cut a cube: axis=value, axis=first:last or axis=value,value.
 
@@ -364,9 +370,10 @@ def slice_cube(
         cut = with_ends(cut, variable, asked=bool(interval))
     cut = variables(cut, variable)
     if output is not None:
-        write_table(cut, output)
+        write_table(cut, output, every)
         return
     print_table(*table(cut))
+    print_foot(cut.attrs)
 
 
 @cli.command()
@@ -392,7 +399,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     if name is not None and name.endswith(".toml"):
         point = traffic(name, selectors)
         say(explain_traffic(point))
-        _standing(point)
+        print_foot(point.attrs, err=False)
         return
     if selectors:
         raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
@@ -441,6 +448,7 @@ def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
     from fleetcube.grid.ask.again import predicted
     from fleetcube.grid.plan.citations import records
+    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
@@ -455,10 +463,12 @@ def _show(cube: Any, sources: bool = False) -> None:
     print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
-        say(f"infeasible: {_reasons(reason)}")
+        for line in wrapped([f"infeasible: {_reasons(reason)}"]):
+            say(line)
     _remarks(cube)
     if names := predicted(cube):
-        say(f"with 90 % intervals (slice, plot): {', '.join(names)}")
+        for line in wrapped([f"with 90 % intervals (slice, plot): {', '.join(names)}"]):
+            say(line)
     if sources:
         version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
         say(one_line(f"fleetcube {version}, engine {engine}"))
@@ -469,21 +479,14 @@ def _show(cube: Any, sources: bool = False) -> None:
 
 
 def _remarks(cube: Any, err: bool = False) -> None:
-    """Print remarks on a result: unused inputs, what it stands on, medians taken."""
+    """Print remarks on a result: unused inputs, what it stands on, what a default decided."""
     from fleetcube.grid.explain import unused
+    from fleetcube.grid.show.feet import wrapped
 
     if "fleetcube_unused" in cube.attrs:
-        say(unused(cube.attrs), err=err)
-    _standing(cube, err)
-    if "fleetcube_medians" in cube.attrs:
-        medians = ", ".join(json.loads(cube.attrs["fleetcube_medians"]))
-        say(f"uncertain, at the median here: {medians}", err=err)
-
-
-def _standing(cube: Any, err: bool = False) -> None:
-    """Print what the calibration of a result stands on, and where it does not."""
-    for line in cube.attrs.get("fleetcube_remarks", "").splitlines():
-        say(line, err=err)
+        for line in wrapped([unused(cube.attrs)]):
+            say(line, err=err)
+    print_foot(cube.attrs, err=err)
 
 
 def _reasons(reason: Any) -> str:
@@ -530,7 +533,10 @@ def run() -> None:
         # not standalone: click would print errors and exit by itself
         cli(prog_name="fleetcube", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.UsageError) and "\n" not in error.message:  # else it is help
+            say(f"fleetcube: {refusal(error)}", err=True)
+        else:
+            error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # else Python fails once more when it flushes standard output at exit

@@ -2,6 +2,7 @@
 
 import pytest
 
+from docs.make import glossary as page
 from fleetcube import InputError, explain
 from fleetcube.catalog import KINDS
 from fleetcube.catalog.glossary import glossary, word
@@ -21,6 +22,18 @@ def test_a_word_is_found_however_it_is_written() -> None:
     for text in ("TFLOPS", "zero_3", "ZeRO-3", "interruptions", "Stragglers", "capex"):
         assert word(text), text
     assert word("nonsense") is None
+
+
+def test_the_page_is_written_from_the_words() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python -m docs.make"
+
+
+def test_meanings_are_sentences_of_one_line() -> None:
+    for entry in glossary():
+        assert entry.means[0].isupper(), entry
+        assert entry.means.endswith("."), entry
+        assert "\n" not in entry.means
+        assert not entry.source.endswith("."), entry
 
 
 def test_explain_reads_words_and_labels() -> None:

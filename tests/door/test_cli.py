@@ -58,7 +58,7 @@ def test_slice_prints_a_table_with_units_and_marks_infeasible_points(folder: Pat
     assert [row[0] for row in rows[1:]] == ["8", "60", "512"]
     assert rows[2][-2:] == ["no:", "gpus_not_divisible"]
     assert rows[3][-1] == "yes"
-    assert done.stderr == ""
+    assert "not on the axis" not in done.stderr
 
 
 def test_the_nearest_point_is_taken_and_said(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_dash_prints_csv_and_nothing_else(folder: Path) -> None:
     done = fleetcube("slice", "cube.zarr", "n_gpus=500", "-v", "goodput", "-o", "-", folder=folder)
     assert done.returncode == 0
     rows = list(csv.DictReader(done.stdout.splitlines()))
-    assert [row["n_gpus"] for row in rows] == ["512.0"] * len(rows) == ["512.0"] * 2
+    assert [row["n_gpus"] for row in rows] == ["512"] * len(rows) == ["512"] * 2
     assert "taking 512" in done.stderr
     solved = fleetcube(
         *("solve", "spec.toml", "--for", "n_gpus", "--target", "job_time <= 400 d", "-o", "-"),
@@ -160,7 +160,7 @@ BAD: list[tuple[list[str], str]] = [
     (["run", "spec.toml", "-o", "b.zarr", "--chunks", "n_gpus:3"], "chunks:"),
     (["run"], "Missing argument"),
     (["run", "spec.toml", "--resume"], "--resume is for cubes; name one: -o cube.zarr"),
-    (["run", "spec.toml", "-o", "a.csv"], "fleetcube slice CUBE -o a.csv"),
+    (["run", "spec.toml", "--resume", "-o", "a.csv"], "--resume is for cubes"),
     (["run", "spec.toml", "n_gpu=8"], "'n_gpu' is not an input or an axis; did you mean 'n_gpus'?"),
     (["run", "spec.toml", "n_gpus=8", "n_gpus=9"], "n_gpus is given twice; write n_gpus=8,9"),
     (["run", "spec.toml", "n_gpus=1,024"], "'024' is not a number; commas separate values"),
@@ -174,14 +174,20 @@ BAD: list[tuple[list[str], str]] = [
     (["slice", "cube.zarr", "fabric=ndr"], "choose from infiniband-ndr"),
     (["slice", "cube.zarr", "gpu_mttf=10000"], "is outside the axis, 10000 h to 50000 h"),
     (["slice", "cube.zarr", "-v", "goodputs"], "did you mean 'goodput'?"),
-    (["slice", "cube.zarr", "-o", "x.xls"], "is not one of .csv, .parquet, .nc, .json"),
+    (["slice", "cube.zarr", "-o", "x.xls"], "is not one of .csv, .parquet, .xlsx, .nc"),
     (["plot", "cube.zarr", "-v", "goodput", "-x", "fabric", "-o", "x.png"], "is not an axis of"),
     (["plot", "cube.zarr", "-v", "job_time", "-x", "n_gpus", "-o", "x.png"], "still varies over"),
     (["explain", "goodputs"], "did you mean 'goodput'?"),
     (["catalog", "gpu", "h100"], "did you mean 'h100-sxm', 'h100-nvl' or 'h100-pcie'?"),
     (["catalog", "gpus"], "did you mean 'gpu'?"),
     (["catalog", "things"], "choose one of gpu, node"),
-    (["frobnicate"], "No such command"),
+    (["frobnicate"], "no such command 'frobnicate'; see `fleetcube --help`"),
+    (["train"], "no such command 'train'; try `fleetcube run` or `fleetcube plan`"),
+    (["simulte", "spec.toml"], "did you mean 'simulate'?"),
+    (["spec.toml"], "try `fleetcube run`"),
+    (["run", "spec.toml", "--engin", "numpy"], "no such option --engin; did you mean '--engine'?"),
+    (["run", "spec.toml", "--qzx"], "--qzx; see `fleetcube run --help`"),
+    (["run"], "Missing argument 'SPEC'; see `fleetcube run --help`"),
 ]
 
 

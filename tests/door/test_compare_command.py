@@ -76,6 +76,21 @@ def one_spec(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
+def test_a_spec_without_outputs_is_compared_by_job_time(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.toml"
+    labels = 'model = "llama-3-8b"\nnode = "dgx-h100"\nfabric = "infiniband-ndr"\n'
+    bare.write_text(f"[scenario]\n{labels}n_gpus = 64\n", encoding="utf-8")
+    cli.main(["compare", str(bare), "tensor_parallel=4,8"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert "what differs, and by what it multiplies job_time" in lines
+    cli.main(["compare", str(bare), str(bare), "--of", "mfu"], standalone_mode=False)
+    assert "mfu" in capsys.readouterr().out
+    with pytest.raises(InputError, match="names no outputs; add to its top: outputs ="):
+        cli.main(["run", str(bare)], standalone_mode=False)
+
+
 def test_one_spec_is_compared_under_two_values(capsys: pytest.CaptureFixture[str]) -> None:
     lines = one_spec(capsys, "provision_time=300,100", "n_gpus=512")
     assert lines[0] == "A: a.toml provision_time=300 at n_gpus = 512"

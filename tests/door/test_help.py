@@ -110,7 +110,7 @@ def exits(monkeypatch: pytest.MonkeyPatch, error: BaseException, *arguments: str
 FAILURES: list[tuple[BaseException, int, str]] = [
     (InputError("a = 1\n is wrong; give 2"), 2, "fleetcube: a = 1 is wrong; give 2\n"),
     (CatalogError("no gpu 'x'; see the list"), 2, "fleetcube: no gpu 'x'; see the list\n"),
-    (click.UsageError("no such thing"), 2, "Error: no such thing\n"),
+    (click.UsageError("no such thing"), 2, "no such thing; see `fleetcube explain --help`\n"),
     (OSError("disk full"), 1, "fleetcube: disk full\n"),
     (KeyboardInterrupt("2 blocks are kept"), 130, "fleetcube: stopped; 2 blocks are kept\n"),
     (MemoryError(), 1, "fleetcube: out of memory; use fewer threads or float32\n"),

@@ -120,8 +120,10 @@ def test_what_was_left_out_is_counted_by_reason(spec: str) -> None:
         (("pareto", "--of", "job_time", "--of", "goodput"), 'write --of "min job_time"'),
         (("min", "--of", "job_time", "--of", "goodput"), "which is for pareto"),
         (("min", "--of", "job_time", "-v", "goodput"), "-v is for argmin and argmax"),
-        (("min", "--of", "job_time", "-k", "2"), "--where or -k is for argmin"),
-        (("argmin", "--of", "job_time", "-k", "0"), "give 1 or more"),
+        (("argmin", "--of", "job_time", "-k", "-1"), "give 1 or more"),
+        (("mean", "--of", "job_time", "-k", "0"), "give 1 or more"),
+        (("mean", "--of", "job_time", "--where", "job_tmie <= 9 d"), "did you mean"),
+        (("argmin", "--of", "job_time", "-k", "1", "-v", "dominant_overhead"), "name a number"),
         (("argmin", "--of", "job_time", "--where", "goodput = 1"), "write <= or >="),
         (
             ("argmin", "--of", "job_time", "--where", "goodput >= 2"),
@@ -138,7 +140,89 @@ def test_what_cannot_be_reduced_is_refused_in_one_line(
     assert line in str(done.exception) + done.output
 
 
-def test_what_no_layout_changes_says_that_all_points_count(spec: str) -> None:
-    done = run(spec, "max", "--of", "cluster_mtbf", "--engine", "numpy")
-    assert done.exit_code == 0
-    assert "cluster_mtbf does not depend on the layout: points that cannot be run" in done.output
+def test_what_no_layout_changes_counts_only_points_that_can_run(spec: str) -> None:
+    sweep = Sweep.from_file(spec).of(["cluster_mtbf", "infeasible_reason"])
+    values = sweep.evaluate("numpy").reset_coords("infeasible_reason")
+    every = values[["cluster_mtbf", "infeasible_reason"]].to_dataframe().reset_index()
+    runs = every[every["infeasible_reason"] == 0]
+    assert every["cluster_mtbf"].max() > runs["cluster_mtbf"].max(), "8 GPUs cannot run it"
+    for how in ("min", "max", "mean", "sum", "count"):
+        found = read(spec, how, "--of", "cluster_mtbf")["cluster_mtbf"].item()
+        assert found == pytest.approx(runs["cluster_mtbf"].agg(how), rel=1e-12), how
+    found = read(spec, "quantile", "--of", "cluster_mtbf", "-q", "0.1,0.5")["cluster_mtbf"]
+    expected = np.quantile(runs["cluster_mtbf"], [0.1, 0.5])
+    assert found.to_numpy() == pytest.approx(expected, rel=1e-12)
+    best = read(spec, "argmax", "--of", "cluster_mtbf", "-v", "job_time")
+    at = runs.loc[runs["cluster_mtbf"].idxmax()]
+    for name in ("cluster_mtbf", "n_gpus", "pipeline_parallel"):
+        assert best[name].item() == pytest.approx(at[name], rel=1e-12), name
+    here = [f"{n}={at[n]:.0f}" for n in ("n_gpus", "pipeline_parallel")]
+    own = read(spec, "min", "--of", "job_time", *here, f"gpu_mttf={at['gpu_mttf']}s")
+    assert best["job_time"].item() == pytest.approx(own["job_time"].item(), rel=1e-12)
+    whole = read(spec, "count", "--of", "cluster_mtbf", "--infeasible")["cluster_mtbf"].item()
+    assert whole == 8, "its own axes alone"
+
+
+def test_where_nothing_judges_the_layout_all_points_count(tmp_path: Path) -> None:
+    path = tmp_path / "bare.toml"
+    path.write_text('outputs = ["cluster_mtbf"]\n[axes]\nn_gpus = [8, 64]\n', encoding="utf-8")
+    done = run(str(path), "max", "--of", "cluster_mtbf", "--engine", "numpy")
+    assert done.exit_code == 0, done.output
+    assert "nothing tells which points can be run: all count" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["min", "max", "mean", "sum", "count"])
+def test_conditions_hold_for_every_reduction(spec: str, how: str) -> None:
+    every = grid(spec)
+    bound = every["goodput"].quantile(0.5)
+    where = ["--where", f"goodput >= {bound}", "--over", "n_gpus,pipeline_parallel"]
+    found = read(spec, how, "--of", "job_time", *where).set_index("gpu_mttf")["job_time"]
+    for mttf, own in every[every["goodput"] >= bound].groupby("gpu_mttf"):
+        (got,) = (value for at, value in found.items() if np.isclose(at, mttf))
+        assert got == pytest.approx(own["job_time"].agg(how), rel=1e-12)
+
+
+def test_conditions_hold_for_quantiles_and_fronts(spec: str) -> None:
+    every = grid(spec)
+    bound = every["goodput"].quantile(0.5)
+    where = ["--where", f"goodput >= {bound}"]
+    kept = every[every["goodput"] >= bound]
+    found = read(spec, "quantile", "--of", "job_time", "-q", "0.3", *where)["job_time"].item()
+    assert found == pytest.approx(np.quantile(kept["job_time"], 0.3), rel=1e-12)
+    goals = ("--of", "min job_time", "--of", "max cluster_mtbf")
+    assert (
+        f"{len(kept)} points keep to goodput >= "
+        in run(spec, "min", "--of", "job_time", *where).stderr
+    )
+    front = read(spec, "pareto", *goals, "--where", "job_time <= 100 d")
+    assert 1 < len(front) < len(read(spec, "pareto", *goals))
+    assert front["job_time"].max() <= 100 * 86400
+
+
+def test_many_points_under_one_quantile_keep_to_conditions(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("quantile", "--of", "job_time", "-q", "0.3", "--where", "goodput >= 0.7")
+    sorted_ = read(spec, *words)["job_time"].item()
+    monkeypatch.setattr("fleetcube.grid.plan.tiles.SORTED", 4)
+    assert read(spec, *words)["job_time"].item() == sorted_
+
+
+def test_ranks_begin_anew_in_each_cell(spec: str) -> None:
+    over = ("--over", "n_gpus,pipeline_parallel")
+    found = read(spec, "argmin", "--of", "job_time", "-k", "3", *over)
+    assert found["rank"].tolist() == [1, 2, 3, 1, 2, 3]
+    front = read(spec, "pareto", "--of", "min job_time", "--of", "max goodput", "-k", "1", *over)
+    assert len(front) == 2, "the first of each front"
+    best = found[found["rank"] == 1]["job_time"].to_numpy()
+    assert front["job_time"].to_numpy() == pytest.approx(best, rel=1e-12)
+
+
+def test_rows_of_means_are_ranked(spec: str) -> None:
+    words = ("--of", "job_time", "--over", "gpu_mttf")
+    every = grid(spec).groupby(["n_gpus", "pipeline_parallel"])["job_time"].mean().sort_values()
+    assert read(spec, "mean", *words, "-k", "2")["job_time"].to_numpy() == pytest.approx(every[:2])
+    largest = read(spec, "mean", *words, "-k", "-2")["job_time"].to_numpy()
+    assert largest == pytest.approx(every[:-3:-1])
+    most = read(spec, "max", *words, "-k", "1")["job_time"].item()
+    assert most == pytest.approx(grid(spec)["job_time"].max())

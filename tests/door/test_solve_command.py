@@ -31,7 +31,7 @@ def spec(tmp_path: Path) -> str:
 def lines(*words: str) -> list[str]:
     done = CliRunner().invoke(cli, ["solve", *words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.output.splitlines()
+    return done.stdout.splitlines()
 
 
 OVERHEAD = ["--for", "checkpoint_write_bandwidth", "--target"]
@@ -61,6 +61,28 @@ def test_what_holds_everywhere_is_not_counted_as_missing(spec: str) -> None:
 
 def test_a_bundle_cut_to_one_label_is_scenario(spec: str) -> None:
     words = ("--for", "n_gpus", "--target", "job_time <= 300 d", "offer=small")
-    heading, row, _ = lines(spec, *words)  # the last is a remark of calibration
+    heading, row = lines(spec, *words)
     assert heading.split()[-1] == "feasible"
     assert int(row.split()[1].replace(",", "")) % 64 == 0, "whole replicas of 8 x 8 GPUs"
+
+
+def test_choices_stand_beside_ranges(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    words = ("model", "llama-3-8b"), ("node", "dgx-h100"), ("fabric", "infiniband-ndr")
+    text = "".join(f'{name} = "{label}"\n' for name, label in words)
+    path.write_text(f"[scenario]\n{text}gpu_hour_price = 2\ntensor_parallel = 8\n")
+    ask = ["optimize", str(path), "--minimize", "job_cost", "--over", "n_gpus=8:32"]
+    ask += ["--over", "recompute=none,full"]
+    done = CliRunner().invoke(cli, ask)
+    assert done.exit_code == 0, done.output
+    heading, row = done.stdout.splitlines()
+    assert heading.split()[:2] == ["recompute", "n_gpus"]
+    assert row.split()[0] == "none"
+    assert "recompute" not in done.stderr, "it was searched"
+    for more, line in (
+        (["--over", "fabric=infiniband-ndr"], "is neither a range nor choices"),
+        (["--over", "n_gpus=8,16"], "n_gpus has a range and choices"),
+    ):
+        assert line in str(CliRunner().invoke(cli, [*ask, *more]).exception)
+    alone = CliRunner().invoke(cli, [*ask[:4], *ask[6:]])
+    assert "fleetcube reduce SPEC argmin --of job_cost recompute=none,full" in str(alone.exception)

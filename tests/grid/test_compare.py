@@ -74,7 +74,7 @@ def test_terms_add_up_over_axes_and_leave_out_the_infeasible() -> None:
     with pytest.raises(InputError, match="no point is feasible in both: infeasible are 2 of 2"):
         compare(sweep(JOB, none), sweep(FASTER, none), over=["n_gpus"])
     kept = found.values.sel(n_gpus=[512, 1024])
-    differences_add_up(Comparison(kept, "job_time", ("", ""), ("", ""), (), ()))
+    differences_add_up(Comparison(kept, "job_time", ("", ""), ("", ""), (), (), ({}, {})))
 
 
 def test_terms_are_the_shares_of_the_wall_time() -> None:

@@ -25,6 +25,13 @@ def test_a_job_ends_on_the_day_in_which_its_time_is_up() -> None:
     assert [end(START, t) for t in (math.nan, math.inf, 1e12)] == ["-", "never", "after 9999"]
 
 
+def test_a_date_is_written_in_one_way() -> None:
+    assert day("2027-06-01") == date(2027, 6, 1)
+    for text in ("20270601", "2027-W22-2", "2027-W22", "2027-6-1", "2027-06-01T00", "June", ""):
+        with pytest.raises(InputError, match="is not a date; write it as 2027-06-01"):
+            day(text)
+
+
 def test_a_date_to_finish_by_is_a_time() -> None:
     assert as_time("finish <= 2026-12-01", START) == "job_time <= 1 d"
     assert as_time(" finish<=2027-02-28 ", START) == "job_time <= 90 d"

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ def test_csv_has_axes_and_variables_with_units_and_words(
 def test_an_axis_cut_to_one_value_stays_in_the_csv(cube: xarray.Dataset, tmp_path: Path) -> None:
     slicing.export(cube.isel(fabric=1, n_gpus=0)[["goodput"]], tmp_path / "a.csv")
     found = rows((tmp_path / "a.csv").read_text(encoding="utf-8"))
-    assert [(row["fabric"], row["n_gpus"]) for row in found] == [("roce-100g", "8.0")] * 2
+    assert [(row["fabric"], row["n_gpus"]) for row in found] == [("roce-100g", "8")] * 2
     slicing.export(cube.isel(fabric=1, n_gpus=0, gpu_mttf=1), tmp_path / "b.csv")
     (row,) = rows((tmp_path / "b.csv").read_text(encoding="utf-8"))
     assert float(row["gpu_mttf [s]"]) == 50_000 * 3600
@@ -79,9 +81,11 @@ def test_parquet_holds_codes_and_says_units_and_meanings(
     slicing.export(cube, path)
     schema = parquet.read_schema(path)
     assert schema.names[:6] == [*AXES, *OUTPUTS]
-    assert {"infeasible_reason", "inter_node_bandwidth"} <= set(schema.names)
+    assert schema.names[6:] == ["infeasible_reason"], "narrow"
     assert schema.field("job_time").metadata[b"units"] == b"s"
-    assert schema.field("inter_node_bandwidth").metadata[b"units"] == b"B/s"
+    slicing.export(cube, tmp_path / "b.parquet", whole=True)
+    wide = parquet.read_schema(tmp_path / "b.parquet")
+    assert wide.field("inter_node_bandwidth").metadata[b"units"] == b"B/s"
     about = schema.field("infeasible_reason").metadata
     codes, words = (about[name].decode().split() for name in (b"flag_values", b"flag_meanings"))
     assert dict(zip(codes, words, strict=True))["0"] == "feasible"
@@ -93,6 +97,75 @@ def test_parquet_holds_codes_and_says_units_and_meanings(
     duckdb = pytest.importorskip("duckdb")
     query = f"SELECT count(*) FROM '{path}' WHERE infeasible_reason = 0"
     assert duckdb.sql(query).fetchall() == [(4,)]
+
+
+def sheet(path: Path) -> list[dict[str, tuple[str, str]]]:
+    """Rows of a sheet of Excel: the type of each cell and what it holds, formulas marked."""
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    with zipfile.ZipFile(path) as parts:
+        inside = {name: ElementTree.fromstring(parts.read(name)) for name in parts.namelist()}
+    texts = ["".join(own.itertext()) for own in inside["xl/sharedStrings.xml"]]
+    found = []
+    for row in inside["xl/worksheets/sheet1.xml"].iter(f"{space}row"):
+        cells: dict[str, tuple[str, str]] = {}
+        for cell in row:
+            column = "".join(char for char in cell.get("r", "") if char.isalpha())
+            kind = "formula" if cell.find(f"{space}f") is not None else cell.get("t", "n")
+            held = cell.findtext(f"{space}v", "")
+            cells[column] = (kind, texts[int(held)] if kind == "s" else held)
+        found.append(cells)
+    heads = {column: text for column, (_, text) in found[0].items()}
+    return [{heads[column]: cell for column, cell in row.items()} for row in found[1:]]
+
+
+def test_excel_holds_numbers_as_numbers_and_no_formula(tmp_path: Path) -> None:
+    pytest.importorskip("xlsxwriter")
+    labels = ["=1+1", "+2", "@x", "http://a.b", "007"]
+    axes = {"how": {"labels": labels, "n_gpus": [8, 16, 32, 64, 128]}}
+    job = {**SCENARIO, "fabric": "infiniband-ndr"}
+    small = Sweep(job, axes, ["goodput", "dominant_overhead"]).evaluate()
+    small["goodput"][1] = np.nan
+    slicing.export(small, tmp_path / "a.xlsx", whole=True)
+    found = sheet(tmp_path / "a.xlsx")
+    assert [row["how"] for row in found] == [("s", text) for text in labels]
+    assert [row["n_gpus"] for row in found] == [("n", str(n)) for n in (8, 16, 32, 64, 128)]
+    assert float(found[0]["goodput"][1]) == pytest.approx(float(small["goodput"][0]), rel=1e-12)
+    assert "goodput" not in found[1], "NaN is an empty cell"
+    assert found[0]["infeasible_reason"] == ("s", "feasible")
+
+
+def test_counts_are_whole_numbers_and_missing_ones_empty(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    made = Sweep(SCENARIO, {"n_gpus": [8, 64]}, ["goodput"]).solve(
+        "n_gpus", "cluster_mtbf = 1 h", between=[8, 64]
+    )
+    half = xarray.Dataset({"n_gpus": ("row", [8.0, np.nan]), "goodput": ("row", [0.5, 1.0])})
+    assert made["n_gpus"].isnull().all(), "no answer is a missing count"
+    for ending in (".csv", ".parquet"):
+        slicing.export(half, tmp_path / f"a{ending}")
+    assert (tmp_path / "a.csv").read_text(encoding="utf-8") == "n_gpus,goodput\n8,0.5\n,1.0\n"
+    held = pandas.read_parquet(tmp_path / "a.parquet")["n_gpus"]
+    assert held.tolist() == [8, pandas.NA]
+    slicing.export(Sweep(SCENARIO, AXES, ["goodput"]).evaluate(), tmp_path / "a.json")
+    told = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["coords"]["n_gpus"]["data"]
+    assert [type(n) for n in told] == [int, int]
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".xlsx"])
+def test_what_needs_an_extra_is_refused_before_the_work(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slicing, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"needs an extra; run: pip install 'fleetcube\[table\]'"):
+        slicing.check_target(tmp_path / f"a{ending}")
+
+
+def test_a_sheet_that_would_be_too_long_is_refused() -> None:
+    slicing.check_sheet(Path("a.xlsx"), {"n": 1_048_575})
+    slicing.check_sheet(Path("a.parquet"), {"n": 1_048_576})
+    with pytest.raises(InputError, match="1,048,576 rows, and a sheet holds 1,048,575; cut axes"):
+        slicing.check_sheet(Path("a.xlsx"), {"n": 1024, "m": 1024})
 
 
 def test_parquet_of_one_point_is_one_row(cube: xarray.Dataset, tmp_path: Path) -> None:

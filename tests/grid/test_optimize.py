@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fleetcube
+from fleetcube.grid.errors import InputError
 
 LLAMA = {
     "model": "llama-3-70b",
@@ -201,3 +202,38 @@ def test_counts_that_are_given_stay_whole() -> None:
     swept = fleetcube.Sweep(job, grid, ["step_time", "infeasible_reason"]).evaluate()
     assert best.optimum_status == 0
     assert best.step_time == swept.step_time.where(swept.infeasible_reason == 0).min()
+
+
+def test_choices_are_searched_one_by_one() -> None:
+    """Every choice alone, beside which the best one is looked for by hand."""
+    axes = {"recompute": ["none", "full"], "pipeline_parallel": [2.0, 4.0], "gpu_mttf": [3e7, 2e8]}
+    sweep = fleetcube.Sweep(LLAMA, axes, ["job_cost"])
+    between, most = {"n_gpus": [64, 4096]}, ["job_time <= 100 d"]
+    every = sweep.optimize("job_cost", between, most)
+    found = sweep.optimize("job_cost", between, most, over=["recompute", "pipeline_parallel"])
+    assert found["job_cost"].dims == ("gpu_mttf",)
+    for mttf in axes["gpu_mttf"]:
+        own, best = every.sel(gpu_mttf=mttf), found.sel(gpu_mttf=mttf)
+        assert float(best["job_cost"]) == float(own["job_cost"].min())
+        at = {"recompute": str(best["recompute"].values), "pipeline_parallel": 2.0}
+        at["pipeline_parallel"] = float(best["pipeline_parallel"])
+        for name in ("job_cost", "job_time", "n_gpus", "optimum_status"):
+            assert float(own[name].sel(at)) == float(best[name]), name
+
+
+def test_a_choice_that_has_an_answer_beats_one_that_has_none() -> None:
+    """With 1 tensor-parallel GPU, a quarter of the weights and gradients takes 70 GB and more."""
+    axes = {"tensor_parallel": [1.0, 8.0]}
+    job = {**LLAMA, "pipeline_parallel": 4}
+    sweep = fleetcube.Sweep(job, axes, ["job_cost"])
+    found = sweep.optimize("job_cost", {"n_gpus": [64, 256]}, over=["tensor_parallel"])
+    assert float(found["tensor_parallel"]) == 8
+    none = sweep.optimize("job_cost", {"n_gpus": [64, 256]}, ["job_time <= 1 h"], over=[*axes])
+    assert np.isnan(float(none["tensor_parallel"]))
+    assert int(none["optimum_status"]) == 1, "that of the choice that can run"
+
+
+def test_choices_are_axes() -> None:
+    sweep = fleetcube.Sweep(LLAMA, {"straggler_slowdown": [0.0, 0.1]}, ["job_cost"])
+    with pytest.raises(InputError, match="'fabric' is not an axis; choose from straggler_slowdown"):
+        sweep.optimize("job_cost", {"n_gpus": [64, 128]}, over=["fabric"])

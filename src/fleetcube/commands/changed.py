@@ -60,12 +60,21 @@ def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any
     return Sweep(spec["scenario"], spec["axes"], list(outputs)).evaluate("numpy")
 
 
-def changed(path: str, selectors: Sequence[str] = (), outputs: Sequence[str] = ()) -> Any:
-    """The sweep of a spec, with other values and outputs."""
+def changed(
+    path: str,
+    selectors: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    otherwise: Sequence[str] = (),
+) -> Any:
+    """The sweep of a spec, with other values and outputs; `otherwise`, where it names none."""
+    from fleetcube.grid.errors import InputError
     from fleetcube.grid.sweep import Sweep
 
     spec = changed_spec(path, selectors)
-    return Sweep(spec["scenario"], spec["axes"], list(outputs) or spec["outputs"])
+    chosen = list(outputs) or spec["outputs"] or list(otherwise)
+    if not chosen:
+        raise InputError(f'{path!r} names no outputs; add to its top: outputs = ["job_time"]')
+    return Sweep(spec["scenario"], spec["axes"], chosen)
 
 
 def with_ends(cut: Any, variables: Sequence[str], *, asked: bool) -> Any:

@@ -1,6 +1,7 @@
 """`fleetcube compare`: what changes from one spec to another, by how much, because of what."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -48,14 +49,16 @@ def compare(
       fleetcube compare examples/h100.toml gpu=h100-sxm,b200-sxm n_gpus=4096
     """
     from fleetcube.grid.ask.compare import compare as compare_sweeps
+    from fleetcube.grid.ask.terms import USUAL
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import finite
 
+    usual = [of or USUAL]
     if selectors and "=" not in selectors[0]:
         named, selectors = (a, selectors[0]), selectors[1:]
-        sweeps = (changed(a), changed(named[1]))
+        sweeps = (changed(a, otherwise=usual), changed(named[1], otherwise=usual))
     else:
-        sweeps, named, selectors = _two_values(a, selectors)
+        sweeps, named, selectors = _two_values(a, selectors, usual)
     comparison = compare_sweeps(*sweeps, of=of, at=pairs(selectors), over=over)
     if as_json:
         say(json.dumps(finite(_as_json(comparison))))
@@ -72,10 +75,11 @@ def compare(
             _terms(comparison, name)
     _changes(comparison)
     _inputs(comparison)
+    _feet(comparison)
 
 
 def _two_values(
-    spec: str, selectors: tuple[str, ...]
+    spec: str, selectors: tuple[str, ...], usual: Sequence[str]
 ) -> tuple[tuple[Any, Any], tuple[str, str], tuple[str, ...]]:
     """One spec under each of two values: the sweeps, what to call them, and the other selectors."""
     from fleetcube.grid.ask.layouts import in_command
@@ -85,7 +89,7 @@ def _two_values(
     from fleetcube.grid.spec.axes import make_axes
 
     lists = [text for text in selectors if "," in text]
-    both = changed(spec, lists)
+    both = changed(spec, lists, otherwise=usual)
     two = [name for name in pairs(lists) if both.sizes.get(name) == 2]
     if len(two) != 1:
         raise InputError(
@@ -163,6 +167,8 @@ def _row(ends: list[float], factor: float) -> list[str]:
 
 
 def _changes(comparison: Any) -> None:
+    from fleetcube.grid.show.feet import wrapped
+
     if not comparison.changes:
         say("\nthe specs do not differ here")
         return
@@ -175,10 +181,13 @@ def _changes(comparison: Any) -> None:
     say(f"\nwhat differs, and by what it multiplies {comparison.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
     total = float(_ratio(comparison.values[comparison.of]).median())
-    say(
-        "alone: A with only this changed; last: changed after all others; factor: mean over all "
-        f"orders{'' if over else f'; the factors multiply to {total:.4g}'}"
-    )
+    for line in wrapped(
+        [
+            "alone: A with only this changed; last: changed after all others; factor: mean over "
+            f"all orders{'' if over else f'; the factors multiply to {total:.4g}'}"
+        ]
+    ):
+        say(line)
 
 
 def _inputs(comparison: Any) -> None:
@@ -191,6 +200,22 @@ def _inputs(comparison: Any) -> None:
             for name, *ends in comparison.inputs
         ]
         print_table(["input", "A", "B"], rows)
+
+
+def _feet(comparison: Any) -> None:
+    """What the numbers of each side stand on, once where it is the same."""
+    from fleetcube.grid.show.feet import remarks, wrapped
+
+    a, b = map(remarks, comparison.attributes)
+    alike = [line for line in a if line in b]
+    apart = [
+        f"{side}: {line}"
+        for side, lines in (("A", a), ("B", b))
+        for line in lines
+        if line not in alike
+    ]
+    for line in wrapped([*alike, *apart]):
+        say(line, err=True)
 
 
 def _entry(name: str, value: Any) -> str:

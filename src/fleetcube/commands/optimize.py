@@ -8,7 +8,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 
 @click.command()
@@ -21,7 +21,7 @@ from fleetcube.commands.table import print_table, to_file, write_table
     multiple=True,
     required=True,
     shell_complete=complete.ranges,
-    help="Input and range: name=first:last.",
+    help="Input and range: name=first:last; or choices: name=a,b,c.",
 )
 @click.option("--subject-to", multiple=True, help='Condition: "job_time <= 30 d".')
 @click.option("--infeasible", is_flag=True, help="Allow layouts that do not divide or fit.")
@@ -38,8 +38,9 @@ def optimize(
 ) -> None:
     """Find the best values of several inputs under conditions, at every point of a spec.
 
-    Axes of these inputs, and their values in the spec, are ignored. SELECTORS choose values of the
-    other axes, axis=value or axis=value,value, before anything is computed.
+    Axes of these inputs, and their values in the spec, are ignored. Of choices (gpu=a,b), each
+    combination is searched, and the best is shown. SELECTORS choose values of the other axes,
+    axis=value or axis=value,value, before anything is computed.
 
     \b
     Example:
@@ -56,16 +57,29 @@ def optimize(
         check_target(Path(output))
     if (minimize is None) == (maximize is None):
         raise InputError("give either --minimize or --maximize, and one output")
-    between = {}
+    between, choices = {}, {}
     for text in over:
         name, equals, ends = text.partition("=")
-        if not equals or len(ends.split(":")) != 2:
-            raise InputError(f"--over {text!r} is not a range; write name=first:last")
-        between[name] = ends.split(":")
-    problem = changed_spec(spec, selectors, between)
+        if equals and "," in ends:
+            choices[name] = text
+        elif equals and len(ends.split(":")) == 2:
+            between[name] = ends.split(":")
+        else:
+            raise InputError(
+                f"--over {text!r} is neither a range nor choices; write name=first:last or name=a,b"
+            )
+    if not between:
+        raise InputError(
+            f"--over names only choices ({', '.join(choices)}); for these alone, use "
+            f"`fleetcube reduce SPEC arg{'min' if minimize else 'max'} --of {minimize or maximize} "
+            f"{' '.join(choices.values())}`"
+        )
+    if both := between.keys() & choices.keys():
+        raise InputError(f"{min(both)} has a range and choices; keep one")
+    problem = changed_spec(spec, [*selectors, *choices.values()], between)
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
     with progress("optimizing"):
-        answer = best(problem, of, between, subject_to, sense, not infeasible, "auto")
+        answer = best(problem, of, between, subject_to, sense, not infeasible, "auto", [*choices])
     if "fleetcube_uncounted" in answer.attrs:
         say(answer.attrs["fleetcube_uncounted"], err=True)
     if output is not None:
@@ -76,5 +90,4 @@ def optimize(
     if not (status == names.index("no_feasible_point")).any():
         answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))
-    for line in answer.attrs.get("fleetcube_remarks", "").splitlines():
-        say(line, err=True)
+    print_foot(answer.attrs, between)

@@ -9,7 +9,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_foot, print_table
 
 if TYPE_CHECKING:
     from datetime import date
@@ -229,6 +229,6 @@ def _print_foot(found: "xarray.Dataset", said: str) -> None:
     say(said)
     if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
         say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
-    for key in ("fleetcube_remarks", "fleetcube_uncounted"):
-        if key in found.attrs:
-            say(found.attrs[key], err=True)
+    print_foot(found.attrs, found.attrs["fleetcube_open"].split())
+    if "fleetcube_uncounted" in found.attrs:
+        say(found.attrs["fleetcube_uncounted"], err=True)

@@ -1,5 +1,6 @@
 """The command `fleetcube reduce`."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 _PARETO = "pareto"
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
@@ -26,8 +27,8 @@ _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 )
 @click.option("--over", help="Axes to reduce: name,name.  [all]")
 @click.option("-q", "shares", help="Shares of the points below a quantile: 0.1,0.5,0.9.")
-@click.option("--where", multiple=True, help='For argmin, argmax: "job_time <= 60 d".')
-@click.option("-k", type=int, help="For argmin, argmax: how many points.  [1]")
+@click.option("--where", multiple=True, help='Condition on points: "job_time <= 60 d".')
+@click.option("-k", type=int, help="Rows to keep, the best first; -K: the largest of means.")
 @complete.variables("Output to show where argmin or argmax is.")
 @click.option("--infeasible", is_flag=True, help="Count in points that cannot be run.")
 @complete.engine
@@ -51,6 +52,10 @@ def reduce(
     sum, count, quantile, or pareto: the points that no other beats in two or three outputs.
     Points that cannot be run are left out. SELECTORS override the spec.
 
+    -k K keeps the K best points of argmin and argmax, and the first K of each front of pareto, at
+    each point of the axes that stay; of other tables the K rows with the smallest values (max: the
+    largest), and -k -K those at the other end.
+
     \b
     Example:
       fleetcube reduce examples/scaling-and-reliability.toml argmin \\
@@ -59,6 +64,8 @@ def reduce(
     """
     from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.reduce.fold import HOW
+    from fleetcube.grid.reduce.top import ordered
+    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
@@ -75,12 +82,11 @@ def reduce(
         raise InputError(f"--of is given {len(of)} times, which is for pareto; name one output")
     if (how == "quantile") != (shares is not None):
         raise InputError("-q goes with quantile; give shares of the points: quantile -q 0.1,0.9")
-    best, listed = how in ("argmin", "argmax"), bool(where) or k is not None
-    for option in [o for o, given in (("-v", variable), ("--where or -k", listed)) if given]:
-        if not best:
-            raise InputError(f"{option} is for argmin and argmax; leave it out")
-    if variable and listed:
-        raise InputError("-v does not go with --where or -k; leave it out")
+    best = how in ("argmin", "argmax")
+    if variable and not best:
+        raise InputError("-v is for argmin and argmax; leave it out")
+    if k == 0:
+        raise InputError("-k 0 keeps nothing; give 1 or more rows")
     goals = [text.split() for text in of]
     if how == _PARETO and any(len(g) != 2 or g[0] not in ("min", "max") for g in goals):
         raise InputError('--of names a goal of pareto: write --of "min job_time" --of "max mfu"')
@@ -88,18 +94,24 @@ def reduce(
     sweep = changed(spec, selectors, list(dict.fromkeys([*names, *variable])))
     axes = over.split(",") if over is not None else None
     settings: dict[str, Any] = {"engine": engine, "mask_infeasible": not infeasible}
+    judged = infeasible or set(names) & {*sweep.plan(engine, True).layout_dependent}
+    among = where if where or not judged else None
     with progress("reducing"):
         if how == _PARETO:
-            found = sweep.pareto(names, [goal[0] for goal in goals], axes, **settings)
-        elif listed:
-            some = {"sense": how[3:], "over": axes, **settings}
+            senses = [goal[0] for goal in goals]
+            found = sweep.pareto(names, senses, axes, **settings, where=among, k=k)
+        elif best and (k is not None or among is not None):
+            some = {"sense": how[3:], "over": axes, "also": _more(variable, names), **settings}
             found = sweep.top(of[0], 1 if k is None else k, where, **some)
+            found = found.drop_vars("rank") if k in (None, 1) else found
         elif shares is not None:
-            found = _quantiles(sweep, of[0], axes, shares, settings)
+            found = _quantiles(sweep, of[0], axes, shares, {**settings, "where": among})
         else:
-            found = sweep.reduce(how, axes, of=of[0], **settings)
+            found = sweep.reduce(how, axes, of=of[0], **settings, where=among)
     found = _narrow(found, how, of[0])
-    left_out = "" if infeasible else _left_out(sweep, names, engine)
+    if k is not None and not best and how != _PARETO:
+        found = ordered(found, of[0], k if how != "max" else -k)
+    left_out = "" if infeasible else _left_out(sweep, engine)
     if how not in ("count", "sum") and not found[names[0]].notnull().any():
         if where:
             left_out = f"none keeps to {' and '.join(where)}; {left_out}".rstrip("; ")
@@ -108,8 +120,24 @@ def reduce(
         write_table(found, output)
     else:
         print_table(*table(found))
-    if left_out:
-        say(left_out, err=True)
+    told = [left_out] if left_out else []
+    if where and math.prod(sweep.sizes.values()) <= _MOST_COUNTED:
+        kept = sweep.reduce("count", of=names[0], where=where, **settings)[names[0]].item()
+        told.append(f"{kept:,.0f} points keep to {' and '.join(where)}")
+    for line in wrapped(told):
+        say(line, err=True)
+    print_foot(found.attrs)
+
+
+def _more(variable: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Further outputs at the best points. Raises InputError for a flag."""
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.spec.values import unit_of
+
+    for name in variable:
+        if unit_of(name) == "flag":
+            raise InputError(f"-v {name} is a flag, which is not given here; name a number")
+    return [name for name in dict.fromkeys(variable) if name not in names]
 
 
 def _quantiles(
@@ -140,16 +168,16 @@ def _narrow(found: Any, how: str, of: str) -> Any:
     return values.rename(labels)
 
 
-def _left_out(sweep: Any, names: Sequence[str], engine: str) -> str:
+def _left_out(sweep: Any, engine: str) -> str:
     """How many points cannot be run, and why, the commonest first; or that all count."""
     import numpy as np
 
+    from fleetcube.grid.run.evaluation import is_known
     from fleetcube.grid.show.tables import meanings
     from fleetcube.kernels.roles import REASON
 
-    plan = sweep.plan(engine, True)
-    if not set(names) & set(plan.layout_dependent):
-        return f"{names[0]} does not depend on the layout: points that cannot be run count, too"
+    if not is_known(sweep.spec["scenario"], sweep.spec["axes"], [REASON]):
+        return "nothing tells which points can be run: all count"
     reasons = sweep.of([REASON])
     size = reasons.plan(engine).size(REASON)
     if size > _MOST_COUNTED:

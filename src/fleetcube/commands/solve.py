@@ -9,7 +9,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 if TYPE_CHECKING:
     import xarray
@@ -77,8 +77,7 @@ def solve(
         say(remark)
     if said != target:
         say(f"{target.strip()}, started on {start}: {said}")
-    for line in solutions.attrs.get("fleetcube_remarks", "").splitlines():
-        say(line, err=True)
+    print_foot(solutions.attrs, [for_])
 
 
 def _remarks(solutions: "xarray.Dataset", for_: str) -> list[str]:

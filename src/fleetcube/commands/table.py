@@ -4,7 +4,7 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,12 @@ to_file = click.option(
     "-o",
     "--output",
     type=click.Path(),
-    help="Write .csv, .parquet, .nc or .json; - prints CSV.",
+    help="Write .csv, .parquet, .xlsx, .nc, .json; - prints CSV.",
+)
+
+
+every_column = click.option(
+    "--all", "every", is_flag=True, help="Columns also of what labels stand for, in files."
 )
 
 
@@ -87,6 +92,14 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
+def print_foot(attrs: Any, without: Collection[str] = (), err: bool = True) -> None:
+    """Print what the numbers of a table stand on, and what a default decided."""
+    from fleetcube.grid.show.feet import foot
+
+    for line in foot(attrs, without):
+        say(line, err=err)
+
+
 def with_unit(value: float, unit: str, name: str) -> str:
     """A number in a convenient unit."""
     from fleetcube.grid.show.tables import numbers, scale
@@ -95,10 +108,10 @@ def with_unit(value: float, unit: str, name: str) -> str:
     return f"{numbers([value / factor])[0]} {shown}".rstrip()
 
 
-def write_table(dataset: Any, output: str) -> None:
+def write_table(dataset: Any, output: str, every: bool = False) -> None:
     """Export a Dataset and report it; to standard output ("-") nothing else is printed."""
     from fleetcube.grid.show.tables import export
 
-    export(dataset, Path(output))
+    export(dataset, Path(output), every)
     if output != "-":
         say(f"wrote {output}")

@@ -9,7 +9,7 @@ from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, write_table
+from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 
 @click.command()
@@ -78,6 +78,7 @@ def uncertainty(
     for name in names:
         if name in spread:  # else nothing uncertain reaches it
             _print(spread, name)
+    print_foot(spread.attrs)
 
 
 def _shares(text: str) -> list[float]:

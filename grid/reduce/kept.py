@@ -1,0 +1,58 @@
+"""Conditions on the points that are reduced: what does not keep to them, or cannot run, is NaN."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...kernels.roles import REASON
+from ..plan.plan import Plan
+from ..plan.tiles import Region, extent
+from ..run import stream
+from ..spec.axes import Array
+
+
+class Condition(Protocol):
+    """An output, a relation ("<=" or ">="), and a number or another output."""
+
+    of: str
+    relation: str
+    level: float | str
+
+    @property
+    def outputs(self) -> list[str]:
+        """The outputs that it names."""
+
+
+class Kept:
+    """Outputs of a block, NaN at points that conditions leave out, as `stream.Room` holds them.
+
+    Where the plan masks, points that cannot be run are left out of all of them, whatever they
+    depend on. Arrays are over the axes of all outputs, conditions and reasons.
+    """
+
+    def __init__(self, plan: Plan, names: Sequence[str], where: Sequence[Condition]) -> None:
+        self.names, self._where = list(names), tuple(where)
+        self._judged = plan.mask and REASON in plan.outputs
+        read = {*names, *(name for each in where for name in each.outputs)}
+        self._rooms = stream.Rooms(plan, read | ({REASON} if self._judged else set()))
+        self.dims, self.most = self._rooms.dims, self._rooms.most
+
+    def evaluate(self, plan: Plan, dims: Sequence[str], region: Region) -> dict[str, Array]:
+        """The outputs over a region, all of its shape."""
+        outs = self._rooms.evaluate(plan, dims, region)
+        good: Array = np.broadcast_to(np.True_, extent(region, dims, dims))
+        if self._judged:
+            good = good & (outs[REASON] == 0)
+        for each in self._where:
+            good = good & _met(each, outs)
+        return {name: np.where(good, outs[name], np.nan) for name in self.names}
+
+    def there(self, *_: Any) -> None:
+        """Nothing is left on a device."""
+
+
+def _met(condition: Condition, outs: Mapping[str, Array]) -> Array:
+    level = outs[condition.level] if isinstance(condition.level, str) else condition.level
+    value = outs[condition.of]
+    return np.asarray(value <= level if condition.relation == "<=" else value >= level)
