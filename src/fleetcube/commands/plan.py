@@ -167,10 +167,13 @@ def _print_one(
         shown_free = f"{numbers([free / factor])[0]} {unit}".rstrip()
         say(f"if memory were no limit: {of} {shown_free} ({free / now - 1:+.1%})")
     layout = {name: best[name].values[0] for name in names}
-    if lines := levers(sweep, layout, of, sense)[:_LEVERS]:
-        say(f"what would better {of}:")
-        for line in lines:
-            say(f"  {line}")
+    better, no_lever = levers(sweep, layout, of, sense)
+    if better:
+        say(f"what would better {of} in this layout:")
+    for line in better[:_LEVERS]:
+        say(f"  {line}")
+    if no_lever:
+        say(no_lever)
 
 
 def _print_limits(best: "xarray.Dataset") -> None:
@@ -213,6 +216,8 @@ def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> No
     for variable in shown.data_vars.values():
         variable.attrs.pop("convention", None)  # said by explain; columns are narrow here
     print_table(*table(shown))
+    if f"{of}_low" in shown:
+        say("rows share a part of the model's error: their ratios are surer than 90 % of each")
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
     there = best[["memory_per_gpu"]].assign(layout=layouts)
