@@ -142,7 +142,7 @@ def sensitivity(
         _print(ranking, of, top)
     if left:
         say(
-            f"{left} constants of the model and of efficiencies left out: --kind all shows them",
+            f"constants of the model and efficiencies left out: {left}; --kind all shows them",
             err=as_json or output == "-",
         )
     quiet = as_json or output == "-"
