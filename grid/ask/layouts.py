@@ -40,6 +40,11 @@ WHERE_KNOWN = (
     *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
     *("gpu_hours", "energy", "job_cost", *LOSSES),
 )
+BESIDE = ("job_time", "mfu", "memory_per_gpu", MONEY)  # in a table of layouts
+REPORTED = (
+    *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
+    *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
+)
 OPEN = (
     *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
     *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),

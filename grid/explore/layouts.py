@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import REASON
-from ..ask.layouts import ALWAYS, OPEN, in_command, searched, text
+from ..ask.layouts import ALWAYS, BESIDE, OPEN, in_command, searched, text
 from ..ask.sensitivity import frozen
 from ..errors import InputError
 from ..live.report import report
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..sweep import Sweep
 
 TOP = 5
-SHOWN = ("job_time", "mfu", "memory_per_gpu", "job_cost")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Found:
     def as_json(self) -> dict[str, Any]:
         """The layouts as rows of a table, the present one first."""
         found = self.layouts
-        names = [name for name in SHOWN if name in found]
+        names = [name for name in BESIDE if name in found]
         now = self.now.of([*names, REASON]).evaluate("numpy")
         why = meanings(now[REASON].attrs, now[REASON].values.reshape(1))[0]
         columns = {}
