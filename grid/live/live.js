@@ -330,6 +330,8 @@ function drawLevers(found) {
 }
 
 function start() {
+  document.querySelector("main").classList.remove("still");
+  for (const id of ["inputs", "shown"]) at(id).hidden = false;
   buildInputs();
   for (const k of numeric) at("up").append(element("option", { value: k }, OUTPUTS[k].title));
   const first = movable.find((k) => DATA.axes.includes(INPUTS[k].name)) ?? movable.find((k) => INPUTS[k].name === "n_gpus") ?? movable.find((k) => INPUTS[k].stated) ?? movable[0];
