@@ -119,10 +119,11 @@ def _answers(
             told = " to ".join(_number(end, of["factor"], "") for end in (low, high))
         cards.append(
             f'<div title="{html.escape(of["about"])}"><dt>{html.escape(of["title"])}</dt>'
-            f'<dd data-name="{of["name"]}">{html.escape(cell)}</dd><small>{told}</small></div>'
+            f'<dd data-name="{of["name"]}">{html.escape(cell)}</dd>'
+            f'<dd class="ends">{told}</dd></div>'
         )
     if why:
-        cards.append(f'<div class="bad">Cannot run: {html.escape(why)}</div>')
+        cards.append(f'<div class="bad"><dt>cannot run</dt><dd>{html.escape(why)}</dd></div>')
     return "".join(cards)
 
 
