@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
+from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import MONEY, REASON
 from ..errors import ChangedError, InputError, nearest, shown
@@ -235,21 +236,22 @@ class View:
         """What may become a slider: inputs at work here that are no axis, and a range of each."""
         if self.sweep is None or self.stored:
             return []
-        from ..ask.gradient import reached
+        from ..ask.gradient import of_phases, reached
         from ..ask.sensitivity import cut, frozen
 
         try:
             plan = cut(self.sweep, {})[0].plan("numpy")
             problem, values = frozen(plan)
-        except ValueError:  # more than one case, as for jobs in phases
+        except ValueError:  # more than one case, as where phases have options of their own
             return []
         felt = reached(plan, list(plan.outputs)) | {*problem.options}
         owned = {
             name for axis in make_axes(self.sweep.spec["axes"]).values() for name in axis.inputs
         }
         rows = []
-        for name, row in INPUTS.items():
-            if name not in felt or name in owned or not math.isfinite(values.get(name, 0)):
+        for name in [*(name for name in INPUTS if name in felt), *of_phases(plan, felt)]:
+            row = INPUTS[without_phase(name)]
+            if name in owned or not math.isfinite(values.get(name, 0)):
                 continue
             if row.kind == "option":
                 ends = ",".join(label(choice) for choice in row.choices)
@@ -419,7 +421,7 @@ class View:
                 )
             return labels.index(text)
         plain = _plain(text)
-        if name in INPUTS:
+        if without_phase(name) in INPUTS:
             value = float(make_axis(name, [_number(plain)]).numbers[name][0])
         else:
             try:

@@ -251,6 +251,32 @@ def test_levers_are_those_that_a_plan_may_change_unless_a_kind_is_asked(server: 
     assert asked(server, "/api/view?kind=model")["state"]["kind"] == "model"
 
 
+def test_an_input_of_a_phase_is_a_slider() -> None:
+    phases = [
+        {"name": "ramp", "training_tokens": 1e11, "global_batch_size": 512},
+        {"name": "main", "training_tokens": 1e12, "global_batch_size": 1024},
+    ]
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
+    job |= {"tensor_parallel": 8, "pipeline_parallel": 8}
+    sweep = Sweep(job, {}, ["job_time"], phases=phases)
+    view = View(sweep.virtual(), "job.toml", sweep)
+    offered = {row["name"]: row for row in view.inputs}
+    name = "global_batch_size__ramp"
+    assert offered[name]["title"] == "global batch size in ramp"
+    assert offered[name]["range"] == "256:1024"
+    assert "gpu_mttf" in offered
+    found = view.slice(f"variable=job_time&x={name}&add.{name}=256,512,1024")
+    told = np.frombuffer(base64.b64decode(found["values"]), "<f8")
+    expected = []
+    for batch in (256, 512, 1024):
+        changed = [{**phases[0], "global_batch_size": batch}, phases[1]]
+        cube = Sweep(job, {}, ["job_time"], phases=changed).evaluate("numpy")
+        expected.append(cube["job_time"].item() / found["factor"])
+    np.testing.assert_allclose(told, expected, rtol=1e-12)
+    with pytest.raises(InputError, match="phases have layouts of their own"):
+        view.plan("variable=job_time")
+
+
 def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
     point = "variable=job_time&at.n_gpus=1&at.layout=1"
     found = asked(server, f"/api/plan?{point}")
