@@ -283,7 +283,10 @@ class View:
                 axes = without(axes, *sets)
                 scenario = {name: value for name, value in scenario.items() if name not in sets}
                 own = {**self.sweep.spec, "scenario": scenario, "axes": axes}
-                scenario = narrow(own, [f"{n}={text}" for n, text in sets.items()])[0]["scenario"]
+                stated = narrow(own, [f"{name}={text}" for name, text in sets.items()])[0]
+                scenario = stated["scenario"]
+                for name in sets.keys() & stated["axes"].keys():
+                    raise InputError(f"{name} = {shown(sets[name])} is a list; give one value")
             for name, text in adds.items():
                 if name in axes:
                     raise InputError(f"{shown(name)} is an axis already; move its slider")

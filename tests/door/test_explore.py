@@ -430,6 +430,8 @@ def test_numbers_are_short(value: float, text: str) -> None:
 
 BAD = [
     ("", "variable = '' is not in the cube"),
+    ("variable=job_time&set.zero_stag=3", "did you mean 'zero_stage'?"),
+    ("variable=job_time&set.zero_stage=1,3", "is a list; give one value"),
     ("variable=job_tim", "did you mean 'job_time'?"),
     ("variable=job_time&x=fabric", "'fabric' is not an axis of job_time"),
     ("variable=cluster_mtbf&x=layout", "its axes: n_gpus, gpu_mttf"),
