@@ -180,13 +180,23 @@ def _stated(scenario: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     known = {own["name"]: (own, value) for own, value in inputs if "title" in own}
     rows = []
     for name, value in scenario.items():
-        plain = isinstance(value, str | int | float | bool)
-        told = label(value) if plain else json.dumps(value, default=str)
-        if plain and name in known:
-            own, base = known[name]
-            told = _number(base, own["factor"], own["unit"])
-        rows.append([words(name), told if len(told) <= 200 else f"{told[:200]} ..."])
+        if isinstance(value, list) and all(isinstance(own, Mapping) for own in value):
+            for own in value:  # phases
+                parts = [
+                    f"{words(key)} {_told(part)}" for key, part in own.items() if key != "name"
+                ]
+                rows.append([f"{name} {own.get('name', '')}".rstrip(), ", ".join(parts)])
+        elif name in known and not isinstance(value, Mapping):
+            about, base = known[name]
+            rows.append([words(name), _number(base, about["factor"], about["unit"])])
+        else:
+            rows.append([words(name), _told(value)])
     return _table(["input", "value"], rows)
+
+
+def _told(value: Any) -> str:
+    plain = isinstance(value, str | int | float | bool)
+    return label(value) if plain else json.dumps(value, default=str)
 
 
 def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
