@@ -178,7 +178,7 @@ function layouts(found) {
       button.setAttribute("aria-label", `take ${row.layout}`);
       button.addEventListener("click", () => take(row.take, found.drops));
       last.append(button);
-    } else last.append("present");
+    } else last.append(found.infeasible ? "present: cannot run" : "present");
     line.append(last);
     return line;
   }));
