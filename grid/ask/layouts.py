@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.inputs import INPUTS, headings
-from ...kernels.roles import LOSSES, NEAR, REASON
+from ...kernels.inputs import INPUTS
+from ...kernels.roles import LOSSES, MONEY, NEAR, NOT_PULLED, REASON
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, root_attributes
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
-from ..show.tables import label, numbers, scale
+from ..show.tables import label, meanings, numbers, scale
 from ..spec import auto, phases, values
 from ..spec.axes import Array, Axis, make_axes
 from .gradient import check_quantity, uncounted
@@ -40,6 +40,11 @@ WHERE_KNOWN = (
     *("model_flops_per_gpu", "memory_margin", "expected_failures", "checkpoint_interval"),
     *("gpu_hours", "energy", "job_cost", *LOSSES),
 )
+BESIDE = ("job_time", "mfu", "memory_per_gpu", MONEY)  # in a table of layouts
+REPORTED = (
+    *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
+    *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", MONEY),
+)
 OPEN = (
     *("tensor_parallel", "pipeline_parallel", "virtual_stages", "context_parallel"),
     *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),
@@ -50,7 +55,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
     "sequence_parallel": (False, True),
 }
 _BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # bought as they are
-_LEVERS = ("Cluster", "Sites", "Power and money", "Reliability", "Checkpoints and goodput")
+_LEVERS = ("cluster", "sites", "power", "reliability", "checkpoints")
+_GPUS = "n_gpus"
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
 _SHORTEST = 4096  # tokens of a sequence's part on a context-parallel rank
@@ -113,7 +119,7 @@ def candidates(
             raise InputError(f"{name} is stated by the spec; leave it out there, or here")
         row = _candidates(name, known)
         if name in _OF_REPLICA:  # others divide no cluster of the spec
-            row = [k for k in row if known.divides("n_gpus", k)]
+            row = [k for k in row if known.divides(_GPUS, k)]
         if name not in _CHOICES and values.is_option(name):  # a precision needs its peak
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         if len(row) > 1:
@@ -427,17 +433,19 @@ def _value(name: str, told: Any) -> Any:
 # What may change it
 
 
-def levers(sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str) -> list[str]:
+def levers(
+    sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str
+) -> tuple[list[str], str]:
     """What changing the cluster or its operation would better at a layout, the most first.
 
-    Model, work, efficiencies and the layout itself are not counted among levers here.
+    Model, work, efficiencies and the layout itself are not counted among levers here. Where a price
+    is stated, each says what it does to the cost of the job. And why more GPUs are no lever, if
+    they are none.
     """
     found = ranked(sweep, of, None, layout)
-    topics = headings()
     base = found[of].item()
-    factor, unit = scale(str(found[of].attrs["units"]), [base], of)
     sign = 1.0 if sense == "min" else -1.0
-    lines = []
+    lines = {}
     for name in found["input"].values.tolist():
         own = found.sel(input=name)
         sides = {
@@ -445,12 +453,46 @@ def levers(sweep: Evaluation, layout: Mapping[str, Any], of: str, sense: str) ->
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item())
         }
-        if topics.get(name) not in _LEVERS or name in _BUILT or not sides:
+        pulled = own["topic"].item() in _LEVERS and name not in _BUILT | NOT_PULLED
+        if not pulled or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -SAME * abs(base):
             continue
         share = own[f"value_{end}"].item() / own["value"].item() - 1
-        change = numbers([sign * sides[end] / factor])[0]
-        lines.append((sides[end], f"{name} {share:+.0%}: {change} {unit}".rstrip()))
-    return [line for _, line in sorted(lines)]
+        told = [_change(own, name, end) for name in (of, MONEY) if name in found]
+        lines[name] = sides[end], f"{name} {share:+.0%}: {', '.join(dict.fromkeys(told))}"
+    why = _no_lever(sweep, layout, of, sign, found)
+    if why:
+        lines.pop(_GPUS, None)
+    return [line for _, line in sorted(lines.values())], why
+
+
+def _change(own: "xarray.Dataset", name: str, end: str) -> str:
+    """What a move changes, in words."""
+    change = own[f"{name}_{end}"].item() - own[name].item()
+    factor, unit = scale(str(own[name].attrs["units"]), [change], name)
+    return f"{name} {'+' * (change > 0)}{numbers([change / factor])[0]} {unit}".rstrip()
+
+
+def _no_lever(
+    sweep: Evaluation, layout: Mapping[str, Any], of: str, sign: float, found: "xarray.Dataset"
+) -> str:
+    """Why more GPUs would not better an output; empty if they would, or are not counted."""
+    if _GPUS not in found["input"].values:
+        return ""
+    own = found.sel(input=_GPUS)
+    now, above = own["value"].item(), own["value_above"].item()
+    more = above if above > now else 2 * now
+    spec: Any = sweep.spec
+    axes = make_axes(spec["axes"])
+    point = {**spec["scenario"], **_said(axes, [0] * len(axes))}
+    point |= {name: _value(name, told) for name, told in layout.items()} | {_GPUS: more}
+    moved = Evaluation(point, {}, [of, REASON]).evaluate("numpy")
+    start = f"{_GPUS} {more / now - 1:+.0%}:"
+    if moved[REASON].item():
+        why = meanings(moved[REASON].attrs, moved[REASON].values.reshape(1))[0]
+        return f"{start} {why} in this layout: see {_GPUS}={more:.0f}"
+    if sign * (moved[of].item() - own[of].item()) >= -SAME * abs(own[of].item()):
+        return f"{start} not better in this layout ({_change(own, of, 'above')})"
+    return ""

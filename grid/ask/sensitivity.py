@@ -10,7 +10,7 @@ from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph import formulas as graph
 from ...kernels.inputs import INPUTS, groups
-from ...kernels.roles import NEAR, REASON
+from ...kernels.roles import FIXED_KINDS, MONEY, NEAR, NOT_PULLED, PULLED, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.execute import evaluate_block
@@ -18,7 +18,7 @@ from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
 from ..plan.tiles import Region
 from ..run import stream
-from ..run.evaluation import Evaluation
+from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
 from ..show.selectors import narrow, point_of
 from ..show.tables import meanings
@@ -84,21 +84,62 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
     return felt + [name for name in graph.load() if name in reaching & given - {of}]
 
 
-def of_kinds(inputs: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Inputs under some headings of the table of inputs, by the first words of these.
+GIVEN = "given"  # the kind of quantities that a spec or a label states
+ALL = "all"  # of the kinds
 
-    Raises InputError for a heading that there is none of, and where no input is left.
+
+def kinds() -> dict[str, set[str]]:
+    """Inputs by kind: the first words of the headings of the table of inputs."""
+    return {title.split()[0].lower(): {r.name for r in rows} for title, rows in groups().items()}
+
+
+def kind_of(name: str) -> str:
+    """The kind of an input, also of one phase; GIVEN for a quantity."""
+    plain = without_phase(name)
+    return next((kind for kind, names in kinds().items() if plain in names), GIVEN)
+
+
+def among(
+    plan: Plan, inputs: Sequence[str], wanted: Sequence[str] | None, without: Sequence[str] = ()
+) -> list[str]:
+    """Inputs of the kinds wanted, less those named or of the kinds in `without`.
+
+    By default (None) those that a plan may change, unless there is none: no constants of models, of
+    efficiencies and of laws, and no quantity but what the spec itself states.
+    Raises InputError for a kind that there is none of, and where no input is left.
     """
-    headings = {title.split()[0].lower(): rows for title, rows in groups().items()}
-    for name in kinds:
-        if name not in headings:
-            hint = nearest(str(name), headings, f"choose of {', '.join(headings)}")
-            raise InputError(f"kind {shown(name)} is unknown; {hint}")
-    kept = {row.name for name in kinds for row in headings[name]}
-    left = [name for name in inputs if without_phase(name) in kept]
-    if not left:
-        raise InputError(f"no input of the kinds {', '.join(kinds)} matters here; name others")
+    known = [*kinds(), GIVEN]
+    for kind in wanted or ():
+        if kind not in (*known, ALL):
+            hint = nearest(str(kind), known, f"choose of {', '.join(known)}, {ALL}")
+            raise InputError(f"kind {shown(kind)} is unknown; {hint}")
+    for name in without:
+        if name not in inputs and name not in known:
+            raise InputError(
+                f"--without {name}: no such input matters here, and no kind of inputs; "
+                f"{nearest(name, [*inputs, *known])}"
+            )
+    if wanted is None:
+        kept = [name for name in inputs if _may_change(plan, name)] or [*inputs]
+    else:
+        kept = [n for n in inputs if ALL in wanted or kind_of(n) in wanted]
+        if not kept:
+            raise InputError(f"no input of the kinds {', '.join(wanted)} matters here; name others")
+    left = [name for name in kept if name not in without and kind_of(name) not in without]
+    if kept and not left:
+        raise InputError("--without leaves no input; name fewer")
     return left
+
+
+def _may_change(plan: Plan, name: str) -> bool:
+    """Whether a plan may change an input: what the cluster is, how it is run, what is asked."""
+    plain, kind = without_phase(name), kind_of(name)
+    if kind == GIVEN:
+        said = {own for axis in plan.axes for own in axis.inputs}
+        if plan.problem.phases:
+            said |= {*plan.problem.phases.inputs}
+        return plain in plan.problem.stated | said
+    return plain in PULLED or (kind not in FIXED_KINDS and plain not in NOT_PULLED)
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:
@@ -150,7 +191,9 @@ def levers(
     named = _elasticities(point.plan("numpy"), of, wrt)
     inputs = list(named)
     judged = [NEAR] if REASON in point.plan("numpy").outputs else []
-    plan = point.of([of, *named.values(), *judged]).plan("numpy")
+    spec: Any = point.spec
+    priced = [MONEY] if of != MONEY and is_known(spec["scenario"], spec["axes"], [MONEY]) else []
+    plan = point.of([of, *named.values(), *judged, *priced]).plan("numpy")
     (case,) = plan.cases
     problem, values = frozen(plan)
     with np.errstate(all="ignore"):
@@ -161,19 +204,27 @@ def levers(
         columns = {name: np.full(2 * len(inputs) + 1, values[name]) for name in inputs}
         for k, name in enumerate(inputs):
             columns[name][[2 * k + 1, 2 * k + 2]] = sides[name]
-        base, *moved = outputs_at(problem, columns, of, Settings("numpy", threads=1))
+        sizes = {
+            name: outputs_at(problem, columns, name, Settings("numpy", threads=1))
+            for name in (of, *priced)
+        }
     rank = sorted(range(len(inputs)), key=lambda k: -_size(elasticity[inputs[k]]))
     names = [inputs[k] for k in rank]
-    about = attributes(plan, of)
 
     def row(numbers: Sequence[float], meaning: str, attrs: Mapping[str, Any]) -> tuple[Any, ...]:
         return "input", np.array(numbers, float), {**attrs, "long_name": meaning}
 
-    unit = {"units": about["units"]}
     step = f"{STEP * 100:g} %, or the nearest valid whole number"
+    outcomes: dict[str, Any] = {}
+    for name, (base, *moved) in sizes.items():
+        about = attributes(plan, name)
+        unit = {"units": about["units"]}
+        ends = [moved[2 * k] for k in rank], [moved[2 * k + 1] for k in rank]
+        outcomes[name] = (), base, about
+        outcomes[f"{name}_below"] = row(ends[0], f"{name} at -{step}", unit)
+        outcomes[f"{name}_above"] = row(ends[1], f"{name} at +{step}", unit)
     return xarray.Dataset(
         {
-            of: ((), base, about),
             "elasticity": row(
                 [elasticity[n] for n in names],
                 f"relative change of {of} over that of the input",
@@ -182,13 +233,13 @@ def levers(
             "value": row([values[n] for n in names], "value of the input", {}),
             "value_below": row([sides[n][0] for n in names], "smaller value of the input", {}),
             "value_above": row([sides[n][1] for n in names], "larger value of the input", {}),
-            f"{of}_below": row([moved[2 * k] for k in rank], f"{of} at -{step}", unit),
-            f"{of}_above": row([moved[2 * k + 1] for k in rank], f"{of} at +{step}", unit),
+            **outcomes,
         },
         {
             "input": names,
             "units": ("input", [unit_of(n) for n in names]),
             "kind": ("input", ["difference" if is_whole(n) else "derivative" for n in names]),
+            "topic": ("input", [kind_of(n) for n in names]),
         },
         {
             **root_attributes(plan, sweep.spec),

@@ -122,6 +122,77 @@ let warned = false;
 function levers() { // once the point rests
   clearTimeout(waiting);
   waiting = setTimeout(() => { askMore(); askLevers(); }, 150);
+  $("plan").classList.toggle("old", planned !== "" && planned !== where());
+}
+
+// The layouts of the last search, at a point that may be another by now
+let planned = "";
+const where = () => {
+  const parameters = query({});
+  parameters.delete("variable");
+  return String(parameters);
+};
+
+async function searchLayouts() {
+  const buttons = [$("search"), $("report")];
+  buttons.forEach((button) => { button.disabled = true; });
+  $("plan-said").textContent = "searching ...";
+  try {
+    const asked = where();
+    const found = await (await ask(`/api/plan?${query({})}`)).json();
+    planned = asked;
+    layouts(found);
+  } catch (error) {
+    $("plan-said").textContent = error.message;
+  }
+  buttons.forEach((button) => { button.disabled = false; });
+  levers();
+}
+
+function layouts(found) {
+  const parts = [`${found.said}; ${formatted(found.seconds, 2)} s`];
+  if (found.infeasible) parts.unshift(`the present layout cannot run: ${found.infeasible}`);
+  if (found.none) parts.unshift(`no layout can run; most of them: ${found.none}`);
+  $("plan-said").textContent = parts.join("; ");
+  const table = $("plan-table"), head = document.createElement("tr");
+  table.parentElement.hidden = false;
+  for (const text of ["layout", ...found.columns.map(({ title, unit }) => heading(title, unit)), ""]) {
+    const cell = document.createElement(text ? "th" : "td");
+    if (text) cell.scope = "col";
+    cell.textContent = text;
+    head.append(cell);
+  }
+  table.tHead.replaceChildren(head);
+  table.tBodies[0].replaceChildren(...found.rows.map((row, k) => {
+    const line = document.createElement("tr");
+    for (const text of [row.layout, ...found.columns.map(({ values }) => values[k])]) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      line.append(cell);
+    }
+    const last = document.createElement("td");
+    if (row.take) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = "take";
+      button.setAttribute("aria-label", `take ${row.layout}`);
+      button.addEventListener("click", () => take(row.take, found.drops));
+      last.append(button);
+    } else last.append(found.infeasible ? "present: cannot run" : "present");
+    line.append(last);
+    return line;
+  }));
+}
+
+function take(inputs, drops) {
+  const parameters = link();
+  for (const [key, text] of Object.entries(inputs)) {
+    parameters.delete(`add.${key.slice(4)}`);
+    parameters.set(key, text);
+  }
+  for (const name of drops) parameters.delete(`at.${name}`);
+  for (const key of ["x", "y"]) if (drops.includes(parameters.get(key))) parameters.delete(key);
+  attempt(parameters);
 }
 
 // Intervals and further variables along the axes shown
@@ -154,7 +225,9 @@ const askLevers = latest(async () => {
   let point;
   try {
     if (variableOf(state.variable).flag) throw new Error("a flag has no elasticities");
-    point = await (await ask(`/api/levers?${query({})}`)).json();
+    const parameters = query({});
+    if ($("kind").value) parameters.set("kind", $("kind").value);
+    point = await (await ask(`/api/levers?${parameters}`)).json();
   } catch (error) {
     body.replaceChildren();
     $("levers-table").hidden = true;
@@ -166,7 +239,13 @@ const askLevers = latest(async () => {
   if (point.infeasible) parts.push(`infeasible: ${point.infeasible}`);
   if (point.near) parts.push("near the memory limit, within the model's own error");
   if (point.more) parts.push(`${point.more} more inputs matter less`);
+  if (point.left) parts.push(`constants of the model and efficiencies left out: ${point.left}`);
   if (point.note) parts.push(point.note);
+  const priced = $("levers-table").querySelectorAll("th.money");
+  priced.forEach((cell, k) => {
+    cell.hidden = !point.money;
+    cell.textContent = `${point.money} by ${k ? "+" : "\u2212"}10\u00a0%`;
+  });
   $("levers-said").textContent = parts.join("; ");
   const sizes = point.rows.map((row) => Math.abs(row.elasticity)).filter(Number.isFinite);
   const most = Math.max(1e-12, ...sizes);
@@ -204,6 +283,7 @@ function lever(row, most) {
   bar.append(svg);
   cell(row.below);
   cell(row.above);
+  for (const text of row.money) cell(text);
   return line;
 }
 
@@ -213,7 +293,8 @@ function link() {
   const parameters = new URLSearchParams({ variable: state.variable });
   if (state.x) parameters.set("x", state.x);
   if (state.y) parameters.set("y", state.y);
-  for (const [key, text] of Object.entries(changes)) if (key.startsWith("add.")) parameters.set(key, text);
+  for (const [key, text] of Object.entries(changes)) if (!key.startsWith("put.")) parameters.set(key, text);
+  if ($("kind").value) parameters.set("kind", $("kind").value);
   for (const axis of cube.axes) {
     const own = [data.x, data.y].find((shown) => shown?.name === axis.name);
     const text = own ? own.links[pickOf(own)] : data.link[axis.name];
@@ -244,6 +325,10 @@ async function follow(parameters) {
   choose(found.state.variable);
   options($("over"), cube.variables.filter((v) => !v.flag).map((v) => [v.name, v.title]), null,
     [...$("over").selectedOptions].map((option) => option.value));
+  options($("kind"), [["", "what a plan may change"], ...cube.kinds.map((kind) => [kind, kind])],
+    found.state.kind ?? "");
+  $("plan").hidden = !cube.plans;
+  $("unset").hidden = !Object.keys(changes).some((key) => key.startsWith("set."));
   $("adding").hidden = !cube.inputs.length;
   options($("input"), cube.inputs.map((input) => [input.name, input.title]), $("input").value);
   suggest();
@@ -567,6 +652,14 @@ async function begin() {
     parameters.set(`add.${$("input").value}`, $("range").value);
     attempt(parameters);
   });
+  $("search").addEventListener("click", searchLayouts);
+  $("report").addEventListener("click", () => save("html"));
+  $("unset").addEventListener("click", () => {
+    const parameters = link();
+    for (const key of Object.keys(changes)) if (key.startsWith("set.")) parameters.delete(key);
+    attempt(parameters);
+  });
+  $("kind").addEventListener("change", () => { remember(); levers(); });
   for (const id of ["over", "band"]) $(id).addEventListener("change", levers);
   for (const id of ["low", "high", "spacing"]) $(id).addEventListener("change", draw);
   for (const id of ["png", "svg"]) $(id).addEventListener("click", () => picture(id));

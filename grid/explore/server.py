@@ -40,6 +40,11 @@ PAGE = {
     "/page.css": ("page.css", "text/css; charset=utf-8"),
 }
 JSON = "application/json"
+FILES = {
+    "csv": "text/csv; charset=utf-8",
+    "nc": "application/x-netcdf",
+    "html": "text/html; charset=utf-8",
+}
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -68,6 +73,8 @@ PRIORITY = (
     "levers",
     "download.csv",
     "download.nc",
+    "download.html",
+    "plan",
 )  # the first ones go first
 
 ASKED = {  # of the view
@@ -76,6 +83,8 @@ ASKED = {  # of the view
     "/api/band": "band",
     "/api/levers": "levers",
     "/api/code": "code",
+    "/api/plan": "plan",
+    "/api/download.html": "report",
 }
 
 
@@ -100,9 +109,7 @@ class Answer:
             result = ask()
             if isinstance(result, tuple):
                 name, data = result
-                csv = name.endswith(".csv")
-                kind = "text/csv; charset=utf-8" if csv else "application/x-netcdf"
-                return cls(HTTPStatus.OK, data, kind, name)
+                return cls(HTTPStatus.OK, data, FILES[name.rpartition(".")[2]], name)
             text = json.dumps(result, allow_nan=False, separators=(",", ":"))
             return cls(HTTPStatus.OK, text.encode("ascii"))
         except InputError as error:

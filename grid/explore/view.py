@@ -16,8 +16,9 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
+from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import REASON
+from ...kernels.roles import MONEY, REASON
 from ..errors import ChangedError, InputError, nearest, shown
 from ..plan.labels import own_version
 from ..plots.picture import words
@@ -25,6 +26,7 @@ from ..show.selectors import narrow
 from ..show.tables import export, finite, label, scale
 from ..spec.axes import Array, make_axes, make_axis
 from ..spec.values import is_whole
+from .layouts import Found, search, without
 
 if TYPE_CHECKING:
     import xarray
@@ -40,6 +42,7 @@ MOST_BAND = 65  # points of an interval along an axis
 MOST_ADDED = 8  # sliders
 STEPS = 101  # of an added slider
 KEPT = 8  # changed views
+CHANGES = ("add.", "put.", "set.")  # of a query
 TOP = 10  # levers
 LONGEST = 8000  # characters of a query
 
@@ -161,6 +164,7 @@ class View:
         self.axes = {str(dim): Points.of(cube, str(dim)) for dim in cube.dims}
         self.stored = False
         self._changed: dict[Any, View] = {}
+        self._found: Any = None  # of the last search: its point, its view and the layouts
 
     @classmethod
     def open(cls, source: str) -> Self:
@@ -216,28 +220,38 @@ class View:
                 for name in self.variables
             ],
             "inputs": self.inputs,
+            "kinds": self.kinds,
+            "plans": self.sweep is not None and not self.stored,
         }
+
+    @functools.cached_property
+    def kinds(self) -> list[str]:
+        """Kinds of inputs that levers may be of; none where there are no sensitivities."""
+        from ..ask.sensitivity import ALL, GIVEN, kinds
+
+        return [] if self.sweep is None else [ALL, *kinds(), GIVEN]
 
     @functools.cached_property
     def inputs(self) -> list[dict[str, str]]:
         """What may become a slider: inputs at work here that are no axis, and a range of each."""
         if self.sweep is None or self.stored:
             return []
-        from ..ask.gradient import reached
+        from ..ask.gradient import of_phases, reached
         from ..ask.sensitivity import cut, frozen
 
         try:
             plan = cut(self.sweep, {})[0].plan("numpy")
             problem, values = frozen(plan)
-        except ValueError:  # more than one case, as for jobs in phases
+        except ValueError:  # more than one case, as where phases have options of their own
             return []
         felt = reached(plan, list(plan.outputs)) | {*problem.options}
         owned = {
             name for axis in make_axes(self.sweep.spec["axes"]).values() for name in axis.inputs
         }
         rows = []
-        for name, row in INPUTS.items():
-            if name not in felt or name in owned or not math.isfinite(values.get(name, 0)):
+        for name in [*(name for name in INPUTS if name in felt), *of_phases(plan, felt)]:
+            row = INPUTS[without_phase(name)]
+            if name in owned or not math.isfinite(values.get(name, 0)):
                 continue
             if row.kind == "option":
                 ends = ",".join(label(choice) for choice in row.choices)
@@ -249,28 +263,37 @@ class View:
     def changed(self, fields: dict[str, str]) -> "View":
         """The view with the sliders and typed values of a query, taken out of it.
 
-        "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one.
+        "add.gpu_price=1:5" adds an axis, "put.n_gpus=5000" a point to one; "set.zero_stage=3"
+        states an input in place of axes.
         """
-        adds, puts = (
+        adds, puts, sets = (
             {key[4:]: fields.pop(key) for key in sorted(fields) if key.startswith(start)}
-            for start in ("add.", "put.")
+            for start in CHANGES
         )
-        if not adds and not puts:
+        if not adds and not puts and not sets:
             return self
         if self.sweep is None or self.stored:
             raise InputError("a stored cube has only its own points; explore its spec for others")
         if len(adds) > MOST_ADDED:
             raise InputError(f"{len(adds)} sliders are added and at most {MOST_ADDED} can be")
-        key = (*adds.items(), None, *puts.items())
+        key = (*adds.items(), None, *puts.items(), None, *sets.items())
         if key not in self._changed:
-            axes = dict(self.sweep.spec["axes"])
+            scenario, axes = dict(self.sweep.spec["scenario"]), dict(self.sweep.spec["axes"])
+            if sets:
+                axes = without(axes, *sets)
+                scenario = {name: value for name, value in scenario.items() if name not in sets}
+                own = {**self.sweep.spec, "scenario": scenario, "axes": axes}
+                stated = narrow(own, [f"{name}={text}" for name, text in sets.items()])[0]
+                scenario = stated["scenario"]
+                for name in sets.keys() & stated["axes"].keys():
+                    raise InputError(f"{name} = {shown(sets[name])} is a list; give one value")
             for name, text in adds.items():
                 if name in axes:
                     raise InputError(f"{shown(name)} is an axis already; move its slider")
                 axes[name] = _slider(self.sweep.spec, name, text)
             for name, text in puts.items():
                 axes[name] = _with_point({**self.sweep.spec, "axes": axes}, name, text)
-            sweep = self.sweep.replace(axes=axes)
+            sweep = self.sweep.replace(scenario=scenario, axes=axes)
             if len(self._changed) >= KEPT:
                 self._changed.pop(next(iter(self._changed)))
             self._changed[key] = View(sweep.virtual(), self.source, sweep)
@@ -290,7 +313,7 @@ class View:
             notes.append(str(error))
         own: View = self
         kept: dict[str, str] = {}
-        for key in [key for key in sorted(fields) if key.startswith(("add.", "put."))]:
+        for key in [key for key in sorted(fields) if key.startswith(CHANGES)]:
             text = fields.pop(key)
             try:
                 own = self.changed({**kept, key: text})
@@ -329,6 +352,11 @@ class View:
                 notes.append(f"{key} = {shown(text)} is not here; {nearest(text, known)}")
             elif text:
                 state[key] = text
+        kind = fields.pop("kind", "")
+        if kind in own.kinds:
+            state["kind"] = kind
+        elif kind:
+            notes.append(f"kind = {shown(kind)} is not here; {nearest(kind, own.kinds)}")
         notes += [f"{shown(key)} is not understood" for key in fields]
         variable = state.get("variable", own.first)
         return {
@@ -396,7 +424,7 @@ class View:
                 )
             return labels.index(text)
         plain = _plain(text)
-        if name in INPUTS:
+        if without_phase(name) in INPUTS:
             value = float(make_axis(name, [_number(plain)]).numbers[name][0])
         else:
             try:
@@ -509,7 +537,7 @@ class View:
     def code(self, query: str) -> dict[str, str]:
         """The slice as a command and as Python."""
         fields = _fields(query)
-        changes = {k: v for k, v in fields.items() if k.startswith(("add.", "put."))}
+        changes = {k: v for k, v in fields.items() if k.startswith(CHANGES)}
         view, request = self.request(query)
         dims = list(map(str, view.cube[request.variable].dims))
         fixed = {
@@ -520,24 +548,41 @@ class View:
         points += [
             f"{name}={','.join(map(view.axes[name].text, view.axes[name].picks))}" for name in kept
         ]
-        verb = ["slice"] if self.stored else ["run"]
-        chosen = ["-v", request.variable]
-        command = shlex.join(
-            ["fleetcube", *verb, self.source, *points, *(chosen if self.stored else [])]
-        )
+        sets = {key[4:]: text for key, text in changes.items() if key.startswith("set.")}
+        points += [f"{name}={text}" for name, text in sets.items()]
+        verb = "slice" if self.stored else "run"
+        command = shlex.join(["fleetcube", verb, self.source, *points, "-v", request.variable])
+        if sets and self.sweep is not None:
+            try:
+                narrow(self.sweep.spec, [f"{name}={text}" for name, text in sets.items()])
+            except InputError as error:
+                command = f"# no command changes what an axis of labels sets: {error}"
         lines = ["import fleetcube", ""]
         if self.stored:
             lines.append(f"cube = fleetcube.open_cube({self.source!r})")
         else:
             lines.append(f"sweep = fleetcube.Sweep.from_file({self.source!r})")
             if changes and view.sweep is not None:
-                own = {key[4:] for key in changes}
+                own = {key[4:] for key in changes if not key.startswith("set.")}
                 rows = {n: [view.axes[n].value(k) for k in view.axes[n].picks] for n in sorted(own)}
                 rows = {
                     n: [view.axes[n].value(request.at[n])] if n in fixed else r
                     for n, r in rows.items()
                 }
-                lines.append(f"sweep = sweep.replace(axes={{**sweep.spec['axes'], **{rows!r}}})")
+                axes = "**sweep.spec['axes']"
+                if sets:
+                    was, now = (own.sweep.spec["axes"] for own in (self, view) if own.sweep)
+                    rows |= {
+                        n: row
+                        for n, row in now.items()
+                        if isinstance(row, Mapping) and row.keys() != was[n].keys()
+                    }
+                    scenario = {n: view.sweep.spec["scenario"][n] for n in sets}
+                    lines.append(f"scenario = {{**sweep.spec['scenario'], **{scenario!r}}}")
+                    gone = [name for name in was if name not in now]
+                    axes = f"**{{n: a for n, a in sweep.spec['axes'].items() if n not in {gone!r}}}"
+                with_it = "scenario=scenario, " if sets else ""
+                lines.append(f"sweep = sweep.replace({with_it}axes={{{axes}, **{rows!r}}})")
             lines.append("cube = sweep.virtual()")
         text = f"cube[{request.variable!r}]"
         named = {
@@ -549,20 +594,26 @@ class View:
         return {"command": command, "python": "\n".join([*lines, f"print({text})", ""])}
 
     def levers(self, query: str) -> dict[str, Any]:
-        """The inputs that matter most to the variable at a point, as JSON."""
-        view, request = self.request(query)
-        return view._levers(request)
+        """The inputs that matter most to the variable at a point, as JSON.
 
-    def _levers(self, request: Request) -> dict[str, Any]:
+        "kind=all" ranks all, a kind its own; without, those that a plan may change.
+        """
+        fields = _fields(query)
+        kind = fields.pop("kind", "")
+        view = self.changed(fields)
+        return view._levers(view._request(fields), kind)
+
+    def _levers(self, request: Request, kind: str) -> dict[str, Any]:
         if self.sweep is None:
             raise InputError(f"there are no sensitivities: {self.why}")
-        at = {
-            name: self.axes[name].value(k)
-            for name, k in request.at.items()
-            if name in self.sweep.sizes
-        }
-        levers = self.sweep.levers(request.variable, at=at)
+        from ..ask.sensitivity import among, check_levers, cut
+
+        plan = cut(self.sweep.of([request.variable]), self._point(request))[0].plan("numpy")
+        inputs = check_levers(plan, request.variable, None)
+        chosen = among(plan, inputs, kind.split(",") if kind else None) if inputs else []
+        levers = self.sweep.levers(request.variable, chosen or None, at=self._point(request))
         of, unit = request.variable, str(levers[request.variable].attrs["units"])
+        money = MONEY in levers and of != MONEY
         rows = []
         for k in range(min(TOP, levers.sizes["input"])):
             row = levers.isel(input=k)
@@ -576,6 +627,7 @@ class View:
                     "elasticity": finite(row["elasticity"].item()),
                     "below": _moved(row, of, unit, "below"),
                     "above": _moved(row, of, unit, "above"),
+                    "money": [_gained(row, end) for end in ("below", "above")] if money else [],
                 }
             )
         version = str(self.cube.attrs.get("fleetcube_version", own_version()))
@@ -587,6 +639,8 @@ class View:
             "near": levers.attrs["fleetcube_near_memory_limit"] == 1,
             "rows": rows,
             "more": max(0, levers.sizes["input"] - TOP),
+            "left": 0 if kind else len(inputs) - len(chosen),
+            "money": words(MONEY) if money else "",
             "note": ""
             if version == own_version()
             else f"evaluated again by fleetcube {own_version()}; the cube was written by {version}",
@@ -596,6 +650,39 @@ class View:
         """A slice as a file, .csv or .nc, with all points in base units: name and bytes."""
         view, request = self.request(query)
         return view._saved(request, ending)
+
+    def plan(self, query: str) -> dict[str, Any]:
+        """The best layouts at a point, as JSON."""
+        found, view, _ = self._planned(query)
+        kept = self._left(view, found)
+        return {**found.as_json(), "drops": [name for name in view.axes if name not in kept]}
+
+    def report(self, query: str) -> tuple[str, bytes]:
+        """The plan of a point as a page in one file: name and bytes."""
+        found, view, request = self._planned(query)
+        axes = self._left(view, found)
+        point = [f"{name}={view.axes[name].text(request.at[name])}" for name in axes]
+        return "plan.html", found.report(self.source, shlex.join(point)).encode()
+
+    def _left(self, view: "View", found: Found) -> dict[str, Any]:
+        """Axes that stay when a layout is taken."""
+        axes = {} if view.sweep is None else view.sweep.spec["axes"]
+        return without(axes, *found.present, *found.held)
+
+    def _planned(self, query: str) -> "tuple[Found, View, Request]":
+        """The search at a point; the last one is kept, for its report."""
+        view, request = self.request(query)
+        if view.sweep is None or view.stored:
+            raise InputError("layouts are searched for a spec; explore the spec")
+        key = (id(view), tuple(request.at.items()))
+        if self._found is None or self._found[0] != key:
+            self._found = key, view, search(view.sweep, request.at)
+        return self._found[2], view, request
+
+    def _point(self, request: Request) -> dict[str, Any]:
+        """The point of a request, as values of the sweep's axes."""
+        sizes = {} if self.sweep is None else self.sweep.sizes
+        return {name: self.axes[name].value(k) for name, k in request.at.items() if name in sizes}
 
     def _saved(self, request: Request, ending: str) -> tuple[str, bytes]:
         names = [name for name in (request.x, request.y) if name is not None]
@@ -683,6 +770,15 @@ def _moved(row: "xarray.Dataset", of: str, unit: str, side: str) -> str:
     if value and abs(to / value - step) < 1e-9:
         return text
     return f"{text} (at {with_unit(to, str(row['units'].item()), name)})"
+
+
+def _gained(row: "xarray.Dataset", side: str) -> str:
+    """What moving an input does to the cost of the job."""
+    if row[f"value_{side}"].item() == row["value"].item():
+        return "-"
+    change = row[f"{MONEY}_{side}"].item() - row[MONEY].item()
+    told = with_unit(change, str(row[MONEY].attrs["units"]), MONEY)
+    return f"+{told}" if change > 0 else told
 
 
 def _slider(spec: Mapping[str, Any], name: str, text: str) -> Any:

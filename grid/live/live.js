@@ -209,11 +209,11 @@ function draw() {
 
 function drawAnswers(found) {
   const cards = seen.map((k) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
-    element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("small", {}, ends(found, k))));
-  if (found.why) cards.push(element("div", { class: "bad" }, "Cannot run: " + found.why.replaceAll("_", " ")));
-  if (DATA.slips.length && !known(state.pick))
-    cards.push(element("div", { class: "bad" }, "Beyond the sizes of measured steps: no interval is known"));
-  at("answers").replaceChildren(...cards);
+    element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k))));
+  const bad = (what, why) => cards.push(element("div", { class: "bad" }, element("dt", {}, what), element("dd", {}, why)));
+  if (found.why) bad("cannot run", found.why.replaceAll("_", " "));
+  if (DATA.slips.length && !known(state.pick)) bad("beyond the sizes of measured steps", "no interval is known");
+  at("cards").replaceChildren(...cards);
 }
 
 function command() {
@@ -295,7 +295,8 @@ function drawChoices() {
   const rows = DATA.choices.map((name, choice) => ({ name, choice, found: answer(choice) }));
   const size = ({ found }) => found.why || !Number.isFinite(found.values[up]) ? Infinity : found.values[up];
   rows.sort((a, b) => size(a) - size(b) || a.choice - b.choice);
-  const head = element("tr", {}, element("th", {}), element("th", {}, "choice"), ...seen.map((k) => element("th", {}, OUTPUTS[k].title)), element("th", {}));
+  const column = (text) => element("th", { scope: "col" }, text);
+  const head = element("tr", {}, element("td"), column("choice"), ...seen.map((k) => column(OUTPUTS[k].title)), element("td"));
   const body = rows.map(({ name, choice, found }) => {
     const pick = element("button", { type: "button", "aria-pressed": choice === state.pick }, "show");
     pick.addEventListener("click", () => { state.pick = choice; later(); });
@@ -330,6 +331,8 @@ function drawLevers(found) {
 }
 
 function start() {
+  document.querySelector("main").classList.remove("still");
+  for (const id of ["inputs", "shown"]) at(id).hidden = false;
   buildInputs();
   for (const k of numeric) at("up").append(element("option", { value: k }, OUTPUTS[k].title));
   const first = movable.find((k) => DATA.axes.includes(INPUTS[k].name)) ?? movable.find((k) => INPUTS[k].name === "n_gpus") ?? movable.find((k) => INPUTS[k].stated) ?? movable[0];

@@ -31,6 +31,7 @@ from ..show.tables import check_new, counted, scale
 from ..spec import auto
 from ..spec.axes import Axis, make_axes
 from ..store.places.durable import write_file
+from .still import parts
 
 MOST_CHOICES = 64  # of labels, options and points of axes that set several inputs
 MOST_BYTES = 1_000_000  # of a page: more is not opened from a mail
@@ -62,13 +63,16 @@ def page(
     wanted = [name for name in spec["outputs"] if not derivative(name)]
     if not wanted:
         raise InputError("all outputs are derivatives, which a page finds itself; name another")
+    stated = [
+        {**scenario, **{n: v for _, own in point for n, v in own.items()}} for point in points
+    ]
     rows = [
         _Choice(
             " ".join(f"{axis.name}={name}" for axis, (name, _) in zip(several, point, strict=True)),
-            {**scenario, **{n: value for _, own in point for n, value in own.items()}},
+            own,
             wanted,
         )
-        for point in points
+        for point, own in zip(points, stated, strict=True)
     ]
     moved = [n for n in INPUTS if all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
@@ -88,7 +92,8 @@ def page(
             *dict.fromkeys(remark for row in rows for remark in row.plan.remarks()),
         ],
     }
-    made = _filled(title, data, programs)
+    still = parts(spec["scenario"], stated, data, any(row.drawn for row in rows))
+    made = _filled(title, data, programs, still)
     if len(made) > MOST_BYTES:
         raise InputError(
             f"the page would have {len(made) / 1e6:.2g} MB, and {MOST_BYTES / 1e6:.0f} MB is the "
@@ -295,14 +300,17 @@ def _outputs(
 # The file
 
 
-def _filled(title: str, data: Mapping[str, Any], programs: Sequence[str]) -> str:
+def _filled(
+    title: str, data: Mapping[str, Any], programs: Sequence[str], still: Mapping[str, str]
+) -> str:
     """One file: its style and its script, allowed by their hashes, and nothing from elsewhere."""
     facts = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # with NaN: JavaScript
     head = f'"use strict";\nconst DATA = {facts};\n{javascript.HEAD}'
     made = f"const PROGRAMS = [{', '.join(programs)}];"
     script = "\n".join([head, made, _asset("live.js")])
     style = _asset("live.css")
-    parts = {
+    filled = {
+        **still,
         "title": html.escape(title),
         "version": html.escape(own_version()),
         "style": style,
@@ -310,7 +318,7 @@ def _filled(title: str, data: Mapping[str, Any], programs: Sequence[str]) -> str
         "style_hash": _hash(style),
         "script_hash": _hash(script),
     }
-    return re.sub(r"{{(\w+)}}", lambda found: parts[found[1]], _asset("live.html"))
+    return re.sub(r"{{(\w+)}}", lambda found: filled[found[1]], _asset("live.html"))
 
 
 def _asset(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.roles import REASON
 from ..errors import InputError
 from ..show.tables import scale
@@ -158,9 +159,11 @@ def is_number(axis: "xarray.DataArray") -> bool:
 
 
 def words(name: str) -> str:
-    """A name as it reads in a picture: n_gpus is GPUs, gpu_mttf is GPU MTTF."""
-    parts = name.removeprefix("n_").split("_")
-    return " ".join(_SPELLED.get(part, part) for part in parts)
+    """A name as it reads in a picture: n_gpus is GPUs, n_gpus__ramp is GPUs in ramp."""
+    parts = without_phase(name).removeprefix("n_").split("_")
+    told = " ".join(_SPELLED.get(part, part) for part in parts)
+    phase = phase_of(name).replace("_", " ")
+    return f"{told} in {phase}" if phase else told
 
 
 def number(value: float) -> str:

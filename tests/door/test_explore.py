@@ -236,6 +236,93 @@ def test_a_slice_as_python_gives_the_same(server: Server) -> None:
     assert found["command"].startswith("fleetcube run ")
 
 
+def test_levers_are_those_that_a_plan_may_change_unless_a_kind_is_asked(server: Server) -> None:
+    ask = "/api/levers?variable=job_time&at.n_gpus=1"
+    found = asked(server, ask)
+    names = {row["input"] for row in found["rows"]}
+    assert "n_gpus" in names
+    assert not names & {"layers", "hidden_size", "gemm_efficiency"}
+    assert found["left"] > 5
+    model = asked(server, f"{ask}&kind=model")
+    assert {row["input"] for row in model["rows"]} >= {"layers", "hidden_size"}
+    assert asked(server, f"{ask}&kind=all")["left"] == 0
+    shown = asked(server, "/api/view?kind=models")
+    assert "kind = 'models' is not here; did you mean 'model'?" in shown["notes"]
+    assert asked(server, "/api/view?kind=model")["state"]["kind"] == "model"
+
+
+def test_an_input_of_a_phase_is_a_slider() -> None:
+    phases = [
+        {"name": "ramp", "training_tokens": 1e11, "global_batch_size": 512},
+        {"name": "main", "training_tokens": 1e12, "global_batch_size": 1024},
+    ]
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
+    job |= {"tensor_parallel": 8, "pipeline_parallel": 8}
+    sweep = Sweep(job, {}, ["job_time"], phases=phases)
+    view = View(sweep.virtual(), "job.toml", sweep)
+    offered = {row["name"]: row for row in view.inputs}
+    name = "global_batch_size__ramp"
+    assert offered[name]["title"] == "global batch size in ramp"
+    assert offered[name]["range"] == "256:1024"
+    assert "gpu_mttf" in offered
+    found = view.slice(f"variable=job_time&x={name}&add.{name}=256,512,1024")
+    told = np.frombuffer(base64.b64decode(found["values"]), "<f8")
+    expected = []
+    for batch in (256, 512, 1024):
+        changed = [{**phases[0], "global_batch_size": batch}, phases[1]]
+        cube = Sweep(job, {}, ["job_time"], phases=changed).evaluate("numpy")
+        expected.append(cube["job_time"].item() / found["factor"])
+    np.testing.assert_allclose(told, expected, rtol=1e-12)
+    with pytest.raises(InputError, match="phases have layouts of their own"):
+        view.plan("variable=job_time")
+
+
+def test_layouts_are_searched_at_the_point_and_taken(server: Server) -> None:
+    point = "variable=job_time&at.n_gpus=1&at.layout=1"
+    found = asked(server, f"/api/plan?{point}")
+    assert found["rows"][0] == {"layout": "TP8 MBS1 ZeRO-1 recompute=selective", "take": None}
+    assert found["drops"] == ["layout"]  # it set nothing but the layout
+    assert found["columns"][0]["title"] == "job time"
+    assert found["seconds"] > 0
+    best = Sweep.from_file(server.view.source)
+    spec = best.spec
+    del spec["axes"]["layout"]
+    axes = {"n_gpus": [256], "gpu_mttf": [spec_of(server, "gpu_mttf")], "provision_time": [200]}
+    planned = best.replace(axes=axes, scenario=spec["scenario"]).best_layouts(top=5)
+    days = planned["job_time"].values.ravel() / 86400
+    told = [float(text) for text in found["columns"][0]["values"][1:]]
+    np.testing.assert_allclose(told, days, rtol=1e-3)
+    # a layout taken is what the search said of it, and is run by what is copied
+    take = "&".join(f"{key}={text}" for key, text in found["rows"][1]["take"].items())
+    view = asked(server, f"/api/view?{take}")
+    assert view["notes"] == []
+    assert [axis["name"] for axis in view["axes"]] == ["n_gpus", "gpu_mttf", "provision_time"]
+    ask = f"variable=job_time&x=n_gpus&{take}"
+    taken = numbers(asked(server, f"/api/slice?{ask}"))[1]
+    assert taken == pytest.approx(days[0], rel=1e-9)
+    code = asked(server, f"/api/code?{ask}")
+    assert code["command"].startswith("# no command changes")
+    space: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code["python"], space)
+    row = space["cube"]["job_time"].isel(n_gpus=1, gpu_mttf=500, provision_time=2)
+    assert row.item() == pytest.approx(days[0] * 86400, rel=1e-9)
+
+
+def spec_of(server: Server, name: str) -> float:
+    """The middle of an axis."""
+    values = server.view.axes[name].values
+    return float(values[values.size // 2])
+
+
+def test_the_report_of_the_layouts_is_one_file(server: Server) -> None:
+    status, headers, data = get(server, "/api/download.html?variable=job_time&at.n_gpus=1")
+    assert status == 200
+    assert headers["Content-Disposition"] == 'attachment; filename="plan.html"'
+    assert b"n_gpus=256 " in data
+    assert b"tensor_parallel=" in data
+
+
 def test_downloads_hold_every_point_in_base_units(server: Server, tmp_path: Path) -> None:
     query = "variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=2"
     status, headers, data = get(server, f"/api/download.csv?{query}")
@@ -343,6 +430,8 @@ def test_numbers_are_short(value: float, text: str) -> None:
 
 BAD = [
     ("", "variable = '' is not in the cube"),
+    ("variable=job_time&set.zero_stag=3", "did you mean 'zero_stage'?"),
+    ("variable=job_time&set.zero_stage=1,3", "is a list; give one value"),
     ("variable=job_tim", "did you mean 'job_time'?"),
     ("variable=job_time&x=fabric", "'fabric' is not an axis of job_time"),
     ("variable=cluster_mtbf&x=layout", "its axes: n_gpus, gpu_mttf"),
@@ -365,7 +454,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("page", ["slice", "levers", "download.csv", "download.nc"])
+@pytest.mark.parametrize(
+    "page", ["slice", "levers", "download.csv", "download.nc", "plan", "download.html"]
+)
 @pytest.mark.parametrize(("query", "said"), BAD, ids=[query[:40] for query, _ in BAD])
 def test_bad_parameters_get_one_line(server: Server, page: str, query: str, said: str) -> None:
     status, headers, data = get(server, f"/api/{page}?{query}")
@@ -812,6 +903,23 @@ def test_the_page_in_a_browser(browser: Any, server: Server, tmp_path: Path) -> 
     until((tmp_path / "cluster_mtbf.svg").exists, lambda: at("status").text)
     at("pin").click()
     wait("pins-table", "GPUs 500")
+    # the layouts, searched and taken
+    browser.execute_script("location.hash = 'variable=cluster_mtbf&x=gpu_mttf&at.n_gpus=256'")
+    wait("fixed", "GPUs 256")
+    wait("plan", "Search layouts")
+    at("search").click()
+    wait("plan-said", "layouts")
+    wait("plan-table", "present")
+    browser.find_element("css selector", "#plan-table tbody tr:nth-child(2) button").click()
+    until(lambda: "set.tensor_parallel=" in browser.current_url, lambda: at("status").text)
+    until(lambda: at("unset").is_displayed(), lambda: "no way back")
+    at("report").click()
+    until((tmp_path / "plan.html").exists, lambda: at("status").text)
+    at("unset").click()
+    until(lambda: "set." not in browser.current_url, lambda: at("status").text)
+    Select(at("kind")).select_by_value("reliability")
+    wait("levers-table", "GPU MTTF")
+    assert "kind=reliability" in browser.current_url
     assert browser.get_log("browser") == []
     assert browser.title.endswith("fleetcube explore")
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,67 @@ def test_a_page_loads_nothing_and_shows_names_as_text(tmp_path: Path) -> None:
     assert "<img" not in text
     assert "default-src 'none'" in text
     assert len(text) < 1_000_000
+
+
+class Still(HTMLParser):
+    """The rows of each section's tables, its text and its pictures, without running anything."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: dict[str, list[list[str]]] = {}
+        self.text: dict[str, str] = {}
+        self.paths: dict[str, int] = {}
+        self.hidden: list[str] = []
+        self.section, self.cell, self.skipped = "", False, False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        about = dict(attrs)
+        if tag == "section":
+            self.section = about["id"]
+            self.rows[self.section], self.paths[self.section] = [], 0
+        if tag == "tr":
+            self.rows[self.section].append([])
+        if tag in ("td", "th"):
+            self.rows[self.section][-1].append("")
+        self.paths[self.section] = self.paths.get(self.section, 0) + (tag in ("path", "rect"))
+        if "hidden" in about:
+            self.hidden.append(about.get("id", tag))
+        self.cell, self.skipped = tag in ("td", "th"), tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.cell = self.skipped = False
+
+    def handle_data(self, text: str) -> None:
+        if self.cell:
+            self.rows[self.section][-1][-1] += text
+        if not self.skipped:
+            self.text[self.section] = self.text.get(self.section, "") + text + " "
+
+
+def test_a_page_reads_without_its_script() -> None:
+    axes = {"layout": {"labels": ["short", "long"], "pipeline_parallel": [4, 8]}}
+    outputs = ["job_time", "memory_per_gpu", "job_cost"]
+    still = Still(page(spec(axes, outputs, zero_stage=1), "A page"))
+    sweep = Sweep({**JOB, "zero_stage": 1}, axes, outputs)
+    told = sweep.interval(engine="numpy")
+    days = told["job_time"].values / 86400
+    rows = still.rows["choices"]
+    assert [row[0] for row in rows] == ["choice", "layout=short", "layout=long"]
+    assert [row[1] for row in rows[1:]] == [f"{day:.4g} d" for day in days]
+    ends = [told[f"job_time_{side}"].values[0] / 86400 for side in ("low", "high")]
+    assert f"{days[0]:.4g} d" in still.text["answers"]
+    assert " to ".join(f"{end:.4g}" for end in ends) in still.text["answers"]
+    assert still.paths["curve"] >= 2  # the axes and a curve
+    assert still.paths["losses"] == 8
+    levers = {row[0]: row for row in still.rows["levers"]}
+    doubled = sweep.replace(scenario={**JOB, "zero_stage": 1, "n_gpus": 2048}).evaluate("numpy")
+    more = f"{doubled['job_time'].values[0] / 86400:.4g} d (at 2,048)"
+    assert levers["GPUs"] == ["GPUs", "1,024", levers["GPUs"][2], more]
+    assert "tensor parallel" not in levers
+    assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
+    assert {"inputs", "shown"} <= {*still.hidden}  # what only a script can use
+    assert "fleetcube run" in still.text["foot"]
 
 
 def test_what_a_page_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`fleetcube sensitivity` and `fleetcube uncertainty`, as a user types them; their pages."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -129,6 +130,47 @@ def test_quantiles_are_a_table_and_flags_are_noted(folder: Path) -> None:
 def test_show_says_what_is_at_its_median(folder: Path) -> None:
     done = fleetcube("run", "spec.toml", "-o", "cube.zarr", folder=folder)
     assert "uncertain, at the median here: detection_time, gpu_mttf" in done.stdout
+
+
+def test_what_a_plan_may_change_is_ranked_by_default(folder: Path) -> None:
+    words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512", "--top", "99")
+
+    def ranked(*more: str) -> tuple[set[str], str]:
+        done = fleetcube(*words, *more, folder=folder)
+        assert done.returncode == 0, done.stderr
+        return {line.split()[0] for line in done.stdout.splitlines()[2:] if line}, done.stdout
+
+    names, told = ranked()
+    everything, whole = ranked("--kind", "all")
+    fixed = {"hidden_size", "layers", "training_tokens", "gemm_efficiency"}
+    assert {"gpu_mttf", "n_gpus", "checkpoint_restore_time", "global_batch_size"} <= names
+    assert not fixed & names
+    assert fixed <= everything
+    count = int(re.findall(r"left out: (\d+); --kind all shows them$", told.strip())[0])
+    assert len(everything - names) == count
+    assert "left out" not in whole
+    named, _ = ranked("--without", "cluster", "--without", "gpu_mttf")
+    assert "provision_time" in named
+    assert not {"n_gpus", "gpu_mttf"} & named
+    assert "job_cost" not in told  # no price is stated
+    done = fleetcube(*words, "--without", "clusters", folder=folder)
+    assert "did you mean 'cluster'" in done.stderr
+    assert "layers" in ranked("--wrt", "layers")[0]
+
+
+def test_levers_are_told_in_money_where_a_price_is_stated(folder: Path) -> None:
+    words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512", "gpu_hour_price=2")
+    rows = json.loads(fleetcube(*words, "--top", "99", "--json", folder=folder).stdout)
+    run = ("run", "spec.toml", "n_gpus=512", "gpu_hour_price=2", "provision_time=200", "-o", "-")
+    mttf = next(row for row in rows if row["input"] == "gpu_mttf")
+    moved = fleetcube(*run, f"gpu_mttf={mttf['value_above']}", "-v", "job_cost", folder=folder)
+    (row,) = csv.DictReader(moved.stdout.splitlines())
+    cost = next(float(text) for name, text in row.items() if name.startswith("job_cost"))
+    assert cost == pytest.approx(mttf["job_cost_above"])
+    told = fleetcube(*words, "--top", "99", folder=folder).stdout
+    assert "the same as changes; job_cost = " in told
+    line = next(line for line in told.split("the same")[1].splitlines() if "gpu_mttf" in line)
+    assert re.findall(r"[-+](?=\d)", line) == ["+", "-", "+", "-"]
 
 
 def test_kinds_are_headings_of_the_table_of_inputs(folder: Path) -> None:

@@ -145,11 +145,18 @@ def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
     table = text.partition("calibration auto")[0]  # a remark, which a terminal wraps
     assert max(map(len, table.splitlines())) <= 80
     assert "the wall time goes to: compute inefficiency" in text
-    assert "what would better job_time:\n  n_gpus +100%" in text
+    assert "what would better job_time in this layout:\n  n_gpus +100%: job_time -" in text
+    assert ", job_cost +" in text
+    limited = command(str(PLAN), "n_gpus=32768", "--top", "1")
+    # 2,048 sequences over 65,536 / (8 x 16 x 2) replicas are 8 micro-batches for 16 stages
+    reason = "n_gpus +100%: fewer_microbatches_than_stages in this layout: see n_gpus=65536\n"
+    assert reason in limited
+    assert "  n_gpus" not in limited
     page = report.read_text(encoding="utf-8")
     assert '"commands":["tensor_parallel=8 ' in page
     assert len(page) < 1_000_000
     said = json.loads(command(str(PLAN), "--json", "--maximize", "mfu"))
     assert said["data_vars"]["mfu"]["data"][0] < 0.6
     several = command(str(PLAN), "n_gpus=4096,8192")
+    assert "rows share a part of the model's error" in several
     assert [line.split()[0] for line in several.splitlines()[1:3]] == ["4,096", "8,192"]

@@ -14,7 +14,7 @@ from fleetcube.kernels import quantities, roles
 from fleetcube.kernels.alternatives import alternative
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
-from fleetcube.kernels.inputs import INPUTS
+from fleetcube.kernels.inputs import INPUTS, groups
 
 OPTIONS = {name: row.default for name, row in INPUTS.items() if row.kind == "option"}
 DEFAULTS = {name for name, row in INPUTS.items() if row.default is not None}
@@ -262,7 +262,9 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
     for name, (step, count) in roles.STEPS.items():
         assert {name, *parameters(step)} == set(parameters(known[count].formula({})))
     formulas = {f.__name__ for quantity in known.values() for f in quantity.formulas.values()}
-    assert roles.UNCOUNTED.keys() <= INPUTS.keys()
+    assert roles.PULLED | roles.NOT_PULLED | roles.UNCOUNTED.keys() <= INPUTS.keys()
+    assert roles.MONEY in known
+    assert {heading.split()[0].lower() for heading in groups()} >= roles.FIXED_KINDS
     assert {counting for counting, _ in roles.UNCOUNTED.values()} <= formulas
     for name, choices in roles.FITTED.items():
         assert choices.keys() == known[name].formulas.keys()

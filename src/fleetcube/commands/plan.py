@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 _LEVERS = 5
 _TIMES = ("job_time", "job_time_low", "job_time_high")
 _FELT = 5e-4  # relative difference that is worth a line
-_REPORTED = (
-    *("job_time", "step_time", "mfu", "goodput", "memory_per_gpu", "model_flops_per_gpu"),
-    *("expected_failures", "checkpoint_interval", "gpu_hours", "energy", "job_cost"),
-)
 
 
 @click.command()
@@ -63,7 +59,8 @@ def plan(
     """
     from fleetcube.grid.ask.layouts import searched
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.live.page import check_target
+    from fleetcube.grid.live.page import check_target, write
+    from fleetcube.grid.live.report import report
     from fleetcube.grid.show.dates import day
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.sweep import Sweep
@@ -84,7 +81,7 @@ def plan(
         found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
         said = searched(found, of, sense)
         if output is not None:
-            _report(sweep, found, of, said, spec, output)
+            write(report(sweep, found, of, said, spec), output)
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         return
@@ -167,10 +164,13 @@ def _print_one(
         shown_free = f"{numbers([free / factor])[0]} {unit}".rstrip()
         say(f"if memory were no limit: {of} {shown_free} ({free / now - 1:+.1%})")
     layout = {name: best[name].values[0] for name in names}
-    if lines := levers(sweep, layout, of, sense)[:_LEVERS]:
-        say(f"what would better {of}:")
-        for line in lines:
-            say(f"  {line}")
+    better, no_lever = levers(sweep, layout, of, sense)
+    if better:
+        say(f"what would better {of} in this layout:")
+    for line in better[:_LEVERS]:
+        say(f"  {line}")
+    if no_lever:
+        say(no_lever)
 
 
 def _print_limits(best: "xarray.Dataset") -> None:
@@ -185,17 +185,6 @@ def _print_limits(best: "xarray.Dataset") -> None:
             for share, name in largest
         )
         say(f"the wall time goes to: {said}")
-
-
-def _report(
-    sweep: Any, found: "xarray.Dataset", of: str, said: str, spec: str, output: str
-) -> None:
-    """A page whose choices are the layouts found."""
-    from fleetcube.grid.ask.layouts import as_choices
-    from fleetcube.grid.live.page import page, write
-
-    choices, commands = as_choices(sweep, found, of, [n for n in _REPORTED if n in found])
-    write(page(choices, f"Plan of {spec}", spec, commands, [said]), output)
 
 
 def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> None:
@@ -213,6 +202,8 @@ def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> No
     for variable in shown.data_vars.values():
         variable.attrs.pop("convention", None)  # said by explain; columns are narrow here
     print_table(*table(shown))
+    if f"{of}_low" in shown:
+        say("rows share a part of the model's error: their ratios are surer than 90 % of each")
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
     there = best[["memory_per_gpu"]].assign(layout=layouts)

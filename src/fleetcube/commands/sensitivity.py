@@ -33,9 +33,12 @@ from fleetcube.commands.table import print_table, to_file, with_unit, write_tabl
     "--without",
     multiple=True,
     shell_complete=complete.inputs,
-    help="Input to leave out; may be repeated.",
+    help="Input, or kind of inputs, to leave out; may be repeated.",
 )
-@click.option("--kind", help="Kinds of inputs, of the table of inputs: cluster,checkpoints.  [all]")
+@click.option(
+    "--kind",
+    help="Kinds of inputs: cluster,checkpoints, or all.  [what a plan may change; of --global all]",
+)
 @click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
 @click.option("--cube", is_flag=True, help="Rank over all points of the spec, not at one.")
@@ -75,8 +78,9 @@ def sensitivity(
 ) -> None:
     """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
 
-    Axes without a value are cut in the middle. Files are in base units. An elasticity of
-    -0.9 means that 1 % more of the input makes the quantity 0.9 % smaller.
+    Constants of models and efficiencies are left out: --kind all shows them. Axes without a
+    value are cut in the middle. Files are in base units. An elasticity of -0.9 means that 1 %
+    more of the input makes the quantity 0.9 % smaller.
 
     \b
     Example:
@@ -89,7 +93,7 @@ def sensitivity(
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time --global sobol
     """
-    from fleetcube.grid.ask.sensitivity import check_levers, cut, of_kinds
+    from fleetcube.grid.ask.sensitivity import ALL, cut
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.plots.sensitivity import dominance_map
@@ -109,16 +113,17 @@ def sensitivity(
         check_target(Path(output))
     at = pairs(selectors)
     sweep = changed(spec, (), [of])
-    inputs = _inputs(check_levers(sweep.plan("numpy"), of, wrt or None), without, of)
-    if kind is not None:
-        inputs = of_kinds(inputs, kind.split(","))
-    chosen = inputs if wrt or without or kind else None
+    kinds = None if kind is None else kind.split(",")
+    if method is not None and kind is None:
+        kinds = [ALL]  # what is uncertain is asked, whoever may change it
+    point = sweep if cube else cut(sweep, at)[0]
+    chosen, left = _chosen(point, of, wrt, kinds, without)
     with progress("evaluating"):
         if method is not None:
             ranking = sweep.global_sensitivity(
                 of,
                 method,
-                chosen,
+                chosen if wrt or without or kind else None,
                 at=at,
                 samples=100_000 if samples is None else samples,
                 spread=_share(spread or "20%"),
@@ -135,13 +140,18 @@ def sensitivity(
         say(json.dumps(finite(_each(ranking, top))))
     else:
         _print(ranking, of, top)
+    if left:
+        say(
+            f"constants of the model and efficiencies left out: {left}; --kind all shows them",
+            err=as_json or output == "-",
+        )
     quiet = as_json or output == "-"
     if tornado is not None:
         draw_tornado(ranking, of, Path(tornado), top)
         say(f"wrote {tornado}", err=quiet)
     if picture is not None and x is not None and y is not None:
         flat, place = cut(sweep, at, free=[x, y])
-        dominant = flat.dominance(of, chosen)
+        dominant = flat.dominance(of, _chosen(flat, of, wrt, kinds, without)[0])
         dominance_map(dominant, of, x, y, place, Path(picture))
         say(f"wrote {picture}", err=quiet)
 
@@ -164,18 +174,25 @@ def _check_alone(
         raise InputError(f"--cube ranks over all points; leave out {selectors[0]!r}")
 
 
-def _inputs(inputs: list[str], without: tuple[str, ...], of: str) -> list[str]:
-    from fleetcube.grid.errors import InputError, nearest
+def _chosen(
+    sweep: Any,
+    of: str,
+    wrt: tuple[str, ...],
+    kinds: list[str] | None,
+    without: tuple[str, ...],
+) -> tuple[list[str], int]:
+    """The inputs to rank, and how many are left out because nobody named a kind."""
+    from fleetcube.grid.ask.sensitivity import ALL, among, check_levers
+    from fleetcube.grid.errors import InputError
 
-    for name in without:
-        if name not in inputs:
-            raise InputError(f"--without {name}: {of} has no such input; {nearest(name, inputs)}")
-    left = [name for name in inputs if name not in without]
+    plan = sweep.plan("numpy")
+    inputs = check_levers(plan, of, wrt or None)
     if not inputs:
         raise InputError(f"{of} depends on no number here (it may be given); name another quantity")
-    if not left:
-        raise InputError("--without leaves no input; name fewer")
-    return left
+    named = [ALL] if wrt and kinds is None else kinds
+    chosen = among(plan, inputs, named, without)
+    whole = among(plan, inputs, [ALL], without) if named is None else chosen
+    return chosen, len(whole) - len(chosen)
 
 
 def _share(text: str) -> float:
@@ -217,6 +234,8 @@ def _print(ranking: Any, of: str, top: int) -> None:
 
 
 def _print_levers(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.kernels.roles import MONEY
+
     unit = ranking[of].attrs["units"]
     rows = []
     for row in _each(ranking, top):
@@ -236,7 +255,34 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers take the nearest that divide, fit or not"
     )
+    if MONEY in ranking and of != MONEY:
+        _print_money(ranking, of, top)
     _rest(ranking, top)
+
+
+def _print_money(ranking: Any, of: str, top: int) -> None:
+    """What the same moves change, in units and in money."""
+    from fleetcube.kernels.roles import MONEY
+
+    rows = []
+    for row in _each(ranking, top):
+        cells = [row["input"]]
+        for name in (of, MONEY):
+            for side in ("below", "above"):
+                moved = row[f"{name}_{side}"] - ranking[name].item()
+                still = row[f"value_{side}"] == row["value"]
+                text = with_unit(moved, ranking[name].attrs["units"], name)
+                cells.append("-" if still else text if moved <= 0 else f"+{text}")
+        rows.append(cells)
+    say("")
+    say(f"the same as changes; {MONEY} = {_money(ranking)}")
+    print_table(["input", f"{of}: -10 %", "+10 %", f"{MONEY}: -10 %", "+10 %"], rows)
+
+
+def _money(ranking: Any) -> str:
+    from fleetcube.kernels.roles import MONEY
+
+    return with_unit(ranking[MONEY].item(), ranking[MONEY].attrs["units"], MONEY)
 
 
 def _print_global(ranking: Any, of: str, top: int) -> None:

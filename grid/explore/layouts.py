@@ -1,0 +1,120 @@
+"""The best layouts at the point shown, beside the present one."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...kernels.inputs import INPUTS
+from ...kernels.roles import REASON
+from ..ask.layouts import ALWAYS, BESIDE, OPEN, in_command, searched, text
+from ..ask.sensitivity import frozen
+from ..errors import InputError
+from ..live.report import report
+from ..plots.picture import words
+from ..run.evaluation import Evaluation
+from ..show.tables import meanings, scale
+from ..spec import auto
+from ..spec.axes import make_axes
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..sweep import Sweep
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Found:
+    """Layouts found at a point."""
+
+    sweep: "Sweep"  # the point, without a layout
+    layouts: "xarray.Dataset"
+    present: Mapping[str, Any]  # the layout there
+    held: Mapping[str, Any]  # what was stated of it, and is not searched
+    now: Evaluation  # what it gives
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The layouts as rows of a table, the present one first."""
+        found = self.layouts
+        names = [name for name in BESIDE if name in found]
+        now = self.now.of([*names, REASON]).evaluate("numpy")
+        why = meanings(now[REASON].attrs, now[REASON].values.reshape(1))[0]
+        columns = {}
+        for name in names:
+            numbers = [now[name].item(), *found[name].values.tolist()]
+            factor, unit = scale(str(found[name].attrs["units"]), numbers[1:2], name)
+            columns[name] = [value / factor for value in numbers], unit
+        rows: list[dict[str, Any]] = [{"layout": text(self.present), "take": None}]
+        for k in range(found.sizes["rank"]):
+            if found[names[0]].values[k] == found[names[0]].values[k]:
+                layout = {name: found[name].values[k] for name in self.present}
+                whole = {**self.held, **layout}
+                take = {f"set.{name}": in_command(value) for name, value in whole.items()}
+                rows.append({"layout": text(layout) or "one GPU a replica", "take": take})
+        reason = found[REASON]
+        return {
+            "columns": [
+                {"title": words(name), "unit": unit, "values": [f"{v:.4g}" for v in numbers]}
+                for name, (numbers, unit) in columns.items()
+            ],
+            "rows": rows,
+            "infeasible": "" if now[REASON].item() == 0 else why,
+            "none": meanings(reason.attrs, reason.values.reshape(1))[0] if reason.item() else "",
+            "said": " ".join(searched(found, ALWAYS[0], "min").split()),
+            "seconds": self.seconds,
+        }
+
+    def report(self, source: str, point: str) -> str:
+        """The report of the plan, as a page."""
+        said = searched(self.layouts, ALWAYS[0], "min")
+        return report(self.sweep, self.layouts, ALWAYS[0], said, source, point)
+
+
+def search(sweep: "Sweep", at: Mapping[str, int]) -> Found:
+    """The layouts with the shortest time at a point, whatever layout the spec states."""
+    started = time.perf_counter()
+    spec: Any = sweep.spec
+    scenario = dict(spec["scenario"])
+    for name, axis in make_axes(spec["axes"]).items():
+        scenario |= auto.at(axis, at[name])
+    bare = sweep.replace(
+        scenario={name: value for name, value in scenario.items() if name not in OPEN}, axes={}
+    ).of([ALWAYS[0]])
+    found = bare.best_layouts(top=TOP)
+    now = Evaluation(scenario, {}, [ALWAYS[0]])
+    open_ = found.attrs["fleetcube_open"].split()
+    rest = [name for name in OPEN if name in scenario and name not in open_]
+    present, held = _layout(now, open_), _layout(bare, rest)
+    return Found(bare, found, present, held, now, time.perf_counter() - started)
+
+
+def _layout(point: Evaluation, names: Sequence[str]) -> dict[str, Any]:
+    """What some inputs of a layout are at a point."""
+    problem, numbers = frozen(point.plan("numpy"))
+    known = {**numbers, **problem.options}
+    return {name: known.get(name, INPUTS[name].default) for name in names}
+
+
+def without(axes: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Axes that no longer set some inputs; those of nothing else are dropped."""
+    for name in names:
+        axes = _without(axes, name)
+    return dict(axes)
+
+
+def _without(axes: Mapping[str, Any], name: str) -> dict[str, Any]:
+    left: dict[str, Any] = {}
+    for own, axis in axes.items():
+        if own == name:
+            continue
+        if isinstance(axis, Mapping) and name in axis:
+            axis = {key: row for key, row in axis.items() if key != name}
+            if not axis.keys() - {"labels"}:
+                continue
+        elif name in make_axes({own: axis})[own].inputs:
+            raise InputError(f"{name} is set by the label {own}; choose another label")
+        left[own] = axis
+    return left

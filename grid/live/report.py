@@ -1,0 +1,19 @@
+"""The report of a plan: a page whose choices are the layouts found."""
+
+from typing import TYPE_CHECKING
+
+from ..ask.layouts import REPORTED, as_choices
+from ..run.evaluation import Evaluation
+from .page import page
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def report(
+    sweep: Evaluation, found: "xarray.Dataset", of: str, said: str, spec: str, point: str = ""
+) -> str:
+    """The page, as text; `point` is what a command says beside the layouts, `said` the foot."""
+    choices, commands = as_choices(sweep, found, of, [name for name in REPORTED if name in found])
+    commands = [f"{point} {words}".strip() for words in commands]
+    return page(choices, f"Plan of {spec}", spec, commands, [said])
