@@ -61,7 +61,7 @@ def terms(
     import xarray
 
     step = {
-        name: cube[name] if name in cube else _given(sweep, cube, name)
+        name: cube[name] if name in cube else given(sweep, cube, name)
         for name in names
         if name not in (*_LOSSES, OTHER, UNAVAILABLE)
     }
@@ -87,7 +87,7 @@ def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.
     return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - up}
 
 
-def _given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
+def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
     """The value of an input, along its axis if it has one."""
     import xarray
 
