@@ -20,6 +20,7 @@ from .picture import (
     check_picture,
     colours,
     count_infeasible,
+    cut,
     edges,
     headed,
     heading,
@@ -69,6 +70,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     check_picture(path)
     need(cube, LOSSES)
     top = ["job_time"] if "job_time" in cube else []
+    cube = cut(cube, [x])
     drawn = cube[[*LOSSES, *top]]
     if x not in drawn.dims:
         dims = ", ".join(map(str, drawn.dims)) or "none left"
@@ -204,6 +206,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     check_picture(path)
     need(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
+    cube = cut(cube, [by])
     drawn = cube[names]
     dims = [] if by is None else [by]
     if by is not None and by not in drawn.dims:

@@ -233,6 +233,11 @@ def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
         )
 
 
+def cut(cube: "xarray.Dataset", kept: Sequence[str | None]) -> "xarray.Dataset":
+    """A cube cut along the axes of one point, those kept apart."""
+    return cube.squeeze([dim for dim, size in cube.sizes.items() if size == 1 and dim not in kept])
+
+
 def check_cut(
     drawn: "xarray.Dataset | xarray.DataArray", kept: Sequence[str], spare: int = 0
 ) -> list[str]:

@@ -24,6 +24,7 @@ from .picture import (
     check_picture,
     colours,
     count_infeasible,
+    cut,
     edges,
     headed,
     heading,
@@ -86,7 +87,7 @@ def plot(
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
     need(cube, [name])
-    cube, ends = _with_ends(cube, name, [x] if y is None else [x, y])
+    cube, ends = _with_ends(cut(cube, [x, y]), name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):
         if axis is not None and axis not in variable.dims:

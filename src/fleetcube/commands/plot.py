@@ -93,7 +93,7 @@ def plot(
     schedule  which pipeline stage computes what, and when, in a step of one point
     topology  of a spec, not a cube: the tiers of its network, and which traffic
               crosses them
-    step      of a spec: what one step is made of, parts below what they are parts of
+    step      of a spec: what one step is made of, part within part
     timeline  of a spec with phases: how long each takes, and where its time goes
 
     \b
