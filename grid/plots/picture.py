@@ -159,11 +159,11 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
 
 def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
     """A figure without a screen, as wide as a page, and its panels, as `subplots` returns them."""
-    from matplotlib.figure import Figure
+    from .figure import Picture
 
     width = how.pop("width", WIDTH)
     # not by pyplot, which keeps every figure and may need a screen
-    figure = Figure(figsize=look().size or (width, height), layout="constrained")
+    figure = Picture(figsize=look().size or (width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **how)
 
 

@@ -395,6 +395,18 @@ def ends(axes: Any) -> list[Any]:
     return [texts[0], texts[-1]]
 
 
+def test_a_notebook_shows_what_a_picture_returns() -> None:
+    import io
+
+    from PIL import Image
+
+    held = cube({"n_gpus": [512, 1024]}, ["goodput"])
+    shown, size = held.fleetcube.plot("n_gpus", of="goodput", size="4x3")._repr_png_()
+    assert size == {"width": 400, "height": 300}
+    with Image.open(io.BytesIO(shown)) as image:
+        assert image.size == (800, 600)
+
+
 @pytest.mark.parametrize(
     ("size", "dpi", "words"),
     [
