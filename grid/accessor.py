@@ -246,9 +246,35 @@ class Pictures:
 
         With `best`, "min" or "max", curves are ratios to the lowest or highest at each point.
         """
-        from .errors import InputError
         from .plots.picture import looking
         from .plots.plot import plot
+
+        name, x, y = self._over(x, y, of)
+        with looking(**look):
+            return plot(self._cube, name, x, y, _path(path), best)
+
+    def vega_lite(
+        self,
+        x: str | None = None,
+        y: str | None = None,
+        *,
+        of: str | None = None,
+        best: str | None = None,
+        **look: Unpack[Looks],
+    ) -> dict[str, Any]:
+        """The same picture as a specification of Vega-Lite with its data, for other programs."""
+        from .plots.picture import looking
+        from .plots.vega import vega_lite
+        from .show.tables import finite
+
+        name, x, y = self._over(x, y, of)
+        with looking(**look):
+            spec: dict[str, Any] = finite(vega_lite(self._cube, name, x, y, best))
+            return spec
+
+    def _over(self, x: str | None, y: str | None, of: str | None) -> tuple[str, str, str | None]:
+        """The variable and the axes that are meant."""
+        from .errors import InputError
 
         name = of or self._own
         if name is None and len(self._cube.data_vars) == 1:
@@ -262,8 +288,7 @@ class Pictures:
                 listed = ", ".join(dims) or "no axis"
                 raise InputError(f"{name} varies along {listed}; give x, and y for a map")
             x, y = [*dims, None][:2]
-        with looking(**look):
-            return plot(self._cube, name, x or "", y, _path(path), best)
+        return name, x or "", y
 
     def losses(
         self, x: str, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]

@@ -122,16 +122,19 @@ def look() -> Look:
 
 def check_picture(path: Path | None) -> None:
     """Refuse a file that a picture cannot be written to, and a missing matplotlib."""
-    if path is None:
-        _matplotlib()
-        return
-    if path.suffix not in ENDINGS:
-        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
+    if path is not None:
+        check_file(path, ENDINGS)
+    _matplotlib()
+
+
+def check_file(path: Path, endings: Sequence[str]) -> None:
+    """Refuse a file of another ending, and one that cannot be there."""
+    if path.suffix not in endings:
+        raise InputError(f"{str(path)!r} is not one of {', '.join(endings)}; change its ending")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; choose another name")
-    _matplotlib()
 
 
 def _matplotlib() -> Any:
@@ -378,6 +381,13 @@ def colours(count: int) -> list[Any]:
     return list(colormaps["viridis"](np.linspace(0, 0.92, count)))
 
 
+def measured(coordinate: "xarray.DataArray") -> tuple[Any, bool]:
+    """The numbers of an axis in the unit of its heading, and whether it is logarithmic."""
+    values = coordinate.values
+    factor, _ = scale(_unit(coordinate), values, str(coordinate.name))
+    return values / factor, bool(values.min() > 0 and values.max() / values.min() >= 16)
+
+
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
 
@@ -388,9 +398,7 @@ def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     if not is_number(coordinate):
         line.set_ticks(range(len(values)), [short(v) for v in values])
         return np.arange(len(values))
-    factor, _ = scale(_unit(coordinate), values, str(coordinate.name))
-    at = values / factor
-    log = values.min() > 0 and values.max() / values.min() >= 16
+    at, log = measured(coordinate)
     if log:
         getattr(axes, f"set_{side}scale")("log")
     plain(line, (at.min(), at.max()))

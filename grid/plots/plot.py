@@ -51,7 +51,7 @@ FEWEST = 3  # points along both axes of a map that has contours
 MOST_NAMED = 12  # curves in a legend
 _APART = 0.03  # of the distance between two labels: bars of curves
 _RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg
-_FAR = 20  # times the feasible values: infeasible ones beyond are left out
+FAR = 20  # times the feasible values: infeasible ones beyond are left out
 _HIDDEN = 0.03  # of the height: curves this near each other are one
 _LABEL = (5.2, 11.0)  # pixels: a character of a contour's label, and its height
 _TRIES = 41  # places for it along a contour
@@ -82,6 +82,21 @@ def plot(
     check_picture(path)
     if best is not None and (best not in SENSES or y is not None):
         raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
+    cube, variable, ends, family = chosen(cube, name, x, y)
+    figure, axes = blank(4.8)
+    if y is None:
+        _curves(figure, axes, cube, variable, x, family, ends, best)
+    else:
+        _map(figure, axes, cube, variable, x, y)
+    axes.set_xlabel(heading(cube[x]))
+    headed(figure, title(cube, variable))
+    return saved(figure, path)
+
+
+def chosen(
+    cube: "xarray.Dataset", name: str, x: str, y: str | None
+) -> tuple["xarray.Dataset", "xarray.DataArray", list["xarray.DataArray"], str | None]:
+    """The cube as predicted, a variable over axes, its interval's ends, and the axis of curves."""
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     if name == REASON and name in cube.coords:
@@ -94,14 +109,7 @@ def plot(
             choices = ", ".join(map(str, variable.dims)) or "none left"
             raise InputError(f"{axis!r} is not an axis of {name}; its axes: {choices}")
     rest = check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
-    figure, axes = blank(4.8)
-    if y is None:
-        _curves(figure, axes, cube, variable, x, rest[0] if rest else None, ends, best)
-    else:
-        _map(figure, axes, cube, variable, x, y)
-    axes.set_xlabel(heading(cube[x]))
-    headed(figure, title(cube, variable))
-    return saved(figure, path)
+    return cube, variable, ends, rest[0] if rest else None
 
 
 def _curves(
@@ -116,7 +124,7 @@ def _curves(
 ) -> None:
     numbers, unit = scaled(variable)
     dims = [family, x] if family else [x]
-    flags = _flags(variable)
+    flags = flags_of(variable)
     rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
     if flags:
         rows[rows < 0] = np.nan
@@ -128,7 +136,7 @@ def _curves(
         if not family or flags:
             raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
         name = f"{words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
-        rows, ends = rows / _best(rows, bad, best, str(variable.name)), ()
+        rows, ends = rows / best_of(rows, bad, best, str(variable.name)), ()
     labels = point_labels(variable[family]) if family else [""]
     at = positions(axes, variable[x], "x")
     shades = colours(len(rows))
@@ -145,7 +153,7 @@ def _curves(
     known = rows[np.isfinite(rows) & ~bad]
     near = hollow = bad & np.isfinite(rows)
     if known.size and known.min() > 0 and not flags:  # the others set the range within limits
-        near = hollow & (rows >= known.min() / _FAR) & (rows <= known.max() * _FAR)
+        near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
     known = np.concatenate([known, rows[near]])
     style = "-" if is_number(cube[x]) and not flags else ":"
     for k, row in enumerate(rows):
@@ -181,7 +189,7 @@ def _curves(
     axes.grid(alpha=0.3)
 
 
-def _best(rows: Any, bad: Any, best: str, name: str) -> Any:
+def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
     """The lowest or the highest feasible value at each point of curves, NaN where there is none."""
     able = np.where(bad | ~np.isfinite(rows), np.inf if best == "min" else -np.inf, rows)
     found = able.min(axis=0) if best == "min" else able.max(axis=0)
@@ -241,7 +249,7 @@ def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smoot
     return True
 
 
-def _flags(variable: "xarray.DataArray") -> list[str]:
+def flags_of(variable: "xarray.DataArray") -> list[str]:
     """What each code of a flag means, empty where none does; nothing for a number."""
     meanings = str(variable.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
@@ -258,7 +266,7 @@ def _map(
     axes.set_ylabel(heading(cube[y]))
     smooth = is_number(cube[x]) and is_number(cube[y])
     count_infeasible(bad, "hatched")
-    flags = _flags(variable)
+    flags = flags_of(variable)
     if flags:
         codes = np.nan_to_num(numbers.values, nan=-1).astype(int)
         lines = []
@@ -267,14 +275,7 @@ def _map(
             lines = _even(axes, points, np.ma.masked_invalid(ratio), named=False)
         for line in lines:
             line.set_label("reliability =\ncommunication")
-        shades: dict[int, Any] = dict(enumerate(PALETTE))
-        hatches: dict[int, str] = {}
-        if len(flags) > len(PALETTE):
-            present = sorted({*codes[(codes >= 0) & ~bad].tolist()} - {FEASIBLE})
-            several = [(hatch, shade) for hatch in _HATCHES for shade in DISTINCT[:-1]]
-            chosen = dict(zip(present, several, strict=False))
-            shades = {code: shade for code, (_, shade) in chosen.items()} | {FEASIBLE: "#f2f2f2"}
-            hatches = {code: hatch for code, (hatch, _) in chosen.items() if hatch}
+        shades, hatches = shades_of(flags, codes[(codes >= 0) & ~bad])
         regions(figure, axes, points, codes, bad, flags, shades, lines=lines, hatches=hatches)
         return
     known = np.isfinite(numbers.values) & ~bad
@@ -299,6 +300,17 @@ def _map(
         bar.add_lines(drawn)  # which name those that have no room for a label
         figure.draw_without_rendering()  # places in pixels are not known before
         axes.clabel(drawn, manual=_places(axes, drawn), fmt=number, fontsize=8)
+
+
+def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[int, str]]:
+    """Colours of codes, and the hatches of those that have a colour of others."""
+    if len(flags) <= len(PALETTE):
+        return dict(enumerate(PALETTE)), {}
+    present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
+    several = [(hatch, shade) for hatch in _HATCHES for shade in DISTINCT[:-1]]
+    given = dict(zip(present, several, strict=False))
+    hatches = {code: hatch for code, (hatch, _) in given.items() if hatch}
+    return {code: shade for code, (_, shade) in given.items()} | {FEASIBLE: "#f2f2f2"}, hatches
 
 
 def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:

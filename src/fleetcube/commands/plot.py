@@ -29,6 +29,7 @@ _ALLOWED = {
     "roofline": ("--by",),
     "pareto": ("--by", "--best"),
 }
+_SPECIFIED = ("curves", "map", "surface")  # also as specifications of Vega-Lite
 
 
 @click.command()
@@ -65,7 +66,13 @@ _ALLOWED = {
 @click.option("--title", help="First line above the picture.")
 @click.option("--size", metavar="WxH", help="Inches across and up, such as 8x5.")
 @click.option("--dpi", type=int, default=150, help="Pixels per inch, of a .png.  [150]")
-@click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    help="A .png, .pdf or .svg; of curves and maps also .json, a spec of Vega-Lite with its data.",
+)
 def plot(
     cube: str,
     selectors: tuple[str, ...],
@@ -104,13 +111,17 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid.plots.picture import check_picture, looking
+    from fleetcube.grid.plots.picture import check_file, check_picture, looking
+    from fleetcube.grid.plots.vega import SPEC
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, named, x, y, by, best)
     path = Path(output)
     with looking(title, size, dpi) as look:
-        check_picture(path)
+        if kind in _SPECIFIED and path.suffix == SPEC:
+            check_file(path, (SPEC,))
+        else:
+            check_picture(path)
         _draw(cube, selectors, kind, named, x, y, by, best, path)
     for remark in (*look.remarks, *look.advice):
         say(remark, err=True)
@@ -137,6 +148,7 @@ def _draw(
     from fleetcube.grid.plots.timeline import NAMES as TIMELINE
     from fleetcube.grid.plots.timeline import timeline
     from fleetcube.grid.plots.topology import topology
+    from fleetcube.grid.plots.vega import SPEC, write_spec
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
@@ -173,6 +185,8 @@ def _draw(
         plot_kinds.pareto(cut, x or "", y or "", path, (best or "min,min").split(","), by)
     elif kind == "schedule":
         draw_schedule(schedule_at(cut), path, "s")
+    elif path.suffix == SPEC:
+        write_spec(cut, drawn[0], x or "", y, path, best)
     else:
         draw(cut, drawn[0], x or "", y, path, best)
 
