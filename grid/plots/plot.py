@@ -307,7 +307,8 @@ def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[in
     if len(flags) <= len(PALETTE):
         return dict(enumerate(PALETTE)), {}
     present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
-    several = [(hatch, shade) for hatch in _HATCHES for shade in DISTINCT[:-1]]
+    shades = [*DISTINCT[:-1], PALETTE[3], PALETTE[7]]  # as in the explorer
+    several = [(hatch, shade) for hatch in _HATCHES for shade in shades]
     given = dict(zip(present, several, strict=False))
     hatches = {code: hatch for code, (hatch, _) in given.items() if hatch}
     return {code: shade for code, (_, shade) in given.items()} | {FEASIBLE: "#f2f2f2"}, hatches
