@@ -68,7 +68,8 @@ def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
     """
     for name in (*NAMES, SERIAL):
         if np.ndim(point[name]):
-            raise InputError(f"{name} has several values; cut its axes to one point (axis=value)")
+            axes = ", ".join(map(str, getattr(point[name], "dims", ()))) or "its axes"
+            raise InputError(f"{name} has several values; cut {axes} to one point (axis=value)")
     times = {name: float(point[name]) for name in (*NAMES, SERIAL)}
     times[REST] = times["compute_time"] - times["ideal_compute_time"]
     whole = times[STEP]

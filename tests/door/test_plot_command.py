@@ -110,7 +110,7 @@ def test_a_step_is_drawn_from_a_spec(tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     picture = tmp_path / "step.svg"
     words = ["plot", str(spec), "--kind", "step", "-o", str(picture)]
-    with pytest.raises(InputError, match="cut its axes to one point"):
+    with pytest.raises(InputError, match="cut n_gpus to one point"):
         cli.main(words, standalone_mode=False)
     cli.main([*words, "n_gpus=64", "gpu_mttf=10000h"], standalone_mode=False)
     assert "infeasible: this point cannot be run" in capsys.readouterr().err

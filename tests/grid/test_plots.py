@@ -610,7 +610,7 @@ def test_a_step_that_is_given_has_no_parts() -> None:
 
     with pytest.raises(InputError, match="is not the sum of its parts there: it is given"):
         step_parts(values_of({**JOB, "step_time": 10.0}, {}))
-    with pytest.raises(InputError, match=r"several values; cut its axes to one point"):
+    with pytest.raises(InputError, match=r"several values; cut micro_batch_size to one point"):
         step_parts(values_of(JOB, {"micro_batch_size": [1, 2]}))
 
 
