@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fleetcube
+from docs._formulas import typeset
 from fleetcube.grid.plan.citations import cited
 from fleetcube.kernels import inputs
 from fleetcube.kernels.graph.docstrings import read
@@ -35,9 +36,8 @@ def _process(app: Any, what: str, name: str, made: Any, _: Any, lines: list[str]
 def law(function: Callable[..., Any]) -> Iterable[str]:
     """The docstring of a law: formula, parameters with units, result, range, source, example."""
     doc = read(function)
-    formula, *remarks = doc.maths.split("\n\n")
-    yield from (doc.summary, "", ".. code-block:: text", "")
-    yield from (f"   {line}" for line in formula.splitlines())
+    maths, *remarks = doc.maths.split("\n\n")
+    yield from (doc.summary, "", ".. raw:: html", "", f"   {typeset(maths)}")
     for remark in remarks:
         yield from ("", *_linked(remark.splitlines()))
     yield from ("", ".. list-table::", "   :header-rows: 1", "   :class: parameters", "")

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 import fleetcube
+from docs._formulas import typeset
 from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
@@ -95,7 +96,10 @@ def _quantity(quantity: Quantity) -> Iterable[str]:
             usual = inputs.INPUTS[quantity.option].default
             chosen = (_codes([value]) + " (default)" * (value == usual) for value in values)
             yield from ("", f"Where {_link(quantity.option)} is {', '.join(chosen)}:")
-        yield from ("", "```text", *doc.maths.splitlines(), "```")
+        maths, *remarks = doc.maths.split("\n\n")
+        yield from ("", typeset(maths), "")
+        for remark in remarks:
+            yield from (_plain(" ".join(remark.split())), "")
         yield from ("```python", *_body(formula), "```", "")
         if doc.parameters:
             yield from ("| needs | unit | default | what it is |", "| --- | --- | --- | --- |")

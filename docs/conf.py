@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 os.environ.pop("MPLBACKEND", None)  # notebooks show their pictures
 
 project = "fleetcube"
@@ -23,6 +23,8 @@ html_title = "fleetcube"
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("copy.js", {"defer": "defer"})]
+html_favicon = "_static/favicon.svg"
 html_use_index = False
 
 autodoc_typehints = "description"

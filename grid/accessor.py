@@ -8,7 +8,7 @@ nothing else of fleetcube before it is used.
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import xarray
 
@@ -226,10 +226,20 @@ def _explained(name: Any, cube: xarray.Dataset) -> str:
     return f"{name} [{about.get('units', '1')}]\n\n{meaning}"
 
 
+class Looks(TypedDict, total=False):
+    """What every picture takes: a first line, inches ("8x5", (8, 5)), pixels per inch of a file."""
+
+    title: str
+    size: str | Sequence[float]
+    dpi: int
+
+
 class Pictures:
     """The pictures of `fleetcube plot`, of a cube whose other axes were cut.
 
     Each returns a figure of matplotlib, and writes it where there is a `path` (.png, .pdf, .svg).
+    All take `title`, `size` (inches: "8x5" or two numbers) and `dpi`. Infeasible points are marked
+    or left out.
     """
 
     def __init__(self, cube: xarray.Dataset, own: str | None) -> None:
@@ -237,27 +247,71 @@ class Pictures:
 
     def __call__(
         self,
-        x: str,
+        x: str | None = None,
         y: str | None = None,
         *,
         of: str | None = None,
+        best: str | None = None,
         path: str | PathLike[str] | None = None,
+        **look: Unpack[Looks],
     ) -> Any:
-        """Draw one variable: curves over one axis, or a map over two."""
-        from .errors import InputError
+        """Draw one variable: curves over one axis, or a map over two; over all, if one or two.
+
+        With `best`, "min" or "max", curves are ratios to the lowest or highest at each point.
+        """
+        from .plots.picture import looking
         from .plots.plot import plot
 
+        name, x, y = self._over(x, y, of)
+        with looking(**look):
+            return plot(self._cube, name, x, y, _path(path), best)
+
+    def vega_lite(
+        self,
+        x: str | None = None,
+        y: str | None = None,
+        *,
+        of: str | None = None,
+        best: str | None = None,
+        **look: Unpack[Looks],
+    ) -> dict[str, Any]:
+        """The same picture as a specification of Vega-Lite with its data, for other programs."""
+        from .plots.picture import looking
+        from .plots.vega import vega_lite
+        from .show.tables import finite
+
+        name, x, y = self._over(x, y, of)
+        with looking(**look):
+            spec: dict[str, Any] = finite(vega_lite(self._cube, name, x, y, best))
+            return spec
+
+    def _over(self, x: str | None, y: str | None, of: str | None) -> tuple[str, str, str | None]:
+        """The variable and the axes that are meant."""
+        from .errors import InputError
+
         name = of or self._own
+        if name is None and len(self._cube.data_vars) == 1:
+            (name,) = map(str, self._cube.data_vars)
         if name is None:
             some = ", ".join(map(str, self._cube.data_vars))
             raise InputError(f"nothing is named to be drawn; give of, one of {some}")
-        return plot(self._cube, name, x, y, _path(path))
+        if x is None and name in self._cube:
+            dims = [str(dim) for dim in self._cube[name].dims]
+            if not 1 <= len(dims) <= 2 or y is not None:
+                listed = ", ".join(dims) or "no axis"
+                raise InputError(f"{name} varies along {listed}; give x, and y for a map")
+            x, y = [*dims, None][:2]
+        return name, x or "", y
 
-    def losses(self, x: str, *, path: str | PathLike[str] | None = None) -> Any:
+    def losses(
+        self, x: str, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]
+    ) -> Any:
         """Draw where the wall time goes along an axis."""
         from .plots.kinds import losses
+        from .plots.picture import looking
 
-        return losses(self._cube, x, _path(path))
+        with looking(**look):
+            return losses(self._cube, x, _path(path))
 
     def flips(
         self,
@@ -266,21 +320,32 @@ class Pictures:
         *,
         of: Sequence[str] | None = None,
         path: str | PathLike[str] | None = None,
+        **look: Unpack[Looks],
     ) -> Any:
         """Draw which loss is the largest over two axes; `of` names the losses compared."""
         from .plots.kinds import WAITS, flips
+        from .plots.picture import looking
 
-        return flips(self._cube, x, y, _path(path), of or WAITS)
+        with looking(**look):
+            return flips(self._cube, x, y, _path(path), of or WAITS)
 
-    def roofline(self, by: str | None = None, *, path: str | PathLike[str] | None = None) -> Any:
+    def roofline(
+        self,
+        by: str | None = None,
+        *,
+        path: str | PathLike[str] | None = None,
+        **look: Unpack[Looks],
+    ) -> Any:
         """Draw what GPUs could reach and what they do reach, for each point of an axis."""
         from .plots.kinds import NETWORK, ROOFLINE, roofline
+        from .plots.picture import looking
         from .show.arrays import in_units
         from .spec.values import unit_of
 
         names = [name for name in (*ROOFLINE, NETWORK) if name in self._cube.data_vars]
         in_base_units = in_units(self._cube, {name: unit_of(name) for name in names})
-        return roofline(in_base_units, _path(path), by)
+        with looking(**look):
+            return roofline(in_base_units, _path(path), by)
 
     def pareto(
         self,
@@ -290,11 +355,31 @@ class Pictures:
         *,
         by: str | None = None,
         path: str | PathLike[str] | None = None,
+        **look: Unpack[Looks],
     ) -> Any:
         """Draw two outputs of all points against each other, and the best of them."""
         from .plots.kinds import pareto
+        from .plots.picture import looking
 
-        return pareto(self._cube, x, y, _path(path), best, by)
+        with looking(**look):
+            return pareto(self._cube, x, y, _path(path), best, by)
+
+    def schedule(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
+        """Draw which pipeline stage computes what and when, in a step of a cube of one point."""
+        from .ask.job_schedule import schedule_at
+        from .plots.picture import looking
+        from .plots.schedule import draw_schedule
+
+        with looking(**look):
+            return draw_schedule(schedule_at(self._cube), _path(path), "s")
+
+    def timeline(self, *, path: str | PathLike[str] | None = None, **look: Unpack[Looks]) -> Any:
+        """Draw how long each phase of a job takes; the cube has `phase` as its one axis."""
+        from .plots.picture import looking
+        from .plots.timeline import timeline
+
+        with looking(**look):
+            return timeline(self._cube, _path(path))
 
 
 def _path(path: str | PathLike[str] | None) -> Path | None:

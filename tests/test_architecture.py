@@ -211,6 +211,7 @@ TOPICS = {
     "grid/ask/job_schedule.py": "one job's schedule, played",
     "grid/ask/schedule.py": "one pipeline's schedule, played",
     "grid/ask/simulate.py": "failures and checkpoints of one job, played",
+    "grid/ask/step_parts.py": "what adds up to the time of a step, part within part",
     "grid/ask/terms.py": "what adds up to the time of a step and to that of a job",
     "grid/ask/traffic.py": "the tiers of one job's network, and the traffic that crosses them",
     "grid/ask/wall.py": "what ends the gain of more GPUs",
@@ -218,6 +219,7 @@ TOPICS = {
     "grid/ask/layouts.py": "layouts, and what is said of them",
     "grid/explore/view.py": "what the page shows first",
     "grid/plots/kinds.py": "pictures of the losses, of the roofline and of job time",
+    "grid/plots/step.py": "the picture of a step's time",
     "grid/plots/timeline.py": "the picture of a job's time",
 }
 # Words that happen to be names

@@ -41,6 +41,7 @@ RUN = (
     DOCS / "command-line.md",
     DOCS / "compare.md",
     DOCS / "developer.md",
+    DOCS / "gallery.md",
     DOCS / "index.md",
     DOCS / "layout.md",
     DOCS / "plots.md",

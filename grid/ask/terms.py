@@ -17,6 +17,7 @@ OTHER = "other_losses"  # budgets of additive goodput, or all losses of a given 
 # Quantities that are the sum of their parameters
 _SUMS = ("step_time", "exposed_communication_time", "exposed_layer_communication_time")
 _SHIFT = "step_time_ratio"
+_TIMES = {"slow_node_stops": "slow_node_stop_time"}  # of parameters that are shares of the sum
 _LOSSES = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
 # What must be computed, not given, for a quantity to be broken down
 _WAY = {
@@ -44,7 +45,7 @@ def _expanded(pair: Sequence[Evaluation], name: str) -> list[str]:
     parts = dict.fromkeys(part for formula in used for part in parameters(formula))
     if _SHIFT in parts:  # a sum times a ratio, of which no part is known alone
         return [name]
-    return [term for part in parts for term in _expanded(pair, part)]
+    return [term for part in parts for term in _expanded(pair, _TIMES.get(part, part))]
 
 
 def quantities(apart: Mapping[str, Sequence[str]]) -> list[str]:
@@ -61,7 +62,7 @@ def terms(
     import xarray
 
     step = {
-        name: cube[name] if name in cube else _given(sweep, cube, name)
+        name: cube[name] if name in cube else given(sweep, cube, name)
         for name in names
         if name not in (*_LOSSES, OTHER, UNAVAILABLE)
     }
@@ -87,7 +88,7 @@ def _shares(cube: "xarray.Dataset", losses: Sequence[str]) -> dict[str, "xarray.
     return {**shares, OTHER: lost - sum(shares.values()), UNAVAILABLE: 1 - up}
 
 
-def _given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
+def given(sweep: Evaluation, cube: "xarray.Dataset", name: str) -> "xarray.DataArray":
     """The value of an input, along its axis if it has one."""
     import xarray
 

@@ -7,6 +7,8 @@ const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35
 const PALETTE = ["595959", "0072b2", "e69f00", "f0e442", "009e73", "d55e00", "56b4e9", "cc79a7"]
   .map((text) => [0, 2, 4].map((k) => parseInt(text.slice(k, k + 2), 16)));
 const INFEASIBLE = [217, 217, 217];
+const FEASIBLE = [242, 242, 242];
+const REASONS = [1, 2, 4, 5, 6, 3, 7]; // of the palette, for more flags than it has; as in plot
 const UNDEFINED = [244, 244, 244];
 const BELOW = [120, 0, 160], ABOVE = [200, 30, 30]; // beyond the colour scale
 const DASHES = [[6, 3], [2, 3], [9, 3, 2, 3], [4, 2, 1, 2], [12, 4]];
@@ -127,8 +129,9 @@ function flagColour(code) {
   const codes = Object.keys(data.flags).map(Number);
   if (!codes.includes(code)) return UNDEFINED;
   if (codes.length <= PALETTE.length) return PALETTE[codes.indexOf(code)]; // by code
-  const present = [...new Set(data.values)].sort((a, b) => a - b);
-  return PALETTE[present.indexOf(code) % PALETTE.length];
+  if (code === 0) return FEASIBLE;
+  const present = [...new Set(data.values)].filter((each) => each > 0).sort((a, b) => a - b);
+  return PALETTE[REASONS[present.indexOf(code) % REASONS.length]];
 }
 
 const greyAt = (k) => grey && data.reason !== null && data.reason[k] !== 0;

@@ -19,6 +19,8 @@ from .picture import (
     check_cut,
     check_picture,
     colours,
+    count_infeasible,
+    cut,
     edges,
     headed,
     heading,
@@ -68,6 +70,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     check_picture(path)
     need(cube, LOSSES)
     top = ["job_time"] if "job_time" in cube else []
+    cube = cut(cube, [x])
     drawn = cube[[*LOSSES, *top]]
     if x not in drawn.dims:
         dims = ", ".join(map(str, drawn.dims)) or "none left"
@@ -75,6 +78,7 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     check_cut(drawn, [x])
     bad = blocked(cube, [x])
     shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
+    count_infeasible(bad, "grey")
     if not np.isfinite(shares).all(axis=0).any():
         raise InputError(f"no point along {x} has all losses; cut the cube elsewhere")
     ratios = [2, 3] if top else [1]
@@ -202,6 +206,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     check_picture(path)
     need(cube, ROOFLINE)
     names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
+    cube = cut(cube, [by])
     drawn = cube[names]
     dims = [] if by is None else [by]
     if by is not None and by not in drawn.dims:
@@ -212,6 +217,7 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
     labels = [""] if by is None else point_labels(cube[by])
     bad = blocked(cube, dims).reshape(-1)
+    count_infeasible(bad, "hollow")
     figure, axes = blank(4.8)
     factor, unit = scale("FLOP/s", rows["peak_flops"])
     shades = colours(len(labels))
@@ -288,7 +294,9 @@ def pareto(
     across, across_unit = scaled(cube[x])
     up, up_unit = scaled(cube[y])
     shape = drawn.to_array().transpose("variable", *dims)
-    ok = ~blocked(cube, dims).reshape(-1) & np.isfinite(shape.values.reshape(2, -1)).all(axis=0)
+    bad = blocked(cube, dims).reshape(-1)
+    count_infeasible(bad, "left out")
+    ok = ~bad & np.isfinite(shape.values.reshape(2, -1)).all(axis=0)
     places = np.flatnonzero(ok)
     if not places.size:
         raise InputError(f"no point has both {x} and {y}; cut the cube elsewhere")

@@ -1,9 +1,14 @@
 """What every picture needs: file, style, colours, words and ticks."""
 
+import contextlib
 import functools
+import html
+import io
 import itertools
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".pdf", ".svg")
 WIDTH = 7.2  # inches: two columns of a paper
+DPI = 150
+_SIZES = (2, 40)  # inches
+_DPIS = (30, 1200)
+_MOST_PIXELS = 100_000_000
 
 # Okabe & Ito's palette with a dark grey; colour-blind readers can tell them apart
 PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
@@ -52,21 +61,81 @@ _GAP = 4  # pixels between labels, at least
 _PREFIXES = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
+# What every picture may be told
+
+
+@dataclass
+class Look:
+    """A picture's first line, size in inches and pixels per inch; what to say and to advise."""
+
+    title: str | None = None
+    size: tuple[float, float] | None = None
+    dpi: int = DPI
+    remarks: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+
+
+_LOOK: ContextVar[Look | None] = ContextVar("look", default=None)
+
+
+@contextlib.contextmanager
+def looking(
+    title: str | None = None,
+    size: str | Sequence[float] | None = None,
+    dpi: int = DPI,
+) -> Iterator[Look]:
+    """Draw pictures with a title, a size ("8x5" or two numbers, inches) and pixels per inch."""
+    inches = None if size is None else _inches(size)
+    if isinstance(dpi, bool) or not isinstance(dpi, int) or not _DPIS[0] <= dpi <= _DPIS[1]:
+        raise InputError(f"dpi = {dpi}: give a whole number from {_DPIS[0]} to {_DPIS[1]:,}")
+    across, up = inches or (WIDTH, WIDTH)
+    if across * dpi * up * dpi > _MOST_PIXELS:
+        raise InputError(
+            f"{across:g} x {up:g} inches at {dpi} dpi are {across * dpi * up * dpi / 1e6:,.0f} "
+            f"million pixels, more than {_MOST_PIXELS // 1_000_000}; give a smaller size or dpi"
+        )
+    token = _LOOK.set(chosen := Look(title, inches, dpi))
+    try:
+        yield chosen
+    finally:
+        _LOOK.reset(token)
+
+
+def _inches(size: str | Sequence[float]) -> tuple[float, float]:
+    parts = size.lower().split("x") if isinstance(size, str) else size
+    with contextlib.suppress(TypeError, ValueError):
+        across, up = (float(part) for part in parts)
+        if all(_SIZES[0] <= side <= _SIZES[1] for side in (across, up)):
+            return across, up
+    raise InputError(
+        f"size = {size!r}: give inches across and up, such as 8x5, each from {_SIZES[0]} to "
+        f"{_SIZES[1]}"
+    )
+
+
+def look() -> Look:
+    """How the picture being drawn is to look."""
+    return _LOOK.get() or Look()
+
+
 # The file
 
 
 def check_picture(path: Path | None) -> None:
     """Refuse a file that a picture cannot be written to, and a missing matplotlib."""
-    if path is None:
-        _matplotlib()
-        return
-    if path.suffix not in ENDINGS:
-        raise InputError(f"{str(path)!r} is not one of {', '.join(ENDINGS)}; change its ending")
+    if path is not None:
+        check_file(path, ENDINGS)
+    _matplotlib()
+
+
+def check_file(path: Path, endings: Sequence[str]) -> None:
+    """Refuse a file of another ending, and one that cannot be there."""
+    if path.suffix not in endings:
+        raise InputError(f"{str(path)!r} is not one of {', '.join(endings)}; change its ending")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {str(path.absolute().parent)!r}; make it first")
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; choose another name")
-    _matplotlib()
 
 
 def _matplotlib() -> Any:
@@ -85,7 +154,8 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
 
     @functools.wraps(draw)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Any:
-        with _matplotlib().style.context(["default", _STYLE]):
+        own = looking() if _LOOK.get() is None else contextlib.nullcontext()
+        with own, _matplotlib().style.context(["default", _STYLE]):
             return draw(*args, **kwargs)
 
     return drawn
@@ -93,10 +163,11 @@ def styled(draw: Callable[_Arguments, Any]) -> Callable[_Arguments, Any]:
 
 def blank(height: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, Any]:
     """A figure without a screen, as wide as a page, and its panels, as `subplots` returns them."""
-    from matplotlib.figure import Figure
+    from .figure import Picture
 
+    width = how.pop("width", WIDTH)
     # not by pyplot, which keeps every figure and may need a screen
-    figure = Figure(figsize=(how.pop("width", WIDTH), height), layout="constrained")
+    figure = Picture(figsize=look().size or (width, height), layout="constrained")
     return figure, figure.subplots(rows, columns, **how)
 
 
@@ -112,8 +183,45 @@ def saved(figure: Any, path: Path | None) -> Any:
             for text in axes.get_xticklabels():
                 text.set(rotation=25, ha="right", rotation_mode="anchor")
     if path is not None:
-        figure.savefig(path, dpi=150, metadata=_UNDATED[path.suffix])
+        _write(figure, path)
     return figure
+
+
+def _write(figure: Any, path: Path) -> None:
+    """Write the figure with its title, and in words what it shows, for those who do not see it."""
+    title = figure.get_suptitle().replace("\n", ", ").replace("\N{NO-BREAK SPACE}", " ")
+    metadata: dict[str, str | None] = {"Title": title, **_UNDATED[path.suffix]}
+    dpi = look().dpi
+    if path.suffix == ".png":
+        metadata["Description"] = described(figure)
+    if path.suffix != ".svg":
+        figure.savefig(path, dpi=dpi, metadata=metadata)
+        return
+    text = io.StringIO()
+    figure.savefig(text, format="svg", dpi=dpi, metadata=metadata)
+    named, about = "</title>", f"<desc>{html.escape(described(figure))}</desc>"
+    written = text.getvalue().replace("<svg ", '<svg role="img" ', 1)
+    path.write_text(written.replace(named, f"{named}\n {about}", 1), encoding="utf-8")
+
+
+def described(figure: Any) -> str:
+    """In words what a picture shows: what its axes are and span, and what its legend names."""
+    said = []
+    for axes in figure.axes:
+        for side, line in (("across", axes.xaxis), ("up", axes.yaxis)):
+            name = line.get_label_text()
+            low, high = sorted(line.get_view_interval())
+            ticks = zip(line.get_ticklocs(), line.get_majorticklabels(), strict=False)
+            shown = [text.get_text() for at, text in ticks if low <= at <= high]
+            if name and shown:
+                span = f", {shown[0]} to {shown[-1]}" if len(shown) > 1 else f", {shown[0]}"
+                said.append(f"{side}: {name}{span}")
+    for legend in [*figure.legends, *(a.get_legend() for a in figure.axes if a.get_legend())]:
+        head = legend.get_title().get_text()
+        names = [text.get_text() for text in legend.get_texts()]
+        said.append(f"{head or 'shown'}: {', '.join(names)}")
+    said += look().remarks
+    return " ".join("; ".join(said).replace("\N{NO-BREAK SPACE}", " ").split())
 
 
 # The cube
@@ -127,6 +235,11 @@ def need(cube: "xarray.Dataset", names: Sequence[str]) -> None:
         raise InputError(
             f"the cube has no {', '.join(missing)}; add to the outputs of its spec: {listed}"
         )
+
+
+def cut(cube: "xarray.Dataset", kept: Sequence[str | None]) -> "xarray.Dataset":
+    """A cube cut along the axes of one point, those kept apart."""
+    return cube.squeeze([dim for dim, size in cube.sizes.items() if size == 1 and dim not in kept])
 
 
 def check_cut(
@@ -148,6 +261,14 @@ def blocked(cube: "xarray.Dataset", dims: Sequence[str]) -> Any:
     reason = cube[REASON]
     spread = reason.expand_dims({dim: cube.sizes[dim] for dim in dims if dim not in reason.dims})
     return spread.transpose(*dims).values != 0
+
+
+def count_infeasible(bad: Any, how: str) -> None:
+    """Say how many of the points drawn are infeasible, and how a picture shows that."""
+    if np.any(bad):
+        look().remarks.append(
+            f"infeasible: {np.count_nonzero(bad):,} of {np.size(bad):,} points, {how}"
+        )
 
 
 def is_number(axis: "xarray.DataArray") -> bool:
@@ -215,7 +336,13 @@ def _unit(variable: "xarray.DataArray") -> str:
 def lines(parts: Sequence[str]) -> list[str]:
     """Parts separated by commas, in lines that fit above a picture."""
     unbroken = [part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts]
-    return textwrap.wrap(", ".join(unbroken), 88, break_on_hyphens=False)
+    return textwrap.wrap(", ".join(unbroken), _across(), break_on_hyphens=False)
+
+
+def _across() -> int:
+    """How many characters of a title fit across a picture."""
+    size = look().size
+    return round(88 * (size[0] if size else WIDTH) / WIDTH)
 
 
 def title(
@@ -257,6 +384,13 @@ def colours(count: int) -> list[Any]:
     return list(colormaps["viridis"](np.linspace(0, 0.92, count)))
 
 
+def measured(coordinate: "xarray.DataArray") -> tuple[Any, bool]:
+    """The numbers of an axis in the unit of its heading, and whether it is logarithmic."""
+    values = coordinate.values
+    factor, _ = scale(_unit(coordinate), values, str(coordinate.name))
+    return values / factor, bool(values.min() > 0 and values.max() / values.min() >= 16)
+
+
 def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     """Positions of an axis' points: numbers on a linear or log scale, labels evenly spaced.
 
@@ -267,9 +401,7 @@ def positions(axes: Any, coordinate: "xarray.DataArray", side: str) -> Any:
     if not is_number(coordinate):
         line.set_ticks(range(len(values)), [short(v) for v in values])
         return np.arange(len(values))
-    factor, _ = scale(_unit(coordinate), values, str(coordinate.name))
-    at = values / factor
-    log = values.min() > 0 and values.max() / values.min() >= 16
+    at, log = measured(coordinate)
     if log:
         getattr(axes, f"set_{side}scale")("log")
     plain(line, (at.min(), at.max()))
@@ -318,8 +450,13 @@ def is_wide(low: float, high: float, factor: float = 50) -> bool:
 
 
 def headed(figure: Any, text: str) -> None:
-    """Put a title above a picture."""
-    figure.suptitle(text, fontsize=10)
+    """Put a title above a picture; the first line may be the user's."""
+    first, *rest = text.split("\n")
+    given = look().title
+    own = first if given is None else given
+    wrapped = [part for line in own.splitlines() for part in textwrap.wrap(line, _across())]
+    # not as formulas: prices have dollar signs
+    figure.suptitle("\n".join([*wrapped, *rest]), fontsize=10, parse_math=False)
 
 
 def beside(figure: Any, *args: Any, **kwargs: Any) -> None:

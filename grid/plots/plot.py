@@ -1,7 +1,8 @@
 """Pictures of a cube: a curve over one axis, or a map over two."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from ...kernels.roles import CROSSING, ERRORS, PARTED, REASON
 from ..errors import InputError
 from ..plan.labels import END_OF
+from ..reduce.pareto import SENSES
 from ..show.tables import scale
 from .picture import (
+    DISTINCT,
     INFEASIBLE,
     MARKERS,
     PALETTE,
@@ -20,12 +23,15 @@ from .picture import (
     check_cut,
     check_picture,
     colours,
+    count_infeasible,
+    cut,
     edges,
     headed,
     heading,
     is_number,
     is_wide,
     labelled,
+    look,
     need,
     number,
     plain,
@@ -35,6 +41,7 @@ from .picture import (
     scaled,
     styled,
     title,
+    words,
 )
 
 if TYPE_CHECKING:
@@ -44,39 +51,65 @@ FEWEST = 3  # points along both axes of a map that has contours
 MOST_NAMED = 12  # curves in a legend
 _APART = 0.03  # of the distance between two labels: bars of curves
 _RASTERED = 20_000  # cells of a map that are one image in a .pdf or .svg
+FAR = 20  # times the feasible values: infeasible ones beyond are left out
+_HIDDEN = 0.03  # of the height: curves this near each other are one
+_LABEL = (5.2, 11.0)  # pixels: a character of a contour's label, and its height
+_TRIES = 41  # places for it along a contour
+_STEP = 4.0  # pixels between points along a contour
+_INK = "#222222"  # of hatches
+FEASIBLE = 0  # of the codes of more flags than there are colours
+_HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo")
 
 
 @styled
-def plot(cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path | None) -> Any:
+def plot(
+    cube: "xarray.Dataset",
+    name: str,
+    x: str,
+    y: str | None,
+    path: Path | None,
+    best: str | None = None,
+) -> Any:
     """Draw one variable over one or two axes of a cut cube.
 
     Axes other than x and y must have been cut to a point, except one more for curves. A map of
     numbers has contours; a map of flags has the line where reliability costs as much as
     communication, if the cube holds their ratio. Curves have bands of 90 % where the cube has
     intervals: from `Sweep.interval`, or an axis step_time_error with -1, 0 and 1. Infeasible
-    points are hatched in maps and hollow in curves. Returns the figure.
+    points are hatched in maps and hollow in curves, far ones left out. With `best`, "min" or "max",
+    curves are ratios to the lowest or highest feasible one at each point. Returns the figure.
     """
     check_picture(path)
+    if best is not None and (best not in SENSES or y is not None):
+        raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
+    cube, variable, ends, family = chosen(cube, name, x, y)
+    figure, axes = blank(4.8)
+    if y is None:
+        _curves(figure, axes, cube, variable, x, family, ends, best)
+    else:
+        _map(figure, axes, cube, variable, x, y)
+    axes.set_xlabel(heading(cube[x]))
+    headed(figure, title(cube, variable))
+    return saved(figure, path)
+
+
+def chosen(
+    cube: "xarray.Dataset", name: str, x: str, y: str | None
+) -> tuple["xarray.Dataset", "xarray.DataArray", list["xarray.DataArray"], str | None]:
+    """The cube as predicted, a variable over axes, its interval's ends, and the axis of curves."""
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two axes, or leave y out for curves")
     if name == REASON and name in cube.coords:
         cube = cube.reset_coords(name)
     need(cube, [name])
-    cube, ends = _with_ends(cube, name, [x] if y is None else [x, y])
+    cube, ends = _with_ends(cut(cube, [x, y]), name, [x] if y is None else [x, y])
     variable = cube[name]
     for axis in (x, y):
         if axis is not None and axis not in variable.dims:
             choices = ", ".join(map(str, variable.dims)) or "none left"
             raise InputError(f"{axis!r} is not an axis of {name}; its axes: {choices}")
     rest = check_cut(variable, [x] if y is None else [x, y], 1 if y is None else 0)
-    figure, axes = blank(4.8)
-    if y is None:
-        _curves(figure, axes, cube, variable, x, rest[0] if rest else None, ends)
-    else:
-        _map(figure, axes, cube, variable, x, y)
-    axes.set_xlabel(heading(cube[x]))
-    headed(figure, title(cube, variable))
-    return saved(figure, path)
+    return cube, variable, ends, rest[0] if rest else None
 
 
 def _curves(
@@ -87,28 +120,46 @@ def _curves(
     x: str,
     family: str | None,
     ends: Sequence["xarray.DataArray"] = (),
+    best: str | None = None,
 ) -> None:
     numbers, unit = scaled(variable)
     dims = [family, x] if family else [x]
-    flags = _flags(variable)
+    flags = flags_of(variable)
     rows = numbers.transpose(*dims).values.reshape(-1, numbers.sizes[x]).astype(float)
     if flags:
         rows[rows < 0] = np.nan
-    known = rows[np.isfinite(rows)]
-    if not known.size:
+    if not np.isfinite(rows).any():
         raise InputError(f"no point has {variable.name}; cut the cube elsewhere")
     bad = blocked(cube, dims).reshape(rows.shape)
+    name = labelled(str(variable.name), unit)
+    if best:
+        if not family or flags:
+            raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
+        name = f"{words(str(variable.name))} / {'lowest' if best == 'min' else 'highest'}"
+        rows, ends = rows / best_of(rows, bad, best, str(variable.name)), ()
     labels = point_labels(variable[family]) if family else [""]
     at = positions(axes, variable[x], "x")
     shades = colours(len(rows))
     named = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_NAMED)).astype(int))
     few = len(rows) <= len(MARKERS)
+    if flags:  # those that occur, evenly
+        present = np.unique(rows[np.isfinite(rows)]).astype(int).tolist()
+        rows = np.where(np.isfinite(rows), np.searchsorted(present, rows), np.nan)
+        axes.set_yticks(range(len(present)), [flags[k] for k in present])
+    looks = [
+        {"color": shades[k], "marker": MARKERS[k] if few else "o", "markersize": 4}
+        for k in range(len(rows))
+    ]
+    known = rows[np.isfinite(rows) & ~bad]
+    near = hollow = bad & np.isfinite(rows)
+    if known.size and known.min() > 0 and not flags:  # the others set the range within limits
+        near = hollow & (rows >= known.min() / FAR) & (rows <= known.max() * FAR)
+    known = np.concatenate([known, rows[near]])
+    style = "-" if is_number(cube[x]) and not flags else ":"
     for k, row in enumerate(rows):
-        how = {"color": shades[k], "marker": MARKERS[k] if few else "o", "markersize": 4}
-        style = "-" if is_number(cube[x]) and not flags else ":"
         label = labels[k] if k in named else "_"
-        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **how)
-        axes.plot(at, np.where(bad[k], row, np.nan), linestyle="", fillstyle="none", **how)
+        axes.plot(at, np.where(bad[k], np.nan, row), linestyle=style, label=label, **looks[k])
+        axes.plot(at, np.where(near[k], row, np.nan), linestyle="", fillstyle="none", **looks[k])
     banded = False
     if ends:
         factor, _ = scale(
@@ -116,24 +167,48 @@ def _curves(
         )
         low, high = (end.transpose(*dims).values.reshape(rows.shape) / factor for end in ends)
         banded = _bands(axes, at, low, high, shades, is_number(cube[x]))
-    hollow = bool((bad & np.isfinite(rows)).any())
-    if hollow:
-        axes.plot([], [], "o", color="black", fillstyle="none", markersize=4, label="infeasible")
+    if not flags:
+        if is_wide(known.min(), known.max()):
+            axes.set_yscale("log")
+        plain(axes.yaxis)
+        if best is None and _hidden(np.where(bad, np.nan, rows), axes):
+            advice = "curves hide each other; --best min or max draws their ratios to the best"
+            look().advice.append(advice)
+    count_infeasible(bad, "hollow where they have a value")
+    if hollow.any():
+        far = np.count_nonzero(hollow & ~near)
+        label = f"infeasible ({far} far off)" if far else "infeasible"
+        axes.plot([], [], "o", color="black", fillstyle="none", markersize=4, label=label)
     if family:
         head = heading(variable[family])
         head += f"\n({len(named)} of {len(rows)} named)" if len(named) < len(rows) else ""
         beside(figure, title=head)
-    elif hollow or banded:
+    elif hollow.any() or banded:
         axes.legend(fontsize=8)
-    axes.set_ylabel(labelled(str(variable.name), unit))
-    if flags:
-        present = np.unique(known).astype(int).tolist()
-        axes.set_yticks(present, [flags[k] for k in present])
-    else:
-        if is_wide(known.min(), known.max()):
-            axes.set_yscale("log")
-        plain(axes.yaxis)
+    axes.set_ylabel(name)
     axes.grid(alpha=0.3)
+
+
+def best_of(rows: Any, bad: Any, best: str, name: str) -> Any:
+    """The lowest or the highest feasible value at each point of curves, NaN where there is none."""
+    able = np.where(bad | ~np.isfinite(rows), np.inf if best == "min" else -np.inf, rows)
+    found = able.min(axis=0) if best == "min" else able.max(axis=0)
+    found = np.where(np.isfinite(found), found, np.nan)
+    if (found <= 0).any():
+        raise InputError(f"{name} is not positive everywhere, and has no ratios; leave best out")
+    return found
+
+
+def _hidden(rows: Any, axes: Any) -> bool:
+    """Whether curves lie on each other at most points, as they are drawn."""
+    both = np.isfinite(rows).sum(axis=0) > 1
+    if not both.any():
+        return False
+    low, high = axes.get_ylim()
+    log = axes.get_yscale() == "log"
+    shown, span = (np.log(rows), np.log(high / low)) if log else (rows, high - low)
+    apart = np.nanmax(shown[:, both], axis=0) - np.nanmin(shown[:, both], axis=0)
+    return bool(np.median(apart) < _HIDDEN * span and apart.max() > 0)
 
 
 def _with_ends(
@@ -174,7 +249,7 @@ def _bands(axes: Any, at: Any, low: Any, high: Any, shades: Sequence[Any], smoot
     return True
 
 
-def _flags(variable: "xarray.DataArray") -> list[str]:
+def flags_of(variable: "xarray.DataArray") -> list[str]:
     """What each code of a flag means, empty where none does; nothing for a number."""
     meanings = str(variable.attrs.get("flag_meanings", "")).split()
     codes = np.atleast_1d(variable.attrs.get("flag_values", range(len(meanings)))).tolist()
@@ -190,7 +265,8 @@ def _map(
     points = (positions(axes, variable[x], "x"), positions(axes, variable[y], "y"))
     axes.set_ylabel(heading(cube[y]))
     smooth = is_number(cube[x]) and is_number(cube[y])
-    flags = _flags(variable)
+    count_infeasible(bad, "hatched")
+    flags = flags_of(variable)
     if flags:
         codes = np.nan_to_num(numbers.values, nan=-1).astype(int)
         lines = []
@@ -199,8 +275,8 @@ def _map(
             lines = _even(axes, points, np.ma.masked_invalid(ratio), named=False)
         for line in lines:
             line.set_label("reliability =\ncommunication")
-        shades = PALETTE if len(flags) <= len(PALETTE) else colours(len(flags))
-        regions(figure, axes, points, codes, bad, flags, shades, lines=lines)
+        shades, hatches = shades_of(flags, codes[(codes >= 0) & ~bad])
+        regions(figure, axes, points, codes, bad, flags, shades, lines=lines, hatches=hatches)
         return
     known = np.isfinite(numbers.values) & ~bad
     handles = _absent(axes, points, bad, known)
@@ -221,7 +297,21 @@ def _map(
         levels = _levels(values, wide)
         inks = ["black" if mesh.norm(level) > 0.6 else "white" for level in levels]
         drawn = axes.contour(*points, values, levels=levels, colors=inks, linewidths=0.8)
-        axes.clabel(drawn, manual=_middles(drawn), fmt=number, fontsize=8)
+        bar.add_lines(drawn)  # which name those that have no room for a label
+        figure.draw_without_rendering()  # places in pixels are not known before
+        axes.clabel(drawn, manual=_places(axes, drawn), fmt=number, fontsize=8)
+
+
+def shades_of(flags: Sequence[str], codes: Any) -> tuple[dict[int, Any], dict[int, str]]:
+    """Colours of codes, and the hatches of those that have a colour of others."""
+    if len(flags) <= len(PALETTE):
+        return dict(enumerate(PALETTE)), {}
+    present = sorted({*np.asarray(codes).ravel().tolist()} - {FEASIBLE})
+    shades = [*DISTINCT[:-1], PALETTE[3], PALETTE[7]]  # as in the explorer
+    several = [(hatch, shade) for hatch in _HATCHES for shade in shades]
+    given = dict(zip(present, several, strict=False))
+    hatches = {code: hatch for code, (hatch, _) in given.items() if hatch}
+    return {code: shade for code, (_, shade) in given.items()} | {FEASIBLE: "#f2f2f2"}, hatches
 
 
 def _cells(axes: Any, points: tuple[Any, Any], values: Any, **how: Any) -> Any:
@@ -262,11 +352,56 @@ def _levels(values: Any, wide: bool) -> Any:
     return [level for level in levels if abs(level - middle) < half]
 
 
-def _middles(drawn: Any) -> list[Any]:
-    """The middle of each contour's longest stretch, clear of the edges."""
-    pieces = [path.to_polygons(closed_only=False) for path in drawn.get_paths()]
-    longest = [max(piece, key=len) for piece in pieces if piece]
-    return [piece[len(piece) // 2] for piece in longest]
+def _places(axes: Any, drawn: Any) -> list[Any]:
+    """Where contours have room for their labels: clear of other lines, labels and the edges."""
+    lines = [
+        [
+            _even_steps(axes.transData.transform(piece))
+            for piece in path.to_polygons(closed_only=False)
+        ]
+        for path in drawn.get_paths()
+    ]
+    whole = [np.concatenate(pieces) if pieces else np.empty((0, 2)) for pieces in lines]
+    box = axes.get_window_extent()
+    found: list[Any] = []
+    halves: list[float] = []
+    for k, (level, pieces) in enumerate(zip(drawn.levels, lines, strict=True)):
+        longest = max(pieces, key=len, default=np.empty((0, 2)))
+        half = _LABEL[0] * len(number(level)) / 2
+        if len(longest) * _STEP < 3 * half:
+            continue
+        tries = np.linspace(0, len(longest) - 1, _TRIES).astype(int)[1:-1]
+        at = longest[tries]
+        others = np.concatenate([*whole[:k], *whole[k + 1 :], np.empty((0, 2))])
+        room = np.minimum.reduce(
+            [
+                *(at[:, 0] - box.x0 - half, box.x1 - at[:, 0] - half),
+                *(at[:, 1] - box.y0 - half, box.y1 - at[:, 1] - half),
+                _nearest(at, others) - _LABEL[1] * 0.8,
+                *(
+                    np.hypot(*(at - there).T) - half - own
+                    for there, own in zip(found, halves, strict=True)
+                ),
+            ]
+        )
+        middle = np.abs(tries / len(longest) - 0.5)
+        place = int(np.argmax(np.minimum(room, 2 * half) - half * middle))
+        if room[place] > 0:
+            found.append(at[place])
+            halves.append(half)
+    return list(axes.transData.inverted().transform(found)) if found else []
+
+
+def _even_steps(line: Any) -> Any:
+    """Points along a line, a few pixels apart."""
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    steps = np.arange(0.0, along[-1] + _STEP, _STEP).clip(max=along[-1])
+    return np.stack([np.interp(steps, along, line[:, side]) for side in (0, 1)], axis=1)
+
+
+def _nearest(points: Any, others: Any) -> Any:
+    """The distance of each point to the nearest of others; infinite if there are none."""
+    return np.array([np.hypot(*(others - point).T).min(initial=np.inf) for point in points], float)
 
 
 def _even(axes: Any, points: tuple[Any, Any], values: Any, named: bool) -> list[Any]:
@@ -291,19 +426,42 @@ def regions(
     codes: Any,
     bad: Any,
     names: Sequence[str],
-    palette: Sequence[Any],
+    palette: Mapping[int, Any],
     head: str | None = None,
     lines: Sequence[Any] = (),
+    hatches: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
     """Colour cells by code, infeasible ones hatched; a legend of the codes present and of lines."""
     from matplotlib import colors, patches
 
     known = (codes >= 0) & ~bad
     present = [k for k in range(len(names)) if (codes[known] == k).any()]
-    handles = [patches.Patch(color=palette[k], label=names[k]) for k in present]
+    handles = [
+        patches.Patch(fc=palette[k], ec=_INK, lw=0, hatch=hatches.get(k), label=names[k])
+        for k in present
+    ]
     handles += _absent(axes, points, bad, known)
     beside(figure, handles=[*handles, *lines], title=head)
     if present:
-        cmap = colors.ListedColormap(list(palette[: len(names)]))
+        cmap = colors.ListedColormap([palette.get(k, "black") for k in range(len(names))])
         shown = np.ma.masked_array(codes, ~known)
         _cells(axes, points, shown, cmap=cmap, vmin=-0.5, vmax=len(names) - 0.5)
+    for k in present:
+        if k in hatches:
+            _hatched(axes, points, known & (codes == k), hatches[k])
+
+
+def _hatched(axes: Any, points: tuple[Any, Any], there: Any, hatch: str) -> None:
+    """Hatch cells, those beside each other as one."""
+    from matplotlib import collections, patches
+
+    across = edges(points[0], axes.get_xscale())
+    up = edges(points[1], axes.get_yscale())
+    boxes = []
+    for row, cells in enumerate(there):
+        turns = np.flatnonzero(np.diff(np.concatenate([[False], cells, [False]])))
+        for start, stop in turns.reshape(-1, 2).tolist():
+            size = across[stop] - across[start], up[row + 1] - up[row]
+            boxes.append(patches.Rectangle((across[start], up[row]), *size))
+    how: Any = {"facecolor": "none", "edgecolor": _INK, "linewidth": 0, "hatch": hatch}
+    axes.add_collection(collections.PatchCollection(boxes, **how), autolim=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .picture import PALETTE, blank, check_picture, headed, saved, styled
+from .picture import PALETTE, blank, check_picture, headed, labelled, saved, styled
 
 if TYPE_CHECKING:
     from ..ask.schedule import PlayedSchedule
@@ -17,7 +17,7 @@ _LABEL = 0.16  # inches that a micro-batch's number takes
 
 
 @styled
-def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
+def draw_schedule(played: "PlayedSchedule", path: Path | None, unit: str = "") -> Any:
     """Draw the passes of each stage along time; numbers are micro-batches. Returns the figure.
 
     Later pieces of the model on a stage are darker, passes that overlap have a frame. Nothing is
@@ -56,7 +56,7 @@ def draw_schedule(played: "PlayedSchedule", path: Path) -> Any:
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_yticks(range(count), [str(stage + 1) for stage in range(count)])
     axes.set_ylabel("stage")
-    axes.set_xlabel("time")
+    axes.set_xlabel(labelled("time", unit))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     kinds = [k for k in _NAMES if any(op.kind == k for op in played.stages[0])]

@@ -106,7 +106,9 @@ def dominance_map(
     figure, axes = blank(4.8)
     across = positions(axes, dominance[x], "x")
     up = positions(axes, dominance[y], "y")
-    regions(figure, axes, (across, up), places[codes], bad, labels, _PALETTE, "lever")
+    regions(
+        figure, axes, (across, up), places[codes], bad, labels, dict(enumerate(_PALETTE)), "lever"
+    )
     axes.set_xlabel(heading(dominance[x]))
     axes.set_ylabel(heading(dominance[y]))
     title = f"Input with the largest elasticity of {words(of)}"

@@ -1,5 +1,6 @@
 """Picture of a job in phases: how long each takes, and where its time goes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from ...kernels.roles import LOSSES
 from ..errors import InputError
+from ..show.tables import scale
 from ..spec.axes import PHASE
 from .kinds import PARTS
 from .picture import (
@@ -16,8 +18,9 @@ from .picture import (
     check_picture,
     headed,
     need,
+    number,
+    plain,
     saved,
-    scaled,
     styled,
 )
 
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     import xarray
 
 NAMES = ("job_time", *LOSSES)
-_NARROW = 0.06  # of the job: a phase whose name stands beside the others, not above it
+_NARROW = 0.08  # of the job: a phase whose name is upright
+_LINE = 0.025  # of the width of the picture that an upright name takes
 
 
 @styled
@@ -41,8 +45,10 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     need(cube, NAMES)
     if cube["job_time"].dims != (PHASE,):
         raise InputError("a timeline needs one point, with phases; give the other axes a value")
-    times, unit = scaled(cube["job_time"])
-    widths = np.asarray(times.values, float)
+    widths = np.asarray(cube["job_time"].values, float)
+    base = str(cube["job_time"].attrs.get("units", "1"))
+    factor, unit = scale(base, np.nansum(np.where(np.isfinite(widths), widths, 0.0)))
+    widths = widths / factor
     bad = blocked(cube, [PHASE]) | ~np.isfinite(widths)
     widths = np.where(np.isfinite(widths), widths, 0.0)
     starts = np.concatenate([[0.0], np.cumsum(widths)])
@@ -59,24 +65,44 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
         axes.axvspan(starts[k], starts[k + 1], zorder=0, **INFEASIBLE)
     if bad.any():
         handles.append(patches.Patch(label="infeasible", **INFEASIBLE))
-    _named(axes, cube[PHASE].values, starts, widths, unit)
+    lengths = []
+    for width in (widths * factor).tolist():
+        each, its_unit = scale(base, width)
+        lengths.append(f"{number(float(f'{width / each:.3g}'))} {its_unit}".rstrip())
+    _named(axes, cube[PHASE].values, starts, lengths)
     axes.set_xlim(0, max(starts[-1], 1e-12))
     axes.set_ylim(0, 1)
     axes.set_xlabel(f"time since the start [{unit}]")
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
+    plain(axes.xaxis)
     headed(figure, f"The job's phases: {starts[-1]:,.4g} {unit} in all")
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
 
 
-def _named(axes: Any, names: Any, starts: Any, widths: Any, unit: str) -> None:
-    """Write each phase's name and length above it; those of narrow ones at a slant."""
-    for k, name in enumerate(names):
-        narrow = widths[k] < _NARROW * starts[-1]
-        text = f"{name}, {widths[k]:,.3g} {unit}" if narrow else f"{name}\n{widths[k]:,.3g} {unit}"
-        how: Any = {"ha": "left", "rotation": 45} if narrow else {"ha": "center"}
-        middle = starts[k] + widths[k] / 2
-        axes.text(middle, 1.02, text, va="bottom", fontsize=8, rotation_mode="anchor", **how)
+def _named(axes: Any, names: Any, starts: Any, lengths: Sequence[str]) -> None:
+    """Write each phase's name and length above it; narrow ones upright, with lines to them."""
+    widths, whole = np.diff(starts), max(starts[-1], 1e-12)
+    narrow = [k for k in range(widths.size) if widths[k] < _NARROW * whole]
+    middles = starts[:-1] + widths / 2
+    places = _apart(middles[narrow] / whole, _LINE) * whole
+    for k, (name, length) in enumerate(zip(names, lengths, strict=True)):
+        if k in narrow:
+            text, at, how = f"{name}, {length}", places[narrow.index(k)], {"rotation": 90}
+            axes.plot([middles[k], at], [1.0, 1.06], color="#999999", linewidth=0.6, clip_on=False)
+        else:
+            text, at, how = f"{name}\n{length}", middles[k], {}
+        axes.text(at, 1.07, text, ha="center", va="bottom", fontsize=8, **how)
         if k:
             axes.axvline(starts[k], color="white", linewidth=1.5)
+
+
+def _apart(places: Any, gap: float) -> Any:
+    """Places moved so that neighbours are at least a gap apart, and none is beyond 1."""
+    moved = np.array(places, float)
+    for k in range(1, moved.size):
+        moved[k] = max(moved[k], moved[k - 1] + gap)
+    for k in range(moved.size - 1, -1, -1):
+        moved[k] = min(moved[k], 1.0 if k + 1 == moved.size else moved[k + 1] - gap)
+    return moved

@@ -41,7 +41,10 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
     left.set_ylim(-0.5, len(tiers) - 0.35)
     left.set_yticks(
         range(len(tiers)),
-        [f"{tier.name}\n{_rate(tier.bandwidth)} a GPU" for tier in tiers],
+        [
+            f"{tier.name}\n{_units(tier, tiers[-1].gpus)}\n{_rate(tier.bandwidth)} a GPU"
+            for tier in tiers
+        ],
         fontsize=8,
     )
     left.set_xticks([])
@@ -80,11 +83,12 @@ def _boxes(axes: Any, row: int, tier: Tier, job: float) -> None:
         box = (place + _GAP / 2) * width, row - 0.3
         face: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": PALETTE[0], "linewidth": 0.8}
         axes.add_patch(patches.Rectangle(box, (1 - _GAP) * width, 0.6, **face))
+
+
+def _units(tier: Tier, job: float) -> str:
+    count = max(1, round(job / tier.gpus))
     each = f"{tier.gpus:,.6g} GPUs" if tier.gpus != 1 else "1 GPU"
-    text = f"{count:,} x {each}" if count > 1 else each
-    how = {"ha": "center", "va": "center", "fontsize": 8}
-    back = {"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
-    axes.text(0.5, row, text, bbox=back, **how)
+    return f"{count:,} x {each}" if count > 1 else each
 
 
 def _rate(bandwidth: float) -> str:

@@ -103,3 +103,11 @@ def test_every_page_is_reached_from_the_index() -> None:
     listed = re.findall(r"^(?:.+ <)?([\w/-]+)>?$", index, re.MULTILINE)
     assert sorted(set(listed)) == sorted(listed)
     assert {name(page) for page in PAGES} - {"index"} <= set(listed)
+
+
+def test_the_gallery_has_the_picture_of_each_of_its_commands() -> None:
+    text = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    every = [words for block in blocks(text) for words in commands(block.text)]
+    written = {word for words in every for word in words if word.endswith(".png")}
+    shown = set(re.findall(r"\]\(gallery/(.+?)\)", text))
+    assert shown == written == {path.name for path in (DOCS / "gallery").iterdir()}

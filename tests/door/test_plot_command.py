@@ -81,7 +81,46 @@ def test_a_schedule_takes_as_long_as_its_step(schedule: str, overlap: float) -> 
         assert job_schedule(job).step_time == pytest.approx(step, rel=1e-9 if exact else 0.1)
 
 
+def test_what_is_to_be_said_of_a_picture_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    axes = {"n_gpus": [64, 256, 1024], "gpu_mttf": ["10_000 h", "20_000 h", "50_000 h"]}
+    cube = Sweep({**job, "tensor_parallel": 8}, axes, ["job_time"]).store(tmp_path / "cube.zarr")
+    words = ["plot", str(cube), "-v", "job_time", "-x", "n_gpus", "-o", str(tmp_path / "a.svg")]
+    cli.main([*words, "--title", "Mine", "--size", "4x3"], standalone_mode=False)
+    said = capsys.readouterr()
+    assert said.err == "curves hide each other; --best min or max draws their ratios to the best\n"
+    assert said.out == f"wrote {tmp_path / 'a.svg'}\n"
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "<title>Mine</title>" in text
+    assert 'width="288pt" height="216pt"' in text
+    cli.main([*words, "--best", "min"], standalone_mode=False)
+    assert capsys.readouterr().err == ""
+    assert "job time / lowest</text>" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+def test_a_step_is_drawn_from_a_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "job.toml"
+    spec.write_text(
+        'outputs = ["job_time"]\n[scenario]\nmodel = "llama-3-405b"\nnode = "dgx-h100"\n'
+        'fabric = "infiniband-ndr"\ntensor_parallel = 8\n[axes]\nn_gpus = [64, 1024]\n'
+        'gpu_mttf = ["10_000 h", "20_000 h"]\n',
+        encoding="utf-8",
+    )
+    picture = tmp_path / "step.svg"
+    words = ["plot", str(spec), "--kind", "step", "-o", str(picture)]
+    with pytest.raises(InputError, match="cut n_gpus to one point"):
+        cli.main(words, standalone_mode=False)
+    cli.main([*words, "n_gpus=64", "gpu_mttf=10000h"], standalone_mode=False)
+    assert "infeasible: this point cannot be run" in capsys.readouterr().err
+    assert "model operations at peak</text>" in picture.read_text(encoding="utf-8")
+
+
 BAD = [
+    (["-v", "goodput", "-x", "n_gpus", "--size", "big"], "size = 'big': give inches across and up"),
+    (["-v", "goodput", "-x", "n_gpus", "--dpi", "5"], "dpi = 5: give a whole number from 30"),
+    (["-v", "goodput", "-x", "n_gpus", "--best", "most"], "best = 'most': give 'min' or 'max'"),
     (["--kind", "losses"], "a picture of losses needs -x"),
     (["-x", "n_gpus"], "a picture of curves needs -v"),
     (["--kind", "losses", "-x", "n_gpus", "-v", "goodput"], "does not take -v"),

@@ -9,6 +9,7 @@ import pytest
 
 import fleetcube
 from docs import _docstrings, _reference
+from docs._formulas import typeset
 from fleetcube import kernels
 from fleetcube.catalog import KINDS, kind
 from fleetcube.cli import cli
@@ -96,6 +97,18 @@ def test_an_entry_says_what_the_formula_and_the_table_say(pages: dict[str, str])
     assert "may be infinite" in entry
     _, _, entry = pages["inputs"].partition("### checkpoint_policy [option]")
     assert "- choices: `exact`, `daly`, `young`, `fixed`" in entry.partition("### ")[0]
+
+
+def test_formulas_have_signs_powers_and_indices() -> None:
+    written = {
+        "sqrt(2 d M) - d, for d < 2 M": "√(2 d M) \N{MINUS SIGN} d, for d &lt; 2 M",
+        "2 (k - 1) x\n  M / B_i": "2 (k \N{MINUS SIGN} 1) \N{MULTIPLICATION SIGN} M "
+        "/ B<sub>i</sub>",
+        "x^2 <= e^(-a t)": "x<sup>2</sup> ≤ e<sup>-a t</sup>",
+        "peak_flops_fp8 x 2": "peak_flops_fp8 \N{MULTIPLICATION SIGN} 2",
+    }
+    for text, html in written.items():
+        assert typeset(text) == f'<p class="formula">{html}</p>'
 
 
 def test_a_law_becomes_a_table_with_units_and_links() -> None:

@@ -22,6 +22,7 @@ import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.catalog import unit_registry
 from fleetcube.grid.plots import kinds
+from fleetcube.grid.plots.picture import looking
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.read.elementwise import is_read_when_sliced
 from fleetcube.kernels.calculus.derivatives import derivative
@@ -370,6 +371,13 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
     assert drawn(own.flips, gpus, mttf, of=two) == flips
     roofline = in_others.fleetcube.plot.roofline
     assert drawn(roofline, gpus) == same(kinds.roofline, line, other, gpus)
+    both = map(str, alone["goodput"].dims)
+    assert drawn(array) == same(plot, alone, "goodput", *both, other)
+    ratios = same(plot, cube, "job_time", gpus, None, other, "min")
+    assert drawn(own, gpus, of="job_time", best="min") == ratios
+    with looking("Mine", (5, 4)):
+        wide = same(kinds.losses, line, gpus, other)
+    assert drawn(losses, gpus, title="Mine", size="5x4") == wide
     front = same(kinds.pareto, cube, "job_time", "goodput", other, best, gpus)
     assert drawn(own.pareto, "job_time", "goodput", best, by=gpus) == front
 
@@ -471,6 +479,8 @@ def test_the_accessor_keeps_no_array_alive_and_is_not_pickled() -> None:
         (lambda c: c.sel(gpu_mttf="5 h", n_gpus=64, method="nearest", tolerance="1 h"), "one axis"),
         (lambda c: c.plot("n_gpus"), "nothing is named to be drawn; give of, one of job_time"),
         (lambda c: c.plot("n_gpus", of="goodput", path="/no/such.png"), "there is no folder"),
+        (lambda c: c.plot(of="job_time"), "varies along .*n_gpus, .*; give x, and y for a map"),
+        (lambda c: c.plot("n_gpus", of="goodput", size="wide"), "such as 8x5"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -55,6 +55,10 @@ FEATURES: list[dict[str, object]] = [
     {"data_parallel_overlap": 0.0, "zero_stage": 3},
     {"n_gpus": 4096, "pipeline_parallel": 1},
     {"offload": "cpu"},
+    {
+        **{"slow_nodes": "checked", "slow_node_mttf": "9_000 h", "slow_node_slowdown": 0.2},
+        **{"slow_node_check_interval": "6 h", "slow_node_check_time": "5 min"},
+    },
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import LOSSES, flips, losses, pareto, roofline
-from fleetcube.grid.plots.picture import DISTINCT, PALETTE, number, words
+from fleetcube.grid.plots.picture import DISTINCT, PALETTE, looking, number, words
 from fleetcube.grid.plots.plot import plot
 from fleetcube.grid.sweep import Sweep
 
@@ -124,6 +124,32 @@ def test_each_contour_has_one_label_inside_the_map(png: Path) -> None:
         assert inside.contains(box.x1, box.y1)
 
 
+def test_crowded_contours_keep_labels_that_fit_and_the_scale_names_all(png: Path) -> None:
+    import itertools
+
+    mttf = {"geomspace": ["5_000 h", "500_000 h"], "num": 33}
+    sizes = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+    held = cube({"n_gpus": sizes, "gpu_mttf": mttf}, ["goodput"], provision_time="2 h")
+    figure = plot(held, "goodput", "n_gpus", "gpu_mttf", png)
+    axes, scale = figure.axes
+    (drawn,) = [c for c in axes.collections if hasattr(c, "levels")]
+    assert 3 <= len(axes.texts) < len(drawn.levels)  # those in the corner have no room
+    middles = []
+    figure.draw_without_rendering()  # as large as on the screen, not as in the file
+    for text in axes.texts:
+        box = text.get_window_extent()
+        text.set_rotation(0)
+        own = text.get_window_extent().width
+        middles.append(((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2, own))
+    for one, other in itertools.combinations(middles, 2):
+        apart = np.hypot(one[0] - other[0], one[1] - other[1])
+        assert apart > (one[2] + other[2]) / 2
+    marks = scale.collections[-1]
+    assert [line[0, 1] for line in marks.get_segments()] == pytest.approx(
+        list(drawn.levels), rel=1e-3
+    )
+
+
 def test_flags_have_their_colours_and_the_line_of_equal_costs(png: Path) -> None:
     axes = {"n_gpus": [512, 2048, 8192], "gpu_mttf": ["2000 h", "10_000 h", "100_000 h"]}
     outputs = ["dominant_overhead", "reliability_to_communication_ratio"]
@@ -150,6 +176,28 @@ def test_the_reasons_of_infeasible_points_have_a_map(png: Path) -> None:
     assert {"feasible", "group larger than cluster"} < reasons
     figure = plot(held, "infeasible_reason", "n_gpus", "pipeline_parallel", png)
     assert {text.get_text() for text in figure.legends[0].get_texts()} == reasons
+
+
+def test_more_reasons_than_colours_differ_in_hatches(png: Path) -> None:
+    from matplotlib.colors import to_hex
+
+    held = cube({"n_gpus": list(range(8, 28)), "pipeline_parallel": [1, 2]}, ["job_time"])
+    reason = held["infeasible_reason"].broadcast_like(held["job_time"]).copy()
+    codes = reason.attrs["flag_values"][:20]
+    reason.values[:] = np.array(codes)[:, None]
+    figure = plot(
+        held.assign_coords(infeasible_reason=reason),
+        "infeasible_reason",
+        "n_gpus",
+        "pipeline_parallel",
+        png,
+    )
+    patches = figure.legends[0].get_patches()
+    looks = [(to_hex(patch.get_facecolor()), patch.get_hatch()) for patch in patches]
+    assert len(set(looks)) == len(looks) == len(codes)
+    assert looks[0] == ("#f2f2f2", None)  # feasible
+    hatched = {c.get_hatch() for c in figure.axes[0].collections if c.get_hatch()}
+    assert hatched == {hatch for _, hatch in looks if hatch}
 
 
 @pytest.mark.parametrize(
@@ -201,6 +249,32 @@ def test_infeasible_points_of_a_curve_stand_hollow_beside_it(png: Path) -> None:
     np.testing.assert_array_equal(hollow.get_ydata(), [days[0], np.nan, np.nan])
     assert hollow.get_fillstyle() == "none"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["infeasible"]
+
+
+def test_infeasible_points_far_off_do_not_set_the_range(png: Path) -> None:
+    held = cube({"n_gpus": [32, 128, 256]}, ["job_time"])
+    held["job_time"].values[0] *= 100
+    figure = plot(held, "job_time", "n_gpus", None, png)
+    (axes,) = figure.axes
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["infeasible (1 far off)"]
+    assert axes.get_ylim()[1] < 2 * held["job_time"].values[1] / 86400
+
+
+@pytest.mark.parametrize("best", ["min", "max"])
+def test_curves_that_hide_each_other_as_ratios_to_the_best(best: str, png: Path) -> None:
+    axes = {"n_gpus": [32, 512, 1024], "pipeline_parallel": [1, 2, 4]}
+    held = cube(axes, ["job_time"], model="llama-3-8b")
+    bad = held["infeasible_reason"].broadcast_like(held["job_time"]).values != 0
+    bad[0, 1] = True
+    held = held.assign_coords(infeasible_reason=(held["job_time"].dims, bad.astype(np.int8)))
+    (drawn,) = plot(held, "job_time", "n_gpus", None, png, best).axes
+    days = held["job_time"].values
+    able = np.where(bad, np.nan, days)
+    reference = (np.nanmin if best == "min" else np.nanmax)(able, axis=1)
+    lines = np.array([line.get_ydata() for line in drawn.lines[:6:2]])
+    np.testing.assert_allclose(lines.T, able / reference[:, None])
+    assert drawn.get_ylabel() == f"job time / {'lowest' if best == 'min' else 'highest'}"
 
 
 def test_curves_of_a_flag_stand_at_its_meanings(png: Path) -> None:
@@ -288,6 +362,65 @@ def test_pictures_have_the_same_bytes_under_any_matplotlibrc(ending: str, tmp_pa
         assert "<dc:date>" not in text
     if ending == "pdf":
         assert b"CreationDate" not in paths[0].read_bytes()
+
+
+def test_title_size_and_dpi_are_the_users(tmp_path: Path) -> None:
+    import xml.etree.ElementTree as ET
+
+    from PIL import Image
+
+    held = cube({"n_gpus": [512, 1024], "gpu_mttf": ["10_000 h", "20_000 h"]}, ["goodput"])
+    with looking("At $2 & $3 an hour", "5x4", 100):
+        figure = plot(held, "goodput", "n_gpus", None, tmp_path / "a.png")
+        plot(held, "goodput", "n_gpus", None, tmp_path / "a.svg")
+    assert figure.get_suptitle() == "At $2 & $3 an hour"
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.size == (500, 400)
+        assert image.info["Title"] == "At $2 & $3 an hour"
+    root = ET.parse(tmp_path / "a.svg").getroot()
+    name = "{http://www.w3.org/2000/svg}"
+    assert root.get("role") == "img"
+    assert [root.findtext(f"{name}{part}") for part in ("title", "desc")] == [
+        "At $2 & $3 an hour",
+        "across: GPUs, 512 to 1,024; up: goodput, "
+        + " to ".join(text.get_text() for text in ends(figure.axes[0]))
+        + "; GPU MTTF [h]: 10,000, 20,000",
+    ]
+
+
+def ends(axes: Any) -> list[Any]:
+    low, high = axes.get_ylim()
+    shown = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+    texts = [text for at, text in shown if low <= at <= high]
+    return [texts[0], texts[-1]]
+
+
+def test_a_notebook_shows_what_a_picture_returns() -> None:
+    import io
+
+    from PIL import Image
+
+    held = cube({"n_gpus": [512, 1024]}, ["goodput"])
+    shown, size = held.fleetcube.plot("n_gpus", of="goodput", size="4x3")._repr_png_()
+    assert size == {"width": 400, "height": 300}
+    with Image.open(io.BytesIO(shown)) as image:
+        assert image.size == (800, 600)
+
+
+@pytest.mark.parametrize(
+    ("size", "dpi", "words"),
+    [
+        ("8", 150, "size = '8': give inches across and up, such as 8x5"),
+        ("8x1", 150, "each from 2 to 40"),
+        ((8, np.nan), 150, "each from 2 to 40"),
+        ("axb", 150, "such as 8x5"),
+        ("8x5", 10, "dpi = 10: give a whole number from 30 to 1,200"),
+        ("40x40", 1200, "2,304 million pixels, more than 100; give a smaller"),
+    ],
+)
+def test_sizes_that_no_picture_has_are_refused(size: Any, dpi: int, words: str) -> None:
+    with pytest.raises(InputError, match=words), looking(None, size, dpi):
+        pass
 
 
 # Machado, Oliveira & Fernandes 2009, IEEE TVCG 15(6), table 1 at severity 1: vision without the
@@ -378,6 +511,9 @@ BAD: list[tuple[Callable[[Any, Path], Any], str]] = [
     (lambda c, p: flips(c, "n_gpus", "gpu_mttf", p, ["mfu"]), "'mfu' is not one of them; compare"),
     (lambda c, p: flips(c, "n_gpus", "gpu_mttf", p, LOSSES[:1]), "one loss has no rival; compare"),
     (lambda c, p: plot(c * np.nan, "job_time", "n_gpus", None, p), "no point has job_time; cut"),
+    (lambda c, p: plot(c, "job_time", "n_gpus", "gpu_mttf", p, "min"), "'min' or 'max', for cu"),
+    (lambda c, p: plot(c.isel(gpu_mttf=0), "job_time", "n_gpus", None, p, "min"), "axis uncut"),
+    (lambda c, p: plot(-c, "job_time", "n_gpus", None, p, "min"), "is not positive everywhere"),
     (lambda c, p: plot(c, "job_time", "gpu_mttf", None, p.with_suffix(".gif")), "change its end"),
 ]
 
@@ -417,3 +553,81 @@ def test_topology_draws_how_far_up_each_kind_of_traffic_goes() -> None:
         for tick, bar in zip(right.get_xticklabels(), right.patches, strict=True)
     }
     assert tops == {"tensor": 0, "data": 2, "pipeline": 3, "sites": 4}
+
+
+SLOW = {"slow_node_slowdown": 0.2, "slow_node_check_interval": "6 h", "slow_node_check_time": 30.0}
+STEPS: dict[str, dict[str, Any]] = {
+    "dense": {"sequence_parallel": True, "context_parallel": 2},
+    "serial": {
+        "serial_time_per_step": 0.5,
+        "n_gpus": 1,
+        "tensor_parallel": 1,
+        "pipeline_parallel": 1,
+    },
+    "sites": {"sites": 2, "site_bandwidth": 1e10},
+    "slow nodes": {"slow_nodes": "checked", "slow_node_mttf": "9_000 h"} | SLOW,
+    "experts": {"model": "deepseek-v3", "expert_parallel": 64, "expert_parallel_overlap": 0.3},
+}
+
+
+@pytest.mark.parametrize("job", STEPS.values(), ids=STEPS)
+def test_the_parts_of_a_step_add_up_and_are_the_bars_of_its_picture(job: dict[str, Any]) -> None:
+    from fleetcube.grid.ask.step_parts import Part, step_parts, values_of
+    from fleetcube.grid.plots.step import step_picture
+
+    point = values_of({**JOB, **job}, {})
+    whole = step_parts(point)
+
+    def leaves(part: Part) -> list[Part]:
+        if not part.parts:
+            return [part]
+        assert sum(each.seconds for each in part.parts) == pytest.approx(part.seconds, rel=1e-12)
+        return [leaf for each in part.parts for leaf in leaves(each)]
+
+    ends = leaves(whole)
+    assert sum(leaf.seconds for leaf in ends) == pytest.approx(float(point["step_time"]), rel=1e-12)
+    names = {leaf.name for leaf in ends}
+    expected = {
+        "serial": "serial_time_per_step",
+        "sites": "exposed_site_parallel_time",
+        "slow nodes": "slow_node_stop_time",
+        "experts": "exposed_expert_parallel_time",
+        "dense": "exposed_tensor_parallel_time",
+    }
+    (mine,) = [name for case, name in expected.items() if STEPS[case] is job]
+    assert mine in names
+    figure = step_picture(point, None)
+    rows: dict[float, float] = {}
+    for bar in figure.axes[0].patches:
+        rows[bar.get_y()] = rows.get(bar.get_y(), 0.0) + bar.get_width()
+    top, second = [rows[key] for key in sorted(rows)][:2]
+    assert second == pytest.approx(top)
+    assert len(figure.legends[0].get_texts()) == len(ends)
+
+
+def test_a_step_that_is_given_has_no_parts() -> None:
+    from fleetcube.grid.ask.step_parts import step_parts, values_of
+
+    with pytest.raises(InputError, match="is not the sum of its parts there: it is given"):
+        step_parts(values_of({**JOB, "step_time": 10.0}, {}))
+    with pytest.raises(InputError, match=r"several values; cut micro_batch_size to one point"):
+        step_parts(values_of(JOB, {"micro_batch_size": [1, 2]}))
+
+
+def test_names_of_short_phases_do_not_overlap() -> None:
+    import itertools
+
+    import xarray
+
+    from fleetcube.grid.plots.timeline import NAMES, timeline
+
+    lengths = [100.0, 3e6, 5e6, 1e4, 1e4, 2e4, 1e4, 5e4]
+    names = [f"phase {k} with a name" for k in range(len(lengths))]
+    shares = {name: ("phase", np.full(len(lengths), 0.1)) for name in NAMES if name != "job_time"}
+    times = xarray.Variable("phase", lengths, {"units": "s"})
+    held = xarray.Dataset({"job_time": times, **shares}, {"phase": names})
+    (axes,) = timeline(held, None).axes
+    assert axes.get_xlabel() == "time since the start [d]"
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert axes.texts[0].get_text() == "phase 0 with a name, 1.67 min"

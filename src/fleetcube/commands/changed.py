@@ -46,6 +46,23 @@ def traffic(path: str, selectors: Sequence[str]) -> Any:
     return point
 
 
+def step(path: str, selectors: Sequence[str]) -> Any:
+    """What a picture of one step of a spec needs, at one point of it."""
+    from fleetcube.grid.ask.step_parts import values_of
+    from fleetcube.grid.show.selectors import select
+    from fleetcube.grid.spec.file import read_spec
+
+    axes = read_spec(path)["axes"]
+    cuts = [each for each in selectors if each.partition("=")[0] in axes]
+    spec = changed_spec(path, [each for each in selectors if each not in cuts])
+    values = values_of(spec["scenario"], spec["axes"])
+    there = [each for each in cuts if each.partition("=")[0] in values.dims]
+    point, notes = select(values, there)
+    for note in notes:
+        say(note, err=True)
+    return point
+
+
 def by_phase(path: str, selectors: Sequence[str], outputs: Sequence[str]) -> Any:
     """Values of a spec at one point, a phase of the job apart from the other."""
     from fleetcube.grid.errors import InputError

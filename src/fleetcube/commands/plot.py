@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from fleetcube.commands import complete
-from fleetcube.commands.changed import by_phase, traffic, with_ends
+from fleetcube.commands.changed import by_phase, step, traffic, with_ends
 from fleetcube.commands.say import say
 
 # The options that each kind of picture needs, and others that it allows
@@ -19,14 +19,17 @@ _NEEDED = {
     "pareto": ("-x", "-y"),
     "schedule": (),
     "topology": (),
+    "step": (),
     "timeline": (),
 }
 _ALLOWED = {
+    "curves": ("--best",),
     "surface": ("-v",),
     "flips": ("-v",),
     "roofline": ("--by",),
     "pareto": ("--by", "--best"),
 }
+_SPECIFIED = ("curves", "map", "surface")  # also as specifications of Vega-Lite
 
 
 @click.command()
@@ -55,8 +58,21 @@ _ALLOWED = {
     shell_complete=complete.inputs,
     help="Axis whose points get colours, in roofline and pareto.",
 )
-@click.option("--best", default="min,min", help="min or max of -x and -y, for pareto.  [min,min]")
-@click.option("-o", "--output", required=True, type=click.Path(), help="A .png, .pdf or .svg.")
+@click.option(
+    "--best",
+    help="For pareto min or max of -x and -y  [min,min]; for curves min or max: draw ratios to the "
+    "lowest or highest.",
+)
+@click.option("--title", help="First line above the picture.")
+@click.option("--size", metavar="WxH", help="Inches across and up, such as 8x5.")
+@click.option("--dpi", type=int, default=150, help="Pixels per inch, of a .png.  [150]")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    help="A .png, .pdf or .svg; of curves and maps also .json, a spec of Vega-Lite with its data.",
+)
 def plot(
     cube: str,
     selectors: tuple[str, ...],
@@ -65,7 +81,10 @@ def plot(
     x: str | None,
     y: str | None,
     by: str | None,
-    best: str,
+    best: str | None,
+    title: str | None,
+    size: str | None,
+    dpi: int,
     output: str,
 ) -> None:
     """Draw a cube, with its other axes cut by axis=value.
@@ -82,6 +101,7 @@ def plot(
     schedule  which pipeline stage computes what, and when, in a step of one point
     topology  of a spec, not a cube: the tiers of its network, and which traffic
               crosses them
+    step      of a spec: what one step is made of, part within part
     timeline  of a spec with phases: how long each takes, and where its time goes
 
     \b
@@ -92,29 +112,57 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
+    from fleetcube.grid.plots.picture import check_file, check_picture, looking
+    from fleetcube.grid.plots.vega import SPEC
+
+    kind = kind or ("curves" if y is None else "map")
+    _check(kind, named, x, y, by, best)
+    path = Path(output)
+    with looking(title, size, dpi) as look:
+        if kind in _SPECIFIED and path.suffix == SPEC:
+            check_file(path, (SPEC,))
+        else:
+            check_picture(path)
+        _draw(cube, selectors, kind, named, x, y, by, best, path)
+    for remark in (*look.remarks, *look.advice):
+        say(remark, err=True)
+    say(f"wrote {output}")
+
+
+def _draw(
+    cube: str,
+    selectors: tuple[str, ...],
+    kind: str,
+    named: tuple[str, ...],
+    x: str | None,
+    y: str | None,
+    by: str | None,
+    best: str | None,
+    path: Path,
+) -> None:
     from fleetcube.grid.ask.job_schedule import schedule_at
     from fleetcube.grid.plots import kinds as plot_kinds
-    from fleetcube.grid.plots.picture import check_picture, need
+    from fleetcube.grid.plots.picture import need
     from fleetcube.grid.plots.plot import plot as draw
+    from fleetcube.grid.plots.schedule import draw_schedule
+    from fleetcube.grid.plots.step import step_picture
     from fleetcube.grid.plots.timeline import NAMES as TIMELINE
     from fleetcube.grid.plots.timeline import timeline
     from fleetcube.grid.plots.topology import topology
+    from fleetcube.grid.plots.vega import SPEC, write_spec
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.roles import REASON
 
-    kind = kind or ("curves" if y is None else "map")
-    _check(kind, named, x, y, by, best)
-    path = Path(output)
-    check_picture(path)
     if kind == "topology":
         topology(traffic(cube, selectors), path)
-        say(f"wrote {output}")
+        return
+    if kind == "step":
+        step_picture(step(cube, selectors), path)
         return
     if kind == "timeline":
         timeline(by_phase(cube, selectors, TIMELINE), path)
-        say(f"wrote {output}")
         return
     dataset = open_cube(cube)
     if REASON in named and REASON in dataset.coords:
@@ -135,24 +183,29 @@ def plot(
     elif kind == "roofline":
         plot_kinds.roofline(cut, path, by)
     elif kind == "pareto":
-        plot_kinds.pareto(cut, x or "", y or "", path, best.split(","), by)
+        plot_kinds.pareto(cut, x or "", y or "", path, (best or "min,min").split(","), by)
     elif kind == "schedule":
-        schedule_at(cut).plot(path)
+        draw_schedule(schedule_at(cut), path, "s")
+    elif path.suffix == SPEC:
+        write_spec(cut, drawn[0], x or "", y, path, best)
     else:
-        if y is None:
+        if y is None and best is None:
             cut = with_ends(cut, drawn, asked=False)
-        draw(cut, drawn[0], x or "", y, path)
-    say(f"wrote {output}")
+        draw(cut, drawn[0], x or "", y, path, best)
 
 
 def _check(
-    kind: str, named: tuple[str, ...], x: str | None, y: str | None, by: str | None, best: str
+    kind: str,
+    named: tuple[str, ...],
+    x: str | None,
+    y: str | None,
+    by: str | None,
+    best: str | None,
 ) -> None:
     """Refuse a kind whose options are missing, and options that it does not take."""
     from fleetcube.grid.errors import InputError
 
-    options = {"-v": named or None, "-x": x, "-y": y, "--by": by}
-    options["--best"] = None if best == "min,min" else best
+    options = {"-v": named or None, "-x": x, "-y": y, "--by": by, "--best": best}
     given = [name for name, value in options.items() if value is not None]
     lacking = [name for name in _NEEDED[kind] if name not in given]
     if lacking:

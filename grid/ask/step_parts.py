@@ -1,0 +1,97 @@
+"""What one step of a job is made of: parts within parts, which add up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..run.evaluation import Evaluation
+from .terms import given
+
+if TYPE_CHECKING:
+    import xarray
+
+STEP = "step_time"
+STOPS = "slow_node_stop_time"
+SERIAL = "serial_time_per_step"  # an input
+REST = "below_peak"  # of computing: kernels slower than the peak, and what is computed twice
+_WITHIN = {
+    STEP: (
+        *("compute_time", "straggler_time", "bubble_time", "exposed_communication_time"),
+        *("optimizer_time", SERIAL, STOPS),
+    ),
+    "compute_time": ("ideal_compute_time", REST),
+    "exposed_communication_time": (
+        *("exposed_layer_communication_time", "exposed_pipeline_parallel_time"),
+        *("exposed_data_parallel_time", "offload_time", "contention_time"),
+        "exposed_site_parallel_time",
+    ),
+    "exposed_layer_communication_time": (
+        *("exposed_tensor_parallel_time", "exposed_context_parallel_time"),
+        "exposed_expert_parallel_time",
+    ),
+}
+NAMES = tuple(
+    dict.fromkeys(
+        name
+        for parts in ((STEP,), *_WITHIN.values())
+        for name in parts
+        if name not in (REST, SERIAL)
+    )
+)
+_ROUNDING = 1e-9  # of a step
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a step: its quantity, its time, and what it is made of."""
+
+    name: str
+    seconds: float
+    parts: tuple["Part", ...] = ()
+
+
+def values_of(scenario: Mapping[str, Any], axes: Mapping[str, Any]) -> "xarray.Dataset":
+    """What `step_parts` asks of a scenario, over its axes."""
+    sweep = Evaluation(scenario, axes, list(NAMES))
+    cube = sweep.evaluate("numpy")
+    return cube if SERIAL in cube.coords else cube.assign({SERIAL: given(sweep, cube, SERIAL)})
+
+
+def step_parts(point: "xarray.Dataset | Mapping[str, Any]") -> Part:
+    """A step as parts within parts, those of no time left out; each is the sum of its own.
+
+    Args:
+        point: `values_of` a scenario, cut to one point.
+    """
+    for name in (*NAMES, SERIAL):
+        if np.ndim(point[name]):
+            axes = ", ".join(map(str, getattr(point[name], "dims", ()))) or "its axes"
+            raise InputError(f"{name} has several values; cut {axes} to one point (axis=value)")
+    times = {name: float(point[name]) for name in (*NAMES, SERIAL)}
+    times[REST] = times["compute_time"] - times["ideal_compute_time"]
+    whole = times[STEP]
+    if not np.isfinite(whole):
+        raise InputError(f"{STEP} is {whole} there; choose a point that can be run")
+    if abs(_sum(times, STEP) - whole) > _ROUNDING * whole:
+        raise InputError(
+            f"{STEP} is not the sum of its parts there: it is given, or not as predicted; leave it "
+            "out, and step_time_error"
+        )
+    return _part(times, STEP)
+
+
+def _sum(times: Mapping[str, float], name: str) -> float:
+    return sum(times[part] for part in _WITHIN[name])
+
+
+def _part(times: Mapping[str, float], name: str) -> Part:
+    """A part with what it is made of, unless it is given or made of one thing."""
+    inside: Sequence[str] = _WITHIN.get(name, ())
+    there = [part for part in inside if times[part] != 0]
+    added = bool(there) and abs(_sum(times, name) - times[name]) <= _ROUNDING * times[STEP]
+    if not added or any(times[part] < 0 for part in there):
+        there = []
+    return Part(name, times[name], tuple(_part(times, part) for part in there))

@@ -1,0 +1,121 @@
+"""Picture of one step of a job: what it is made of, parts below what they are parts of."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..ask.step_parts import REST, SERIAL, STEP, STOPS, Part, step_parts
+from ..ask.traffic import duration
+from ..show.tables import scale
+from .picture import (
+    PALETTE,
+    blank,
+    blocked,
+    check_picture,
+    headed,
+    look,
+    plain,
+    saved,
+    styled,
+    title,
+    words,
+)
+
+if TYPE_CHECKING:
+    import xarray
+
+_COLOURS = {  # as in the picture of losses
+    STEP: "#d9d9d9",
+    "compute_time": PALETTE[0],
+    "ideal_compute_time": "#a6a6a6",
+    REST: "#808080",
+    "straggler_time": PALETTE[3],
+    "bubble_time": PALETTE[2],
+    "exposed_communication_time": PALETTE[1],
+    "optimizer_time": PALETTE[4],
+    SERIAL: PALETTE[7],
+    STOPS: PALETTE[5],
+}
+_WORDS = {
+    "exposed_layer_communication_time": "in layers",
+    "ideal_compute_time": "model operations at peak",
+    REST: "below peak and recomputed",
+}
+_CLEAR = 4  # pixels on both sides of a name in its bar
+_COLUMNS = 3  # of the legend
+
+
+@styled
+def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
+    """Draw one step as bars below bars: each is cut into what it is made of.
+
+    The legend has those that are made of nothing else, which add up to the step. `point` holds
+    `ask.step_parts.NAMES` at one point. Returns the figure.
+    """
+    from matplotlib import colormaps, colors, patches
+
+    check_picture(path)
+    whole = step_parts(point)
+    bars = list(_bars(whole, 0.0, 0))
+    factor, unit = scale("s", whole.seconds, STEP)
+    depth = 1 + max(row for _, _, row in bars)
+    leaves = [part for part, _, _ in bars if not part.parts]
+    figure, axes = blank(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
+    own = [part for part, _, _ in bars if part.name not in _COLOURS]
+    blues = colormaps["Blues"](np.linspace(0.85, 0.35, max(1, len(own))))
+    shades = {**_COLOURS, **{part.name: blue for part, blue in zip(own, blues, strict=False)}}
+    names = []
+    for part, start, row in bars:
+        shade = colors.to_rgb(shades[part.name])
+        box: dict[str, Any] = {"color": shade, "edgecolor": "white", "linewidth": 0.8}
+        axes.barh(row, part.seconds / factor, 0.94, start / factor, **box)
+        ink = "white" if np.dot(shade, (0.2126, 0.7152, 0.0722)) < 0.5 else "black"
+        how: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": ink}
+        middle = (start + part.seconds / 2) / factor
+        names.append((axes.text(middle, row, _named(part), **how), part))
+    axes.set_xlim(0, whole.seconds / factor)
+    axes.set_ylim(depth - 0.5, -0.5)
+    axes.set_yticks([])
+    axes.set_xlabel(f"time of one step [{unit}]")
+    plain(axes.xaxis)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    handles = [
+        patches.Patch(
+            color=shades[leaf.name],
+            label=f"{_named(leaf)}: {duration(leaf.seconds, 3)}, "
+            + _share(leaf.seconds / whole.seconds),
+        )
+        for leaf in leaves
+    ]
+    said = f"A step takes {duration(whole.seconds, 4)}"
+    if blocked(point, []).any():
+        said += ", but this point cannot be run"
+        look().remarks.append("infeasible: this point cannot be run")
+    headed(figure, title(point, point[STEP], said))
+    figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=_COLUMNS)
+    figure.draw_without_rendering()  # widths in pixels are not known before
+    across = axes.get_window_extent().width
+    for text, part in names:
+        if text.get_window_extent().width + _CLEAR > across * part.seconds / whole.seconds:
+            text.remove()
+    return saved(figure, path)
+
+
+def _share(part: float) -> str:
+    return f"{100 * part:.2g} %" if part >= 1e-3 else "< 0.1 %"
+
+
+def _named(part: Part) -> str:
+    name = part.name.removeprefix("exposed_").removesuffix("_time").removesuffix("_parallel")
+    return _WORDS.get(part.name, words(name.removesuffix("_time_per_step")))
+
+
+def _bars(part: Part, start: float, row: int) -> Iterator[tuple[Part, float, int]]:
+    """Each part, where it begins, and how deep it lies."""
+    yield part, start, row
+    for inner in part.parts:
+        yield from _bars(inner, start, row + 1)
+        start += inner.seconds

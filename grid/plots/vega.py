@@ -1,0 +1,229 @@
+"""Curves and maps as specifications of Vega-Lite, with their data, to be drawn elsewhere.
+
+They need no matplotlib, and name the version of the language that they are written in.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..reduce.pareto import SENSES
+from ..show.tables import finite, scale
+from .picture import (
+    DISTINCT,
+    blocked,
+    edges,
+    heading,
+    is_number,
+    is_wide,
+    labelled,
+    look,
+    measured,
+    point_labels,
+    scaled,
+    title,
+    words,
+)
+from .plot import FAR, best_of, chosen, flags_of, shades_of
+
+if TYPE_CHECKING:
+    import xarray
+
+SPEC = ".json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+MOST = 20_000  # points in one file
+_WIDTH, _HEIGHT, _INCH = 560, 360, 100  # pixels
+_STATE = "can_run"
+_INFEASIBLE = "#d9d9d9"
+
+
+def write_spec(
+    cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path, best: str | None = None
+) -> None:
+    """Write what `vega_lite` returns."""
+    text = json.dumps(finite(vega_lite(cube, name, x, y, best)), indent=1, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def vega_lite(
+    cube: "xarray.Dataset", name: str, x: str, y: str | None = None, best: str | None = None
+) -> dict[str, Any]:
+    """What `plot` draws, curves or a map, as a specification of Vega-Lite.
+
+    Its data are in the units of its headings; what is infeasible is grey or hollow and says so.
+    """
+    if best is not None and (best not in SENSES or y is not None):
+        raise InputError(f"best = {best!r}: give 'min' or 'max', for curves")
+    cube, variable, ends, family = chosen(cube, name, x, y)
+    if variable.size > MOST:
+        raise InputError(
+            f"{name} has {variable.size:,} points there, more than the {MOST:,} of a spec; cut axes"
+        )
+    numbers, unit = scaled(variable)
+    dims = [dim for dim in (y or family, x) if dim]
+    bad = blocked(cube, dims)
+    values = numbers.transpose(*dims).values.astype(float)
+    heads = {name: labelled(name, unit)}
+    if best:
+        if not family or flags_of(variable):
+            raise InputError(f"best = {best!r} needs curves of numbers; leave one more axis uncut")
+        values, ends = values / best_of(values, bad, best, name), []
+        heads[name] = f"{words(name)} / {'lowest' if best == 'min' else 'highest'}"
+    columns: dict[str, Any] = {name: values, _STATE: ~bad}
+    factor, _ = scale(str(variable.attrs.get("units", "1")), variable.values, name)
+    for side, end in zip(("low", "high"), ends, strict=False):
+        columns[f"{name}_{side}"] = end.transpose(*dims).values / factor
+    known = values[np.isfinite(values) & ~bad]
+    if not known.size:
+        raise InputError(f"no feasible point has {name}; cut the cube elsewhere")
+    log = is_wide(known.min(), known.max())
+    channel = _flag(columns, name, flags_of(variable)) or {
+        "type": "quantitative",
+        "scale": {"type": "log" if log else "linear", "zero": False},
+    }
+    channel |= {"field": name, "title": heads[name]}
+    first, *rest = title(cube, variable).replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    if bad.any():
+        shown = "grey" if y else "hollow, those far off left out"
+        rest.append(f"{np.count_nonzero(bad):,} of {bad.size:,} points infeasible: {shown}")
+        look().remarks.append(rest[-1])
+    limits = None
+    if channel["type"] == "quantitative" and known.min() > 0:
+        limits = float(known.min()) / FAR, float(known.max()) * FAR
+    own = look()
+    size = own.size or (_WIDTH / _INCH, _HEIGHT / _INCH)
+    spec = {
+        "$schema": SCHEMA,
+        "title": {"text": own.title if own.title is not None else first, "subtitle": rest},
+        "description": " ".join([first, *rest]),
+        "width": round(size[0] * _INCH),
+        "height": round(size[1] * _INCH),
+        "layer": _cells(columns, cube, x, y, channel)
+        if y
+        else _lines(columns, cube, x, family, channel, limits),
+    }
+    return {**spec, "data": {"values": _rows(columns, dims, values.shape)}}
+
+
+def _flag(columns: dict[str, Any], name: str, meanings: list[str]) -> dict[str, Any] | None:
+    """The channel of a flag, whose codes become their meanings; none for a number."""
+    if not meanings:
+        return None
+    codes = np.nan_to_num(columns[name], nan=-1).astype(int)
+    known = np.where(codes < 0, "no value", np.array([*meanings, ""], object)[codes])
+    columns[name] = known
+    shades, hatched = shades_of(meanings, codes[codes >= 0])
+    present = {text: shades.get(code) for code, text in enumerate(meanings) if text in known}
+    many = {"scheme": "tableau20"}  # cells have no hatches here
+    colours = {"domain": [*present], **(many if hatched else {"range": [*present.values()]})}
+    return {"type": "nominal", "sort": [*present], "scale": colours}
+
+
+def _axis(columns: dict[str, Any], cube: "xarray.Dataset", dim: str, at: int) -> dict[str, Any]:
+    """The channel of an axis, with its column; `at` is its place among the dimensions."""
+    shape = [-1 if k == at else 1 for k in range(columns[_STATE].ndim)]
+    head = {"field": dim, "title": heading(cube[dim])}
+    if not is_number(cube[dim]):
+        labels = [text.replace("\n", " ") for text in point_labels(cube[dim])]
+        columns[dim] = np.array(labels, object).reshape(shape)
+        return {**head, "type": "nominal", "sort": labels}
+    numbers, log = measured(cube[dim])
+    columns[dim] = np.asarray(numbers, float).reshape(shape)
+    how = {"type": "log" if log else "linear", "zero": False, "nice": False}
+    return {**head, "type": "quantitative", "scale": how}
+
+
+def _lines(
+    columns: dict[str, Any],
+    cube: "xarray.Dataset",
+    x: str,
+    family: str | None,
+    up: dict[str, Any],
+    limits: tuple[float, float] | None,
+) -> list[dict[str, Any]]:
+    """Bands, lines of what can be run, and hollow points of what cannot."""
+    name = up["field"]
+    shared: dict[str, Any] = {"x": _axis(columns, cube, x, 1 if family else 0)}
+    if family:
+        labels = [text.replace("\n", " ") for text in point_labels(cube[family])]
+        columns[family] = np.array(labels, object).reshape(-1, 1)
+        few = len(labels) <= len(DISTINCT)
+        colours = {"range": DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
+        head = {"field": family, "type": "nominal" if few else "ordinal", "sort": labels}
+        shared["color"] = {**head, "title": heading(cube[family]), "scale": colours}
+    else:
+        shared["color"] = {"value": DISTINCT[0]}
+    shared["tooltip"] = [{"field": each} for each in (x, family, name) if each]
+    if up["type"] == "quantitative":
+        line: dict[str, Any] = {"type": "line", "point": True}
+    else:  # meanings have no scale of colours here
+        line, up = {"type": "point", "filled": True}, {k: v for k, v in up.items() if k != "scale"}
+    able = {"calculate": f"datum.{_STATE} ? datum.{name} : null", "as": f"{name}_{_STATE}"}
+    within = f" && datum.{name} >= {limits[0]!r} && datum.{name} <= {limits[1]!r}" if limits else ""
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": line,
+            "transform": [able],  # lines break where nothing can be run
+            "encoding": {**shared, "y": {**up, "field": f"{name}_{_STATE}"}},
+        },
+        {
+            "mark": {"type": "point", "filled": False},
+            "transform": [{"filter": f"!datum.{_STATE}{within}"}],
+            "encoding": {**shared, "y": up},
+        },
+    ]
+    low, high = f"{name}_low", f"{name}_high"
+    if low in columns:
+        ends: dict[str, Any] = {"y": {**up, "field": low}, "y2": {"field": high}}
+        band = {"type": "area", "opacity": 0.2}
+        there = [{"filter": f"datum.{_STATE}"}]
+        layers.insert(0, {"mark": band, "transform": there, "encoding": {**shared, **ends}})
+    return layers
+
+
+def _cells(
+    columns: dict[str, Any], cube: "xarray.Dataset", x: str, y: str | None, value: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Coloured cells, grey ones where nothing can be run."""
+    shared: dict[str, Any] = {}
+    for side, dim, at in (("x", x, 1), ("y", str(y), 0)):
+        shared[side] = _axis(columns, cube, dim, at)
+        if is_number(cube[dim]):  # cells reach half way to their neighbours
+            numbers, log = measured(cube[dim])
+            ends = edges(numbers, "log" if log else "linear")
+            shape = columns[dim].shape
+            columns[f"{dim}_from"], columns[f"{dim}_to"] = (
+                end.reshape(shape) for end in (ends[:-1], ends[1:])
+            )
+            shared[side] |= {"field": f"{dim}_from"}
+            shared[f"{side}2"] = {"field": f"{dim}_to"}
+    shared["tooltip"] = [{"field": each} for each in (x, y, value["field"], _STATE)]
+    colour = dict(value)
+    if value["type"] == "quantitative":
+        colour["scale"] = {**value["scale"], "scheme": "viridis"}
+    able, not_able = ({"filter": f"{sign}datum.{_STATE}"} for sign in ("", "!"))
+    grey = {**shared, "color": {"value": _INFEASIBLE}}
+    return [
+        {"mark": "rect", "transform": [not_able], "encoding": grey},
+        {"mark": "rect", "transform": [able], "encoding": {**shared, "color": colour}},
+    ]
+
+
+def _rows(columns: dict[str, Any], dims: list[str], shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    """One record for each point; numbers that are not finite are null."""
+    flat = {
+        name: np.broadcast_to(column, shape).reshape(-1).tolist()
+        for name, column in columns.items()
+    }
+    order = [*dims, *(name for name in flat if name not in dims)]
+    every = zip(*(flat[name] for name in order), strict=True)
+    return [
+        {
+            name: None if isinstance(entry, float) and not np.isfinite(entry) else entry
+            for name, entry in zip(order, row, strict=True)
+        }
+        for row in every
+    ]

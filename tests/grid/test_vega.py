@@ -1,0 +1,110 @@
+"""Specifications of Vega-Lite: their structure and their data. Drawn ones are looked at."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetcube.cli import cli
+from fleetcube.grid.errors import InputError
+from fleetcube.grid.plots.vega import vega_lite
+from fleetcube.grid.sweep import Sweep
+
+JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8}
+AXES = {"n_gpus": [32, 64, 200_000], "gpu_mttf": ["10_000 h", "20_000 h"], "micro_batch_size": [1]}
+
+
+@pytest.fixture(scope="module")
+def cube() -> Any:
+    return Sweep(JOB, AXES, ["job_time", "goodput"]).evaluate("numpy")
+
+
+def check(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a specification of layers with data in it must have; returns the data."""
+    assert spec["$schema"] == "https://vega.github.io/schema/vega-lite/v6.json"
+    rows = spec["data"]["values"]
+    assert rows
+    assert len({frozenset(row) for row in rows}) == 1
+    assert spec["description"]
+    for layer in spec["layer"]:
+        mark = layer["mark"] if isinstance(layer["mark"], str) else layer["mark"]["type"]
+        assert mark in ("line", "point", "area", "rect")
+        made = {step["as"] for step in layer["transform"] if "as" in step}
+        for channel in layer["encoding"].values():
+            for each in channel if isinstance(channel, list) else [channel]:
+                assert ("field" in each) != ("value" in each)
+                assert each.get("field") in {None, *rows[0], *made}
+                assert each.get("type") in (None, "quantitative", "nominal", "ordinal")
+    assert json.loads(json.dumps(spec, allow_nan=False)) == spec
+    return list(rows)
+
+
+def test_curves_have_their_points_in_the_units_of_their_headings(cube: Any) -> None:
+    rows = check(cube.fleetcube.plot.vega_lite("n_gpus", of="job_time", title="Mine", size="8x4"))
+    assert len(rows) == 6
+    for row in rows:
+        hours = float(row["gpu_mttf"].replace(",", ""))
+        point = cube.sel(n_gpus=row["n_gpus"], gpu_mttf=3600 * hours).squeeze()
+        assert row["job_time"] == pytest.approx(float(point["job_time"]) / 86400)
+        assert row["can_run"] == (int(point["infeasible_reason"]) == 0)
+    assert {row["can_run"] for row in rows} == {True, False}
+    spec = vega_lite(cube, "job_time", "n_gpus")
+    assert spec["title"]["subtitle"][-1].startswith("2 of 6 points infeasible: hollow")
+    line = spec["layer"][0]["encoding"]
+    assert line["x"]["title"] == "GPUs"
+    assert line["x"]["scale"]["type"] == "log"
+    assert line["y"]["title"] == "job time [d]"
+
+
+def test_cells_of_a_map_meet_half_way(cube: Any) -> None:
+    rows = check(vega_lite(cube, "goodput", "n_gpus", "gpu_mttf"))
+    ends = sorted({(row["n_gpus"], row["n_gpus_from"], row["n_gpus_to"]) for row in rows})
+    assert ends[0][2] == pytest.approx(np.sqrt(32 * 64))
+    assert [low for _, low, _ in ends[1:]] == [high for _, _, high in ends[:-1]]
+
+
+def test_flags_are_meanings_with_the_colours_of_pictures(cube: Any) -> None:
+    reasons = cube["infeasible_reason"].broadcast_like(cube["job_time"])
+    held = cube.assign_coords(infeasible_reason=reasons)
+    spec = vega_lite(held, "infeasible_reason", "n_gpus", "gpu_mttf")
+    check(spec)
+    scale = spec["layer"][1]["encoding"]["color"]["scale"]
+    assert dict(zip(scale["domain"], scale["range"], strict=True))["feasible"] == "#f2f2f2"
+    assert len(scale["domain"]) == 2
+
+
+def test_intervals_are_bands_and_ratios_have_none() -> None:
+    axes = {"n_gpus": [32, 64], "gpu_mttf": ["10_000 h", "20_000 h"]}
+    held = Sweep(JOB, {**axes, "step_time_error": [-1, 0, 1]}, ["job_time"]).evaluate("numpy")
+    spec = vega_lite(held, "job_time", "n_gpus")
+    rows = check(spec)
+    assert spec["layer"][0]["mark"]["type"] == "area"
+    assert all(row["job_time_low"] < row["job_time"] < row["job_time_high"] for row in rows)
+    ratios = check(vega_lite(held, "job_time", "n_gpus", best="min"))
+    assert min(row["job_time"] for row in ratios) == 1
+    assert not any("low" in name for name in ratios[0])
+
+
+def test_the_command_writes_a_spec_of_curves_and_maps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = Sweep(JOB, AXES, ["job_time"]).store(tmp_path / "cube.zarr")
+    target = tmp_path / "picture.json"
+    words = ["plot", str(stored), "-v", "job_time", "-x", "n_gpus", "-o", str(target)]
+    cli.main([*words, "micro_batch_size=1", "--title", "Mine"], standalone_mode=False)
+    spec = json.loads(target.read_text(encoding="utf-8"))
+    check(spec)
+    assert spec["title"]["text"] == "Mine"
+    assert "points infeasible" in capsys.readouterr().err
+    words = ["plot", str(stored), "--kind", "losses", "-x", "n_gpus", "-o", str(target)]
+    with pytest.raises(InputError, match=r"is not one of \.png, \.pdf, \.svg"):
+        cli.main(words, standalone_mode=False)
+
+
+def test_more_points_than_a_spec_holds_are_refused() -> None:
+    axes = {"n_gpus": {"arange": [8, 24_016, 8]}, "micro_batch_size": [1, 2, 4, 8, 16, 32, 64]}
+    held = Sweep(JOB, axes, ["goodput", "job_time"]).evaluate("numpy")
+    with pytest.raises(InputError, match=r"21,007 points there, more than the 20,000 of a spec"):
+        vega_lite(held, "job_time", "n_gpus")
