@@ -237,7 +237,7 @@ def _repaired(
     """Nodes away at the end of a span, in which idle ones fail and crews repair at random."""
     clock = start
     while True:
-        failing, repaired = max(idle - away, 0.0) * pace, min(away, crews) / repair
+        failing, repaired = max(idle - away, 0.0) * pace, min(away, crews) / max(repair, 1e-300)
         if failing + repaired == 0:
             return away
         clock -= math.log(uniform(state)) / (failing + repaired)
@@ -252,7 +252,7 @@ def _wait(state: Any, away: int, most: int, idle: Any, pace: Any, crews: Any, re
     clock, events = 0.0, 0
     while away > most and events < MOST_FAILURES:
         events += 1
-        failing, repaired = (idle - away) * pace, min(away, crews) / repair
+        failing, repaired = (idle - away) * pace, min(away, crews) / max(repair, 1e-300)
         clock -= math.log(uniform(state)) / (failing + repaired)
         away += 1 if uniform(state) * (failing + repaired) < failing else -1
     return clock if away <= most else np.inf

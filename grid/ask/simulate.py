@@ -383,7 +383,7 @@ def _long_job(
     interval = interval * np.maximum(drive_every, 1.0) * np.maximum(storage_every, 1.0)
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
-    turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # of crews, for all spares
+    turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are whole
     longest = np.maximum(
         np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair * turns, 0.0)
     )
