@@ -7,7 +7,15 @@ each node. `load` is the mean number of nodes in repair that crews without end w
 from typing import Any
 
 from .ops import np, where
-from .statistics import erlang_blocked, poisson_below, poisson_truncated
+from .statistics import (
+    _tail_ratio,
+    erlang_blocked,
+    erlang_carried,
+    poisson_below,
+    poisson_excess,
+    poisson_probability,
+    poisson_truncated,
+)
 
 
 def spare_left(spares: Any, crews: Any, load: Any) -> Any:
@@ -56,14 +64,15 @@ def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
     busy = np.minimum(crews, spares + 1)
     queue = spares + 1 - busy
     a = where(load > 0, load, 1.0)
-    rho, blocked = a / busy, erlang_blocked(busy, a)
+    rho, carried = a / busy, erlang_carried(busy, a)
     more = rho > 1
     x = where(more, 1 / rho, rho)
     power = np.exp(queue * np.log(x))
     even = np.abs(x - 1) < 1e-9
     terms = where(even, queue, (1 - power) / where(even, 1.0, 1 - x))  # 1 + x + x^2 + ...
-    over = (power + blocked * (terms - 1)) / (power + blocked * terms)
-    under = 1 - blocked * power / (1 + blocked * x * terms)
+    working = x * terms + carried * (1 - terms)  # x^q + B (terms - 1), without loss of digits
+    over = working / (working + 1 - carried)
+    under = 1 - (1 - carried) * power / (1 + (1 - carried) * x * terms)
     return where(load > 0, where(more, over, under), 1.0)
 
 
@@ -88,8 +97,8 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     pool, at_most = nodes + spares, crews / ratio
     left = np.maximum(pool - crews, 0.0)
     waiting = erlang_blocked(np.maximum(left - 1, 0.0), at_most)
-    # beyond 1e290 they are the same to a double
-    tail = left / at_most / np.maximum(waiting, 1e-290)
+    # beyond 1e120 they are the same to a double, and slopes still numbers
+    tail = left / at_most / np.maximum(waiting, 1e-120)
     return erlang_blocked(crews, pool * ratio / (1 + ratio)) * tail
 
 
@@ -107,8 +116,8 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     Range: exponential repair times; within 0.22 r of the sum over all states
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     Example:
-        >>> round(float(whole_of_pool(0.0, 1.0, 1.0, 0.25)), 10)  # 1 / (1 + r)
-        0.8
+        >>> round(float(whole_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # 1 / (1 + r)
+        0.999
     """
     fails = ratio > 0
     r = where(fails, ratio, 1.0)
@@ -136,8 +145,8 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     Range: exponential repair times; within 0.17 r n of the sum over all states
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     Example:
-        >>> round(float(missing_of_pool(0.0, 1.0, 1.0, 0.25)), 10)  # r / (1 + r)
-        0.2
+        >>> round(float(missing_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # r / (1 + r)
+        0.001
     """
     fails = ratio > 0
     r = where(fails, ratio, 1.0)
@@ -145,9 +154,15 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     a = pool * r / (1 + r)
     odds = queue_odds(spares, crews, nodes, r)
     few = np.minimum(spares, crews)
-    at_most = poisson_truncated(few, np.maximum(crews, few), a)
+    # E[max(0, N - S)], N Poisson and at most c: by what is beyond c where that is rare
+    keeps_up = a < crews + 1
+    equal, tail = poisson_probability(crews, a), _tail_ratio(crews, a)
+    rare = poisson_excess(spares, a) - equal * (a + (a - spares) * tail)
+    rare = rare / where(keeps_up, 1 - equal * tail, 1.0)
     left_over = few - a * (1 - erlang_blocked(few, a))  # E[S - N], where N <= S
-    repaired = a * (1 - erlang_blocked(crews, a)) - few + at_most * left_over
+    left_over = poisson_truncated(few, np.maximum(crews, few), a) * left_over
+    often = a * (1 - erlang_blocked(crews, a)) - few + left_over
+    repaired = where(keeps_up, rare, often)
     last = np.maximum(pool - crews - 1, 0.0)
     running = np.minimum(nodes - 1, last)
     queued = nodes - y * (1 - erlang_blocked(running, y))

@@ -377,8 +377,10 @@ def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
         0.6
     """
     low = mean >= most + 1  # then both chances may vanish
-    steps = (count - most) * np.log(mean) + log_gamma(most + 1) - log_gamma(count + 1)
-    rare = np.exp(where(low, steps, 0.0)) * erlang_blocked(most, mean)
+    t, most_t = count + 7.5, most + 7.5  # P(N = c) / P(N = k), as in poisson_probability
+    steps = (count + 0.5) * np.log(mean / t) - (most + 0.5) * np.log(mean / most_t) + (count - most)
+    series = _lanczos_series(most + 1) / _lanczos_series(count + 1)
+    rare = np.exp(where(low, steps, 0.0)) * series * erlang_blocked(most, mean)
     rare = rare / where(low, erlang_blocked(count, mean), 1.0)
     usual = where(low, 1.0, poisson_at_most(most, mean))
     return where(low, rare, poisson_at_most(count, mean) / usual)
