@@ -342,7 +342,7 @@ def crews_spare_left_probability(
 
     Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] probability; 0 where crews cannot keep up
-    Range: repair times are exponential: spares are left more often where each takes as long. Nodes
+    Range: repair times are exponential; constant ones leave a spare more often, by up to 0.1. Nodes
         fail one by one; the spares themselves do not fail while they are idle
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
     """
@@ -408,8 +408,8 @@ def crews_whole_pool_probability(
     Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s],
         nodes [1]
     Returns: [1] share of the wall time
-    Range: repair times are exponential: it is more where each takes as long. Within 0.22 r, repair
-        time over a node's lifetime; nodes fail one by one
+    Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
+        spares). Within 0.22 r, repair time over a node's lifetime; nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
     ratio = repair_time * node_repair_rate / nodes
@@ -457,7 +457,7 @@ def crews_whole_safe_pool_probability(
 
     Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] share of the wall time
-    Range: repair times are exponential: it is more where each takes as long; nodes fail one by one
+    Range: repair times are exponential; constant ones give up to 0.07 more; nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
     """
     return whole_of_safe(spare_nodes, repair_crews, repair_time * node_repair_rate)
