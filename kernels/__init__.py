@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from . import pipeline as pipeline
     from . import reduce_scatter as reduce_scatter
     from . import reliability as reliability
+    from . import repair as repair
     from . import roofline as roofline
     from . import scaling as scaling
     from . import statistics as statistics
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 # Modules of laws, imported when first used: numba loads this package wherever it compiles
 LAWS = (
     *("checkpoint", "checkpoint_tiers", "collectives", "layer", "learning", "ownership"),
-    *("pipeline", "reduce_scatter", "reliability", "roofline", "scaling", "stages", "statistics"),
-    *("stragglers", "topology", "torus"),
+    *("pipeline", "reduce_scatter", "reliability", "repair", "roofline", "scaling", "stages"),
+    *("statistics", "stragglers", "topology", "torus"),
 )
 
 

@@ -921,6 +921,15 @@ _ROWS: list[str | Input] = [
         positive=False,
     ),
     _option(
+        "repair_shop",
+        "unlimited",
+        ("unlimited", "crews"),
+        "whether failed nodes wait for one of repair_crews",
+        implied="crews",
+        implied_by=("repair_crews",),
+    ),
+    _count("repair_crews", None, "nodes repaired at a time; others wait (spares, node_pool)"),
+    _option(
         "node_pool",
         "open",
         ("open", "closed", "closed_idle_safe"),

@@ -26,7 +26,8 @@ Hardware may have an age: the failures' clock then runs at the pace of rates at 
 A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
 (Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE it begins only when `nodes` of all are whole; where CLOSED, spares and
-nodes that wait for others fail at the same rate as the job's, at random.
+nodes that wait for others fail at the same rate as the job's, at random. With `crews` so many nodes
+are repaired at a time, each for an exponential time; the others wait for a crew.
 
 Self-contained, so that numba's cache, which looks at this file only, cannot be stale.
 """
@@ -82,8 +83,9 @@ PARAMETERS = (
     "burn_in_time",
     "wear_age",
     "wear_shape",
+    "crews",  # nodes repaired at a time; 0: all that failed
 )
-KINDS, TIERS, AGES = 14, 22, 34  # the first of the parameters of kinds, tiers and ages
+KINDS, TIERS, AGES, CREWS = 14, 22, 34, 41  # the first parameters of kinds, tiers, ages and crews
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
 STATISTICS = (
@@ -229,6 +231,34 @@ def _lose_idle(
 
 
 @_compiled
+def _repaired(
+    state: Any, away: int, start: Any, end: Any, idle: Any, pace: Any, crews: Any, repair: Any
+) -> int:
+    """Nodes away at the end of a span, in which idle ones fail and crews repair at random."""
+    clock = start
+    while True:
+        failing, repaired = max(idle - away, 0.0) * pace, min(away, crews) / max(repair, 1e-300)
+        if failing + repaired == 0:
+            return away
+        clock -= math.log(uniform(state)) / (failing + repaired)
+        if clock >= end:
+            return away
+        away += 1 if uniform(state) * (failing + repaired) < failing else -1
+
+
+@_compiled
+def _wait(state: Any, away: int, most: int, idle: Any, pace: Any, crews: Any, repair: Any) -> Any:
+    """How long crews take until no more than so many are away; endless where they never do."""
+    clock, events = 0.0, 0
+    while away > most and events < MOST_FAILURES:
+        events += 1
+        failing, repaired = (idle - away) * pace, min(away, crews) / max(repair, 1e-300)
+        clock -= math.log(uniform(state)) / (failing + repaired)
+        away += 1 if uniform(state) * (failing + repaired) < failing else -1
+    return clock if away <= most else np.inf
+
+
+@_compiled
 def _checkpoints(point: Any) -> Any:
     """Checkpoints that the job writes, the one at its end included; 0 where they are free."""
     interval, stall, work = point[2], point[3], point[5]
@@ -332,16 +362,17 @@ def trial(
     """One job from start to end, its losses into `losses`; False where it fails too often.
 
     `lost_nodes` is a buffer for the times of the last losses, used as a ring: see `_room`.
-    `held` is one for what each tier holds, and `ages` the last parameters: both None, so that they
-    cost no time, where neither tiers nor ages are set.
+    `held` is one for what each tier holds, and `ages` their parameters: both None, so that they
+    cost no time, where neither tiers nor ages nor crews are set.
     """
     mtbf, shape, interval, stall, flush, work = point[0:6]
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
     pool, nodes = point[12], max(math.floor(point[13]), 1.0)
     kinds, tiers = point[KINDS:TIERS], point[TIERS:AGES]
-    tiered = False
+    tiered, crewed, crews = False, False, 0.0
     if held is not None:
-        tiered = tiers[10] > 0
+        tiered, crews = tiers[10] > 0, point[CREWS]
+        crewed = crews > 0
     level = 0
     several = kinds[0] + kinds[2] + kinds[4] > 0
     silent, latency = kinds[6], kinds[7]
@@ -370,7 +401,7 @@ def trial(
     leaving = 1 - kinds[0] - kinds[2]  # failures that cost a node
     pace = leaving / (nodes * mtbf) if pool == CLOSED else 0.0
     now = rework = recovering = waiting = safe = seen = 0.0
-    failures = shortages = lost = 0
+    failures = shortages = lost = away = 0
     life = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
     while life < (steps - safe) * step + rest:
         late = silent > 0 and uniform(state) < silent
@@ -396,7 +427,13 @@ def trial(
                 while left < found - now:  # a failure before the corruption is found
                     now += left
                     failures += 1
-                    if not several or _kind(state, kinds) > 1:
+                    lasting = not several or _kind(state, kinds) > 1
+                    if held is not None and crewed:
+                        idle = float(spare)
+                        away = _repaired(state, away, seen, now, idle, pace, crews, repair)
+                        seen = now
+                        away += 1 if lasting else 0
+                    elif lasting:
                         lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
                         seen = now
                         if room > 0:
@@ -410,9 +447,15 @@ def trial(
                 rework += latency
             kind = _kind(state, kinds) if several else 3
             failures += 1
-            lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
-            short = lost >= spare and (spare == 0 or now - times[(lost - spare) % room] < repair)
-            if kind > 1:
+            if held is not None and crewed:
+                away = _repaired(state, away, seen, now, float(spare), pace, crews, repair)
+                short = away >= spare
+                away += 1 if kind > 1 else 0
+            else:
+                lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
+                short = lost >= spare
+                short = short and (spare == 0 or now - times[(lost - spare) % room] < repair)
+            if kind > 1 and not crewed:
                 if room > 0:
                     times[lost % room] = now
                 lost += 1
@@ -424,7 +467,15 @@ def trial(
             if short and kind == 3:
                 shortages += 1
                 needed += provision
-            if pool != OPEN and (kind > 1 or late) and lost > spare:
+            if held is not None and crewed and pool != OPEN and away > spare:
+                wait = _wait(state, away, spare, nodes + spare, pace, crews, repair)
+                if wait == np.inf:
+                    return False
+                away = spare
+                now += wait
+                waiting += wait
+                recovering += wait
+            elif pool != OPEN and (kind > 1 or late) and lost > spare:
                 failed = now
                 whole = times[(lost - 1 - spare) % room] + repair
                 while now < whole:
@@ -479,14 +530,14 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         read = 12 if points[row, 12] == OPEN else KINDS  # what the job depends on
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
-        for begin, end in ((KINDS, TIERS), (TIERS, len(PARAMETERS))):
+        for begin, end in ((KINDS, TIERS), (TIERS, CREWS), (CREWS, len(PARAMETERS))):
             if points[row, begin:end].any():
                 for word in points[row, begin:end].view(np.uint64):
                     key = mix((key ^ word) + _GOLDEN)
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
         point, lost = points[row], losses[row, number]
         if point[TIERS:].any():
-            ended = trial(point, state, lost_nodes, lost, held, point[AGES:])
+            ended = trial(point, state, lost_nodes, lost, held, point[AGES:CREWS])
         else:
             ended = trial(point, state, lost_nodes, lost)
         if not ended:

@@ -337,3 +337,50 @@ def erlang_carried(servers: Any, load: Any) -> Any:
     more = where(low, one_more, poisson_probability(count, a) * one_more)
     few = 1 - where(servers <= 1, load, 0.0)  # at a load of 0, for its slope
     return where(never, few, below / (below + more))
+
+
+def erlang_blocked(servers: Any, load: Any) -> Any:
+    """Share of the calls that a loss system turns away: Erlang's B.
+
+    B(n, a) = P(N = n) / P(N <= n), N Poisson of mean a; 0 for a = 0, 1 without servers
+
+    Parameters:
+        servers [1]: number n of servers
+        load [1]: offered load a, in erlangs
+    Returns: [1] share of the calls; 1e-11 relative for n and a up to 1e5
+    Source: Erlang 1917, Elektroteknikeren 13; Jagerman 1974, BSTJ 53(3)
+    Example:
+        >>> round(float(erlang_blocked(1, 3.0)), 10)  # a / (1 + a)
+        0.75
+    """
+    never = load <= 0
+    a = where(never, 1.0, load)
+    tail, equal = _tail_ratio(servers, a), poisson_probability(servers, a)
+    low = a >= servers + 1
+    blocked = where(low, 1 / tail, equal / where(low, 1.0, 1 - equal * tail))
+    return where(never, where(servers <= 0, 1.0, where(servers <= 1, load, 0.0)), blocked)
+
+
+def poisson_truncated(count: Any, most: Any, mean: Any) -> Any:
+    """Probability that a Poisson variable is at most a number, where it is at most a larger one.
+
+    P(N <= c) / P(N <= k)
+
+    Parameters:
+        count [1]: number c
+        most [1]: number k, at least c
+        mean [1]: mean m of the variable, above 0
+    Returns: [1] probability; 1e-9 for numbers up to 1e5
+    Source: Abramowitz & Stegun 1964, 26.4.21
+    Example:
+        >>> round(float(poisson_truncated(1, 2, 2.0)), 6)  # (1 + 2) / (1 + 2 + 2)
+        0.6
+    """
+    low = mean >= most + 1  # then both chances may vanish
+    t, most_t = count + 7.5, most + 7.5  # P(N = c) / P(N = k), as in poisson_probability
+    steps = (count + 0.5) * np.log(mean / t) - (most + 0.5) * np.log(mean / most_t) + (count - most)
+    series = _lanczos_series(most + 1) / _lanczos_series(count + 1)
+    rare = np.exp(where(low, steps, 0.0)) * series * erlang_blocked(most, mean)
+    rare = rare / where(low, erlang_blocked(count, mean), 1.0)
+    usual = where(low, 1.0, poisson_at_most(most, mean))
+    return where(low, rare, poisson_at_most(count, mean) / usual)

@@ -99,7 +99,7 @@ FLOORS = {
             *("pipeline", "roofline", "stages"),
             *("statistics", "topology"),
         },
-        {"reduce_scatter", "reliability", "scaling", "stragglers", "torus"},
+        {"reduce_scatter", "reliability", "repair", "scaling", "stragglers", "torus"},
         {"quantities"},
         {"graph"},
         {"calculus"},

@@ -55,7 +55,7 @@ _FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and ages
     *(f"{tier}_{of}" for of in ("stall", "restore") for tier in ("memory", "drive", "storage")),
     *("memory_share", "drive_share", "drive_flush", "storage_flush"),
     *("drive_every", "storage_every", "steady", "ageing", "age", "burn_in", "burn_in_time"),
-    *("wear_age", "wear_shape"),
+    *("wear_age", "wear_shape", "crews"),
 )
 _AGE = {  # parameters of the Monte Carlo by inputs
     "age": "fleet_age",
@@ -234,6 +234,8 @@ def _points(
     quantities += _TIERED if tiered else []
     ages = "on" in _chosen(problem, "fleet_aging")
     quantities += ["aging_factor", "goodput"] if ages else []
+    crews = "crews" in _chosen(problem, "repair_shop")
+    quantities += ["spare_left_probability"] if crews else []
     quantities += ["training_steps", "step_time"] if added_up else []
     quantities = list(dict.fromkeys(quantities))
     axes = {axis.name for axis in problem.axes}
@@ -242,6 +244,7 @@ def _points(
     names += [f"{kind}_share" for kind in _KINDS] if kinds else []
     names += ["corruption_latency", "silent_corruption_mttf", "n_gpus"] if late else []
     names += [*_AGE.values(), "aging_window"] if ages else []
+    names += ["repair_crews"] if crews else []
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
@@ -262,6 +265,8 @@ def _points(
                 values[f"{kind}_share"] = values[f"{kind}_recovery_time"] = np.zeros(())
         else:
             values["recovery_time"] = values["node_swap_recovery_time"]
+        if _choice(case, "spare_left_probability") == "crews":
+            values["crews"] = values["repair_crews"]
         if _choice(case, "lost_work_time") == "late":
             rate = values["n_gpus"] / values["silent_corruption_mttf"]
             values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
@@ -371,14 +376,16 @@ def _long_job(
     pool: Array,
     drive_every: Array,
     storage_every: Array,
+    crews: Array,
     **_: Array,
 ) -> Array:
     """Useful time of a job whose start and end do not matter, in whole intervals of all tiers."""
     interval = interval * np.maximum(drive_every, 1.0) * np.maximum(storage_every, 1.0)
     fails, writes = np.isfinite(mtbf), np.isfinite(interval) & (interval > 0)
     interval = np.where(writes, interval, 1.0)  # no checkpoints: no division by inf, 0 or NaN
+    turns = np.where(crews > 0, 1 + spares / np.maximum(crews, 1.0), 1.0)  # until all are whole
     longest = np.maximum(
-        np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair, 0.0)
+        np.where(fails, mtbf, interval), np.where((spares > 0) | (pool > 0), repair * turns, 0.0)
     )
     work: Array = np.ceil(LONG * longest / interval) * interval
     return work

@@ -8,6 +8,7 @@ from ..alternatives import alternative, same_as
 from ..reliability import bathtub_factor, interruptions_per_failure, mean_time, power_law_mtbf
 from ..reliability import failure_probability as probability_of_failure
 from ..reliability import weibull_failure_probability as weibull
+from ..repair import missing_of_pool, spare_left, whole_of_pool, whole_of_safe
 from ..statistics import erlang_carried, poisson_at_most, poisson_below, poisson_excess
 
 
@@ -302,6 +303,19 @@ def no_spare_availability() -> Any:
 
 
 @alternative("spare_availability", sparing="hot")
+def sparing_spare_availability(spare_left_probability: Any) -> Any:
+    """Probability that a failed node finds a hot spare.
+
+    that one is left
+
+    Parameters: spare_left_probability [1]
+    Returns: [1] probability
+    Source: by definition
+    """
+    return 1.0 * spare_left_probability
+
+
+@alternative("spare_left_probability", repair_shop="unlimited")
 def hot_spare_availability(spare_nodes: Any, repair_time: Any, node_repair_rate: Any) -> Any:
     """Probability that a failed node finds a hot spare.
 
@@ -318,6 +332,23 @@ def hot_spare_availability(spare_nodes: Any, repair_time: Any, node_repair_rate:
     return poisson_below(spare_nodes, repair_time * node_repair_rate)
 
 
+@alternative("spare_left_probability", repair_shop="crews")
+def crews_spare_left_probability(
+    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any
+) -> Any:
+    """Probability that a failed node finds a hot spare.
+
+    P(nodes in repair < spares), of the queue M/M/c with so many crews
+
+    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s]
+    Returns: [1] probability; 0 where crews cannot keep up
+    Range: repair times are exponential; constant ones leave a spare more often, by up to 0.1. Nodes
+        fail one by one; the spares themselves do not fail while they are idle
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
+    """
+    return spare_left(spare_nodes, repair_crews, repair_time * node_repair_rate)
+
+
 @alternative("whole_cluster_probability", node_pool="open")
 def open_whole_cluster_probability() -> Any:
     """Share of the time in which the job has all of its nodes, between waits for repairs.
@@ -332,6 +363,19 @@ def open_whole_cluster_probability() -> Any:
 
 
 @alternative("whole_cluster_probability", node_pool="closed")
+def pool_whole_cluster_probability(whole_pool_probability: Any) -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    that of a pool whose idle nodes fail
+
+    Parameters: whole_pool_probability [1]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0 * whole_pool_probability
+
+
+@alternative("whole_pool_probability", repair_shop="unlimited")
 def closed_whole_cluster_probability(
     spare_nodes: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
 ) -> Any:
@@ -353,7 +397,39 @@ def closed_whole_cluster_probability(
     return poisson_at_most(spare_nodes, pool * ratio / (1 + ratio))
 
 
+@alternative("whole_pool_probability", repair_shop="crews")
+def crews_whole_pool_probability(
+    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
+) -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    P(N <= S), N nodes in repair: births and deaths of n + S nodes, n at least 1, and so many crews
+
+    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s],
+        nodes [1]
+    Returns: [1] share of the wall time
+    Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
+        spares). Within 0.22 r, repair time over a node's lifetime; nodes fail one by one
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    return whole_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
+
+
 @alternative("whole_cluster_probability", node_pool="closed_idle_safe")
+def safe_pool_whole_cluster_probability(whole_safe_pool_probability: Any) -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    that of a pool whose idle nodes do not fail
+
+    Parameters: whole_safe_pool_probability [1]
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0 * whole_safe_pool_probability
+
+
+@alternative("whole_safe_pool_probability", repair_shop="unlimited")
 def closed_idle_safe_whole_cluster_probability(
     spare_nodes: Any, repair_time: Any, node_repair_rate: Any
 ) -> Any:
@@ -369,6 +445,22 @@ def closed_idle_safe_whole_cluster_probability(
         distribution of repair times): S + 1 losses in repair stop the arrivals
     """
     return erlang_carried(spare_nodes + 1, repair_time * node_repair_rate)
+
+
+@alternative("whole_safe_pool_probability", repair_shop="crews")
+def crews_whole_safe_pool_probability(
+    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any
+) -> Any:
+    """Share of the time in which the job has all of its nodes, between waits for repairs.
+
+    1 - P(S + 1 nodes in repair), of the queue M/M/c/S+1 with so many crews
+
+    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s]
+    Returns: [1] share of the wall time
+    Range: repair times are exponential; constant ones give up to 0.07 more; nodes fail one by one
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
+    """
+    return whole_of_safe(spare_nodes, repair_crews, repair_time * node_repair_rate)
 
 
 @alternative("cluster_uptime", elastic="off")
@@ -398,6 +490,32 @@ def elastic_cluster_uptime() -> Any:
 
 
 @alternative("missing_nodes", sparing="none")
+def all_missing_nodes(nodes_in_repair: Any) -> Any:
+    """Nodes that the job lacks while others are repaired, on average.
+
+    all in repair
+
+    Parameters: nodes_in_repair [1]
+    Returns: [1] nodes in repair
+    Source: by definition
+    """
+    return 1.0 * nodes_in_repair
+
+
+@alternative("missing_nodes", sparing="hot")
+def spared_missing_nodes(nodes_beyond_spares: Any) -> Any:
+    """Nodes that the job lacks while others are repaired, on average.
+
+    those in repair beyond the spares
+
+    Parameters: nodes_beyond_spares [1]
+    Returns: [1] nodes in repair beyond the spares
+    Source: by definition
+    """
+    return 1.0 * nodes_beyond_spares
+
+
+@alternative("nodes_in_repair", repair_shop="unlimited")
 def unspared_missing_nodes(repair_time: Any, node_repair_rate: Any) -> Any:
     """Nodes that the job lacks while others are repaired, on average.
 
@@ -411,7 +529,24 @@ def unspared_missing_nodes(repair_time: Any, node_repair_rate: Any) -> Any:
     return repair_time * node_repair_rate
 
 
-@alternative("missing_nodes", sparing="hot")
+@alternative("nodes_in_repair", repair_shop="crews")
+def crews_nodes_in_repair(
+    repair_crews: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
+) -> Any:
+    """Nodes that the job lacks while others are repaired, on average.
+
+    E[N], N nodes in repair: births and deaths of n nodes, n at least 1, and so many crews
+
+    Parameters: repair_crews [1], repair_time [s], node_repair_rate [1/s], nodes [1]
+    Returns: [1] nodes in repair
+    Range: repair times are exponential; within 0.17 r n, r = repair time over a node's lifetime
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    return missing_of_pool(0.0, repair_crews, np.maximum(nodes, 1.0), ratio)
+
+
+@alternative("nodes_beyond_spares", repair_shop="unlimited")
 def hot_spare_missing_nodes(spare_nodes: Any, repair_time: Any, node_repair_rate: Any) -> Any:
     """Nodes that the job lacks while others are repaired, on average.
 
@@ -422,6 +557,24 @@ def hot_spare_missing_nodes(spare_nodes: Any, repair_time: Any, node_repair_rate
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """
     return poisson_excess(spare_nodes, repair_time * node_repair_rate)
+
+
+@alternative("nodes_beyond_spares", repair_shop="crews")
+def crews_nodes_beyond_spares(
+    spare_nodes: Any, repair_crews: Any, repair_time: Any, node_repair_rate: Any, nodes: Any
+) -> Any:
+    """Nodes that the job lacks while others are repaired, on average.
+
+    E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and so many crews
+
+    Parameters: spare_nodes [1], repair_crews [1], repair_time [s], node_repair_rate [1/s],
+        nodes [1]
+    Returns: [1] nodes in repair beyond the spares
+    Range: repair times are exponential, and spares fail as nodes at work do; within 0.17 r n
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    """
+    ratio = repair_time * node_repair_rate / nodes
+    return missing_of_pool(spare_nodes, repair_crews, np.maximum(nodes, 1.0), ratio)
 
 
 @alternative("elastic_capacity", elastic="off")

@@ -155,6 +155,36 @@ def test_a_closed_pool_waits_for_repairs() -> None:
     np.testing.assert_allclose(sum(exact[name] for name in SHARES), 1, rtol=1e-13)
 
 
+def test_repair_crews_are_played() -> None:
+    grid: dict[str, Any] = {
+        **FLEET,
+        "cluster_mtbf": "4 h",
+        "node_failure_rate": "0.25 1/h",
+        "checkpoint_interval": "30 min",
+        "repair_time": "6 h",
+        "repair_crews": [2, 10_000],
+        "node_pool": ["open", "closed", "closed_idle_safe"],
+        "spare_nodes": [1, 4],
+    }
+    found = fleetcube.simulate(trials=200, **grid)
+    names = ["goodput", "whole_cluster_probability", "spare_availability"]
+    exact = fleetcube.evaluate(names, engine="numpy", **grid)
+    for name in names[:2]:
+        off = found[name] - exact[name].broadcast_like(found[name])
+        assert (abs(off) < 4.5 * found[f"{name}_error"] + 0.002).all(), name
+    # jobs begin with all spares
+    off = found.spare_shortage.sel(node_pool="open") - (1 - exact.spare_availability)
+    error = found.spare_shortage_error.sel(node_pool="open")
+    assert (abs(off) < 4.5 * error + 0.005).all()
+    assert (found.goodput.diff("repair_crews").sel(node_pool="closed") > 0.1).all()
+    # too few crews: the cluster is never whole
+    given = {**grid, "repair_crews": 1, "node_pool": "closed", "spare_nodes": 1}
+    assert fleetcube.simulate(trials=2, **given).outcome == 1
+    # repairs in no time
+    at_once = fleetcube.simulate(trials=50, **{**given, "repair_time": 0})
+    assert at_once.whole_cluster_probability == 1
+
+
 def test_a_recovery_time_that_is_given_holds_all_of_it() -> None:
     found = fleetcube.simulate(**PLAIN, provision_time="2 h", spare_nodes=[0, 1])
     off = found.goodput - fleetcube.evaluate("goodput", **PLAIN)

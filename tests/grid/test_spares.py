@@ -94,6 +94,47 @@ def test_spares_are_found_by_solving() -> None:
         assert sweep.solve("spare_nodes", "goodput >= 90 %").spare_nodes.item() == need
 
 
+def test_a_shop_of_crews_that_barely_keep_up_needs_more_spares() -> None:
+    closed = {**FLEET, "node_pool": "closed"}
+    names = ["whole_cluster_probability", "spare_availability", "missing_nodes"]
+    # as many crews as nodes are no queue; repair in no time; a shop without end of work
+    given = {**closed, "sparing": "hot", "spare_nodes": 20}
+    usual = fleetcube.evaluate(names, engine="numpy", **given)
+    many = fleetcube.evaluate(names, engine="numpy", **given, repair_crews=2068)
+    for name in names[:2]:
+        assert float(many[name]) == pytest.approx(float(usual[name]), abs=1e-3)
+    # here spares fail while they are idle: 1 % more nodes
+    assert float(many.missing_nodes) == pytest.approx(
+        float(usual.missing_nodes), rel=0.03, abs=1e-3
+    )
+    none = fleetcube.evaluate(names, engine="numpy", **{**given, "repair_time": 0}, repair_crews=1)
+    assert [float(none[name]) for name in names] == [1, 1, 0]
+    few = fleetcube.evaluate(names, engine="numpy", **given, repair_crews=5)
+    assert float(few.whole_cluster_probability) < 1e-9
+    assert float(few.spare_availability) == 0
+    # five crews repair 5 a day of the 10.5 that would fail, had they as many nodes
+    running = 5 / (BUSY / NODES)
+    assert float(few.missing_nodes) == pytest.approx(NODES - running, rel=1e-3)
+    # the spares of a queue M/M/c/S+1, counted state by state
+    sweep = Sweep({**FLEET, "node_pool": "closed_idle_safe", "repair_crews": 12}, {}, ["goodput"])
+    solved = sweep.solve("spare_nodes", "whole_cluster_probability >= 99 %")
+
+    def whole_by(spares: int) -> float:
+        terms = [1.0]
+        for k in range(spares + 1):
+            terms.append(terms[-1] * BUSY / min(k + 1, 12))
+        return 1 - terms[-1] / math.fsum(terms)
+
+    assert solved.spare_nodes.item() == next(n for n in range(200) if whole_by(n) >= 0.99) > 20
+
+
+def test_crews_are_at_least_one() -> None:
+    with pytest.raises(fleetcube.InputError, match="repair_crews"):
+        found("goodput", node_pool="closed", repair_crews=0)
+    with pytest.raises(fleetcube.InputError, match="repair_crews is missing"):
+        found("goodput", node_pool="closed", repair_shop="crews")
+
+
 def test_spares_are_found_by_optimizing() -> None:
     # Spares are paid for: (n + S) / P(whole) is least where the job costs least
     sweep = Sweep({**FLEET, "node_pool": "closed", "gpu_hour_price": 2.0}, {}, ["job_cost"])

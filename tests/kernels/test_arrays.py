@@ -32,7 +32,9 @@ SHAPE, CHUNKS = (6, 8), (6, 5)
 LONG = {  # hundreds of operations: they take long to compile
     "scaling.sync_wall",
     *(f"statistics.poisson_{name}" for name in ("at_most", "below", "excess")),
-    "statistics.erlang_carried",
+    *("statistics.erlang_carried", "statistics.erlang_blocked", "statistics.poisson_truncated"),
+    *(f"repair.{name}" for name in ("spare_left", "whole_of_safe", "queue_odds")),
+    *("repair.whole_of_pool", "repair.missing_of_pool"),
 }
 SOME = set(sorted(LAWS.keys() - LONG)[::3]) if TIMES == 1 else LAWS.keys()  # all in `make fuzz`
 SHARES = ("corruption_probability", "correlated_fraction", "contention", "serial_fraction")

@@ -89,6 +89,7 @@ def points() -> dict[str, Any]:
         "correlated_failure_fraction": rng.uniform(0, 1, POINTS),
         "mtbf_exponent": rng.uniform(0.5, 1.2, POINTS),
         "spare_nodes": rng.choice([0.0, 1.0, 8.0], POINTS),
+        "repair_crews": [1.0, 3.0, 1e5] * (POINTS // 3),
         "maintenance_fraction": rng.uniform(0, 0.2, POINTS),
         "corruption_probability": rng.uniform(0, 0.5, POINTS),
         "per_node_storage_bandwidth": 10.0 ** rng.uniform(8, 10, POINTS),

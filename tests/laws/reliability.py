@@ -11,7 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from fleetcube.kernels import checkpoint, statistics
+from fleetcube.kernels import checkpoint, repair, statistics
 from fleetcube.kernels.quantities import checkpointing, failures, feasibility, goodput, recovery
 
 from .check import Pairs, check
@@ -228,6 +228,142 @@ def binomial_repairs() -> Pairs:
                 math.comb(total, k) * away**k * (1 - away) ** (total - k) for k in range(spares + 1)
             )
             yield failures.closed_whole_cluster_probability(spares, 1e-3, nodes, nodes), theirs
+
+
+def _chain(births: list[float], crews: float, repair: float) -> list[float]:
+    """Shares of time with 0, 1, ... nodes in repair, by the balance of births and deaths."""
+    logs = [0.0]
+    for k, rate in enumerate(births):
+        logs.append(logs[-1] + math.log(rate * repair / min(k + 1, crews)))
+    largest = max(logs)
+    weights = [math.exp(each - largest) for each in logs]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+@check(
+    "erlang_blocked",
+    "poisson_truncated",
+    "spare_left",
+    "whole_of_safe",
+    "crews_spare_left_probability",
+    "crews_whole_safe_pool_probability",
+    by="derivation",
+    source="the balance of births and deaths, state by state",
+    tolerance=2e-8,
+)
+def crews_and_steady_failures() -> Pairs:
+    """1 to 1,000 crews, at work for 0.01 to 0.99 of the time and beyond, 0 to 500 spares"""
+    for crews in (1, 2, 10, 100, 1000):
+        for busy in (0.01, 0.5, 0.9, 0.99, 1.0, 2.0):
+            load = crews * busy
+            full = _chain([load] * crews, crews, 1.0)
+            yield statistics.erlang_blocked(float(crews), load), full[-1]
+            few = crews // 2
+            part = math.fsum(full[: few + 1])
+            if part > 1e-280:
+                yield statistics.poisson_truncated(float(few), float(crews), load), part
+            endless = _chain([load] * 9000, crews, 1.0)
+            for spares in (0, 1, 5, 20, 500):
+                left = math.fsum(endless[:spares]) if busy < 1 else 0.0
+                place = (float(spares), float(crews))
+                yield 1 + repair.spare_left(*place, load), 1 + left
+                yield 1 + failures.crews_spare_left_probability(*place, 2.0, load / 2), 1 + left
+                whole = math.fsum(_chain([load] * (spares + 1), crews, 1.0)[:-1])
+                yield repair.whole_of_safe(*place, load), whole
+                law = failures.crews_whole_safe_pool_probability
+                yield law(*place, 2.0, load / 2), whole
+
+
+@check(
+    "queue_odds",
+    "whole_of_pool",
+    "missing_of_pool",
+    "crews_whole_pool_probability",
+    "crews_nodes_in_repair",
+    "crews_nodes_beyond_spares",
+    by="derivation",
+    source="the balance of births and deaths, state by state, of nodes that all fail alike",
+    tolerance=2.2e-3,
+)
+def crews_and_pools() -> Pairs:
+    """1 to 2,048 nodes, 0 to 100 spares, 1 to 5,000 crews, repairs of 1e-5 to 1e-2 of a life"""
+    for nodes, spares, crews, ratio in itertools.product(
+        (1, 16, 2048), (0, 1, 5, 100), (1, 2, 10, 5000), (1e-5, 1e-3, 1e-2)
+    ):
+        pool = nodes + spares
+        shares = _chain([float(pool - k) for k in range(pool)], crews, ratio)
+        whole = math.fsum(shares[: spares + 1])
+        missing = math.fsum((k - spares) * shares[k] for k in range(spares, pool + 1))
+        place = (float(spares), float(crews), float(nodes), ratio)
+        yield 1 + repair.whole_of_pool(*place), 1 + whole
+        yield 1 + repair.missing_of_pool(*place) / nodes, 1 + missing / nodes
+        odds = repair.queue_odds(*place)
+        yield 1 + odds / (1 + odds), 1 + math.fsum(shares[crews + 1 :])
+        rate = (1e3 * ratio, nodes / 1e3, float(nodes))
+        law = failures.crews_whole_pool_probability
+        yield 1 + law(float(spares), float(crews), *rate), 1 + whole
+        if spares == 0:
+            found = failures.crews_nodes_in_repair(float(crews), *rate)
+            yield 1 + found / nodes, 1 + missing / nodes
+        found = failures.crews_nodes_beyond_spares(float(spares), float(crews), *rate)
+        yield 1 + found / nodes, 1 + missing / nodes
+
+
+@check(
+    "crews_whole_pool_probability",
+    "crews_whole_safe_pool_probability",
+    "crews_spare_left_probability",
+    by="simulator",
+    source="nodes that wait for the first crew that is free, each repair by itself",
+    tolerance=3e-2,
+)
+def repair_crews() -> Pairs:
+    """16 and 256 nodes, 1 to 4 crews, 0 to 5 spares, crews that keep up and that do not"""
+    seed = 0
+    for nodes, spares, crews, busy in (
+        (256, 2, 1, 0.7),
+        (256, 5, 4, 3.0),
+        (256, 3, 2, 3.0),
+        (16, 0, 1, 0.5),
+    ):
+        for pool, law in (
+            ("closed", failures.crews_whole_pool_probability),
+            ("safe", failures.crews_whole_safe_pool_probability),
+            ("open", failures.crews_spare_left_probability),
+        ):
+            seed += 1
+            more = (float(nodes),) if pool == "closed" else ()
+            ours = law(float(spares), float(crews), 1.0, busy, *more)
+            yield 1 + ours, 1 + _played_by_crews(nodes, spares, crews, nodes / busy, pool, seed)
+
+
+def _played_by_crews(
+    nodes: int, spares: int, crews: int, life: float, pool: str, seed: int
+) -> float:
+    """Share of the time in which the job is whole; in an open pool, of failures that find one."""
+    rng = np.random.default_rng(seed)
+    free = [0.0] * crews  # when each crew is
+    whole_again: list[float] = []
+    clock = whole = 0.0
+    found = failed = 0
+    while clock < 30_000 * life / nodes:
+        up = nodes + spares - len(whole_again)
+        running = up >= nodes
+        failing = nodes if pool == "open" else up if pool == "closed" else nodes * running
+        next_failure = clock + rng.exponential(life / failing) if failing else NEVER
+        event = min(next_failure, whole_again[0] if whole_again else NEVER)
+        whole += (event - clock) * running
+        clock = event
+        if event == next_failure:
+            failed += 1
+            found += len(whole_again) < spares
+            done = max(heapq.heappop(free), clock) + rng.exponential()
+            heapq.heappush(free, done)
+            heapq.heappush(whole_again, done)
+        else:
+            heapq.heappop(whole_again)
+    return found / failed if pool == "open" else whole / clock
 
 
 @check(

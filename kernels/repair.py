@@ -1,0 +1,171 @@
+"""Repairs by a finite crew: nodes wait for a crew, and the job for nodes.
+
+Repair times are exponential: with few crews their distribution counts, as it does not with one for
+each node. `load` is the mean number of nodes in repair that crews without end would have.
+"""
+
+from typing import Any
+
+from .ops import np, where
+from .statistics import (
+    _tail_ratio,
+    erlang_blocked,
+    erlang_carried,
+    poisson_below,
+    poisson_excess,
+    poisson_probability,
+    poisson_truncated,
+)
+
+
+def spare_left(spares: Any, crews: Any, load: Any) -> Any:
+    """Chance that one of the spares is whole, where nodes fail at a steady rate.
+
+    P(N < S) of the queue M/M/c: 1 - C rho^(S - c) for S > c, else (1 - C) times a Poisson
+    variable's, given N < c; rho = a / c, and C is Erlang's chance that all crews are at work
+
+    Parameters:
+        spares [1]: S
+        crews [1]: c, nodes repaired at a time, at least 1
+        load [1]: a, repair time times failures per unit of time
+    Returns: [1] probability; 0 without spares, and where crews cannot keep up (a >= c)
+    Range: exponential repair times; the steady state, which a job near a = c is long in reaching
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.3 (M/M/c)
+    Example:
+        >>> round(float(spare_left(3.0, 1.0, 0.5)), 10)  # 1 - 0.5^3
+        0.875
+    """
+    holds = load < crews
+    a = where(holds, load, 0.5 * crews)
+    rho, blocked = a / crews, erlang_blocked(crews, a)
+    idle = (1 - rho) * (1 - blocked) / (1 - rho * (1 - blocked))  # 1 - C, without loss of digits
+    beyond = np.maximum(spares - crews, 0.0)
+    queued = -(1 - idle) * np.expm1(beyond * np.log(where(rho > 0, rho, 0.5)))
+    some = idle * poisson_below(np.minimum(spares, crews), a) / poisson_below(crews, a)
+    return where(holds & (spares > 0), some + where(rho > 0, queued, 0.0), 0.0)
+
+
+def whole_of_safe(spares: Any, crews: Any, load: Any) -> Any:
+    """Share of the time in which a job has all its nodes, where nodes that wait do not fail.
+
+    1 - P(N = S + 1) of the queue M/M/c/S+1: S + 1 nodes in repair stop the job, and the failures
+
+    Parameters:
+        spares [1]: S
+        crews [1]: c, nodes repaired at a time, at least 1
+        load [1]: a, repair time times failures per unit of time
+    Returns: [1] share of the time
+    Range: exponential repair times; for c > S any, and Erlang's loss
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.5 (M/M/c/K)
+    Example:
+        >>> round(float(whole_of_safe(1.0, 1.0, 2.0)), 10)  # (1 + 2) / (1 + 2 + 4)
+        0.4285714286
+    """
+    busy = np.minimum(crews, spares + 1)
+    queue = spares + 1 - busy
+    a = where(load > 0, load, 1.0)
+    rho, carried = a / busy, erlang_carried(busy, a)
+    more = rho > 1
+    x = where(more, 1 / rho, rho)
+    power = np.exp(queue * np.log(x))
+    even = np.abs(x - 1) < 1e-9
+    terms = where(even, queue, (1 - power) / where(even, 1.0, 1 - x))  # 1 + x + x^2 + ...
+    working = x * terms + carried * (1 - terms)  # x^q + B (terms - 1), without loss of digits
+    over = working / (working + 1 - carried)
+    under = 1 - (1 - carried) * power / (1 + (1 - carried) * x * terms)
+    return where(load > 0, where(more, over, under), 1.0)
+
+
+def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+    """Odds that more nodes are in repair than crews, of a cluster whose nodes all fail alike.
+
+    P(N > c) / P(N <= c) = B(c, a) (P - c) / y / B(P - c - 1, y), B Erlang's, P = n + S, y = c / r,
+    a = P r / (1 + r): up to c nodes in repair are nearly Poisson; beyond, the whole ones are
+
+    Parameters:
+        spares [1]: S
+        crews [1]: c, nodes repaired at a time, at least 1
+        nodes [1]: n, nodes of the job
+        ratio [1]: r, repair time over a node's lifetime, above 0
+    Returns: [1] odds; 0 where crews are as many as nodes
+    Range: exponential repair times
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    Example:
+        >>> float(queue_odds(0.0, 2.0, 2.0, 0.1))
+        0.0
+    """
+    pool, at_most = nodes + spares, crews / ratio
+    left = np.maximum(pool - crews, 0.0)
+    waiting = erlang_blocked(np.maximum(left - 1, 0.0), at_most)
+    # beyond 1e120 they are the same to a double, and slopes still numbers
+    tail = left / at_most / np.maximum(waiting, 1e-120)
+    return erlang_blocked(crews, pool * ratio / (1 + ratio)) * tail
+
+
+def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+    """Share of the time in which a job has all its nodes, where nodes that wait fail, too.
+
+    P(N <= S), N nodes in repair: births and deaths of n + S nodes and c crews
+
+    Parameters:
+        spares [1]: S
+        crews [1]: c, nodes repaired at a time, at least 1
+        nodes [1]: n, nodes of the job, at least 1
+        ratio [1]: r, repair time over a node's lifetime
+    Returns: [1] share of the time
+    Range: exponential repair times; within 0.22 r of the sum over all states
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    Example:
+        >>> round(float(whole_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # 1 / (1 + r)
+        0.999
+    """
+    fails = ratio > 0
+    r = where(fails, ratio, 1.0)
+    pool = nodes + spares
+    odds = queue_odds(spares, crews, nodes, r)
+    few = np.minimum(spares, crews)
+    all_repaired = poisson_truncated(few, np.maximum(crews, few), pool * r / (1 + r))
+    last = np.maximum(pool - crews - 1, 0.0)
+    queued = 1 - poisson_truncated(np.minimum(nodes - 1, last), last, crews / r)
+    whole = (all_repaired + where(crews < spares, odds * queued, 0.0)) / (1 + odds)
+    return where(fails, whole, 1.0)
+
+
+def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
+    """Nodes that a job lacks on average: those in repair beyond the spares, which fail, too.
+
+    E[max(0, N - S)], N nodes in repair: births and deaths of n + S nodes and c crews
+
+    Parameters:
+        spares [1]: S
+        crews [1]: c, nodes repaired at a time, at least 1
+        nodes [1]: n, nodes of the job, at least 1
+        ratio [1]: r, repair time over a node's lifetime
+    Returns: [1] nodes
+    Range: exponential repair times; within 0.17 r n of the sum over all states
+    Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
+    Example:
+        >>> round(float(missing_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # r / (1 + r)
+        0.001
+    """
+    fails = ratio > 0
+    r = where(fails, ratio, 1.0)
+    pool, y = nodes + spares, crews / r
+    a = pool * r / (1 + r)
+    odds = queue_odds(spares, crews, nodes, r)
+    few = np.minimum(spares, crews)
+    # E[max(0, N - S)], N Poisson and at most c: by what is beyond c where that is rare
+    keeps_up = a < crews + 1
+    equal, tail = poisson_probability(crews, a), _tail_ratio(crews, a)
+    rare = poisson_excess(spares, a) - equal * (a + (a - spares) * tail)
+    rare = rare / where(keeps_up, 1 - equal * tail, 1.0)
+    left_over = few - a * (1 - erlang_blocked(few, a))  # E[S - N], where N <= S
+    left_over = poisson_truncated(few, np.maximum(crews, few), a) * left_over
+    often = a * (1 - erlang_blocked(crews, a)) - few + left_over
+    repaired = where(keeps_up, rare, often)
+    last = np.maximum(pool - crews - 1, 0.0)
+    running = np.minimum(nodes - 1, last)
+    queued = nodes - y * (1 - erlang_blocked(running, y))
+    queued = poisson_truncated(running, last, y) * queued
+    lacking = where(crews > spares, repaired, 0.0) + odds * queued
+    return where(fails, np.maximum(lacking / (1 + odds), 0.0), 0.0)
