@@ -40,6 +40,7 @@ CASES: dict[str, dict[str, float]] = {
     "exponential": {},
     "Weibull": {"shape": 0.7},
     "exponential, 8 spares": {"spares": 8.0},
+    "exponential, 8 spares, 2 crews": {"spares": 8.0, "crews": 2.0},
     "Weibull, 8 spares, unreadable checkpoints, flush": {
         "shape": 0.7,
         "spares": 8.0,

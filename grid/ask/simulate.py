@@ -118,8 +118,9 @@ def simulate(
 
     A failure takes the work since the last safe checkpoint, and one node, which comes back after
     `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
-    `node_pool` is closed. All nodes work at the start. `failure_shape` is the Weibull shape of the
-    time between the job's failures, `cluster_mtbf` its mean.
+    `node_pool` is closed. With `repair_crews` so many nodes are repaired at a time, each for an
+    exponential time of that mean. All nodes work at the start. `failure_shape` is the Weibull shape
+    of the time between the job's failures, `cluster_mtbf` its mean.
 
     With `recovery_model = "kinds"` each failure is of a kind drawn by the shares, and a restart
     keeps its node; with `corruption_latency` silent corruption is found that much later, and the
