@@ -396,6 +396,21 @@ _ROWS: list[str | Input] = [
         implied="several",
         implied_by=("ramp_tokens", "long_context_tokens"),
     ),
+    _real(
+        "transition_time",
+        "s",
+        0.0,
+        "making a phase ready: starting the job, re-sharding a checkpoint; GPUs wait meanwhile",
+        positive=False,
+    ),
+    _option(
+        "transitions",
+        "none",
+        ("none", "counted"),
+        "whether job_time counts the time that it takes to make a job, or a phase of it, ready",
+        implied="counted",
+        implied_by=("transition_time",),
+    ),
     _option(
         "batch_ramp",
         "linear",

@@ -10,7 +10,10 @@ from typing import Any
 REASON = "infeasible_reason"  # why it cannot be run; 0 where it can
 NEAR = "near_memory_limit"  # 1 where the error of the limits' model decides over that
 LAYOUT_REASON = "arrangement_reason"  # why a neighbour cannot be laid out; 0 where it can
-LAYOUT = frozenset({"data_parallel", "num_microbatches"})  # what they reach depends on the layout
+# What they reach is judged by REASON: the layout, and tiers of checkpoints, which must hold them
+LAYOUT = frozenset(
+    {"data_parallel", "num_microbatches", "memory_tier_bytes", "drive_tier_bytes", "tiered_mtbf"}
+)
 # A quantity, and the inputs whose product it may not exceed where a point can be run
 LIMITS: Mapping[str, tuple[str, ...]] = {"memory_per_gpu": ("hbm_capacity", "memory_error_factor")}
 
@@ -268,6 +271,7 @@ SUMS = frozenset(
         "tokens_to_target",
         "training_steps",
         "training_tokens",
+        "transition_wait",
     }
 )
 MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
@@ -290,6 +294,7 @@ MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these
     "step_to_communication_ratio": ("training_steps", "exposed_communication_time"),
     "straggler_overhead": _WALL,
     "tokens_per_second": _STEPS,
+    "transition_share": ("job_time",),
     "useful_compute_share": _WALL,
     **{
         f"{tier}_tier_{loss}": _WALL

@@ -131,7 +131,8 @@ def simulate(
     own stalls, flushes and restores. With `fleet_aging = "on"` and an aging_window the failures'
     rate is at every moment that of the hardware's age; without job_duration the job lasts as long
     as the window. A job in phases is simulated phase by phase, each for its own training steps, and
-    the times of its phases add up.
+    the times of its phases add up. Its transition_time is part of wall_time and of no share: these
+    are of the time in which it runs.
 
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
@@ -189,6 +190,8 @@ def simulate_spec(
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }
     statistics["work"] = points["work"].reshape(*shape, parts).sum(axis=-1)
+    for name in ("wall_time", "wall_time_p95"):
+        statistics[name] += points["ready"].reshape(*shape, parts).sum(axis=-1)
     settings = {
         "trials": trials,
         "seed": str(seed),
@@ -238,6 +241,9 @@ def _points(
     crews = "crews" in _chosen(problem, "repair_shop")
     quantities += ["spare_left_probability"] if crews else []
     quantities += ["training_steps", "step_time"] if added_up else []
+    begins = added_up or problem.gives("job_duration")  # else start and end do not matter
+    ready = begins and _chosen(problem, "transitions") != {"none"}
+    quantities += ["transition_wait"] if ready else []
     quantities = list(dict.fromkeys(quantities))
     axes = {axis.name for axis in problem.axes}
     plan = Plan(problem, [name for name in quantities if name not in axes] or ["goodput"], "numpy")
@@ -280,7 +286,8 @@ def _points(
         if ageless and _choice(case, "node_mttf") == "on":
             steady = next(each for each in ageless.cases if each.runs == case.runs)
             values |= _of_ages(values, ageless.table(steady, "cluster_mtbf"))
-        _fill(plan, case, used, _parameters(values), points)
+        made = {**_parameters(values), "ready": values.get("transition_wait", np.zeros(()))}
+        _fill(plan, case, used, made, points)
     points["fails_in_recovery"] = np.full_like(points["mtbf"], float(failures_during_recovery))
     summed = (phases.NAME,) if added_up else ()
     dims = tuple(axis.name for axis in problem.axes if axis.name in used - {*summed})

@@ -32,12 +32,13 @@ TIMED = {  # what takes GPU time beside the GPUs' own work: its shares of the wa
     "stragglers": ("straggler_overhead",),
     "failures": ("checkpoint_overhead", "rework_overhead", "recovery_overhead"),
 }
-LOST = ("batch", "compute", *TIMED)
+LOST = ("batch", "compute", *TIMED, "transitions")
 SIZE, TIME = "n_gpus", "job_time"
 _BATCH, _POWER, _COST = "global_batch_size", "facility_power", "job_cost"
 _TOKENS, _WALL, _REPLICAS = "tokens_to_target", "sync_wall_gpus", "data_parallel"
 _SHARES = ("compute_inefficiency_overhead", *(name for own in TIMED.values() for name in own))
-_NEEDED = (TIME, "gpu_hours", "availability", *_SHARES)
+_READY = "transition_share"
+_NEEDED = (TIME, "gpu_hours", "availability", _READY, *_SHARES)
 _REASONS = {  # that say which limit it is; any other is one of the layout
     "batch_smaller_than_data_parallel": "batch",
     "batch_not_divisible": "batch",
@@ -192,7 +193,9 @@ def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
         limit: spent * there * sum(found[name].values for name in names)
         for limit, names in TIMED.items()
     }
-    on["failures"] = on["failures"] + spent * (1 - there)  # waits for a cluster that is whole
+    on["transitions"] = spent * np.broadcast_to(found[_READY].values, spent.shape)
+    waits = spent * (1 - there) - on["transitions"]  # for a cluster that is whole
+    on["failures"] = on["failures"] + waits
     on["compute"] = spent - sum(on.values())
     lost = np.full((sizes.size, len(LOST)), np.nan)
     for k, limit in enumerate(LOST):

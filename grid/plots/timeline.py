@@ -27,7 +27,7 @@ from .picture import (
 if TYPE_CHECKING:
     import xarray
 
-NAMES = ("job_time", *LOSSES)
+NAMES = ("job_time", "transition_share", *LOSSES)
 _NARROW = 0.08  # of the job: a phase whose name is upright
 _LINE = 0.025  # of the width of the picture that an upright name takes
 
@@ -53,12 +53,16 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     widths = np.where(np.isfinite(widths), widths, 0.0)
     starts = np.concatenate([[0.0], np.cumsum(widths)])
     figure, axes = blank(4.8)
-    bottom = np.zeros(widths.size)
+    ready = np.broadcast_to(np.nan_to_num(cube["transition_share"].values), widths.shape) * widths
     handles = []
+    if ready.any():
+        axes.bar(starts[:-1], np.ones(widths.size), ready, align="edge", color="0.8")
+        handles.append(patches.Patch(color="0.8", label="making ready"))
+    bottom = np.zeros(widths.size)
     for name, (text, colour) in zip([*LOSSES, ""], PARTS, strict=True):
         share = np.broadcast_to(cube[name].values, widths.shape) if name else 1 - bottom
         share = np.where(bad, 0.0, share)
-        axes.bar(starts[:-1], share, widths, bottom, align="edge", color=colour)
+        axes.bar(starts[:-1] + ready, share, widths - ready, bottom, align="edge", color=colour)
         bottom = bottom + share
         handles.append(patches.Patch(color=colour, label=text))
     for k in np.flatnonzero(bad & (widths > 0)):

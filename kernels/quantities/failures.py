@@ -614,9 +614,9 @@ def shrinking_elastic_capacity(
     return 1 - np.minimum(lost / data_parallel, 1.0)
 
 
-@alternative("availability", multi_site=False)
+@alternative("steady_availability", multi_site=False)
 def one_site_availability(maintenance_fraction: Any, elastic_capacity: Any) -> Any:
-    """Share of the cluster's time that is there for the job.
+    """Share of the cluster's time that is there for the job once it has begun.
 
     (1 - maintenance) x running replicas
 

@@ -443,11 +443,11 @@ def elastic_running_sites(site_uptime: Any) -> Any:
     return 1.0 * site_uptime
 
 
-@alternative("availability", multi_site=True)
+@alternative("steady_availability", multi_site=True)
 def several_site_availability(
     maintenance_fraction: Any, elastic_capacity: Any, running_sites: Any
 ) -> Any:
-    """Share of the cluster's time that is there for the job.
+    """Share of the cluster's time that is there for the job once it has begun.
 
     that of one site x running sites
 

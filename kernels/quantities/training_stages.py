@@ -143,9 +143,8 @@ def long_context_extra_time_of_shifted(
     return attention_time * longer * (1 + bubble_ratio) * step_time_ratio
 
 
-@alternative("job_time", training_stages="several")
-def staged_job_time(
-    attempted_steps: Any,
+@alternative("mean_step_time", training_stages="several")
+def staged_mean_step_time(
     step_time: Any,
     training_steps: Any,
     extra_ramp_steps: Any,
@@ -154,15 +153,15 @@ def staged_job_time(
     tokens_per_step: Any,
     long_context_extra_time: Any,
 ) -> Any:
-    """Wall time of the run, with a ramp of its batch and a stage of long sequences.
+    """Time of a step, on average over a run with a ramp of its batch and a stage of long sequences.
 
-    steps / (goodput x availability) x (step time + (extra steps x what a batch does not change +
-    D_long / (B s) x what longer sequences add) / steps)
+    step time + (extra steps x what a batch does not change + D_long / (B s) x what longer
+    sequences add) / steps
 
-    Parameters: attempted_steps [1], step_time [s], training_steps [1], extra_ramp_steps [1],
+    Parameters: step_time [s], training_steps [1], extra_ramp_steps [1],
         batch_independent_time [s], long_context_tokens [1], tokens_per_step [1],
         long_context_extra_time [s]
-    Returns: [s] wall time
+    Returns: [s] time
     Range: losses to failures as with steps of the whole batch; tokens of both stages are among
         `training_tokens`
     Source: Brown et al. 2020, arXiv:2005.14165, appendix B; DeepSeek-AI 2024, arXiv:2412.19437,
@@ -170,4 +169,17 @@ def staged_job_time(
     """
     ramp = extra_ramp_steps * batch_independent_time
     late = long_context_tokens / tokens_per_step * long_context_extra_time
-    return attempted_steps * (step_time + (ramp + late) / training_steps)
+    return step_time + (ramp + late) / training_steps
+
+
+@alternative("job_time", training_stages="several")
+def staged_job_time(attempted_steps: Any, mean_step_time: Any) -> Any:
+    """Wall time of the run, with a ramp of its batch and a stage of long sequences.
+
+    steps x mean step time / (goodput x availability)
+
+    Parameters: attempted_steps [1], mean_step_time [s]
+    Returns: [s] wall time
+    Source: Daly 2006, FGCS 22(3), eq. 13 (solve time over goodput)
+    """
+    return attempted_steps * mean_step_time

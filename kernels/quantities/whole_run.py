@@ -21,6 +21,92 @@ def one_site_training_steps(tokens_to_target: Any, tokens_per_step: Any) -> Any:
     return tokens_to_target / tokens_per_step
 
 
+@alternative("availability", transitions="none")
+def steady_availability_alone(steady_availability: Any) -> Any:
+    """Share of the cluster's time that is there for the job.
+
+    as it is once the job has begun
+
+    Parameters: steady_availability [1]
+    Returns: [1] share of the wall time, weighted with the replicas that run
+    Source: by definition
+    """
+    return 1.0 * steady_availability
+
+
+@alternative("availability", transitions="counted")
+def availability_after_transition(
+    steady_availability: Any,
+    transition_time: Any,
+    training_steps: Any,
+    mean_step_time: Any,
+    goodput: Any,
+) -> Any:
+    """Share of the cluster's time that is there for the job, which is made ready first.
+
+    A U / (U + A T_t), U = steps x step time / goodput: the wall time is U / A + T_t
+
+    Parameters: steady_availability [1], transition_time [s], training_steps [1],
+        mean_step_time [s], goodput [1]
+    Returns: [1] share of the wall time, weighted with the replicas that run
+    Range: nothing fails while the job is made ready
+    Source: by definition
+    """
+    up = training_steps * mean_step_time
+    return steady_availability * up / (up + steady_availability * transition_time * goodput)
+
+
+@alternative("transition_wait", transitions="none")
+def no_transition_wait() -> Any:
+    """Time that GPUs wait for the job to be made ready.
+
+    0
+
+    Parameters: none
+    Returns: [s] time
+    Source: by definition
+    """
+    return 0.0
+
+
+@alternative("transition_wait", transitions="counted")
+def counted_transition_wait(transition_time: Any) -> Any:
+    """Time that GPUs wait for the job to be made ready; in phases, for all of them.
+
+    T_t
+
+    Parameters: transition_time [s]
+    Returns: [s] time
+    Source: by definition
+    """
+    return 1.0 * transition_time
+
+
+def transition_share(transition_wait: Any, job_time: Any) -> Any:
+    """Share of the wall time in which the job is made ready.
+
+    T_t / T
+
+    Parameters: transition_wait [s], job_time [s]
+    Returns: [1] share
+    Source: by definition
+    """
+    return transition_wait / job_time
+
+
+@alternative("mean_step_time", training_stages="one")
+def mean_step_time(step_time: Any) -> Any:
+    """Time of a step, on average over the run.
+
+    that of each
+
+    Parameters: step_time [s]
+    Returns: [s] time
+    Source: by definition
+    """
+    return 1.0 * step_time
+
+
 def attempted_steps(training_steps: Any, goodput: Any, availability: Any) -> Any:
     """Steps that would fit into the wall time of the run.
 

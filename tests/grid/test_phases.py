@@ -219,6 +219,30 @@ def test_an_input_of_one_phase_has_derivatives_and_is_sought() -> None:
     assert float(law(n_gpus__long=8192)) == pytest.approx(with_gpus(8192), rel=1e-12)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "numba", "jax"])
+def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> None:
+    """The job is longer by the times stated; shares of the time in which it runs stay."""
+    job = {**JOB, **PRICES, "maintenance_fraction": 0.1}
+    outputs = ["job_time", "gpu_hours", "job_cost", "energy", "goodput", "rework_overhead"]
+    outputs += ["transition_share", "availability", "mfu", "useful_compute_share"]
+    plain = Sweep(job, {}, outputs, phases=PHASES).evaluate(engine)
+    tables = [PHASES[0], *({**own, "transition_time": "2 h"} for own in PHASES[1:])]
+    ready = Sweep(job, {}, outputs, phases=tables).evaluate(engine)
+    assert float(ready.job_time - plain.job_time) == pytest.approx(4 * 3600, rel=1e-6)
+    hours = 2 * 8192 + 2 * 16384
+    assert float(ready.gpu_hours - plain.gpu_hours) == pytest.approx(hours, rel=1e-6)
+    assert float(ready.job_cost - plain.job_cost) == pytest.approx(2 * hours, rel=1e-6)
+    for name in ("goodput", "rework_overhead", "mfu", "useful_compute_share"):
+        assert float(ready[name]) == pytest.approx(float(plain[name]), rel=1e-12)
+    assert float(ready.energy) > float(plain.energy)
+    share = float(ready.transition_share)
+    assert share == pytest.approx(4 * 3600 / float(ready.job_time), rel=1e-12)
+    assert float(ready.availability) == pytest.approx(float(plain.availability) * (1 - share))
+    assert float(plain.transition_share) == 0
+    none = Sweep({**job, "transition_time": 0}, {}, outputs, phases=PHASES).evaluate(engine)
+    assert float(none.job_time) == pytest.approx(float(plain.job_time), rel=1e-14)
+
+
 ONE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"n_gpus__lang": [8, 16]}, "did you mean 'n_gpus__long'"),
     ({}, {"n_gpus": [8192, 16384]}, "as n_gpus__ramp"),

@@ -311,6 +311,12 @@ def test_phases_of_a_job_add_up() -> None:
     np.testing.assert_allclose(whole.wall_time_error, error, rtol=0.4)
     exact = fleetcube.evaluate(["goodput"], engine="numpy", **shared, phase=phases)
     assert (abs(whole.goodput - exact.goodput) < 4.5 * whole.goodput_error).all()
+    phases[1]["transition_time"] = "2 d"
+    later = fleetcube.simulate(trials=50, **shared, phase=phases)
+    np.testing.assert_allclose(later.wall_time - whole.wall_time, 2 * 86400, rtol=1e-9)
+    np.testing.assert_allclose(later.wall_time_p95 - whole.wall_time_p95, 2 * 86400, rtol=1e-9)
+    for name in ("goodput", "recovery_overhead", "work"):
+        np.testing.assert_array_equal(later[name], whole[name])
 
 
 def test_a_stated_job_has_its_length_and_may_be_late() -> None:
@@ -318,6 +324,8 @@ def test_a_stated_job_has_its_length_and_may_be_late() -> None:
     assert found.work.values.tolist() == [864_000, 8_640_000]
     assert (found.wall_time_p95 > found.wall_time).all()
     assert (found.wall_time > found.work).all()
+    begun = fleetcube.simulate(**PLAIN, job_duration=["10 d", "100 d"], transition_time="1 h")
+    np.testing.assert_allclose(begun.wall_time - found.wall_time, 3600, rtol=1e-6)
     late = found.wall_time_p95 / found.wall_time - 1
     assert late[0] > 2 * late[1]  # chance evens out with the square root of the length
 

@@ -170,6 +170,11 @@ def test_phases_count_together_and_one_by_one() -> None:
     assert np.allclose(gains, ideal, rtol=1e-12, equal_nan=True)
     assert found["n_gpus"].values[0] % 64 == 0, "whole replicas of both"
     assert "sync_wall_gpus" not in found
+    ready = of({**job, "phase": [early, {**late, "transition_time": "300 d"}]})
+    assert ready["doubling_gain"].values[1:] == pytest.approx(
+        2 / (1 + ready["lost"].values[1:].sum(axis=1)), rel=1e-12, nan_ok=True
+    )
+    assert starts(ready)["transitions"] < starts(ready).get("failures", math.inf)
     with pytest.raises(InputError, match="ask for a phase"):
         of(job, batch_grows=True)
     own = {**JOB, "phase": [{**early, "n_gpus": 512}, late]}

@@ -257,6 +257,14 @@ def test_tiers_out_of_order_along_an_axis_have_a_reason() -> None:
     assert flag.attrs["flag_meanings"].split()[33] == "tiers_out_of_order"
 
 
+def test_goodput_by_itself_says_that_a_tier_holds_no_checkpoint() -> None:
+    sizes = ["1 GB", "1 TB"]
+    found = fleetcube.evaluate(["goodput"], **LAYOUT, **TIERS, checkpoint_memory_capacity=sizes)
+    assert found["infeasible_reason"].values.tolist() == [32, 0]
+    plain = fleetcube.evaluate(["goodput"], **LAYOUT)
+    assert "infeasible_reason" not in plain
+
+
 def test_graver_reasons_go_first() -> None:
     # Every fault at once, then without the gravest, and so on.
     faults: list[tuple[str, dict[str, Any]]] = [

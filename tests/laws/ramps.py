@@ -38,6 +38,7 @@ def run(tokens: float, ramp: float, first: int, last: int, length: int) -> dict[
 @check(
     "linear_ramp_steps",
     "staged_job_time",
+    "staged_mean_step_time",
     "batch_independent_time",
     "extra_ramp_steps",
     by="simulator",
@@ -61,8 +62,28 @@ def growing_batches() -> Pairs:
 
 
 @check(
+    "availability_after_transition",
+    "transition_share",
+    "mean_step_time",
+    by="derivation",
+    source="wall times added up by hand: steps over goodput and availability, and what goes before",
+)
+def made_ready() -> Pairs:
+    """1,000 steps of 10 s at a goodput of 0.8 and an availability of 0.5, after 0 s, 1 h, 100 h"""
+    for ready in (0.0, 3600.0, 360000.0):
+        given = {"training_steps": 1e3, "step_time": 10.0, "goodput": 0.8}
+        given |= {"steady_availability": 0.5, "transition_time": ready}
+        got = values(["job_time", "availability", "transition_share"], **given)
+        clock = ready + 25_000
+        yield got["job_time"], clock
+        yield got["availability"], 12_500 / clock
+        yield got["transition_share"], ready / clock
+
+
+@check(
     "stepped_ramp_steps",
     "staged_job_time",
+    "staged_mean_step_time",
     by="simulator",
     source="runs played step by step, the batch set by the tokens seen so far",
     tolerance=1e-5,
@@ -86,6 +107,7 @@ def doubled_batches() -> Pairs:
 @check(
     "long_context_extra_time",
     "staged_job_time",
+    "staged_mean_step_time",
     by="simulator",
     source="pairs of queries and keys of every sequence of a step, at each length of two stages",
 )
