@@ -80,7 +80,8 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     """Odds that more nodes are in repair than crews, of a cluster whose nodes all fail alike.
 
     P(N > c) / P(N <= c) = B(c, a) (P - c) / y / B(P - c - 1, y), B Erlang's, P = n + S, y = c / r,
-    a = P r / (1 + r): up to c nodes in repair are nearly Poisson; beyond, the whole ones are
+    a = r (P - min(P r / (1 + r), (c - 1) / 2)):
+    up to c nodes in repair are nearly Poisson; beyond, the whole ones are
 
     Parameters:
         spares [1]: S
@@ -99,7 +100,8 @@ def queue_odds(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     waiting = erlang_blocked(np.maximum(left - 1, 0.0), at_most)
     # beyond 1e120 they are the same to a double, and slopes still numbers
     tail = left / at_most / np.maximum(waiting, 1e-120)
-    return erlang_blocked(crews, pool * ratio / (1 + ratio)) * tail
+    whole = pool - np.minimum(pool * ratio / (1 + ratio), (crews - 1) / 2)
+    return erlang_blocked(crews, whole * ratio) * tail
 
 
 def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
@@ -113,7 +115,7 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
         nodes [1]: n, nodes of the job, at least 1
         ratio [1]: r, repair time over a node's lifetime
     Returns: [1] share of the time
-    Range: exponential repair times; within 0.22 r of the sum over all states
+    Range: exponential repair times; within 0.18 r of the sum over all states, r up to 1
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     Example:
         >>> round(float(whole_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # 1 / (1 + r)
@@ -124,7 +126,8 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     pool = nodes + spares
     odds = queue_odds(spares, crews, nodes, r)
     few = np.minimum(spares, crews)
-    all_repaired = poisson_truncated(few, np.maximum(crews, few), pool * r / (1 + r))
+    a = r * (pool - np.minimum(pool * r / (1 + r), (crews - 1) / 2))
+    all_repaired = poisson_truncated(few, np.maximum(crews, few), a)
     last = np.maximum(pool - crews - 1, 0.0)
     queued = 1 - poisson_truncated(np.minimum(nodes - 1, last), last, crews / r)
     whole = (all_repaired + where(crews < spares, odds * queued, 0.0)) / (1 + odds)
@@ -142,7 +145,7 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
         nodes [1]: n, nodes of the job, at least 1
         ratio [1]: r, repair time over a node's lifetime
     Returns: [1] nodes
-    Range: exponential repair times; within 0.17 r n of the sum over all states
+    Range: exponential repair times; within 0.17 r n of the sum over all states, r up to 1
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     Example:
         >>> round(float(missing_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # r / (1 + r)
@@ -151,7 +154,7 @@ def missing_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
     fails = ratio > 0
     r = where(fails, ratio, 1.0)
     pool, y = nodes + spares, crews / r
-    a = pool * r / (1 + r)
+    a = r * (pool - np.minimum(pool * r / (1 + r), (crews - 1) / 2))
     odds = queue_odds(spares, crews, nodes, r)
     few = np.minimum(spares, crews)
     # E[max(0, N - S)], N Poisson and at most c: by what is beyond c where that is rare

@@ -409,7 +409,8 @@ def crews_whole_pool_probability(
         nodes [1]
     Returns: [1] share of the wall time
     Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
-        spares). Within 0.22 r, repair time over a node's lifetime; nodes fail one by one
+        spares). Within 0.18 r, r = repair time over a node's lifetime, up to 1; beyond it is no
+        number to plan with. Nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
     ratio = repair_time * node_repair_rate / nodes
