@@ -435,6 +435,13 @@ _ROWS: list[str | Input] = [
         implied="critical",
         implied_by=("critical_batch_tokens", "reference_batch_tokens"),
     ),
+    _real(
+        "earlier_tokens",
+        "1",
+        0.0,
+        "tokens that the model has seen before the job; phases count those of the ones before",
+        positive=False,
+    ),
     _option(
         "critical_batch_law",
         "bergsma",

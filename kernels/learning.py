@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .ops import np
+from .ops import np, where
 
 
 def tokens_at_batch(tokens: Any, batch_tokens: Any, critical_batch_tokens: Any) -> Any:
@@ -52,6 +52,32 @@ def critical_batch_at_overhead(tokens: Any) -> Any:
     Source: Zhang et al. 2024, arXiv:2410.21676, definition 1 and fig. 1
     """
     return 5 * 512 * 22.91 * np.exp(0.47 * np.log(tokens / 1e6))
+
+
+def critical_batch_between(
+    tokens: Any, earlier_tokens: Any, critical_before: Any, critical_after: Any
+) -> Any:
+    """Critical batch size over a part of a run, from that of a run as far as either of its ends.
+
+    D / (b / B_b - a / B_a), b = a + D: parts of a run in one batch take what it takes undivided,
+    as a / B_a is the sum of 1 / B_crit over each of the tokens up to a
+
+    Parameters:
+        tokens [1]: tokens D of the part, with a batch far below the critical one
+        earlier_tokens [1]: tokens a before it
+        critical_before [1]: critical batch B_a of a run that ends where the part begins
+        critical_after [1]: critical batch B_b of a run that ends with the part
+    Returns: [1] tokens of one batch
+    Range: tokens from 1e-6 of those before on, below which digits are lost
+    Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3 (tokens and steps of a stretch of
+        training, summed)
+    Example:
+        >>> critical_batch_between(3.0, 1.0, 2.0, 4.0)
+        6.0
+    """
+    begun = earlier_tokens > 0
+    wasted = (earlier_tokens + tokens) / critical_after - earlier_tokens / critical_before
+    return where(begun, tokens / where(begun, wasted, 1.0), critical_after)
 
 
 def critical_batch_of_loss(loss: Any) -> Any:

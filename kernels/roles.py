@@ -212,12 +212,12 @@ UNCOUNTED: Mapping[str, tuple[str, str]] = {
     ),
 }
 # Quantities whose formulas are fitted to runs: by choice, the values that others had in these
-_RUNS = {"active_parameters": (7e7, 1.6e10), "training_tokens": (5e9, 5e11)}
+_RUNS = {"active_parameters": (7e7, 1.6e10), "trained_tokens": (5e9, 5e11)}
 FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
     "token_loss_exponent": {"besiroglu": _RUNS, "hoffmann": _RUNS},
     "critical_batch_tokens": {
-        "bergsma": {"training_tokens": (2.2e9, 1.4e11)},
-        "zhang": {"training_tokens": (1.7e9, 2.4e10)},
+        "bergsma": {"trained_tokens": (2.2e9, 1.4e11)},
+        "zhang": {"trained_tokens": (1.7e9, 2.4e10)},
         "kaplan": {"loss": (3.0, 10.0)},
     },
 }
@@ -251,6 +251,7 @@ RULES: Mapping[str, str] = {
 # A job in phases: what each must state of itself, and what the whole is of what they are. Other
 # quantities have a value in each phase and none of the job
 PHASED = "training_tokens"
+BEFORE = ("earlier_tokens", "tokens_before")  # those before the job; a phase adds those before it
 _WALL = ("job_time", "availability")
 _STEPS = ("training_steps", "step_time")
 _GPU_STEPS = (*_STEPS, "n_gpus")
@@ -313,15 +314,19 @@ LARGEST = frozenset(
         "memory_per_gpu_low",
         "near_memory_limit",
         "racks",
+        "compute_optimal_parameters",
+        "overtraining",
+        "trained_tokens",
     }
 )
-LEAST = frozenset({"feasible", "memory_margin"})
+LEAST = frozenset({"compute_optimal_loss", "feasible", "loss", "memory_margin", "tokens_before"})
 FIRST = frozenset({REASON})  # that is not 0
 OF_WHOLES = frozenset(  # whose formula holds for the wholes of what it reads
     {
         "cost_per_million_tokens",
         "dominant_overhead",
         "energy_per_token",
+        "lifetime_flops",
         "reliability_to_communication_ratio",
         "reliability_to_useful_ratio",
     }

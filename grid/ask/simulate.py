@@ -174,6 +174,8 @@ def simulate_spec(
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
     shared, all_axes, added_up = phases.with_phases(scenario, axes)
+    if added_up:
+        all_axes[phases.NAME] = phases.following(all_axes[phases.NAME], shared)
     problem = resolve(shared, all_axes)
     plan, dims, points = _points(problem, failures_during_recovery, added_up)
     parts = plan.sizes[phases.NAME] if added_up else 1

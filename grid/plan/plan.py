@@ -20,7 +20,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import DECIDED, FITTED, REASON
+from ...kernels.roles import BEFORE, DECIDED, FITTED, REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -95,7 +95,8 @@ class Plan(Grid):
         """Inputs that the scenario sets, that no formula in use reads and that imply no option."""
         stated, used = self.problem.stated, self.structure.used
         implied = (used & INPUTS.keys()) - stated
-        return sorted(stated - used.union(*(INPUTS[name].implied_by for name in implied)))
+        read = used.union(*(INPUTS[name].implied_by for name in implied))
+        return sorted(stated - read - {*BEFORE})  # those a phase has from the ones before
 
     def defaults(self) -> dict[str, Any]:
         """Inputs of `DECIDED` that formulas in use read and nothing sets, and what they are."""

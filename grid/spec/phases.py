@@ -8,12 +8,13 @@ import numpy as np
 
 from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
-from ...kernels.roles import PHASED, SUMS
+from ...kernels.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
 from . import patterns, values
 from .axes import PHASE, Axis, make_axis
 
 NAME = PHASE
+EARLIER = BEFORE[0]
 EVERY = "all"  # what stands for every phase where one is chosen
 MOST = 64  # phases of a job, whose formulas stand side by side
 ABOUT = "parts of the job, one after the other; each states what it does not share with others"
@@ -95,7 +96,7 @@ def with_phases(
         return shared, {NAME: axis, **axes}, True
     labels = axis.labels.tolist()
     chosen = np.array([labels.index(named(name, labels)) for name in each.labels.tolist()])
-    return shared, {**axes, NAME: axis.cut(chosen)}, False
+    return shared, {**axes, NAME: following(axis, shared).cut(chosen)}, False
 
 
 def are_tables(value: Any) -> bool:
@@ -107,7 +108,18 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The scenario of a single phase. Raises InputError."""
     shared, tables = apart(scenario)
     phases = _checked(shared, tables)
-    return {**shared, **phases[named(name, list(phases))]}
+    k = list(phases).index(named(name, list(phases)))
+    earlier = [own[PHASED] for own in list(phases.values())[:k]]
+    before = values.number(EARLIER, shared.get(EARLIER, 0))
+    before += sum(values.number(PHASED, own) for own in earlier)
+    return {**shared, **phases[name], **({EARLIER: before} if k else {})}
+
+
+def following(axis: Axis, shared: Mapping[str, Any]) -> Axis:
+    """An axis of phases that knows the tokens before each."""
+    own = axis.numbers[PHASED]
+    before = values.number(EARLIER, shared.get(EARLIER, 0)) + np.cumsum(own) - own
+    return replace(axis, numbers={**axis.numbers, EARLIER: before})
 
 
 def names(scenario: Mapping[str, Any]) -> list[str]:
@@ -148,6 +160,11 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
             raise InputError(f"phase {k}: name = {shown(name)} is not a text without commas")
         if name in phases:
             raise InputError(f"two phases are called {name!r}; give one another name")
+        if EARLIER in own:
+            raise InputError(
+                f"phase {name!r}: {EARLIER} are those of phases before it; say those before the "
+                "first in [scenario]"
+            )
         for key, value in own.items():
             values.check_name(key)
             if isinstance(value, Mapping):

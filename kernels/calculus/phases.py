@@ -13,7 +13,7 @@ from typing import Any
 
 from ..graph.bind import Binding, Made
 from ..graph.formulas import Function, UnknownNameError, load, parameters
-from ..roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
+from ..roles import BEFORE, FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, PHASED, SUMS
 from .made import Renamed
 
 _MARK = "__"
@@ -112,13 +112,19 @@ def side_by_side(
     """
     differ = _differing(phases, own)
     made: dict[str, Function] = {}
+    of_job, before = BEFORE
+    seen: list[tuple[str, ...]] = [(of_job,)]
     for key, row in zip(keys, phases, strict=True):
         for name, formula in row.items():
+            if name == before:
+                made[in_phase(name, key)] = Whole("sum", tuple(seen), (formula,))
+                continue
             operands = tuple(in_phase(p, key) if p in differ else p for p in parameters(formula))
             if name in differ:
                 made[in_phase(name, key)] = Renamed(formula, operands)
             else:
                 made[name] = formula
+        seen.append((in_phase(PHASED, key),))
 
     def name_in(name: str, key: str) -> str:
         return in_phase(name, key) if name in differ else name
@@ -161,8 +167,8 @@ def _differing(
     phases: Sequence[Mapping[str, Function]], own: Sequence[Collection[str]]
 ) -> frozenset[str]:
     """Names whose value may differ from phase to phase; all sums do, as each is of one phase."""
-    names = {name for row in own for name in row}
     computed = {name for row in phases for name in row}
+    names = {name for row in own for name in row} | computed.intersection(BEFORE)
     names |= {
         name for name in computed if len({id(row.get(name)) for row in phases if name in row}) > 1
     }

@@ -5,6 +5,7 @@ from typing import Any
 from ..alternatives import alternative, same_as
 from ..learning import (
     critical_batch_at_overhead,
+    critical_batch_between,
     critical_batch_of_loss,
     critical_batch_of_tokens,
     optimal_parameters,
@@ -15,41 +16,75 @@ from ..learning import (
 from ..ops import np, where
 
 
+def tokens_before(earlier_tokens: Any) -> Any:
+    """Tokens that the model has seen before the job, or before its phase.
+
+    those stated; in a phase, and those of the phases before it
+
+    Parameters: earlier_tokens [1]
+    Returns: [1] tokens
+    Source: stated by the scenario
+    """
+    return 1.0 * earlier_tokens
+
+
+def trained_tokens(tokens_before: Any, training_tokens: Any) -> Any:
+    """Tokens that the model has seen when the job, or its phase, ends.
+
+    a + D
+
+    Parameters: tokens_before [1], training_tokens [1]
+    Returns: [1] tokens
+    Source: by definition
+    """
+    return tokens_before + training_tokens
+
+
 @alternative("critical_batch_tokens", critical_batch_law="bergsma")
-@same_as(critical_batch_of_tokens)
-def bergsma_critical_batch_tokens() -> Any:
+def bergsma_critical_batch_tokens(
+    training_tokens: Any, tokens_before: Any, trained_tokens: Any
+) -> Any:
     """Critical batch size, in tokens, where the scenario does not state it.
 
-    2048 x 0.0471 D^0.462
+    B_crit = 2048 x 0.0471 D^0.462; from a to b tokens, D / (b / B_crit(b) - a / B_crit(a))
 
-    Parameters: training_tokens [1]
+    Parameters: training_tokens [1], tokens_before [1], trained_tokens [1]
     Returns: [1] tokens of one batch, with which a run takes twice those of small batches
     Range: fitted to models of 1.1e8 to 3.3e9 parameters on 20 to 1,280 tokens for each; a remark
         says where a sweep is beyond. `training_tokens` stand for those with small batches: with
         `reference_batch_tokens` r, too large by less than 1 + 0.46 r / B_crit
-    Source: Bergsma et al. 2025, arXiv:2505.13738, eqs 6 and 7, fig. 1
+    Source: Bergsma et al. 2025, arXiv:2505.13738, eqs 6 and 7, fig. 1; McCandlish et al. 2018,
+        arXiv:1812.06162, section 2.3 (a part of a run)
     """
+    before = critical_batch_of_tokens(where(tokens_before > 0, tokens_before, 1.0))
+    after = critical_batch_of_tokens(trained_tokens)
+    return critical_batch_between(training_tokens, tokens_before, before, after)
 
 
 @alternative("critical_batch_tokens", critical_batch_law="zhang")
-@same_as(critical_batch_at_overhead)
-def zhang_critical_batch_tokens() -> Any:
+def zhang_critical_batch_tokens(
+    training_tokens: Any, tokens_before: Any, trained_tokens: Any
+) -> Any:
     """Critical batch size, in tokens, from the batch that takes 20 % more tokens.
 
-    5 x 512 x 22.91 (D / 1e6)^0.47
+    B_crit = 5 x 512 x 22.91 (D / 1e6)^0.47; from a to b tokens, D / (b / B_crit(b) - a / B_crit(a))
 
-    Parameters: training_tokens [1]
+    Parameters: training_tokens [1], tokens_before [1], trained_tokens [1]
     Returns: [1] tokens of one batch, with which a run takes twice those of small batches
     Range: fitted to models of 8.5e7 to 1.2e9 parameters on 20 tokens for each; a remark says where
         a sweep is beyond. `training_tokens` stand for those with small batches
-    Source: Zhang et al. 2024, arXiv:2410.21676, definition 1 and fig. 1
+    Source: Zhang et al. 2024, arXiv:2410.21676, definition 1 and fig. 1; McCandlish et al. 2018,
+        arXiv:1812.06162, section 2.3 (a part of a run)
     """
+    before = critical_batch_at_overhead(where(tokens_before > 0, tokens_before, 1.0))
+    after = critical_batch_at_overhead(trained_tokens)
+    return critical_batch_between(training_tokens, tokens_before, before, after)
 
 
 @alternative("critical_batch_tokens", critical_batch_law="kaplan")
 @same_as(critical_batch_of_loss)
 def kaplan_critical_batch_tokens() -> Any:
-    """Critical batch size, in tokens, at the loss that the run ends with.
+    """Critical batch size, in tokens, at the loss that the run, or its phase, ends with.
 
     2e8 / L^(1 / 0.21)
 
@@ -90,7 +125,7 @@ def critical_tokens_to_target(
         critical_batch_tokens [1], ramp_spared_tokens [1]
     Returns: [1] tokens
     Range: learning rates tuned to the batch, each token seen once, one critical batch size for the
-        whole run: in its beginning it is smaller. A ramp that the
+        whole run, or phase: in its beginning it is smaller. A ramp that the
         run does not outlast is infeasible: `stages_of_training_do_not_fit`
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3
     """
@@ -311,7 +346,7 @@ def loss() -> Any:
 
     E + A / N^alpha + B / D^beta
 
-    Parameters: active_parameters [1], training_tokens [1], irreducible_loss [1],
+    Parameters: active_parameters [1], trained_tokens [1], irreducible_loss [1],
         parameter_loss_scale [1], parameter_loss_exponent [1], token_loss_scale [1],
         token_loss_exponent [1]
     Returns: [1] loss of a token, in nats
@@ -337,28 +372,28 @@ def compute_optimal_tokens() -> Any:
     """
 
 
-def overtraining(training_tokens: Any, compute_optimal_tokens: Any) -> Any:
+def overtraining(trained_tokens: Any, compute_optimal_tokens: Any) -> Any:
     """Tokens of the run over those with which the model is of the best size.
 
     D / D_opt
 
-    Parameters: training_tokens [1], compute_optimal_tokens [1]
+    Parameters: trained_tokens [1], compute_optimal_tokens [1]
     Returns: [1] ratio: above 1, a smaller model than the operations could train, cheaper to use
     Source: by definition
     """
-    return training_tokens / compute_optimal_tokens
+    return trained_tokens / compute_optimal_tokens
 
 
-def parameter_token_pairs(active_parameters: Any, training_tokens: Any) -> Any:
+def parameter_token_pairs(active_parameters: Any, trained_tokens: Any) -> Any:
     """Parameters times tokens: a sixth of the operations of a dense model's training.
 
     N D
 
-    Parameters: active_parameters [1], training_tokens [1]
+    Parameters: active_parameters [1], trained_tokens [1]
     Returns: [1] pairs
     Source: by definition (Hoffmann et al. 2022, arXiv:2203.15556, section 3.3: C = 6 N D)
     """
-    return active_parameters * training_tokens
+    return active_parameters * trained_tokens
 
 
 @same_as(optimal_parameters)

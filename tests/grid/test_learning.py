@@ -82,8 +82,8 @@ def test_the_batch_matters_less_where_quality_is_counted() -> None:
     [
         ({"parameters": 7e9, "training_tokens": 1e11}, []),
         ({"parameters": 7e10, "training_tokens": 1e11}, ["active_parameters"]),
-        ({"parameters": 7e10, "training_tokens": 1e9}, ["active_parameters", "training_tokens"]),
-        ({"parameters": 7e9, "training_tokens": [1e11, 1.5e13]}, ["training_tokens"]),
+        ({"parameters": 7e10, "training_tokens": 1e9}, ["active_parameters", "trained_tokens"]),
+        ({"parameters": 7e9, "training_tokens": [1e11, 1.5e13]}, ["trained_tokens"]),
     ],
 )
 def test_beyond_the_runs_of_a_fit_a_remark_says_so(
@@ -95,7 +95,7 @@ def test_beyond_the_runs_of_a_fit_a_remark_says_so(
 
 
 def test_each_law_of_the_critical_batch_has_its_own_runs() -> None:
-    for law, operand in (("bergsma", "training_tokens"), ("zhang", "training_tokens")):
+    for law, operand in (("bergsma", "trained_tokens"), ("zhang", "trained_tokens")):
         given = {"training_tokens": 1e10, "critical_batch_law": law}
         assert (
             "fleetcube_remarks" not in fleetcube.evaluate(["critical_batch_tokens"], **given).attrs

@@ -11,6 +11,7 @@ import xarray
 import fleetcube
 from fleetcube import InputError, Sweep
 from fleetcube.grid.ask.gradient import uncounted
+from fleetcube.grid.spec.phases import one
 from fleetcube.kernels.graph.formulas import load
 from fleetcube.kernels.roles import FIRST, LARGEST, LEAST, MEANS, OF_WHOLES, SUMS
 
@@ -283,6 +284,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ([{**TOKENS, "name": "all"}], {}, "phase = all tells all phases apart"),
     ([{**TOKENS, "name": "to 8K"}, {**TOKENS, "name": "to-8K"}], {}, "both 'to_8K'"),
     ([{**TOKENS, "name": "a"}], {"n_gpus__b": 8}, "n_gpus__b is of no phase"),
+    ([{**TOKENS, "earlier_tokens": 1e9}], {}, "say those before the first in [scenario]"),
     ([TOKENS] * 65, {}, "65 phases are more than 64"),
 ]
 
@@ -322,6 +324,45 @@ def test_what_is_said_of_formulas_is_said_in_phases() -> None:
     assert uncounted(whole.plan(), ["global_batch_size"]) == {}
     plain = Sweep(JOB, {}, ["job_time"], phases=PHASES)
     assert "quality is not counted" in str(uncounted(plain.plan(), ["global_batch_size"]))
+
+
+SPLIT = {"a": 1e12, "b": 9e12, "c": 5e12}
+
+
+@pytest.mark.parametrize("law", ["bergsma", "zhang", "kaplan"])
+def test_laws_of_the_batch_see_the_tokens_of_phases_before(law: str) -> None:
+    """A run cut into phases that are alike takes what it takes uncut, and learns as much."""
+    job = {**JOB, "global_batch_size": 2048, "batch_quality": "critical", "critical_batch_law": law}
+    outputs = ["tokens_to_target", "job_time", "loss", "overtraining", "trained_tokens"]
+    outputs += ["compute_optimal_loss", "lifetime_flops", "tokens_before"]
+    parts = [{"name": name, "training_tokens": d} for name, d in SPLIT.items()]
+    earlier = {**job, "earlier_tokens": 2e12}
+    uncut = Sweep({**earlier, "training_tokens": 15e12}, {}, outputs).evaluate("numpy")
+    whole = Sweep(earlier, {}, outputs, phases=parts)
+    found = whole.evaluate("numpy")
+    for name in outputs:
+        last = law == "kaplan" and name in ("tokens_to_target", "job_time", "lifetime_flops")
+        assert float(found[name]) == pytest.approx(float(uncut[name]), rel=0.5 if last else 1e-12)
+    each = Sweep(earlier, {"phase": ["c", "a"]}, outputs, phases=parts).evaluate("numpy")
+    assert each["trained_tokens"].values.tolist() == [17e12, 3e12]
+    alone = one({**earlier, "phase": parts}, "c")
+    own = Sweep(alone, {}, outputs).evaluate("numpy")
+    for name in outputs:
+        assert float(own[name]) == float(each[name][0])
+    one_by_one = Sweep(earlier, {"phase": [*SPLIT]}, ["job_time"], phases=parts)
+    total = one_by_one.evaluate("numpy")["job_time"].sum()
+    assert float(total) == pytest.approx(float(found["job_time"]), rel=1e-12)
+    # tokens of the first phase matter to those after it
+    slope = whole.gradient("job_time", ["training_tokens__a"]).values.item()
+    step = [
+        float(
+            whole.replace(scenario={**whole.spec["scenario"], "training_tokens__a": d})
+            .evaluate("numpy")
+            .job_time
+        )
+        for d in (1e12 - 1e9, 1e12 + 1e9)
+    ]
+    assert slope == pytest.approx((step[1] - step[0]) / 2e9, rel=1e-4)
 
 
 def test_phases_are_stated_once(tmp_path: Path) -> None:

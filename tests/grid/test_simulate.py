@@ -15,6 +15,7 @@ from fleetcube.grid.ask import simulate as module
 from fleetcube.grid.ask.simulate import VARIABLES
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plan import memory
+from fleetcube.grid.spec.phases import one
 from fleetcube.kernels import monte_carlo
 
 PLAIN: dict[str, Any] = {
@@ -292,7 +293,7 @@ def test_failures_follow_the_age_of_the_fleet() -> None:
 
 def test_phases_of_a_job_add_up() -> None:
     shared: dict[str, Any] = {**FLEET, "inter_node_bandwidth": "50 GB/s", "sequence_length": 8192}
-    shared |= {"gpu_mttf": ["5_000 h", "50_000 h"]}
+    shared |= {"gpu_mttf": ["5_000 h", "50_000 h"], "batch_quality": "critical"}
     phases = [
         {"name": "ramp", "training_tokens": 1e11, "global_batch_size": 512, "n_gpus": 2048},
         {"name": "main", "training_tokens": 4e11, "global_batch_size": 1024},
@@ -301,7 +302,7 @@ def test_phases_of_a_job_add_up() -> None:
     assert whole.goodput.dims == ("gpu_mttf",)
     each = []
     for own in phases:
-        alone = {**shared, **{k: v for k, v in own.items() if k != "name"}}
+        alone = one({**shared, "phase": phases}, own["name"])
         steps = fleetcube.evaluate(["training_steps", "step_time"], **alone)
         useful = float(steps.training_steps * steps.step_time)
         each.append(fleetcube.simulate(trials=50, **alone, job_duration=useful))

@@ -159,6 +159,7 @@ def points() -> dict[str, Any]:
         "in_job_share": rng.choice([0.0, 0.3], POINTS),
         "requeue_share": rng.choice([0.0, 0.2], POINTS),
         "interest_rate": rng.choice([0.0, 0.08], POINTS),
+        "earlier_tokens": rng.choice([0.0, 1e13], POINTS),
         "transition_time": rng.choice([0.0, 1e5], POINTS),
     }
 

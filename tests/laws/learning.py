@@ -91,6 +91,34 @@ def batches_played() -> Pairs:
 
 
 @check(
+    "critical_batch_between",
+    "bergsma_critical_batch_tokens",
+    "zhang_critical_batch_tokens",
+    "critical_tokens_to_target",
+    "tokens_before",
+    "trained_tokens",
+    by="simulator",
+    source="training played token by token: where a run to x tokens has the critical batch c x^p, "
+    "the tokens around x have c x^p / (1 - p), whose sum of shares wasted is the run's",
+    tolerance=1e-4,
+)
+def parts_of_a_run() -> Pairs:
+    """from the start on, half of a run, its last hundredth; two laws"""
+    batch = 1024 * 4096
+    for law, power in (("bergsma", 0.462), ("zhang", 0.47)):
+        one = values(["critical_batch_tokens"], training_tokens=1.0, critical_batch_law=law)
+        for before, tokens in ((0.0, 2e12), (1e12, 1e12), (1.98e12, 2e10)):
+            edges = before + tokens * np.linspace(0, 1, 100_001) ** 4  # steep at the start
+            middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+            around = one["critical_batch_tokens"] * middle**power / (1 - power)
+            given: dict[str, Any] = {"training_tokens": tokens, "earlier_tokens": before}
+            given |= {"critical_batch_law": law, "global_batch_size": 1024}
+            given |= {"sequence_length": 4096, "batch_quality": "critical"}
+            taken = values(["tokens_to_target"], **given)["tokens_to_target"]
+            yield taken - tokens, (width * batch / around).sum()
+
+
+@check(
     "critical_batch_at_overhead",
     by="table",
     source="Zhang et al. 2024, arXiv:2410.21676, sections 3.2 and 3.3: 93.20 N^0.47 with 20 tokens "
