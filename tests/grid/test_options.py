@@ -33,7 +33,7 @@ JOB: dict[str, Any] = {
     "peak_flops_fp8": 2e15,
     "peak_flops_fp4": 4e15,
     "site_bandwidth": 1e11,
-    "repair_crews": 1,
+    "repair_crews": 40,
     "slow_node_share": 0.005,
     "slow_node_slowdown": 0.1,
     "slow_node_mttf": 1e8,
