@@ -72,7 +72,7 @@ def critical_batch_between(
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3 (tokens and steps of a stretch of
         training, summed)
     Example:
-        >>> critical_batch_between(3.0, 1.0, 2.0, 4.0)
+        >>> float(critical_batch_between(3.0, 1.0, 2.0, 4.0))
         6.0
     """
     begun = earlier_tokens > 0

@@ -74,7 +74,7 @@ def test_every_quantity_under_every_option(turn: int) -> None:
 
 
 # What options need that no default gives; stated with each option's choice, since it implies some
-NEEDED = {"slow_node_share": 0.01, "node_price": 3e5}
+NEEDED = {"slow_node_share": 0.01, "node_price": 3e5, "repair_crews": 20}
 ORDINARY = {
     **NEEDED,
     "step_time_jitter": 0.05,
