@@ -157,7 +157,9 @@ def _checked(shared: Mapping[str, Any], tables: Any) -> dict[str, dict[str, Any]
         own = dict(table)
         name = own.pop("name", f"phase {k}")
         if not isinstance(name, str) or not name.isprintable() or not name or "," in name:
-            raise InputError(f"phase {k}: name = {shown(name)} is not a text without commas")
+            raise InputError(
+                f"phase {k}: name = {shown(name)} is not a printable text without commas"
+            )
         if name in phases:
             raise InputError(f"two phases are called {name!r}; give one another name")
         if EARLIER in own:

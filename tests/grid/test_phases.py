@@ -275,7 +275,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     ([{"name": "a"}], {}, "phase 'a' has no training_tokens"),
     ([{**TOKENS, "name": "a"}] * 2, {}, "two phases are called 'a'"),
     ([{**TOKENS, "tensor_paralel": 8}], {}, "tensor_paralel"),
-    ([{**TOKENS, "name": "a,b"}], {}, "is not a text without commas"),
+    ([{**TOKENS, "name": "a,b"}], {}, "is not a printable text without commas"),
     ([{**TOKENS, "gpu_mttf": "3 h"}], {}, "set by the axes"),
     ([{**TOKENS, "n_gpus": {"lognormal": [8, 2]}}], {}, "distributions"),
     ([TOKENS, TOKENS], {"training_tokens": "3T"}, "add up to 2e+12"),
