@@ -352,8 +352,16 @@ def _answers(
             **uncounted(plan, [*tried]),
             "fleetcube_tried": reasons.shape[1],
             "fleetcube_open": " ".join(tried),
+            "fleetcube_infeasible": ", ".join(_counted(reasons, variables[REASON][2])),
         },
     )
+
+
+def _counted(reasons: Array, about: Mapping[str, Any]) -> list[str]:
+    """The reasons why layouts cannot run, with how many have each, most first."""
+    codes, counts = np.unique(reasons[reasons != 0], return_counts=True)
+    words = meanings(about, codes)
+    return [f"{counts[k]:,} {words[k]}" for k in np.argsort(-counts, kind="stable")]
 
 
 def _said(axes: Mapping[str, Axis], place: Sequence[int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The best layouts: what a search of all of them finds, as `run` answers there."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,12 @@ def test_where_nothing_can_run_the_commonest_reason_is_said() -> None:
     reasons = grid["infeasible_reason"].values.ravel()
     assert found["infeasible_reason"].item() == np.bincount(reasons).argmax() > 0
     assert found["job_time"].isnull().all()
-    assert "no layout can run; most of them:" in command(str(PLAN), "n_gpus=8")
+    most = found.attrs["fleetcube_infeasible"].split(", ")[0]
+    word = found["infeasible_reason"].attrs["flag_meanings"].split()[np.bincount(reasons).argmax()]
+    assert most.split()[1] == word
+    assert re.search(
+        r"no layout can run: [\d,]+ group_larger_than_cluster, ", command(str(PLAN), "n_gpus=8")
+    )
 
 
 def test_what_the_limit_of_memory_costs_is_that_of_a_gpu_with_more() -> None:

@@ -117,16 +117,16 @@ def _print_one(
     from fleetcube.grid.ask.layouts import levers
     from fleetcube.grid.plan.labels import END_OF
     from fleetcube.grid.show.dates import end
-    from fleetcube.grid.show.tables import counted, meanings, numbers, scale, table
+    from fleetcube.grid.show.feet import wrapped
+    from fleetcube.grid.show.tables import counted, numbers, scale, table
     from fleetcube.kernels.roles import LOSSES
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
-    reason = point["infeasible_reason"]
-    if reason.item():
-        why = meanings(reason.attrs, reason.values.reshape(1))[0]
+    if point["infeasible_reason"].item():
         margin = point["nearest_memory_margin"].item()
         near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 0 else ""
-        say(f"no layout can run; most of them: {why}{near}")
+        for line in wrapped([f"no layout can run: {found.attrs['fleetcube_infeasible']}{near}"]):
+            say(line)
         return
     names = found.attrs["fleetcube_open"].split()
     there = point[of].notnull().values
