@@ -13,6 +13,7 @@ from ...kernels.inputs import INPUTS, groups
 from ...kernels.roles import FIXED_KINDS, MONEY, NEAR, NOT_PULLED, PULLED, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
+from ..plan.cases import choices
 from ..plan.execute import evaluate_block
 from ..plan.labels import attributes, coordinates, ordered, root_attributes
 from ..plan.plan import Plan
@@ -23,7 +24,7 @@ from ..run.settings import Settings
 from ..show.selectors import narrow, point_of
 from ..show.tables import meanings
 from ..spec.axes import PHASE, Array, Axis, make_axes, make_axis
-from ..spec.scenario import Problem, choose
+from ..spec.scenario import Problem
 from ..spec.values import is_whole, without_unit
 from .gradient import check_inputs, check_quantity, derivative_of, of_phases, reached, uncounted
 
@@ -154,13 +155,16 @@ def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[
 
 def frozen(plan: Plan) -> tuple[Problem, dict[str, float]]:
     """The problem of a one-point plan with every option chosen, and the value of every input."""
-    (case,) = plan.cases
-    options, given = dict(plan.problem.options), set(plan.problem.constants)
-    for axis in plan.axes:
-        options |= {name: row[0] for name, row in axis.options.items()}
-        given |= {name for name, row in axis.numbers.items() if not np.isnan(row[0])}
+    (case,), (choice,) = plan.cases, choices(plan.problem, ())
     values = {name: float(leaf.item()) for name, leaf in case.leaves.items()}
-    point = replace(plan.problem, constants=values, options=choose(options, given), axes=())
+    phases = plan.problem.phases
+    if phases:  # one may imply an option that others do not
+        rows = [dict(phase.options) for phase in choice.phases]
+        differ = [n for n, own in choice.options.items() if any(row[n] != own for row in rows)]
+        options = {name: tuple(row[name] for row in rows) for name in differ}
+        phases = replace(phases, options={**phases.options, **options})
+    fixed = dict(choice.options)
+    point = replace(plan.problem, constants=values, options=fixed, axes=(), phases=phases)
     return point, values
 
 

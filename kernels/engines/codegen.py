@@ -79,6 +79,8 @@ class _Writer:
             lines.append(f"{pad}i{axis} += 1")
             if axis:
                 lines += [f"{pad}if i{axis} == shape[{axis}]:", f"{pad}    i{axis} = 0"]
+        # numba frees an array after its last use, and does not see that of its parts
+        lines.append("    room[0] = 0.0")
         return "\n".join(lines) + "\n"
 
     def _levels(self) -> dict[str, int]:

@@ -257,6 +257,7 @@ def simulate(
     from fleetcube.grid.ask.simulate import VARIABLES, simulate_spec
     from fleetcube.grid.show.tables import check_target, check_variables, table, variables
     from fleetcube.grid.spec.axes import make_axes
+    from fleetcube.grid.spec.phases import NAME, names
 
     check_variables(variable, VARIABLES)  # before the long wait
     if output is not None:
@@ -276,6 +277,9 @@ def simulate(
         return
     axes = make_axes(own["axes"]).values()
     given = {*own["scenario"], *(name for axis in axes for name in axis.inputs)}
+    added_up = names(own["scenario"]) and NAME not in own["axes"]  # each as long as it says
+    if not added_up and "job_duration" not in given and {*variable} & {*_SIMULATED["job_duration"]}:
+        say("jobs are as long as about 100 failures take; job_duration states how long", err=True)
     more = [name for key, names in _SIMULATED.items() if key in given for name in names]
     main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
     print_table(*table(variables(outcome, variable or main)))

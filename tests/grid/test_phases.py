@@ -422,3 +422,33 @@ def test_an_input_of_one_phase_is_sought_around_its_values() -> None:
     found = sweep.solve("training_tokens__first", f"job_time <= {1.5 * now!r} s", engine="numpy")
     # Steady phases alike but for their tokens: half as long again is 2e12 tokens more
     np.testing.assert_allclose(found["training_tokens__first"].item(), 3e12, rtol=1e-6)
+
+
+def test_levers_know_what_a_phase_alone_implies() -> None:
+    job = {
+        **JOB,
+        "n_gpus": 1024,
+        "tensor_parallel": 8,
+        "pipeline_parallel": 1,
+        "model": "llama-3-8b",
+    }
+    tables = [
+        {"name": "a", "training_tokens": "100T", "global_batch_size": 512},
+        {
+            **{"name": "b", "training_tokens": "50T", "global_batch_size": 1024},
+            **{
+                "transition_time": "100 d",
+                "slow_node_share": 0.01,
+                "slow_node_slowdown": 0.2,
+                "repair_time": "4 h",
+            },
+            **{"spare_nodes": 3, "node_pool": "closed", "repair_crews": 8},
+        },
+    ]
+    sweep = Sweep(job, {}, ["job_time"], phases=tables)
+    listed = sweep.levers("job_time")
+    np.testing.assert_allclose(listed.job_time, sweep.evaluate("numpy").job_time, 1e-12)
+    ready = listed.isel(input=list(listed.input.values).index("transition_time__b"))
+    day = 86400.0
+    np.testing.assert_allclose(ready.job_time_above - ready.job_time, 10 * day, 1e-6)
+    np.testing.assert_allclose(ready.job_time - ready.job_time_below, 10 * day, 1e-6)

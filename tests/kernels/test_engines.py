@@ -2,6 +2,9 @@
 
 import ctypes
 import math
+import os
+import subprocess
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -516,3 +519,28 @@ def test_a_kernel_is_compiled_without_a_folder_to_cache_it_in(
         "node_mttf", engine="numpy", gpu_mttf=np.array([1e6, 2e6]), nics_per_node=[1.0, 2.0, 3.0]
     )
     np.testing.assert_array_equal(got, expected)
+
+
+FREED = """
+import numpy as np
+from fleetcube import Sweep
+job = {"model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr", "n_gpus": 1024,
+       "tensor_parallel": 8, "global_batch_size": 1024, "calibration": "none"}
+outputs = ["job_time", "goodput", "availability", "checkpoint_overhead", "rework_overhead",
+           "recovery_overhead", "expected_failures", "cluster_mtbf", "gpu_hours", "energy", "mfu",
+           "exact_interval", "checkpoint_interval", "ettr"]
+sweep = Sweep(job, {"gpu_mttf": np.geomspace(1e6, 1e9, 4000)}, outputs)
+compiled, reference = sweep.evaluate("numba", threads=1), sweep.evaluate("numpy")
+for name in outputs:
+    np.testing.assert_array_equal(compiled[name], reference[name])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how glibc frees memory")
+def test_kernels_keep_their_buffers_to_the_end() -> None:
+    # what is freed too early is unmapped at once here: a fault, where it was luck before
+    freeing = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(
+        [sys.executable, "-c", FREED], env=freeing, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
