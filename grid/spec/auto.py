@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from ...kernels.calculus.phases import in_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
-from . import patterns
-from .axes import Array, Axis
+from . import patterns, phases
+from .axes import PHASE, Array, Axis
 
 _PEAKS = {"16 bits": "peak_flops_bf16", "8 bits": "peak_flops_fp8", "4 bits": "peak_flops_fp4"}
 _LAYERS = ("experts", "mixture_of_experts", "linear_layers", "linear_attention")
@@ -409,10 +410,18 @@ def _sizes(name: str, axes: Sequence[Axis], said: Mapping[str, Any]) -> tuple[Ax
             if other is not axis and len(given):
                 given = given[[int(np.argmax(beyond(name, given)))]]
             row = np.where(np.isnan(row), given if len(given) else np.nan, row)
-        return axis, row
+        return axis, _tried(name, axis, axes, row) if axis.name == PHASE else row
     if name in said:
         return None, np.array([said[name]], dtype=float)
     return _on_sheets(name, axes, said)
+
+
+def _tried(name: str, job: Axis, axes: Sequence[Axis], row: Array) -> Array:
+    """An input of the phases, in those that an axis has it of: the value farthest out."""
+    own = [in_phase(name, key) for key in phases.keys(job)]
+    tried = {key: axis.numbers[key] for axis in axes for key in own if key in axis.numbers}
+    farthest = {key: values[int(np.argmax(beyond(name, values)))] for key, values in tried.items()}
+    return np.array([farthest.get(key, value) for key, value in zip(own, row, strict=True)])
 
 
 def _on_sheets(

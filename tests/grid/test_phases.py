@@ -452,3 +452,16 @@ def test_levers_know_what_a_phase_alone_implies() -> None:
     day = 86400.0
     np.testing.assert_allclose(ready.job_time_above - ready.job_time, 10 * day, 1e-6)
     np.testing.assert_allclose(ready.job_time - ready.job_time_below, 10 * day, 1e-6)
+
+
+def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
+    job = {name: value for name, value in JOB.items() if name != "calibration"}
+    beyond = 131072.0  # GPUs: published steps have 16,384 at most
+    along = {"n_gpus__main": [8192, beyond]}
+    swept = Sweep(job, along, ["job_time"], phases=PHASES).interval(engine="numpy")
+    tables = [{**own, **({"n_gpus": beyond} if own["name"] == "main" else {})} for own in PHASES]
+    stated = Sweep(job, {}, ["job_time"], phases=tables).interval(engine="numpy")
+    np.testing.assert_allclose(swept.job_time_high[1], stated.job_time_high, 1e-9)
+    plain = Sweep(job, {}, ["job_time"], phases=PHASES).interval(engine="numpy")
+    assert swept.job_time_high[0] > plain.job_time_high
+    assert "n_gpus = 131,072 is outside" in swept.attrs["fleetcube_remarks"]
