@@ -21,7 +21,9 @@ their shares, and takes the work since the last checkpoint that is safe there or
 tiers survive ends a stall without loss; a failure in a recovery starts it again, from the higher
 tier of the two; a copy that it cut short begins anew once training goes on.
 
-Hardware may have an age: the failures' clock then runs at the pace of rates at that age.
+Hardware may have an age: the failures' clock then runs at the pace of rates at that age. Where they
+are exponential, failures at the most that it is in a window are drawn, and some of them strike
+(thinning: Lewis & Shedler 1979).
 
 A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
 (Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
@@ -86,6 +88,7 @@ PARAMETERS = (
     "crews",  # nodes repaired at a time; 0: all that failed
 )
 KINDS, TIERS, AGES, CREWS = 14, 22, 34, 41  # the first parameters of kinds, tiers, ages and crews
+WINDOW = CREWS - AGES  # of the ages, in a trial: what is known of the rate near now
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
 STATISTICS = (
@@ -114,12 +117,17 @@ _TRIALS_AT_ONCE = 1 << 20  # kept in memory: 32 MB
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _compiled(function: Any) -> Any:
-    options: Any = {"nogil": True, "error_model": "numpy"}
+def _compiled(function: Any, inlined: bool = False) -> Any:
+    options: Any = {"nogil": True, "error_model": "numpy", "forceinline": inlined}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to cache in
         return numba.njit(**options)(function)
+
+
+def _inlined(function: Any) -> Any:
+    """Compiled into what calls it: as a call, arrays are counted, which takes as long as a draw."""
+    return _compiled(function, inlined=True)
 
 
 # Random numbers
@@ -165,21 +173,70 @@ def uniform(state: Any) -> Any:
 @_compiled
 def _time_to_failure(state: Any, mtbf: Any, shape: Any, log_scale: Any, now: Any, ages: Any) -> Any:
     """Weibull: the scale times the root of order `shape` of an exponential."""
+    aged = ages is not None and ages[1] > 0 and mtbf < np.inf
+    if ages is not None and aged and shape == 1.0:
+        return _thinned(state, mtbf, now, ages)
     exponential = -math.log(uniform(state))
     if shape == 1.0:
-        life = mtbf * exponential
-    else:
-        life = math.exp(log_scale + math.log(exponential) / shape)
-    if ages is not None and ages[1] > 0 and life < np.inf:
+        return mtbf * exponential
+    life = math.exp(log_scale + math.log(exponential) / shape)
+    if ages is not None and aged:
         return _aged(life, now, ages)
     return life
+
+
+@_inlined
+def _pace(now: Any, ages: Any) -> Any:
+    """What burn-in and wear add to the rate of grown hardware at a moment, over that rate."""
+    at = ages[2] + now
+    early = ages[3] * math.exp(-at / ages[4]) if ages[3] > 0 else 0.0
+    worn = (at / ages[5]) ** (ages[6] - 1) if ages[5] < np.inf else 0.0
+    return early, worn
+
+
+@_inlined
+def _look_ahead(now: Any, mtbf: Any, ages: Any) -> Any:
+    """A window from now on, and between what the rate is in it: burn-in falls, and wear rises."""
+    early, worn = _pace(now, ages)
+    span = 16 * mtbf / (ages[0] + ages[1] * (1 + early + worn))
+    for _ in range(100):
+        later, more = _pace(now + span, ages)
+        least = ages[0] + ages[1] * (1 + later + worn)
+        most = ages[0] + ages[1] * (1 + early + more)
+        if most <= 1.2 * least or span * most <= mtbf:
+            break
+        span *= 0.5
+    ages[WINDOW] = now
+    ages[WINDOW + 1] = now + span
+    ages[WINDOW + 2] = least
+    ages[WINDOW + 3] = most
+
+
+@_compiled
+def _thinned(state: Any, mtbf: Any, now: Any, ages: Any) -> Any:
+    """When failures at each moment's rate strike next: some of those at the most."""
+    clock, strikes = now, False
+    while not strikes:
+        exponential, kept = -math.log(uniform(state)), uniform(state)
+        if not ages[WINDOW] <= clock < ages[WINDOW + 1]:
+            _look_ahead(clock, mtbf, ages)
+        clock += exponential * mtbf / ages[WINDOW + 3]
+        if clock >= ages[WINDOW + 1]:
+            clock = ages[WINDOW + 1]
+            strikes = clock <= ages[WINDOW]  # more often than the clock can tell
+        elif kept * ages[WINDOW + 3] < ages[WINDOW + 2]:
+            strikes = True
+        else:
+            early, worn = _pace(clock, ages)
+            strikes = kept * ages[WINDOW + 3] < ages[0] + ages[1] * (1 + early + worn)
+    return clock - now
 
 
 @_compiled
 def _aged(life: Any, now: Any, ages: Any) -> Any:
     """When a time has passed on the failures' clock: its inverse, by Newton's steps in brackets."""
-    steady, ageing, age, excess, decay, wear_age, wear_shape = ages
-    start = age + now
+    steady, ageing, start, excess = ages[0], ages[1], ages[2] + now, ages[3]
+    decay, wear_age, wear_shape = ages[4], ages[5], ages[6]
     early = excess * math.exp(-start / decay) if excess > 0 else 0.0
     worn = (start / wear_age) ** (wear_shape - 1) if wear_age < np.inf else 0.0
     least, most = 0.0, np.inf
@@ -200,7 +257,7 @@ def _aged(life: Any, now: Any, ages: Any) -> Any:
         before, span = span, span + (life - passed) / pace
         if not least <= span <= most:
             span = 2 * before if most == np.inf else 0.5 * (least + most)
-        if abs(span - before) <= 1e-6 * before:  # the next step is as its square
+        if abs(span - before) <= 1e-4 * before:  # the next step is as its square
             break
     return span
 
@@ -520,7 +577,7 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
     most = 0
     for row in range(first // trials, (last - 1) // trials + 1):
         most = max(most, _room(points[row]))
-    lost_nodes, held = np.empty(most), np.empty(3)
+    lost_nodes, held, ages = np.empty(most), np.empty(3), np.empty(WINDOW + 4)
     state = np.empty(4, np.uint64)
     for index in range(first, last):
         row, number = index // trials, index % trials
@@ -537,7 +594,9 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         seed_stream(state, mix(key ^ mix(np.uint64(number) + _GOLDEN)))
         point, lost = points[row], losses[row, number]
         if point[TIERS:].any():
-            ended = trial(point, state, lost_nodes, lost, held, point[AGES:CREWS])
+            ages[:WINDOW] = point[AGES:CREWS]
+            ages[WINDOW:] = 0.0
+            ended = trial(point, state, lost_nodes, lost, held, ages)
         else:
             ended = trial(point, state, lost_nodes, lost)
         if not ended:

@@ -331,8 +331,8 @@ def late_corruption_time(
     Parameters: corruption_latency [s], silent_corruption_mttf [s], n_gpus [1], cluster_mtbf [s]
     Returns: [s] time lost beyond the rework since the last checkpoint
     Range: any distribution of the delay, of which D is the mean; failures in it cost nothing more.
-        Checkpoints are kept that long. M counts corruptions, each one by one. A closed
-        pool's waits within D are counted twice
+        Checkpoints are kept that long. M counts corruptions, each one by one. A closed pool's
+        waits within D are no part of it: latency_uptime_factor
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3): the delays stop the
         clock of Daly 2006, FGCS 22(3), eq. 13
     """

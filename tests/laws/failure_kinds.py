@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 
 from fleetcube.catalog import record
-from fleetcube.kernels import checkpoint, reliability
+from fleetcube.kernels import checkpoint, reliability, repair
 from fleetcube.kernels.quantities import failures, goodput, recovery
 
 from .check import Pairs, check
@@ -141,6 +141,90 @@ def equivalent_times() -> Pairs:
     yield recovery.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
     yield recovery.node_swap_share(0.6, 0.3, 0.1), 0.0
     yield recovery.node_swap_share(0.6, 0.3, 0.2), math.nan
+
+
+def _joint(spares: int, busy: float, elapsed: float) -> float:
+    """P(N > S a time after N <= S), repairs of length 1: N is what failed in the last one."""
+    kept, new = busy * (1 - elapsed), busy * elapsed
+    few = [math.exp(-new) * new**k / math.factorial(k) for k in range(spares + 1)]
+    old = [math.exp(-kept) * kept**k / math.factorial(k) for k in range(spares + 1)]
+    below = np.cumsum(few)[::-1]
+    return float(np.sum(old * below * (1 - below)))
+
+
+@check(
+    "settled_time",
+    by="derivation",
+    source="numbers of failures in three times, summed over all of them, integrated in 32 steps",
+    tolerance=0.1,
+    absolute=True,
+)
+def forgotten_repairs() -> Pairs:
+    """0 to 16 spares, 0.05 to 30 nodes in repair, latencies of 0 to 10 repair times"""
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    for spares, busy in itertools.product((0, 1, 4, 16), (0.05, 0.5, 2.0, 10.0, 30.0)):
+        both = _joint(spares, busy, 1.0)
+        if both < 1e-9:
+            continue
+        for delay in (0.0, 0.05, 0.3, 1.0, 10.0):
+            within = min(delay, 1.0)
+            places = zip((1 + nodes) / 2 * within, weights / 2 * within, strict=True)
+            found = sum(weight * _joint(spares, busy, time) for time, weight in places) / both
+            place = (3 * delay, float(spares), 3.0, busy)
+            yield repair.settled_time(*place) / 3, found + max(delay - 1, 0.0)
+    # nothing fails, nothing is ever whole, repairs that take no time
+    for time, busy in ((1.0, 0.0), (1.0, 1e4), (0.0, 0.0), (0.0, 1.0)):
+        yield repair.settled_time(2.0, 1.0, time, busy), 2.0
+
+
+def _uptime(spares: int, busy: float, rate: float, delay: float, fails: bool, seed: int) -> float:
+    """Share of the time without a wait: constant repairs of length 1, corruptions found late."""
+    rng = np.random.default_rng(seed)
+    away: list[float] = []
+    now = waited = 0.0
+    for _ in range(20_000):
+        now += rng.exponential(1 / busy)
+        if rng.uniform() * busy < rate:
+            more = now + delay * np.sort(rng.uniform(size=rng.poisson(busy * delay)))
+            away += (more + 1).tolist()
+            now += delay
+        away = [each for each in away if each > now] + [now + 1]
+        while len(away) > spares:
+            end = away[len(away) - 1 - spares]
+            more = now + (end - now) * np.sort(rng.uniform(size=rng.poisson(busy * (end - now))))
+            waited += end - now
+            now = end
+            away = [each for each in away if each > now] + ((more + 1).tolist() if fails else [])
+    return 1 - waited / now
+
+
+@check(
+    "late_latency_uptime_factor",
+    "pool_hidden_wait_time",
+    "safe_pool_hidden_wait_time",
+    "rigid_cluster_uptime",
+    by="simulator",
+    source="nodes that fail, one by one, while the job works on corrupt numbers, and in its waits",
+    tolerance=2e-2,
+    absolute=True,
+)
+def late_corruption_in_closed_pools() -> Pairs:
+    """0 to 12 spares, 0.5 to 10 nodes in repair, latencies of a fifth to five repair times"""
+    for spares, busy in ((0, 0.5), (1, 1.0), (3, 3.0), (12, 10.0)):
+        for delay, share in ((0.2, 0.2), (1.0, 0.2), (5.0, 0.05)):
+            nodes, often = 1e9, share * busy
+            shares = [math.exp(-busy) * busy**k / math.factorial(k) for k in range(spares + 2)]
+            for fails in (True, False):
+                if fails:
+                    whole = sum(shares[:-1])
+                    args = (whole, delay, spares, 1.0, busy, nodes)
+                    hidden = failures.pool_hidden_wait_time(*args)
+                else:
+                    whole = sum(shares[:-1]) / sum(shares)
+                    hidden = failures.safe_pool_hidden_wait_time(whole, delay, spares, 1.0, busy)
+                factor = failures.late_latency_uptime_factor(delay, 8 / often, 8.0, hidden)
+                ours = failures.rigid_cluster_uptime(whole, factor)
+                yield ours, _uptime(spares, busy, often, delay, fails, spares + 100)
 
 
 def _rate(excess: float, wear: float, shape: float, age: Any) -> Any:

@@ -531,6 +531,7 @@ def _cycle(
     "lost_work_time",
     "restart_time",
     "rigid_cluster_uptime",
+    "whole_latency_uptime_factor",
     by="derivation",
     source="renewal reward: segments that a life between failures keeps, its survival summed",
 )
@@ -544,7 +545,7 @@ def renewal_reward() -> Pairs:
                 back = back + recovery.no_rollback_time()
             unsafe = recovery.async_unsafe_time(flush) + recovery.sync_unsafe_time()
             restart = recovery.restart_time(recover, recovery.lost_work_time(back, unsafe))
-            whole = failures.rigid_cluster_uptime(uptime)
+            whole = failures.rigid_cluster_uptime(uptime, failures.whole_latency_uptime_factor())
             good = goodput.exact_goodput(interval, stall, restart, mtbf, whole)
             lost = goodput.restart_overhead(restart, mtbf, whole)
             recovering = goodput.exact_recovery_overhead(recover, mtbf, whole)
