@@ -91,6 +91,15 @@ KINDS, TIERS, AGES, CREWS = 14, 22, 34, 41  # the first parameters of kinds, tie
 WINDOW = CREWS - AGES  # of the ages, in a trial: what is known of the rate near now
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
+# Where they are asked for, beyond those: failures and recovery of each kind, in the order of
+# `_kind`, restarts from each tier and the rework of what it held
+OF_KINDS, OF_TIERS = len(LOSSES), len(LOSSES) + 8
+DETAILS = (
+    *(f"{kind}_failures" for kind in ("in_process", "in_job", "requeue", "node_swap")),
+    *(f"{kind}_recovery_overhead" for kind in ("in_process", "in_job", "requeue", "node_swap")),
+    *(f"{tier}_tier_restarts" for tier in ("memory", "drive", "storage")),
+    *(f"{tier}_tier_rework" for tier in ("memory", "drive", "storage")),
+)
 STATISTICS = (
     "goodput",
     "goodput_error",
@@ -432,6 +441,8 @@ def trial(
         crewed = crews > 0
     level = 0
     several = kinds[0] + kinds[2] + kinds[4] > 0
+    detailed = len(losses) > OF_KINDS
+    losses[:] = 0.0
     silent, latency = kinds[6], kinds[7]
     log_scale = math.log(mtbf) - math.lgamma(1 + 1 / shape)
 
@@ -475,6 +486,8 @@ def trial(
         gained = min(gained, steps - safe)
         safe += gained
         rework += max(life - gained * step, 0.0)
+        if detailed:
+            losses[OF_TIERS + 3 + level] += max(life - gained * step, 0.0)
         now += life
         while True:  # until no failure strikes the recovery itself
             left = 0.0
@@ -484,7 +497,10 @@ def trial(
                 while left < found - now:  # a failure before the corruption is found
                     now += left
                     failures += 1
-                    lasting = not several or _kind(state, kinds) > 1
+                    kind = _kind(state, kinds) if several else 3
+                    lasting = kind > 1
+                    if detailed:
+                        losses[OF_KINDS + kind] += 1
                     if held is not None and crewed:
                         idle = float(spare)
                         away = _repaired(state, away, seen, now, idle, pace, crews, repair)
@@ -502,8 +518,12 @@ def trial(
                 left -= found - now
                 now = found
                 rework += latency
+                if detailed:
+                    losses[OF_TIERS + 3 + level] += latency
             kind = _kind(state, kinds) if several else 3
             failures += 1
+            if detailed:
+                losses[OF_KINDS + kind] += 1
             if held is not None and crewed:
                 away = _repaired(state, away, seen, now, float(spare), pace, crews, repair)
                 short = away >= spare
@@ -554,14 +574,21 @@ def trial(
                 break
             recovering += life
             now += life
+            if detailed:
+                losses[OF_KINDS + 4 + kind] += life
             if held is not None and tiered:
                 level = max(level, _level(state, tiers))
                 back = _restored(held, level)
                 rework += safe - back
+                if detailed:
+                    losses[OF_TIERS + 3 + level] += safe - back
                 safe = back
             late = silent > 0 and uniform(state) < silent
         recovering += needed
         now += needed
+        if detailed:
+            losses[OF_KINDS + 4 + kind] += needed
+            losses[OF_TIERS + level] += 1
     losses[0] = rework
     losses[1] = recovering
     losses[2] = failures
@@ -648,6 +675,11 @@ def _summarise(work_time: Any, stall_time: Any, losses: Any, statistics: Any) ->
     statistics[12], statistics[13] = _ratio(wall - losses[:, 4], wall)
     statistics[14], statistics[15] = _ratio(wall, ones)
     statistics[16] = np.sort(wall)[min(math.ceil(0.95 * count), count) - 1]
+    for k in range(OF_KINDS, losses.shape[1]):
+        counted = k - OF_KINDS < 4 or 0 <= k - OF_TIERS < 3
+        column = 17 + 2 * (k - OF_KINDS)
+        mean = _ratio(losses[:, k].copy(), ones if counted else wall)
+        statistics[column], statistics[column + 1] = mean
 
 
 @_compiled
@@ -689,11 +721,13 @@ def run(
     threads: int,
     done: Callable[[int], None] = lambda jobs: None,
     parts: int = 1,
+    detailed: bool = False,
 ) -> tuple[Array, Array]:
     """Statistics of jobs, and a verdict on each.
 
     `points` has a row for each job with the columns PARAMETERS. Returns a row of STATISTICS for
-    each, NaN where its verdict, the second result, is not DONE. Random numbers depend on the seed,
+    each, and of DETAILS, each with its error, if `detailed`; NaN where its verdict, the second
+    result, is not DONE. Random numbers depend on the seed,
     the job's own parameters and the number of the trial, and on nothing else. Shares are ratios of
     sums over the trials, so that goodput is work over expected wall time; errors are standard.
     Where a job has several parts, one after the other, so many rows are one job: their times add
@@ -706,7 +740,8 @@ def run(
         )
     # keys of random streams are made of bits: -0.0 becomes 0.0
     points = np.ascontiguousarray(points, dtype=np.float64) + 0.0
-    statistics = np.empty((len(points) // parts, len(STATISTICS)))
+    width = len(STATISTICS) + 2 * len(DETAILS) * detailed
+    statistics = np.empty((len(points) // parts, width))
     verdicts = np.array([_judge(point) for point in points], np.int8)
     at_once = max(1, _TRIALS_AT_ONCE // (trials * parts))
     for start in range(0, len(statistics), at_once):
@@ -727,7 +762,8 @@ def _run(
     done: Callable[[int], None],
 ) -> None:
     """A part of the jobs, as many as fit into memory."""
-    losses = np.empty((len(points), trials, len(LOSSES)))
+    details = len(DETAILS) * (statistics.shape[1] > len(STATISTICS))
+    losses = np.empty((len(points), trials, len(LOSSES) + details))
     word = np.uint64(seed)
     cuts = _edges(len(points) * trials, threads, 64)
     simulated = pool(threads).map(lambda ends: _trials(points, *ends, word, losses, verdicts), cuts)

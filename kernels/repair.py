@@ -195,7 +195,7 @@ def settled_time(delay: Any, spares: Any, repair: Any, load: Any) -> Any:
     Source: counts of disjoint times are independent Poisson variables (Feller 1968, An Introduction
         to Probability Theory), so that dF/dt = w P(N = S at t and 0)
     Example:
-        >>> round(float(settled_time(10.0, 0.0, 1.0, 1e-9)), 6)  # one node in repair, or none
+        >>> round(float(settled_time(10.0, 0.0, 1.0, 1e-3)), 3)  # one node in repair, or none
         9.5
     """
     mean = where(load > 0, load, 1.0)

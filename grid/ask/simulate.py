@@ -1,7 +1,7 @@
 """Simulate jobs: from a scenario's numbers to the Monte Carlo, and its statistics as a Dataset."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from ..plan.grid import Case
 from ..plan.labels import coordinates, flags, root_attributes
 from ..plan.plan import Plan
 from ..progress import expected
-from ..show.tables import check_rows
+from ..run.evaluation import Evaluation
+from ..show.tables import check_rows, check_variables
 from ..spec import phases
 from ..spec.arguments import scenario_and_axes
 from ..spec.axes import Array
@@ -68,6 +69,13 @@ _AGE = {  # parameters of the Monte Carlo by inputs
 _POOLS = {"open": 0.0, "closed": 1.0, "closed_idle_safe": 2.0}  # as in the Monte Carlo
 
 _SHARE = "share of the simulated wall time "
+_ENDS = (
+    ("in_process", "by an in-process restart"),
+    ("in_job", "by an in-job restart"),
+    ("node_swap", "by a node swap"),
+    ("requeue", "in the queue"),
+)
+_PLACES = (("memory", "memory"), ("drive", "local drives"), ("storage", "remote storage"))
 # unit and meaning of what is returned; `NAME_error` is the standard error of NAME
 MEANING = {
     "goodput": ("1", _SHARE + "that makes progress"),
@@ -82,6 +90,27 @@ MEANING = {
     "work": ("s", "useful time of the simulated job"),
 }
 WITHOUT_ERROR = ("wall_time_p95", "work")
+# Further ones, with recovery_model = kinds and with checkpoint_mode = tiered
+OF_KINDS = {
+    **{
+        f"{kind}_failures": ("1", f"failures of one job that end {how}, mean")
+        for kind, how in _ENDS
+    },
+    **{
+        f"{kind}_recovery_overhead": ("1", _SHARE + f"spent recovering {how}, without waits")
+        for kind, how in _ENDS
+    },
+}
+OF_TIERS = {
+    **{
+        f"{tier}_tier_restarts": ("1", f"restarts of one job from {where}, mean")
+        for tier, where in _PLACES
+    },
+    **{
+        f"{tier}_tier_rework": ("1", _SHARE + f"that repeats work lost to restarts from {where}")
+        for tier, where in _PLACES
+    },
+}
 VARIABLES = (
     *MEANING,
     *(f"{name}_error" for name in MEANING if name not in WITHOUT_ERROR),
@@ -134,6 +163,10 @@ def simulate(
     the times of its phases add up. Its transition_time is part of wall_time and of no share: these
     are of the time in which it runs.
 
+    With kinds there are failures and the recovery of each (`in_process_failures`,
+    `in_process_recovery_overhead`, ...), with tiers restarts from each and the rework that they
+    cost (`memory_tier_restarts`, `memory_tier_rework`, ...), with errors.
+
     Returns a Dataset: goodput, checkpoint_overhead, rework_overhead and recovery_overhead, which
     add up to 1, failures, spare_shortage, whole_cluster_probability, wall_time, their standard
     errors (`goodput_error`, ...), wall_time_p95, work, and `outcome`, which marks points that were
@@ -166,10 +199,12 @@ def simulate_spec(
     threads: int | None = None,
     failures_during_recovery: bool = True,
     printed: bool = False,
+    wanted: Sequence[str] = (),
 ) -> "xarray.Dataset":
     """`simulate` for a scenario and axes as in a spec file.
 
-    `printed` refuses, before anything is simulated, a grid that is too large to print as a table.
+    `printed` refuses, before anything is simulated, a grid that is too large to print as a table,
+    and variables `wanted` that there are not.
     """
     _check(trials, seed, failures_during_recovery)
     threads = check_threads(threads)
@@ -177,6 +212,10 @@ def simulate_spec(
     if added_up:
         all_axes[phases.NAME] = phases.following(all_axes[phases.NAME], shared)
     problem = resolve(shared, all_axes)
+    tiered = "tiered" in _chosen(problem, "checkpoint_mode")
+    further = dict(OF_KINDS) if "kinds" in _chosen(problem, "recovery_model") else {}
+    further |= OF_TIERS if tiered else {}
+    check_variables(wanted, (*VARIABLES, *further, *(f"{name}_error" for name in further)))
     plan, dims, points = _points(problem, failures_during_recovery, added_up)
     parts = plan.sizes[phases.NAME] if added_up else 1
     if printed:
@@ -185,12 +224,18 @@ def simulate_spec(
 
     columns = np.stack([points[name].reshape(-1) for name in monte_carlo.PARAMETERS], axis=1)
     done = expected(len(columns) * trials, "jobs")
-    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done, parts)
+    rows, verdicts = monte_carlo.run(columns, trials, seed, threads, done, parts, bool(further))
     shape = tuple(plan.sizes[dim] for dim in dims)
     # Copied: a column would keep all of `rows` alive
     statistics = {
         name: rows[:, k].reshape(shape).copy() for k, name in enumerate(monte_carlo.STATISTICS)
     }
+    several = points["drive_every"].reshape(*shape, parts).any(axis=-1)
+    for k, name in enumerate(monte_carlo.DETAILS):
+        if name in further:
+            held = several if name in OF_TIERS else np.True_
+            for at, of in enumerate((name, f"{name}_error"), len(monte_carlo.STATISTICS) + 2 * k):
+                statistics[of] = np.where(held, rows[:, at].reshape(shape), np.nan)
     statistics["work"] = points["work"].reshape(*shape, parts).sum(axis=-1)
     for name in ("wall_time", "wall_time_p95"):
         statistics[name] += points["ready"].reshape(*shape, parts).sum(axis=-1)
@@ -201,6 +246,43 @@ def simulate_spec(
     }
     spec = {"scenario": scenario, "axes": axes, "simulate": settings}
     return _dataset(plan, dims, statistics, verdicts.reshape(shape), spec)
+
+
+def by_kind_and_tier(
+    outcome: "xarray.Dataset", scenario: Mapping[str, Any], axes: Mapping[str, Any]
+) -> list["xarray.Dataset"]:
+    """Tables of what a simulation found of each kind of failure and of each tier, if it did.
+
+    Beside each time lost is that of the closed form, but for a job of several phases.
+    """
+    import xarray
+
+    tables = []
+    for dim, found, count, lost in (
+        ("kind", OF_KINDS, "failures", "recovery_overhead"),
+        ("tier", OF_TIERS, "tier_restarts", "tier_rework"),
+    ):
+        names = [name for name in found if name.endswith(lost) and name in outcome]
+        if not names:
+            continue
+        parts = [name.removesuffix(f"_{lost}") for name in names]
+        played = {
+            count.removeprefix("tier_"): [f"{part}_{count}" for part in parts],
+            count.removeprefix("tier_") + "_error": [f"{part}_{count}_error" for part in parts],
+            "time_lost": names,
+            "time_lost_error": [f"{name}_error" for name in names],
+        }
+        columns = {
+            column: xarray.concat([outcome[name] for name in of], dim, combine_attrs="drop")
+            for column, of in played.items()
+        }
+        if not phases.names(scenario):
+            exact = Evaluation(scenario, axes, names).evaluate(engine="numpy")
+            closed = xarray.concat([exact[name] for name in names], dim, combine_attrs="drop")
+            columns["closed_form"] = closed.reset_coords(drop=True)
+        table = xarray.Dataset(columns).assign_coords({dim: parts})
+        tables.append(table.transpose(*outcome["goodput"].dims, dim, ...))
+    return tables
 
 
 def _check(trials: Any, seed: Any, during: Any) -> None:
@@ -481,5 +563,5 @@ def _dataset(
 
 def _attributes(name: str) -> dict[str, str]:
     of = name.removesuffix("_error")
-    unit, meaning = MEANING[of]
+    unit, meaning = {**MEANING, **OF_KINDS, **OF_TIERS}[of]
     return {"units": unit, "long_name": meaning if of == name else f"standard error: {meaning}"}

@@ -261,6 +261,158 @@ def kinds_recovery_time(
     return least + beyond
 
 
+def in_process_recovery_overhead(
+    recovery_overhead: Any,
+    cluster_uptime: Any,
+    in_process_share: Any,
+    in_process_recovery_time: Any,
+    in_job_share: Any,
+    in_job_recovery_time: Any,
+    node_swap_share: Any,
+    node_swap_recovery_time: Any,
+    requeue_share: Any,
+    requeue_recovery_time: Any,
+    cluster_mtbf: Any,
+) -> Any:
+    """Share of the wall time that goes into in-process restarts, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p_1 (1 - e^(-R_1 / M)) / sum of p_i (1 - e^(-R_i / M)): of
+    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+
+    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
+        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
+        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
+        requeue_recovery_time [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    shares = in_process_share, in_job_share, node_swap_share, requeue_share
+    times = (
+        *(in_process_recovery_time, in_job_recovery_time),
+        *(node_swap_recovery_time, requeue_recovery_time),
+    )
+    recovering = recovery_overhead - (1 - cluster_uptime)
+    return _of_kind(0, recovering, shares, times, cluster_mtbf)
+
+
+def in_job_recovery_overhead(
+    recovery_overhead: Any,
+    cluster_uptime: Any,
+    in_process_share: Any,
+    in_process_recovery_time: Any,
+    in_job_share: Any,
+    in_job_recovery_time: Any,
+    node_swap_share: Any,
+    node_swap_recovery_time: Any,
+    requeue_share: Any,
+    requeue_recovery_time: Any,
+    cluster_mtbf: Any,
+) -> Any:
+    """Share of the wall time that goes into in-job restarts, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p_2 (1 - e^(-R_2 / M)) / sum of p_i (1 - e^(-R_i / M)): of
+    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+
+    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
+        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
+        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
+        requeue_recovery_time [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    shares = in_process_share, in_job_share, node_swap_share, requeue_share
+    times = (
+        *(in_process_recovery_time, in_job_recovery_time),
+        *(node_swap_recovery_time, requeue_recovery_time),
+    )
+    recovering = recovery_overhead - (1 - cluster_uptime)
+    return _of_kind(1, recovering, shares, times, cluster_mtbf)
+
+
+def node_swap_recovery_overhead(
+    recovery_overhead: Any,
+    cluster_uptime: Any,
+    in_process_share: Any,
+    in_process_recovery_time: Any,
+    in_job_share: Any,
+    in_job_recovery_time: Any,
+    node_swap_share: Any,
+    node_swap_recovery_time: Any,
+    requeue_share: Any,
+    requeue_recovery_time: Any,
+    cluster_mtbf: Any,
+) -> Any:
+    """Share of the wall time that goes into node swaps, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p_3 (1 - e^(-R_3 / M)) / sum of p_i (1 - e^(-R_i / M)): of
+    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+
+    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
+        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
+        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
+        requeue_recovery_time [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    shares = in_process_share, in_job_share, node_swap_share, requeue_share
+    times = (
+        *(in_process_recovery_time, in_job_recovery_time),
+        *(node_swap_recovery_time, requeue_recovery_time),
+    )
+    recovering = recovery_overhead - (1 - cluster_uptime)
+    return _of_kind(2, recovering, shares, times, cluster_mtbf)
+
+
+def requeue_recovery_overhead(
+    recovery_overhead: Any,
+    cluster_uptime: Any,
+    in_process_share: Any,
+    in_process_recovery_time: Any,
+    in_job_share: Any,
+    in_job_recovery_time: Any,
+    node_swap_share: Any,
+    node_swap_recovery_time: Any,
+    requeue_share: Any,
+    requeue_recovery_time: Any,
+    cluster_mtbf: Any,
+) -> Any:
+    """Share of the wall time that goes into requeues, waits for repairs aside.
+
+    (recovery_overhead - (1 - u)) x p_4 (1 - e^(-R_4 / M)) / sum of p_i (1 - e^(-R_i / M)): of
+    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+
+    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
+        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
+        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
+        requeue_recovery_time [s], cluster_mtbf [s]
+    Returns: [1] share of the wall time
+    Range: recovery_model = kinds
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
+    """
+    shares = in_process_share, in_job_share, node_swap_share, requeue_share
+    times = (
+        *(in_process_recovery_time, in_job_recovery_time),
+        *(node_swap_recovery_time, requeue_recovery_time),
+    )
+    recovering = recovery_overhead - (1 - cluster_uptime)
+    return _of_kind(3, recovering, shares, times, cluster_mtbf)
+
+
+def _of_kind(kind: int, recovering: Any, shares: Any, times: Any, mtbf: Any) -> Any:
+    """What a kind's recoveries take of all; 0 where nothing recovers."""
+    (p1, p2, p3, p4), (r1, r2, r3, r4) = shares, times
+    parts = _kept(p1, r1, mtbf), _kept(p2, r2, mtbf), _kept(p3, r3, mtbf), _kept(p4, r4, mtbf)
+    total = parts[0] + parts[1] + parts[2] + parts[3]
+    return where(total > 0, recovering * parts[kind] / where(total > 0, total, 1.0), 0.0)
+
+
+def _kept(share: Any, time: Any, mtbf: Any) -> Any:
+    return where(share > 0, -share * np.expm1(-time / mtbf), 0.0)
+
+
 @alternative("rollback_time", checkpoint_corruption=False)
 def no_rollback_time() -> Any:
     """Work lost at a failure because the latest checkpoints cannot be read.

@@ -247,19 +247,19 @@ def simulate(
     If the spec gives job_duration, jobs are that long, and failures and wall time are shown;
     otherwise they are long enough (about 100 failures) for start and end not to matter. With
     spare_nodes in the spec, the table shows how often these run out; with node_pool, how much of
-    the time the cluster is whole.
+    the time the cluster is whole. Kinds of failures and tiers of checkpoints get a table of the
+    time lost to each, beside that of the closed form.
 
     \b
     Example:
       fleetcube simulate examples/scaling-and-reliability.toml --trials 100 \\
           -o failures.csv
     """
-    from fleetcube.grid.ask.simulate import VARIABLES, simulate_spec
-    from fleetcube.grid.show.tables import check_target, check_variables, table, variables
+    from fleetcube.grid.ask.simulate import by_kind_and_tier, simulate_spec
+    from fleetcube.grid.show.tables import MOST_ROWS, check_target, table, variables
     from fleetcube.grid.spec.axes import make_axes
     from fleetcube.grid.spec.phases import NAME, names
 
-    check_variables(variable, VARIABLES)  # before the long wait
     if output is not None:
         check_target(Path(output))
     own: Any = changed(spec, selectors, otherwise=["goodput"]).spec
@@ -271,6 +271,7 @@ def simulate(
             seed=seed,
             threads=threads,
             printed=output is None,
+            wanted=variable,
         )
     if output is not None:
         write_table(variables(outcome, variable), output)
@@ -283,6 +284,12 @@ def simulate(
     more = [name for key, names in _SIMULATED.items() if key in given for name in names]
     main = ["goodput", "goodput_error", *_OVERHEADS, *more, "outcome"]
     print_table(*table(variables(outcome, variable or main)))
+    for part in [] if variable else by_kind_and_tier(outcome, own["scenario"], own["axes"]):
+        if part["time_lost"].size > MOST_ROWS:
+            say("time lost by kind and tier is in the file of -o, or with fewer points", err=True)
+            break
+        say("")
+        print_table(*table(part))
 
 
 @cli.command()

@@ -44,3 +44,30 @@ def test_columns_are_of_what_the_spec_gives(
     assert names == [*MAIN, *columns, "outcome"]
     held = dict(zip(names, cells, strict=True))
     assert sum(float(held[name]) for name in SHARES) == pytest.approx(1, abs=1e-3)
+
+
+def test_kinds_and_tiers_have_tables_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    more = 'fabric = "infiniband-ndr"\nin_process_share = 0.3\nmemory_tier_survival = 0.8\n'
+    path.write_text(SPEC + 'checkpoint_mode = "tiered"\n' + more, encoding="utf-8")
+    simulate = ["simulate", str(path), "--trials", "20"]
+    told = CliRunner().invoke(cli, simulate, catch_exceptions=False).stdout
+    _, kinds, tiers = told.split("\n\n")
+    assert [line.split()[0] for line in kinds.splitlines()] == [
+        *("kind", "in_process", "in_job", "node_swap", "requeue")
+    ]
+    assert [line.split()[0] for line in tiers.splitlines()] == [
+        "tier",
+        "memory",
+        "drive",
+        "storage",
+    ]
+    assert max(map(len, told.splitlines()[2:])) <= 80
+    heading, *rows = (line.split() for line in kinds.splitlines())
+    assert heading[1:] == [
+        *("failures", "failures_error", "time_lost", "time_lost_error", "closed_form")
+    ]
+    assert float(rows[0][3]) == pytest.approx(float(rows[0][5]), abs=5 * float(rows[0][4]))
+    asked = CliRunner().invoke(cli, [*simulate, "-v", "goodput"], catch_exceptions=False).stdout
+    assert asked.splitlines()[0] == "goodput"
+    assert len(asked.splitlines()) == 2

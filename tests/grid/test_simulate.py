@@ -260,6 +260,33 @@ def test_tiers_cost_what_the_closed_forms_say() -> None:
     assert abs(played.goodput - expected) < 4.5 * played.goodput_error
 
 
+def test_each_kind_and_tier_loses_what_the_closed_forms_say() -> None:
+    case = {**TIERED, "memory_tier_survival": 0.6, "drive_tier_survival": 0.9}
+    case |= {"in_process_share": 0.3, "in_job_share": 0.2, "requeue_share": [0.0, 0.1]}
+    case |= {"node_pool": ["open", "closed"], "spare_nodes": 40}
+    found = fleetcube.simulate(trials=200, **case)
+    kinds = ["in_process", "in_job", "node_swap", "requeue"]
+    names = [f"{kind}_recovery_overhead" for kind in kinds]
+    names += [f"{tier}_tier_rework" for tier in ("memory", "drive", "storage")]
+    exact = fleetcube.evaluate(names, engine="numpy", **case)
+    for name in names:
+        off = abs(found[name] - exact[name].broadcast_like(found[name]))
+        # the split of tiers is that of rare failures, a closed pool's share within 0.19 r
+        assert (off <= 4.5 * found[f"{name}_error"] + 0.03 * found[name]).all(), name
+    drawn = sum(found[f"{kind}_failures"] for kind in kinds)
+    np.testing.assert_allclose(drawn, found.failures, rtol=1e-12)
+    restarts = sum(found[f"{tier}_tier_restarts"] for tier in ("memory", "drive", "storage"))
+    assert (restarts <= found.failures).all()
+    recovering = sum(found[name] for name in names[:4])
+    waiting = 1 - found.whole_cluster_probability
+    np.testing.assert_allclose(recovering + waiting, found.recovery_overhead, rtol=1e-9)
+    np.testing.assert_allclose(sum(found[n] for n in names[4:]), found.rework_overhead, rtol=1e-9)
+    assert (found.requeue_failures.sel(requeue_share=0) == 0).all()
+    modes = {**case, "node_pool": "open", "requeue_share": 0.1}
+    mixed = fleetcube.simulate(trials=2, **{**modes, "checkpoint_mode": ["sync", "tiered"]})
+    assert np.isnan(mixed.drive_tier_restarts.sel(checkpoint_mode="sync"))
+
+
 def test_a_tier_for_all_failures_is_the_only_one() -> None:
     case = {**TIERED, "memory_tier_survival": 1.0, "drive_tier_survival": 0.0, "seed": 1}
     found = fleetcube.simulate(trials=100, memory_tier=["peer", "host"], **case)
@@ -452,6 +479,13 @@ def test_what_the_shell_cannot_show_is_refused_before_it_is_waited_for(tmp_path:
     done = shell(tmp_path, *forever, "-v", "goodputs", "-o", "x.csv")
     assert done.returncode == 2
     assert "did you mean 'goodput'?" in done.stderr
+
+
+def test_kinds_and_tiers_are_refused_where_there_are_none(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
+    done = shell(tmp_path, "spec.toml", "--trials", "10000000", "-v", "node_swap_failures")
+    assert done.returncode == 2
+    assert "no variable 'node_swap_failures'" in done.stderr
 
 
 def test_every_variable_is_known_beforehand() -> None:

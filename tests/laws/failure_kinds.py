@@ -47,27 +47,37 @@ def _played(
     times: tuple[float, ...],
     silent: float,
     delay: float,
-) -> tuple[float, float]:
-    """Shares of useful time and of recovery of a job: one clock, all failures drawn before."""
+) -> tuple[float, list[float]]:
+    """Shares of useful time and of each kind's recovery: one clock, all failures drawn before."""
     rng = np.random.default_rng([8, round(mtbf), round(delay), round(10 * shares[0])])
     count = 1_000_000
     clock = np.cumsum(rng.exponential(mtbf, count)).tolist()
     kinds = rng.choice(4, count, p=shares).tolist()
     hidden = (rng.uniform(size=count) < silent).tolist()
     delays = rng.exponential(delay, count).tolist() if delay else [0.0] * count
-    useful = recovering = found = start = 0.0
+    useful = found = start = 0.0
+    recovering, last = [0.0] * 4, 0
     for now, kind, unseen, late in zip(clock, kinds, hidden, delays, strict=True):
         if now < found:  # all is lost until then anyway
             continue
-        recovering += min(now, start) - found
+        recovering[last] += min(now, start) - found
         if now > start:
             useful += (now - start) // (interval + stall) * interval
         found = now + (late if unseen else 0.0)
-        start = found + times[kind]
-    return useful / clock[-1], recovering / clock[-1]
+        start, last = found + times[kind], kind
+    return useful / clock[-1], [each / clock[-1] for each in recovering]
+
+
+BY_KIND = (
+    recovery.in_process_recovery_overhead,
+    recovery.in_job_recovery_overhead,
+    recovery.node_swap_recovery_overhead,
+    recovery.requeue_recovery_overhead,
+)
 
 
 @check(
+    *(law.__name__ for law in BY_KIND),
     "kinds_recovery_time",
     "node_swap_share",
     "in_process_recovery_time",
@@ -92,7 +102,7 @@ def kinds_and_late_corruption() -> Pairs:
     ):
         for silent, delay in ((0.0, 0.0), (0.02, 4e4), (0.5, 3e3)):
             times = _times(20.0, 300.0, 4000.0)
-            theirs, theirs_recovering = _played(mtbf, interval, stall, shares, times, silent, delay)
+            theirs, kinds = _played(mtbf, interval, stall, shares, times, silent, delay)
             inside, job, swap, queue = _ours(20.0, 300.0, 4000.0)
             rest = recovery.node_swap_share(shares[0], shares[1], shares[3])
             recover = recovery.kinds_recovery_time(
@@ -104,7 +114,12 @@ def kinds_and_late_corruption() -> Pairs:
             restart = recovery.restart_time(recover, recovery.late_lost_work_time(0.0, 0.0, back))
             counted = recovery.late_counted_recovery_time(recover, back, mtbf)
             yield goodput.exact_goodput(interval, stall, restart, mtbf, 1.0), theirs
-            yield goodput.exact_recovery_overhead(counted, mtbf, 1.0), theirs_recovering
+            lost = goodput.exact_recovery_overhead(counted, mtbf, 1.0)
+            yield lost, sum(kinds)
+            mixed = (shares[0], inside, shares[1], job, rest, swap, shares[3], queue)
+            for law, found in zip(BY_KIND, kinds, strict=True):
+                # beside all recoveries: kinds that hardly happen are drawn with more noise
+                yield 1 + law(lost, 1.0, *mixed, mtbf) / lost, 1 + found / sum(kinds)
 
 
 @check(
@@ -139,6 +154,12 @@ def equivalent_times() -> Pairs:
     yield recovery.late_corruption_time(1e5, NEVER, 8.0, 1e4), 0.0
     yield recovery.late_corruption_time(1e5, NEVER, 8.0, NEVER), 0.0
     yield recovery.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
+    for kind, law in enumerate(BY_KIND):
+        mixed = [0.25, 1e3] * 4
+        yield law(0.3, 0.9, *mixed, 1e4), (0.3 - 0.1) / 4  # a closed pool's waits are of no kind
+        yield law(0.0, 1.0, *mixed, NEVER), 0.0
+        mixed[2 * kind] = mixed[2 * kind + 1] = 0.0
+        yield law(0.3, 0.9, *mixed, 1e4), 0.0
     yield recovery.node_swap_share(0.6, 0.3, 0.1), 0.0
     yield recovery.node_swap_share(0.6, 0.3, 0.2), math.nan
 
