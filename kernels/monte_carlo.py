@@ -25,7 +25,8 @@ Hardware may have an age: the failures' clock then runs at the pace of rates at 
 are exponential, failures at the most that it is in a window are drawn, and some of them strike
 (thinning: Lewis & Shedler 1979).
 
-A failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
+A share of the failures that cost a node takes a group of nodes, which needs as many spares. A
+failed node is away for `repair`, then whole. Of `spares` nodes one is free while fewer are away
 (Palm 1938; Feeney & Sherbrooke 1966); where none is free, recovery takes `provision` longer. With
 `pool` CLOSED or IDLE_SAFE it begins only when `nodes` of all are whole; where CLOSED, spares and
 nodes that wait for others fail at the same rate as the job's, at random. With `crews` so many nodes
@@ -86,8 +87,10 @@ PARAMETERS = (
     "wear_age",
     "wear_shape",
     "crews",  # nodes repaired at a time; 0: all that failed
+    "group_share",  # of the failures that cost a node: they cost so many
+    "group",
 )
-KINDS, TIERS, AGES, CREWS = 14, 22, 34, 41  # the first parameters of kinds, tiers, ages and crews
+KINDS, TIERS, AGES, CREWS, GROUPS = 14, 22, 34, 41, 42  # first parameters of kinds, tiers, ...
 WINDOW = CREWS - AGES  # of the ages, in a trial: what is known of the rate near now
 OPEN, CLOSED, IDLE_SAFE = 0.0, 1.0, 2.0
 LOSSES = ("rework", "recovery", "failures", "shortages", "waiting")  # of one trial
@@ -274,9 +277,34 @@ def _aged(life: Any, now: Any, ages: Any) -> Any:
 # One job
 
 
+@_inlined
+def _lose(times: Any, room: int, lost: int, count: int, now: Any) -> int:
+    """Nodes lost at a moment; returns the nodes lost by then."""
+    for _ in range(count):
+        if room > 0:
+            times[lost % room] = now
+        lost += 1
+    return lost
+
+
+@_inlined
+def _together(state: Any, grouped: Any, group: int) -> int:
+    """Nodes that a failure takes."""
+    return group if grouped > 0 and uniform(state) < grouped else 1
+
+
 @_compiled
 def _lose_idle(
-    state: Any, times: Any, lost: int, start: Any, end: Any, idle: Any, pace: Any, repair: Any
+    state: Any,
+    times: Any,
+    lost: int,
+    start: Any,
+    end: Any,
+    idle: Any,
+    pace: Any,
+    repair: Any,
+    grouped: Any,
+    group: int,
 ) -> int:
     """Failures of idle nodes, which are `idle` less those away; returns the nodes lost by then."""
     rate = idle * pace
@@ -290,15 +318,24 @@ def _lose_idle(
         ):
             away += 1
         if uniform(state) * idle < idle - away:
-            times[lost % len(times)] = clock
-            lost += 1
+            count = min(_together(state, grouped, group), int(idle) - away)
+            lost = _lose(times, len(times), lost, count, clock)
         clock -= math.log(uniform(state)) / rate
     return lost
 
 
 @_compiled
 def _repaired(
-    state: Any, away: int, start: Any, end: Any, idle: Any, pace: Any, crews: Any, repair: Any
+    state: Any,
+    away: int,
+    start: Any,
+    end: Any,
+    idle: Any,
+    pace: Any,
+    crews: Any,
+    repair: Any,
+    grouped: Any,
+    group: int,
 ) -> int:
     """Nodes away at the end of a span, in which idle ones fail and crews repair at random."""
     clock = start
@@ -309,18 +346,34 @@ def _repaired(
         clock -= math.log(uniform(state)) / (failing + repaired)
         if clock >= end:
             return away
-        away += 1 if uniform(state) * (failing + repaired) < failing else -1
+        if uniform(state) * (failing + repaired) < failing:
+            away += min(_together(state, grouped, group), int(idle) - away)
+        else:
+            away -= 1
 
 
 @_compiled
-def _wait(state: Any, away: int, most: int, idle: Any, pace: Any, crews: Any, repair: Any) -> Any:
+def _wait(
+    state: Any,
+    away: int,
+    most: int,
+    idle: Any,
+    pace: Any,
+    crews: Any,
+    repair: Any,
+    grouped: Any,
+    group: int,
+) -> Any:
     """How long crews take until no more than so many are away; endless where they never do."""
     clock, events = 0.0, 0
     while away > most and events < MOST_FAILURES:
         events += 1
         failing, repaired = (idle - away) * pace, min(away, crews) / max(repair, 1e-300)
         clock -= math.log(uniform(state)) / (failing + repaired)
-        away += 1 if uniform(state) * (failing + repaired) < failing else -1
+        if uniform(state) * (failing + repaired) < failing:
+            away += min(_together(state, grouped, group), int(idle) - away)
+        else:
+            away -= 1
     return clock if away <= most else np.inf
 
 
@@ -435,9 +488,11 @@ def trial(
     recovery, provision, spares, repair, corruption, fails_in_recovery = point[6:12]
     pool, nodes = point[12], max(math.floor(point[13]), 1.0)
     kinds, tiers = point[KINDS:TIERS], point[TIERS:AGES]
-    tiered, crewed, crews = False, False, 0.0
+    tiered, crewed, crews, grouped, group = False, False, 0.0, 0.0, 1
     if held is not None:
         tiered, crews = tiers[10] > 0, point[CREWS]
+        grouped = point[GROUPS]
+        group = int(min(max(math.floor(point[GROUPS + 1]), 1.0), nodes)) if grouped > 0 else 1
         crewed = crews > 0
     level = 0
     several = kinds[0] + kinds[2] + kinds[4] > 0
@@ -501,17 +556,29 @@ def trial(
                     lasting = kind > 1
                     if detailed:
                         losses[OF_KINDS + kind] += 1
+                    count = _together(state, grouped if lasting else 0.0, group)
                     if held is not None and crewed:
                         idle = float(spare)
-                        away = _repaired(state, away, seen, now, idle, pace, crews, repair)
+                        away = _repaired(
+                            state, away, seen, now, idle, pace, crews, repair, grouped, group
+                        )
                         seen = now
-                        away += 1 if lasting else 0
+                        away += count if lasting else 0
                     elif lasting:
-                        lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
+                        lost = _lose_idle(
+                            state,
+                            times,
+                            lost,
+                            seen,
+                            now,
+                            float(spare),
+                            pace,
+                            repair,
+                            grouped,
+                            group,
+                        )
                         seen = now
-                        if room > 0:
-                            times[lost % room] = now
-                        lost += 1
+                        lost = _lose(times, room, lost, count, now)
                     if max(lost, failures) >= MOST_FAILURES:
                         return False
                     left = _time_to_failure(state, mtbf, shape, log_scale, now, ages)
@@ -524,18 +591,22 @@ def trial(
             failures += 1
             if detailed:
                 losses[OF_KINDS + kind] += 1
+            count = _together(state, grouped if kind > 1 else 0.0, group)
             if held is not None and crewed:
-                away = _repaired(state, away, seen, now, float(spare), pace, crews, repair)
-                short = away >= spare
-                away += 1 if kind > 1 else 0
+                away = _repaired(
+                    state, away, seen, now, float(spare), pace, crews, repair, grouped, group
+                )
+                short = away + count > spare
+                away += count if kind > 1 else 0
             else:
-                lost = _lose_idle(state, times, lost, seen, now, float(spare), pace, repair)
-                short = lost >= spare
-                short = short and (spare == 0 or now - times[(lost - spare) % room] < repair)
+                lost = _lose_idle(
+                    state, times, lost, seen, now, float(spare), pace, repair, grouped, group
+                )
+                free = spare - count + 1  # away at most, so that there is one for each
+                short = lost >= free
+                short = short and (free <= 0 or now - times[(lost - free) % room] < repair)
             if kind > 1 and not crewed:
-                if room > 0:
-                    times[lost % room] = now
-                lost += 1
+                lost = _lose(times, room, lost, count, now)
             if max(lost, failures) >= MOST_FAILURES:
                 return False
             needed = recovery if kind == 3 else kinds[2 * kind + 1]
@@ -545,7 +616,7 @@ def trial(
                 shortages += 1
                 needed += provision
             if held is not None and crewed and pool != OPEN and away > spare:
-                wait = _wait(state, away, spare, nodes + spare, pace, crews, repair)
+                wait = _wait(state, away, spare, nodes + spare, pace, crews, repair, grouped, group)
                 if wait == np.inf:
                     return False
                 away = spare
@@ -556,7 +627,9 @@ def trial(
                 failed = now
                 whole = times[(lost - 1 - spare) % room] + repair
                 while now < whole:
-                    lost = _lose_idle(state, times, lost, now, whole, nodes + spare, pace, repair)
+                    lost = _lose_idle(
+                        state, times, lost, now, whole, nodes + spare, pace, repair, grouped, group
+                    )
                     if lost >= MOST_FAILURES:
                         return False
                     now = whole
@@ -614,7 +687,12 @@ def _trials(points: Any, first: int, last: int, seed: Any, losses: Any, verdicts
         read = 12 if points[row, 12] == OPEN else KINDS  # what the job depends on
         for word in points[row, :read].view(np.uint64):
             key = mix((key ^ word) + _GOLDEN)
-        for begin, end in ((KINDS, TIERS), (TIERS, CREWS), (CREWS, len(PARAMETERS))):
+        for begin, end in (
+            (KINDS, TIERS),
+            (TIERS, CREWS),
+            (CREWS, GROUPS),
+            (GROUPS, len(PARAMETERS)),
+        ):
             if points[row, begin:end].any():
                 for word in points[row, begin:end].view(np.uint64):
                     key = mix((key ^ word) + _GOLDEN)

@@ -221,6 +221,21 @@ FITTED: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]] = {
         "kaplan": {"loss": (3.0, 10.0)},
     },
 }
+# Inputs that quantities leave out, and what is said where one is above 0 and these are in use
+LEFT_OUT: Mapping[str, tuple[frozenset[str], str]] = {
+    "correlated_failure_fraction": (
+        frozenset(
+            {
+                "spare_left_probability",
+                "whole_pool_probability",
+                "whole_safe_pool_probability",
+                "nodes_beyond_spares",
+            }
+        ),
+        "spares are counted as if nodes failed one by one, in groups they run out otherwise: "
+        "fleetcube simulate plays it",
+    ),
+}
 
 # How results are read
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days

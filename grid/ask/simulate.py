@@ -56,7 +56,7 @@ _FURTHER = (  # parameters of the Monte Carlo that are 0 without tiers and ages
     *(f"{tier}_{of}" for of in ("stall", "restore") for tier in ("memory", "drive", "storage")),
     *("memory_share", "drive_share", "drive_flush", "storage_flush"),
     *("drive_every", "storage_every", "steady", "ageing", "age", "burn_in", "burn_in_time"),
-    *("wear_age", "wear_shape", "crews"),
+    *("wear_age", "wear_shape", "crews", "group_share", "group"),
 )
 _AGE = {  # parameters of the Monte Carlo by inputs
     "age": "fleet_age",
@@ -148,7 +148,8 @@ def simulate(
     A failure takes the work since the last safe checkpoint, and one node, which comes back after
     `repair_time`; recovery waits for `provision_time` if no spare is free, or for a repair if
     `node_pool` is closed. With `repair_crews` so many nodes are repaired at a time, each for an
-    exponential time of that mean. All nodes work at the start. `failure_shape` is the Weibull shape
+    exponential time of that mean. Of nodes that fail together (correlated_failure_fraction) each
+    takes a spare. All nodes work at the start. `failure_shape` is the Weibull shape
     of the time between the job's failures, `cluster_mtbf` its mean.
 
     With `recovery_model = "kinds"` each failure is of a kind drawn by the shares, and a restart
@@ -325,6 +326,9 @@ def _points(
     crews = "crews" in _chosen(problem, "repair_shop")
     quantities += ["spare_left_probability"] if crews else []
     quantities += ["training_steps", "step_time"] if added_up else []
+    spared = closed or problem.gives("spare_nodes")
+    groups = spared and _together(problem)
+    quantities += ["node_failure_rate", "nodes"] if groups else []
     begins = added_up or problem.gives("job_duration")  # else start and end do not matter
     ready = begins and _chosen(problem, "transitions") != {"none"}
     quantities += ["transition_wait"] if ready else []
@@ -336,6 +340,7 @@ def _points(
     names += ["corruption_latency", "silent_corruption_mttf", "n_gpus"] if late else []
     names += [*_AGE.values(), "aging_window"] if ages else []
     names += ["repair_crews"] if crews else []
+    names += ["correlated_failure_fraction", "failure_domain_nodes"] if groups else []
     if all("job_duration" in case.leaves for case in plan.cases):
         names.append("job_duration")
     used = {dim for name in names for dim in plan.dims[name]}
@@ -358,6 +363,13 @@ def _points(
             values["recovery_time"] = values["node_swap_recovery_time"]
         if _choice(case, "spare_left_probability") == "crews":
             values["crews"] = values["repair_crews"]
+        if groups and _choice(case, "cluster_mtbf") == "components":
+            group = np.minimum(values["failure_domain_nodes"], np.maximum(values["nodes"], 1.0))
+            share = values["correlated_failure_fraction"] * values["node_failure_rate"]
+            values["group"] = np.where((share > 0) & (group > 1), group, 0.0)
+            events = share / np.maximum(group, 1.0)
+            values["group_share"] = np.where(values["group"] > 0, events, 0.0)
+            values["group_share"] *= np.where(share > 0, values["cluster_mtbf"], 0.0)
         if _choice(case, "lost_work_time") == "late":
             rate = values["n_gpus"] / values["silent_corruption_mttf"]
             values["silent"] = np.where(rate > 0, values["cluster_mtbf"], 0.0) * rate
@@ -522,6 +534,12 @@ def _simulated(problem: Problem) -> Problem:
         for axis in problem.axes
     ]
     return replace(problem, options={**problem.options, **fixed}, axes=tuple(axes))
+
+
+def _together(problem: Problem) -> bool:
+    """Whether nodes fail together anywhere."""
+    given = problem.gives("cluster_mtbf")
+    return not given and problem.most_together({"correlated_failure_fraction"}) > 0
 
 
 def _unreadable(problem: Problem) -> bool:

@@ -20,7 +20,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, DECIDED, FITTED, REASON
+from ...kernels.roles import BEFORE, DECIDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -115,10 +115,16 @@ class Plan(Grid):
         return values.pop() if len(values) == 1 else None
 
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of calibrations that formulas in use read, and of fits."""
+        """What is to be said of calibrations that formulas in use read, of fits and of gaps."""
         fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
         read = any(self.structure.used & entry.values.keys() for entry in fitted)
-        return (*(self.problem.remarks if read else ()), *self._beyond_fits())
+        used = {without_phase(name) for name in self.structure.used}
+        left_out = [
+            f"{name}: {said}"
+            for name, (quantities, said) in LEFT_OUT.items()
+            if used & quantities and self.problem.most_together({name}) > 0
+        ]
+        return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
 
     def _beyond_fits(self) -> list[str]:
         """Where formulas in use go beyond the runs that they were fitted to, a line each."""

@@ -324,8 +324,9 @@ def hot_spare_availability(spare_nodes: Any, repair_time: Any, node_repair_rate:
 
     Parameters: spare_nodes [1], repair_time [s], node_repair_rate [1/s]
     Returns: [1] probability
-    Range: nodes fail one by one; the spares themselves do not fail while they are idle. With
-        node_pool = closed nothing is computed from it: whole_cluster_probability says how long
+    Range: nodes fail one by one, and in groups of 4 (correlated_failure_fraction) a spare for each
+        is short by up to 0.22 more often; the spares themselves do not fail while they are idle.
+        With node_pool = closed nothing is computed from it: whole_cluster_probability says how long
         the job waits
     Source: Palm's theorem (Feeney & Sherbrooke 1966, Management Science 12(5))
     """

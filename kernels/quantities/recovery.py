@@ -404,13 +404,11 @@ def requeue_recovery_overhead(
 def _of_kind(kind: int, recovering: Any, shares: Any, times: Any, mtbf: Any) -> Any:
     """What a kind's recoveries take of all; 0 where nothing recovers."""
     (p1, p2, p3, p4), (r1, r2, r3, r4) = shares, times
-    parts = _kept(p1, r1, mtbf), _kept(p2, r2, mtbf), _kept(p3, r3, mtbf), _kept(p4, r4, mtbf)
+    one, two = -p1 * np.expm1(-r1 / mtbf), -p2 * np.expm1(-r2 / mtbf)
+    three, four = -p3 * np.expm1(-r3 / mtbf), -p4 * np.expm1(-r4 / mtbf)
+    parts = one, two, three, four
     total = parts[0] + parts[1] + parts[2] + parts[3]
     return where(total > 0, recovering * parts[kind] / where(total > 0, total, 1.0), 0.0)
-
-
-def _kept(share: Any, time: Any, mtbf: Any) -> Any:
-    return where(share > 0, -share * np.expm1(-time / mtbf), 0.0)
 
 
 @alternative("rollback_time", checkpoint_corruption=False)

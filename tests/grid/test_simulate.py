@@ -1,6 +1,7 @@
 """From a scenario to simulated jobs: against the closed forms, and as labelled data."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +286,29 @@ def test_each_kind_and_tier_loses_what_the_closed_forms_say() -> None:
     modes = {**case, "node_pool": "open", "requeue_share": 0.1}
     mixed = fleetcube.simulate(trials=2, **{**modes, "checkpoint_mode": ["sync", "tiered"]})
     assert np.isnan(mixed.drive_tier_restarts.sel(checkpoint_mode="sync"))
+
+
+def test_nodes_that_fail_together_take_several_spares() -> None:
+    case = {**FLEET, "gpu_mttf": "10_000 h", "spare_nodes": 20, "node_pool": "closed"}
+    together = {**case, "correlated_failure_fraction": 1.0}
+    names = ["whole_cluster_probability", "node_repair_rate"]
+    exact = fleetcube.evaluate(names, engine="numpy", **together)
+    assert "spares are counted as if nodes failed one by one" in exact.fleetcube_remarks
+    assert "fleetcube_remarks" not in fleetcube.evaluate(names, engine="numpy", **case).attrs
+    alone = fleetcube.evaluate("cluster_mtbf", engine="numpy", **together)
+    assert "fleetcube_remarks" not in alone.attrs
+    groups = float(exact.node_repair_rate) * 86400 / 4  # of four nodes, in repair
+    whole = math.exp(-groups) * sum(groups**n / math.factorial(n) for n in range(6))
+    found = fleetcube.simulate(trials=200, **together)
+    off = abs(float(found.whole_cluster_probability) - whole)
+    assert off < 4.5 * float(found.whole_cluster_probability_error) + 2e-3
+    assert abs(whole - float(exact.whole_cluster_probability)) > 0.02
+    single = fleetcube.simulate(trials=20, **case)
+    pairs = {"correlated_failure_fraction": [0.0, 1.0], "failure_domain_nodes": [1, 4]}
+    mixed = fleetcube.simulate(trials=20, **case, **pairs)
+    assert (mixed.goodput.sel(correlated_failure_fraction=0) == single.goodput).all()
+    one = mixed.goodput.sel(failure_domain_nodes=1)
+    assert (one == single.goodput).all()
 
 
 def test_a_tier_for_all_failures_is_the_only_one() -> None:

@@ -394,6 +394,41 @@ def test_a_spare_is_missing_as_often_as_all_are_in_repair() -> None:
             assert got < 1e-4
 
 
+def test_a_group_of_nodes_takes_as_many_spares() -> None:
+    # Groups away are Poisson, and single nodes: those of a failure find spares if all fit
+    for pool in (monte_carlo.OPEN, monte_carlo.CLOSED):
+        sizes = [(spares, share) for spares in (2, 4, 9, 12) for share in (0.3, 1.0)]
+        group = {"group": 4.0, "pool": pool, "nodes": 4000.0}
+        cases = [
+            job(mtbf=1e4, repair=1e4, spares=spares, provision=600.0, work=4e7, **group)
+            | {"group_share": share}
+            for spares, share in sizes
+        ]
+        name = "spare_shortage" if pool == monte_carlo.OPEN else "whole_cluster_probability"
+        found = simulate(*cases, trials=100)
+        for k, (spares, share) in enumerate(sizes):
+            single = [math.exp(share - 1) * (1 - share) ** n / math.factorial(n) for n in range(13)]
+            fours = [math.exp(-share) * share**n / math.factorial(n) for n in range(4)]
+            most = np.array(
+                [sum(single[: spares + 1 - 4 * n]) for n in range(4) if spares >= 4 * n]
+            )
+            fit = float(most @ fours[: len(most)])
+            if pool == monte_carlo.OPEN:
+                tight = [sum(single[: max(spares - 3 - 4 * n, 0)]) for n in range(4)]
+                short = [sum(single[: max(spares - 4 * n, 0)]) for n in range(4)]
+                fit = 1 - share * float(np.dot(tight, fours))
+                fit -= (1 - share) * float(np.dot(short, fours))
+            off = abs(found[name][k] - fit)
+            assert off < 4.5 * found[f"{name}_error"][k] + 2e-3, (pool, spares, share)
+    # With crews, of a group that failed a time t ago each is away with probability e^-t, and
+    # log E[z^N] is the integral over t of (1 + e^-t (z - 1))^4 - 1
+    found = simulate({**cases[-1], "crews": 1e6}, trials=100)
+    z = np.exp(2j * np.pi * np.arange(256) / 256)
+    generating = np.exp(sum(math.comb(4, k) * (z - 1) ** k / k for k in range(1, 5)))
+    fit = float(np.fft.fft(generating).real[:13].sum()) / 256
+    assert abs(found[name][0] - fit) < 4.5 * found[f"{name}_error"][0] + 2e-3
+
+
 def test_no_spare_waits_for_provision_and_many_never_do() -> None:
     none = job(provision=900.0, spares=0.0, repair=1e5)
     found = simulate(none, {**none, "spares": 1e9}, {**none, "spares": 5.0, "repair": 0.0})
