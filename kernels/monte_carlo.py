@@ -556,7 +556,9 @@ def trial(
                     lasting = kind > 1
                     if detailed:
                         losses[OF_KINDS + kind] += 1
-                    count = _together(state, grouped if lasting else 0.0, group)
+                    count = 1
+                    if grouped > 0 and lasting:
+                        count = _together(state, grouped, group)
                     if held is not None and crewed:
                         idle = float(spare)
                         away = _repaired(
@@ -565,18 +567,11 @@ def trial(
                         seen = now
                         away += count if lasting else 0
                     elif lasting:
-                        lost = _lose_idle(
-                            state,
-                            times,
-                            lost,
-                            seen,
-                            now,
-                            float(spare),
-                            pace,
-                            repair,
-                            grouped,
-                            group,
-                        )
+                        if pace > 0:
+                            idle = float(spare)
+                            lost = _lose_idle(
+                                state, times, lost, seen, now, idle, pace, repair, grouped, group
+                            )
                         seen = now
                         lost = _lose(times, room, lost, count, now)
                     if max(lost, failures) >= MOST_FAILURES:
@@ -591,7 +586,9 @@ def trial(
             failures += 1
             if detailed:
                 losses[OF_KINDS + kind] += 1
-            count = _together(state, grouped if kind > 1 else 0.0, group)
+            count = 1
+            if grouped > 0 and kind > 1:
+                count = _together(state, grouped, group)
             if held is not None and crewed:
                 away = _repaired(
                     state, away, seen, now, float(spare), pace, crews, repair, grouped, group
@@ -599,9 +596,11 @@ def trial(
                 short = away + count > spare
                 away += count if kind > 1 else 0
             else:
-                lost = _lose_idle(
-                    state, times, lost, seen, now, float(spare), pace, repair, grouped, group
-                )
+                if pace > 0:
+                    idle = float(spare)
+                    lost = _lose_idle(
+                        state, times, lost, seen, now, idle, pace, repair, grouped, group
+                    )
                 free = spare - count + 1  # away at most, so that there is one for each
                 short = lost >= free
                 short = short and (free <= 0 or now - times[(lost - free) % room] < repair)
