@@ -12,7 +12,7 @@ from ..kernels import quantities
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
-from ..kernels.inputs import INPUTS, Input, groups
+from ..kernels.inputs import INPUTS, Input, groups, headings, kinds_of_inputs
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
@@ -275,6 +275,7 @@ def _explain_input(row: Input) -> list[str]:
         lines += _wrapped(f"implied: {_written(row.implied)} where {implying} is given", " " * 9)
     if row.kind != "option":
         lines.append(f"bounds:  {bounds(row)}")
+    lines.append(f"kind:    {kinds_of_inputs()[row.name]}, under {headings()[row.name]}")
     labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
     lines += _field("set by", labels) if labels else []
     return [*lines, *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds")]

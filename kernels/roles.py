@@ -102,29 +102,6 @@ LOSSES = (
 )
 
 MONEY = "job_cost"  # what levers are worth, where a price is stated
-# Kinds of inputs (first words of headings) that a plan does not change, and those of each side that
-# are of the other
-FIXED_KINDS = frozenset({"model", "efficiency"})
-PULLED = frozenset(
-    {
-        "backup_workers",
-        "slow_node_check_interval",
-        "slow_node_check_time",
-        "slow_node_detection_time",
-        "slow_node_swap_time",
-    }
-)
-NOT_PULLED = frozenset(
-    {
-        "memory_error_factor",
-        "mtbf_exponent",
-        "reference_batch_tokens",
-        "reference_gpus",
-        "reference_mtbf",
-        "sqrt_coefficient",
-    }
-)
-
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(

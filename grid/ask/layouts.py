@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import LOSSES, MONEY, NEAR, NOT_PULLED, REASON
+from ...kernels.roles import LOSSES, MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, root_attributes
 from ..plan.plan import Plan
@@ -55,7 +55,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
     "sequence_parallel": (False, True),
 }
 _BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # bought as they are
-_LEVERS = ("cluster", "sites", "power", "reliability", "checkpoints")
+_LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
@@ -446,9 +446,9 @@ def levers(
 ) -> tuple[list[str], str]:
     """What changing the cluster or its operation would better at a layout, the most first.
 
-    Model, work, efficiencies and the layout itself are not counted among levers here. Where a price
-    is stated, each says what it does to the cost of the job. And why more GPUs are no lever, if
-    they are none.
+    Model, work, software and the layout itself are not counted among levers here. Where a price is
+    stated, each says what it does to the cost of the job. And why more GPUs are no lever, if they
+    are none.
     """
     found = ranked(sweep, of, None, layout)
     base = found[of].item()
@@ -461,7 +461,7 @@ def levers(
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item())
         }
-        pulled = own["topic"].item() in _LEVERS and name not in _BUILT | NOT_PULLED
+        pulled = name == _GPUS or (own["topic"].item() in _LEVERS and name not in _BUILT)
         if not pulled or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])

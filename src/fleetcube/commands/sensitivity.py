@@ -37,7 +37,7 @@ from fleetcube.commands.table import print_table, to_file, with_unit, write_tabl
 )
 @click.option(
     "--kind",
-    help="Kinds of inputs: cluster,checkpoints, or all.  [what a plan may change; of --global all]",
+    help="Who can change them: hardware,operations; or headings, or all.  [all but the model's]",
 )
 @click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
@@ -78,16 +78,16 @@ def sensitivity(
 ) -> None:
     """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
 
-    Constants of models and efficiencies are left out: --kind all shows them. Axes without a
-    value are cut in the middle. Files are in base units. An elasticity of -0.9 means that 1 %
-    more of the input makes the quantity 0.9 % smaller.
+    Inputs of the model and of laws are left out: --kind all shows them. Axes without a value are
+    cut in the middle. Files are in base units. An elasticity of -0.9 means that 1 % more of the
+    input makes the quantity 0.9 % smaller.
 
     \b
     Example:
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time n_gpus=4096
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
-          --of job_time --kind cluster,reliability,checkpoints
+          --of job_time --kind hardware,fabric,operations
       fleetcube sensitivity examples/scaling-and-reliability.toml --of goodput \\
           --map lever.png -x n_gpus -y gpu_mttf
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
@@ -142,7 +142,7 @@ def sensitivity(
         _print(ranking, of, top)
     if left:
         say(
-            f"constants of the model and efficiencies left out: {left}; --kind all shows them",
+            f"inputs of the model and of laws left out: {left}; --kind all shows them",
             err=as_json or output == "-",
         )
     quiet = as_json or output == "-"
@@ -240,7 +240,8 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
     rows = []
     for row in _each(ranking, top):
         name, value = row["input"], row["value"]
-        cells = [name, with_unit(value, row["units"], name), f"{row['elasticity']:z.3g}"]
+        cells = [name, row["topic"], with_unit(value, row["units"], name)]
+        cells.append(f"{row['elasticity']:z.3g}")
         for side, step in (("below", 0.9), ("above", 1.1)):
             at = row[f"value_{side}"]
             cell = with_unit(row[f"{of}_{side}"], unit, of)
@@ -250,7 +251,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
                 cell += f" (at {with_unit(at, row['units'], name)})"
             cells.append(cell)
         rows.append(cells)
-    print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
+    print_table(["input", "kind", "value", "elasticity", f"{of}: -10 %", "+10 %"], rows)
     say(
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers take the nearest that divide, fit or not"
