@@ -18,7 +18,7 @@ from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.feet import WIDTH
 from .show.tables import scale
-from .spec import patterns
+from .spec import dates, patterns
 from .spec.scenario import choose
 
 MOST_MATCHES = 15  # names that a search by word lists
@@ -48,6 +48,8 @@ def explain(name: str | None = None) -> str:
     elif name == patterns.LAYOUT:
         lines = _wrapped(f"{name}: {patterns.ABOUT_LAYOUT}")
         lines += ["", *_wrapped("Sets " + ", ".join(patterns.LAYOUT_SETS))]
+    elif name == dates.NAME:
+        lines = _wrapped(f"{name}: {dates.ABOUT}, in [scenario], as 2027-06-01")
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
     elif name in load():

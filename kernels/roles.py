@@ -101,6 +101,7 @@ LOSSES = (
     "recovery_overhead",
 )
 
+TIME = "job_time"  # after the day of a start: when a job ends
 MONEY = "job_cost"  # what levers are worth, where a price is stated
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
@@ -156,6 +157,7 @@ SPLIT: Mapping[str, str] = {
 TEXTS: Mapping[str, str] = {
     "layer_pattern": "or an axis of its own",
     "pipeline_layout": "move its inputs along axes instead",
+    "start_date": "say it there; phases begin as those before them end",
 }
 FOLDED = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
 UNCHUNKED = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage

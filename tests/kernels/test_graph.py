@@ -263,7 +263,7 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
         assert {name, *parameters(step)} == set(parameters(known[count].formula({})))
     formulas = {f.__name__ for quantity in known.values() for f in quantity.formulas.values()}
     assert roles.UNCOUNTED.keys() <= INPUTS.keys()
-    assert roles.MONEY in known
+    assert {roles.MONEY, roles.TIME} <= known.keys()
     assert {counting for counting, _ in roles.UNCOUNTED.values()} <= formulas
     for name, choices in roles.FITTED.items():
         assert choices.keys() == known[name].formulas.keys()

@@ -28,7 +28,7 @@ _FELT = 5e-4  # relative difference that is worth a line
 @click.option("--maximize", shell_complete=complete.quantities, help="Output, instead.")
 @click.option("--open", "open_", help="Inputs to search: name,name.  [what the spec leaves open]")
 @click.option("--also", help="More of them: precision,pipeline_schedule.")
-@click.option("--start", help="Day on which the job starts, to say when it ends.")
+@click.option("--start", help="Day of the start, to say when it ends.  [start_date]")
 @click.option(
     "--top", default=3, help="Layouts of a point: shown of one, in JSON and reports.  [3]"
 )
@@ -61,8 +61,8 @@ def plan(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.live.page import check_target, write
     from fleetcube.grid.live.report import report
-    from fleetcube.grid.show.dates import day
     from fleetcube.grid.show.tables import finite
+    from fleetcube.grid.spec.dates import NAME, start_of
     from fleetcube.grid.sweep import Sweep
 
     if output is not None:
@@ -70,8 +70,10 @@ def plan(
     if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
     of, sense = (maximize, "max") if maximize is not None else (minimize or "job_time", "min")
-    since = None if start is None else day(start)
     problem = changed_spec(spec, selectors)
+    if start is not None:
+        problem["scenario"] |= {NAME: start}
+    since = start_of(problem["scenario"])
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = None if open_ is None else open_.split(",")
     more = [] if also is None else also.split(",")
@@ -88,7 +90,7 @@ def plan(
     if sweep.points == 1:
         _print_one(sweep, found, of, sense, since)
     else:
-        _print_several(found, of, since)
+        _print_several(found, of)
     _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
@@ -116,9 +118,9 @@ def _print_one(
     """The best layout of one point with its intervals, the next ones, losses and levers."""
     from fleetcube.grid.ask.layouts import levers
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import counted, numbers, scale, table
+    from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.roles import LOSSES
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
@@ -187,11 +189,8 @@ def _print_limits(best: "xarray.Dataset") -> None:
         say(f"the wall time goes to: {said}")
 
 
-def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> None:
+def _print_several(found: "xarray.Dataset", of: str) -> None:
     """The best at each point: what to expect of it; its layout and memory, or why there is none."""
-    import numpy as np
-
-    from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.tables import table
 
     best = found.isel(rank=0, drop=True)
@@ -207,9 +206,6 @@ def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> No
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
     there = best[["memory_per_gpu"]].assign(layout=layouts)
-    if since is not None:
-        days = [end(since, t) for t in best["job_time"].values.ravel().tolist()]
-        there["ends on"] = axes, np.array(days).reshape(best["job_time"].shape)
     if best["infeasible_reason"].any():
         there["infeasible_reason"] = best["infeasible_reason"]
     print_table(*table(there))
