@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import LOSSES, MONEY, NEAR, REASON
+from ...kernels.roles import LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, root_attributes
 from ..plan.plan import Plan
@@ -84,6 +85,11 @@ def best_layouts(
         first = phases.names(spec["scenario"])[0]
         raise InputError(f"phases have layouts of their own; ask for one: phase={first!r}")
     tried = candidates(sweep, of, open_, also)
+    if not tried:
+        raise InputError(
+            f"the spec states {', '.join(n for n in OPEN if n in _stated(spec)) or 'all'}, and "
+            "nothing is open; leave some out, or see `fleetcube run`"
+        )
     axes = make_axes(spec["axes"])
     points = math.prod(axis.size for axis in axes.values())
     if points > MOST_POINTS:
@@ -102,6 +108,54 @@ def best_layouts(
     return _answers(sweep, of, axes, tried, best, reasons, settings).assign(limits)
 
 
+def by_phase(
+    sweep: Evaluation,
+    of: str,
+    sense: str,
+    open_: Sequence[str] | None,
+    also: Sequence[str],
+) -> tuple[dict[str, "xarray.Dataset | None"], Evaluation]:
+    """The best layout of each phase, None where it leaves nothing open; and the job in them.
+
+    An output that adds up over phases is best where it is best in each.
+    """
+    spec: Any = sweep.spec
+    names = phases.names(spec["scenario"])
+    if check_quantity(of) not in SUMS:
+        raise InputError(
+            f"{of} does not add up over phases, whose layouts are best one by one; ask for "
+            f"{ALWAYS[0]}, or for one phase: phase={names[0]!r}"
+        )
+    if spec["axes"]:
+        raise InputError(
+            f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
+        )
+    shared, tables = phases.apart(spec["scenario"])
+    found: dict[str, xarray.Dataset | None] = {}
+    made = []
+    for name, table in zip(names, tables, strict=True):
+        one = Evaluation(phases.one(spec["scenario"], name), {}, [of])
+        found[name] = own = (
+            best_layouts(one, of, sense, open_, also, 1, Settings())
+            if candidates(one, of, open_, also)
+            else None
+        )
+        if own is None:
+            made.append(table)
+            continue
+        if own[REASON].item():
+            raise InputError(
+                f"phase {name!r}: no layout can run ({own.attrs['fleetcube_infeasible']}); give "
+                "it more GPUs, or state less"
+            )
+        layout = {n: _value(n, own[n].item()) for n in own.attrs["fleetcube_open"].split()}
+        made.append({**table, **layout})
+    job = phases.joined(shared, made)
+    known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
+    of_jobs = SUMS | MEANS.keys() | LARGEST
+    return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
+
+
 # Candidates
 
 
@@ -110,7 +164,7 @@ def candidates(
 ) -> dict[str, list[Any]]:
     """Values to try of each open input: what the spec leaves open, or the inputs named."""
     spec: Any = sweep.spec
-    stated = {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
+    stated = _stated(spec)
     known = _Known(sweep.of([of]).plan("numpy"))
     names = [n for n in OPEN if n not in stated] if open_ is None else open_
     found: dict[str, list[Any]] = {}
@@ -124,12 +178,12 @@ def candidates(
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         if len(row) > 1:
             found[name] = row
-    if not found:
-        raise InputError(
-            f"the spec states {', '.join(n for n in OPEN if n in stated) or 'all'}, and nothing "
-            "is open; leave some out, or see `fleetcube run`"
-        )
     return found
+
+
+def _stated(spec: Mapping[str, Any]) -> set[str]:
+    """What a spec's scenario and axes set."""
+    return {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
 
 
 class _Known:
@@ -461,7 +515,8 @@ def levers(
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item())
         }
-        pulled = name == _GPUS or (own["topic"].item() in _LEVERS and name not in _BUILT)
+        plain = without_phase(name)
+        pulled = plain == _GPUS or (own["topic"].item() in _LEVERS and plain not in _BUILT)
         if not pulled or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])
