@@ -79,6 +79,9 @@ SWITCHED = (
     *("auto", "ring", "tree", "double_binary_tree", "recursive_halving_doubling"),
     *("hierarchical", "in_network", "fitted"),
 )  # algorithms of all-reduces for nodes whose GPUs all reach each other over a switch
+_PARTS_OF_FABRIC = (
+    *("nic_price", "node_link_price", "switch_port_price", "leaf_link_price", "pod_link_price"),
+)  # prices
 
 _ROWS: list[str | Input] = [
     "Cluster",
@@ -242,6 +245,38 @@ _ROWS: list[str | Input] = [
     ),
     _real("node_price", "USD", None, "price of one node with its GPUs, without the network"),
     _real("fabric_price", "USD", 0.0, "price of the network for one GPU", positive=False),
+    _option(
+        "fabric_pricing",
+        "per_gpu",
+        ("per_gpu", "ports"),
+        "the network comes to fabric_price a GPU, or to its cards, ports and links, as a fat tree "
+        "has them",
+        implied="ports",
+        implied_by=_PARTS_OF_FABRIC,
+    ),
+    _real("nic_price", "USD", 0.0, "price of the network card of one GPU", positive=False),
+    _real(
+        "node_link_price",
+        "USD",
+        0.0,
+        "price of a link from a card to its leaf switch, with optics at both ends",
+        positive=False,
+    ),
+    _real("switch_port_price", "USD", 0.0, "price of one port of a switch", positive=False),
+    _real(
+        "leaf_link_price",
+        "USD",
+        0.0,
+        "price of a link from a leaf switch up, with optics at both ends",
+        positive=False,
+    ),
+    _real(
+        "pod_link_price",
+        "USD",
+        0.0,
+        "price of a link that leaves a pod, with optics at both ends",
+        positive=False,
+    ),
     _real("storage_price", "USD", 0.0, "price of the cluster's storage", positive=False),
     _real("building_price", "USD/W", 0.0, "price of the building for one watt", positive=False),
     _real("depreciation_time", "s", None, "life of nodes, network and storage"),
@@ -1168,6 +1203,7 @@ OTHER_KINDS: dict[str, tuple[str, ...]] = {
         *("nics_per_node", "cables_per_node", "gpus_per_switch", "inter_node_bandwidth"),
         *("inter_node_latency", "oversubscription", "rail_optimized", "gpus_per_pod"),
         *("pod_oversubscription", "network_tiers", "fabric_reduction", "fabric_price"),
+        *("fabric_pricing", *_PARTS_OF_FABRIC),
         *("network_efficiency", "nic_mttf", "cable_mttf", "switch_mttf", "pod_mttf"),
     ),
     "operations": (
