@@ -1,6 +1,7 @@
 """The command `fleetcube plan`."""
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,9 +58,9 @@ def plan(
       fleetcube plan examples/plan.toml
       fleetcube plan examples/plan.toml n_gpus=4096,8192,16384 -o plan.html
     """
-    from fleetcube.grid.ask.layouts import by_phase, searched
+    from fleetcube.grid.ask.layouts import searched
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.live.page import check_target, page, write
+    from fleetcube.grid.live.page import check_target, write
     from fleetcube.grid.live.report import report
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.spec import phases
@@ -78,41 +79,58 @@ def plan(
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = None if open_ is None else open_.split(",")
     more = [] if also is None else also.split(",")
-    parts = phases.names(problem["scenario"])
     if sweep.points > 1 and not as_json and output is None:
         top = 1  # no more are shown
-    with progress("planning"):
-        if parts:
-            found, job = by_phase(sweep, of, sense, names, more)
-            text = "" if output is None else page(job.spec, f"Plan of {spec}", spec)
-        else:
-            found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
-            said = searched(found, of, sense)
-            text = "" if output is None else report(sweep, found, of, said, spec)
-        if output is not None:
-            write(text, output)
-    if as_json:
-        told = (
-            {name: own and own.to_dict() for name, own in found.items()}
-            if parts
-            else found.to_dict()
-        )
-        say(json.dumps(finite(told), default=str))
+    if phases.names(problem["scenario"]):
+        _plan_phases(sweep, of, sense, (names, more), as_json, output, spec)
         return
-    if parts:
-        _print_phases(found, job, of, sense, since)
-    elif sweep.points == 1:
+    with progress("planning"):
+        found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
+        said = searched(found, of, sense)
+        if output is not None:
+            write(report(sweep, found, of, said, spec), output)
+    if as_json:
+        say(json.dumps(finite(found.to_dict()), default=str))
+        return
+    if sweep.points == 1:
         _print_one(sweep, found, of, sense, since)
     else:
         _print_several(found, of)
-    if not parts:
-        _print_foot(found, said)
+    _print_foot(found, said)
+    if output is not None:
+        say(f"wrote {output}")
+
+
+def _plan_phases(
+    sweep: Any,
+    of: str,
+    sense: str,
+    searched: tuple[list[str] | None, list[str]],
+    as_json: bool,
+    output: str | None,
+    spec: str,
+) -> None:
+    """Plan a job in phases: each by itself, then the whole."""
+    from fleetcube.grid.ask.layouts import by_phase
+    from fleetcube.grid.live.page import page, write
+    from fleetcube.grid.show.tables import finite
+    from fleetcube.grid.spec.dates import start_of
+
+    with progress("planning"):
+        found, job = by_phase(sweep, of, sense, *searched)
+        if output is not None:
+            write(page(job.spec, f"Plan of {spec}", spec), output)
+    if as_json:
+        told = {name: own and own.to_dict() for name, own in found.items()}
+        say(json.dumps(finite(told), default=str))
+        return
+    _print_phases(found, job, of, sense, start_of(job.spec["scenario"]))
     if output is not None:
         say(f"wrote {output}")
 
 
 def _print_phases(
-    found: dict[str, Any], job: Any, of: str, sense: str, since: "date | None"
+    found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
 ) -> None:
     """The best layout of each phase, what it gives, and the whole job."""
     from fleetcube.grid.show.feet import wrapped
