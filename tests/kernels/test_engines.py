@@ -105,7 +105,7 @@ def points() -> dict[str, Any]:
         "electricity_price": 2e-8,
         "gpu_hour_price": 2.0,
         "node_price": 3e5,
-        "nic_price": rng.choice([0.0, 1e3], POINTS),
+        "nic_price": 1e3,
         "switch_port_price": 5e2,
         "leaf_link_price": 1e3,
         "pod_link_price": 2e3,
