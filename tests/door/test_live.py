@@ -314,6 +314,9 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
         slide("n_gpus", 2);"""
     )
     until(lambda: card() == expected(2048, 2.5), card)
+    until(lambda: not browser.find_elements("css selector", ".stale"), card)  # tables follow
+    told = browser.find_element("css selector", "#choices tr.picked").text
+    assert expected(2048, 2.5) in told
     find = "return controls.get(INPUTS.findIndex((own) => own.name === 'gpu_hour_price')).typed"
     typed = browser.execute_script(find)
     typed.clear()
