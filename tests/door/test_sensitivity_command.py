@@ -59,9 +59,9 @@ def test_the_cube_the_map_and_files(folder: Path) -> None:
     done = fleetcube(*words, "--without", "detection_time", folder=folder)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[1].split()
-    assert first[:3] == ["provision_time", "100.0", "%"]
+    assert first[:4] == ["provision_time", "operations", "100.0", "%"]
     known = [wait / (wait + 200) for wait in (100, 200, 300)]
-    assert [float(cell) for cell in first[3:6]] == pytest.approx(known, abs=1e-3)
+    assert [float(cell) for cell in first[4:7]] == pytest.approx(known, abs=1e-3)
     picture = ("--map", "m.png", "-x", "n_gpus", "-y", "provision_time")
     done = fleetcube("sensitivity", "spec.toml", "--of", "job_time", *picture, folder=folder)
     assert done.returncode == 0, done.stderr

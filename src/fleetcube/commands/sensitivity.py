@@ -287,12 +287,15 @@ def _money(ranking: Any) -> str:
 
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.grid.ask.sensitivity import kind_of
+
     sobol = "total" in ranking
     shown = ["first_order", "total"] if sobol else ["effect"]
     rows = []
     for row in _each(ranking, top):
         name = row["input"]
-        cells = [name, *(with_unit(row[end], row["units"], name) for end in ("low", "high"))]
+        ends = (with_unit(row[end], row["units"], name) for end in ("low", "high"))
+        cells = [name, kind_of(name), *ends]
         if sobol:
             cells += [f"{row[n]:.3f} +/- {row[f'{n}_error']:.3f}" for n in shown]
         else:
@@ -300,7 +303,7 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
             cells += [with_unit(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]
         rows.append(cells)
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
-    print_table(["input", "from", "to", *headings], rows)
+    print_table(["input", "kind", "from", "to", *headings], rows)
     if sobol:
         say(
             f"first order: share of the variance of {of} that the input explains alone; "
@@ -321,12 +324,15 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
 
 
 def _print_cube(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.grid.ask.sensitivity import kind_of
+
     rows = []
     for row in _each(ranking, top):
         ends = [f"{row[f'elasticity_{n}']:.3g}" for n in ("min", "median", "max")]
         same = row["same_as"] if row["same_as"] != row["input"] else ""
-        rows.append([row["input"], f"{100 * row['share']:.1f} %", *ends, same])
-    print_table(["input", "dominates", "elasticity: min", "median", "max", "same as"], rows)
+        share = f"{100 * row['share']:.1f} %"
+        rows.append([row["input"], kind_of(row["input"]), share, *ends, same])
+    print_table(["input", "kind", "dominates", "elasticity: min", "median", "max", "same as"], rows)
     say(
         f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
         "inputs the first is named"
