@@ -34,27 +34,32 @@ def fabric_tiers(
 ) -> Any:
     """Tiers of switches in the fat tree that joins the GPUs of a site.
 
-    1, and one more beyond each of L, min(P, L k) and k min(P, L k p / (1 + p)) GPUs, where
-    k = L (1 + 1 / o): a tier ends where its switches have no ports left
+    1, and one more beyond each of L, P and k P GPUs, where k = max(L (1 + 1 / o), P / L). Without
+    pods (P infinite) each tier ends where its switches have no ports left: beyond L, L k and
+    k L k p / (1 + p)
 
     Parameters:
         allocated_gpus [1], sites [1]
         gpus_per_switch [1]: GPUs L behind a leaf switch
         oversubscription [1]: downlinks over uplinks o of a leaf switch
-        gpus_per_pod [1]: GPUs P of a pod
+        gpus_per_pod [1]: GPUs P of a pod, whose leaf switches one layer joins
         pod_oversubscription [1]: links up to pods over those that leave them, p
     Returns: [1] tiers, 1 to 4
-    Range: fat trees whose switches all have the k ports of a leaf switch, one port for a GPU; no
-        torus or dragonfly; more than four tiers (2 million GPUs with 64 ports) are counted as four
+    Range: fat trees, one port for a GPU, no torus or dragonfly; switches above have as many ports k
+        as leaf switches, or as pods that are stated take; more than four tiers (without pods
+        2 million GPUs with 64 ports) are counted as four
     Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
     """
     gpus = allocated_gpus / sites
+    podded = gpus_per_pod < np.inf
     radix = gpus_per_switch * (1 + 1 / oversubscription)
     two = gpus_per_switch * radix
     three = two * pod_oversubscription / (1 + pod_oversubscription)
+    pod = where(podded, gpus_per_pod, three)
+    upper = where(podded, np.maximum(radix, pod / gpus_per_switch), radix)
     tiers = 1 + where(gpus > gpus_per_switch, 1.0, 0.0)
-    tiers = tiers + where(gpus > np.minimum(gpus_per_pod, two), 1.0, 0.0)
-    return tiers + where(gpus > radix * np.minimum(gpus_per_pod, three), 1.0, 0.0)
+    tiers = tiers + where(gpus > where(podded, gpus_per_pod, two), 1.0, 0.0)
+    return tiers + where(gpus > upper * pod, 1.0, 0.0)
 
 
 def leaf_uplinks(allocated_gpus: Any, oversubscription: Any, fabric_tiers: Any) -> Any:

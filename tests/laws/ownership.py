@@ -151,6 +151,27 @@ def superpods() -> Pairs:
 
 
 @check(
+    "fabric_tiers",
+    "pod_uplinks",
+    by="table",
+    source="Llama 3 report (arXiv:2407.21783), section 3.3.1: 24,576 GPUs, 16 to a rack switch, "
+    "pods of 3,072 that one layer joins, 1:7 between pods, in three tiers",
+)
+def clusters_of_pods() -> Pairs:
+    """two GPUs more than a pod; eight pods; a pod; a rack"""
+    pods = {"gpus_per_switch": 16, "gpus_per_pod": 3072, "pod_oversubscription": 7}
+    for gpus, tiers, leaving in (
+        (24576, 3, 24576 / 7),
+        (3074, 3, 3074 / 7),
+        (3072, 2, 0),
+        (16, 1, 0),
+    ):
+        found = values(("fabric_tiers", "pod_uplinks"), n_gpus=gpus, node_price=4e5, **pods)
+        yield found["fabric_tiers"], tiers
+        yield found["pod_uplinks"], leaving
+
+
+@check(
     *TIERS,
     "counted_fabric_capital",
     by="simulator",
