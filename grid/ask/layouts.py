@@ -83,7 +83,9 @@ def best_layouts(
     spec: Any = sweep.spec
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
-        raise InputError(f"phases have layouts of their own; ask for one: phase={first!r}")
+        raise InputError(
+            f"phases have layouts of their own; see `fleetcube plan`, or ask for one: phase={first!r}"
+        )
     tried = candidates(sweep, of, open_, also)
     if not tried:
         raise InputError(
