@@ -84,7 +84,8 @@ def best_layouts(
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(
-            f"phases have layouts of their own; see `fleetcube plan`, or ask for one: phase={first!r}"
+            f"phases have layouts of their own; see `fleetcube plan`, or ask for one: "
+            f"phase={first!r}"
         )
     tried = candidates(sweep, of, open_, also)
     if not tried:
