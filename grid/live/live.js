@@ -334,9 +334,9 @@ function drawLevers(found) {
   }
   rows.sort((a, b) => b.most - a.most);
   const percent = (x) => typeof x === "string" ? x : (x > 0 ? "+" : x < 0 ? "−" : "") + digits(Number((100 * Math.abs(x)).toPrecision(2))) + " %";
-  const head = element("tr", {}, ...["input", "now", "10 % less (a count: half)", "10 % more (a count: double)"].map((text) => element("th", { scope: "col" }, text)));
+  const head = element("tr", {}, ...["input", "kind", "now", "10 % less (a count: half)", "10 % more (a count: double)"].map((text) => element("th", { scope: "col" }, text)));
   table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows.slice(0, 12).map(({ own, now, both }) =>
-    element("tr", {}, element("td", {}, own.title), element("td", {}, shown(own, now)), ...both.map((x) => element("td", {}, percent(x)))))));
+    element("tr", {}, element("td", {}, own.title), element("td", {}, own.kind), element("td", {}, shown(own, now)), ...both.map((x) => element("td", {}, percent(x)))))));
   at("levers").querySelector("h2").textContent = "What matters here: change of " + of.title;
 }
 

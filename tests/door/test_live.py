@@ -269,7 +269,7 @@ def test_a_page_reads_without_its_script() -> None:
     levers = {row[0]: row for row in still.rows["levers"]}
     doubled = sweep.replace(scenario={**JOB, "zero_stage": 1, "n_gpus": 2048}).evaluate("numpy")
     more = f"{doubled['job_time'].values[0] / 86400:.4g} d (at 2,048)"
-    assert levers["GPUs"] == ["GPUs", "1,024", levers["GPUs"][2], more]
+    assert levers["GPUs"] == ["GPUs", "job", "1,024", levers["GPUs"][3], more]
     assert "tensor parallel" not in levers
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
     assert {"inputs", "shown"} <= {*still.hidden}  # what only a script can use
