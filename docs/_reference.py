@@ -129,7 +129,8 @@ def all_inputs() -> Iterable[str]:
     yield from ("# Inputs", "")
     yield f"{len(inputs.INPUTS)} inputs. Numbers are in the unit named; text may carry another"
     yield '(`"400 Gbit/s"`). A [catalog](catalog.md) label sets several at once; what a scenario'
-    yield "states itself stands above its labels. Any may be an axis."
+    yield "states itself stands above its labels. Any may be an axis. Kinds say who can change it:"
+    yield f"{', '.join(inputs.KINDS[:-1])}; `model` is what is trained, and how laws predict it."
     for heading, rows in inputs.groups().items():
         yield from ("", f"## {heading}")
         yield from _names(row.name for row in rows)
@@ -143,6 +144,7 @@ def all_inputs() -> Iterable[str]:
                 yield f"- bounds: {bounds(row)}"
             if row.implied_by:
                 yield f"- implied: `{row.implied}` where {_links(row.implied_by)} is given"
+            yield f"- kind: {inputs.kinds_of_inputs()[row.name]}"
             labels = [name for name, names in KINDS.items() if row.name in names]
             if labels:
                 yield f"- set by labels of: {', '.join(labels)}"

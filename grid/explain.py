@@ -12,13 +12,13 @@ from ..kernels import quantities
 from ..kernels.calculus.derivatives import derivative
 from ..kernels.graph.docstrings import Doc, read
 from ..kernels.graph.formulas import Function, Quantity, load, parameters, select
-from ..kernels.inputs import INPUTS, Input, groups
+from ..kernels.inputs import INPUTS, Input, groups, headings, kinds_of_inputs
 from ..kernels.roles import MEANT
 from .ask.traffic import TIMES, crossings, duration
 from .errors import InputError, nearest, shown
 from .show.feet import WIDTH
 from .show.tables import scale
-from .spec import patterns
+from .spec import dates, patterns
 from .spec.scenario import choose
 
 MOST_MATCHES = 15  # names that a search by word lists
@@ -48,6 +48,8 @@ def explain(name: str | None = None) -> str:
     elif name == patterns.LAYOUT:
         lines = _wrapped(f"{name}: {patterns.ABOUT_LAYOUT}")
         lines += ["", *_wrapped("Sets " + ", ".join(patterns.LAYOUT_SETS))]
+    elif name == dates.NAME:
+        lines = _wrapped(f"{name}: {dates.ABOUT}, in [scenario], as 2027-06-01")
     elif name in INPUTS:
         lines = _explain_input(INPUTS[name])
     elif name in load():
@@ -275,6 +277,7 @@ def _explain_input(row: Input) -> list[str]:
         lines += _wrapped(f"implied: {_written(row.implied)} where {implying} is given", " " * 9)
     if row.kind != "option":
         lines.append(f"bounds:  {bounds(row)}")
+    lines.append(f"kind:    {kinds_of_inputs()[row.name]}, under {headings()[row.name]}")
     labels = [f"{kind_name} labels" for kind_name, names in KINDS.items() if row.name in names]
     lines += _field("set by", labels) if labels else []
     return [*lines, *_feeds(row.name, "nothing", "chooses" if row.kind == "option" else "feeds")]

@@ -1,6 +1,8 @@
 """The one table of inputs: name, unit, default, bounds, kind. Everything is in SI base units."""
 
+import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +79,9 @@ SWITCHED = (
     *("auto", "ring", "tree", "double_binary_tree", "recursive_halving_doubling"),
     *("hierarchical", "in_network", "fitted"),
 )  # algorithms of all-reduces for nodes whose GPUs all reach each other over a switch
+_PARTS_OF_FABRIC = (
+    *("nic_price", "node_link_price", "switch_port_price", "leaf_link_price", "pod_link_price"),
+)  # prices
 
 _ROWS: list[str | Input] = [
     "Cluster",
@@ -240,6 +245,38 @@ _ROWS: list[str | Input] = [
     ),
     _real("node_price", "USD", None, "price of one node with its GPUs, without the network"),
     _real("fabric_price", "USD", 0.0, "price of the network for one GPU", positive=False),
+    _option(
+        "fabric_pricing",
+        "per_gpu",
+        ("per_gpu", "ports"),
+        "the network comes to fabric_price a GPU, or to its cards, ports and links, as a fat tree "
+        "has them",
+        implied="ports",
+        implied_by=_PARTS_OF_FABRIC,
+    ),
+    _real("nic_price", "USD", 0.0, "price of the network card of one GPU", positive=False),
+    _real(
+        "node_link_price",
+        "USD",
+        0.0,
+        "price of a link from a card to its leaf switch, with optics at both ends",
+        positive=False,
+    ),
+    _real("switch_port_price", "USD", 0.0, "price of one port of a switch", positive=False),
+    _real(
+        "leaf_link_price",
+        "USD",
+        0.0,
+        "price of a link from a leaf switch up, with optics at both ends",
+        positive=False,
+    ),
+    _real(
+        "pod_link_price",
+        "USD",
+        0.0,
+        "price of a link that leaves a pod, with optics at both ends",
+        positive=False,
+    ),
     _real("storage_price", "USD", 0.0, "price of the cluster's storage", positive=False),
     _real("building_price", "USD/W", 0.0, "price of the building for one watt", positive=False),
     _real("depreciation_time", "s", None, "life of nodes, network and storage"),
@@ -1134,6 +1171,66 @@ _ROWS: list[str | Input] = [
 
 INPUTS: dict[str, Input] = {row.name: row for row in _ROWS if isinstance(row, Input)}
 
+# Who can change an input: who buys machines or the network, runs them, writes the software or asks
+# for the job. "model" is what a plan takes as it is: what is trained, and how laws predict it.
+# First those of headings, then inputs that another than their heading's can change
+KINDS = ("hardware", "fabric", "operations", "software", "job", "model")
+HEADING_KINDS = {
+    "Cluster": "hardware",
+    "Sites": "fabric",
+    "Power and money": "operations",
+    "Model": "model",
+    "Workload": "job",
+    "Layout": "software",
+    "Memory": "software",
+    "Efficiency": "software",
+    "Reliability": "operations",
+    "Checkpoints and goodput": "operations",
+    "Serving": "job",
+}
+OTHER_KINDS: dict[str, tuple[str, ...]] = {
+    "hardware": (
+        *("gpu_tdp", "node_overhead_power", "node_price", "storage_price"),
+        *("offload_bandwidth", "nvme_bandwidth", "slow_node_mttf", "slow_node_slowdown"),
+        *("gpu_mttf", "psu_mttf", "host_mttf", "silent_corruption_mttf"),
+        *("fleet_age", "burn_in_excess", "burn_in_time", "wear_out_age", "wear_out_shape"),
+        *("fleet_aging", "correlated_failure_fraction", "failure_domain_nodes"),
+        *("checkpoint_write_bandwidth", "checkpoint_read_bandwidth", "per_node_storage_bandwidth"),
+        *("storage_scaling", "snapshot_bandwidth"),
+        *("checkpoint_memory_capacity", "checkpoint_drive_capacity"),
+    ),
+    "fabric": (
+        *("nics_per_node", "cables_per_node", "gpus_per_switch", "inter_node_bandwidth"),
+        *("inter_node_latency", "oversubscription", "rail_optimized", "gpus_per_pod"),
+        *("pod_oversubscription", "network_tiers", "fabric_reduction", "fabric_price"),
+        *("fabric_pricing", *_PARTS_OF_FABRIC),
+        *("network_efficiency", "nic_mttf", "cable_mttf", "switch_mttf", "pod_mttf"),
+    ),
+    "operations": (
+        *("site_mttf", "outages", "site_repair_time", "transition_time", "transitions"),
+        *("straggler_slowdown", "slow_nodes", "slow_node_share", "slow_node_detection_time"),
+        *("slow_node_check_interval", "slow_node_check_time", "slow_node_swap_time"),
+        "backup_workers",
+    ),
+    "software": (
+        *("site_sync", "inner_steps", "outer_bytes_per_element", "model_fragments"),
+        *("outer_state_bytes", "site_overlap", "linear_chunk_size", "expert_dispatch"),
+        *("token_permutation", "shared_expert_overlap", "micro_batch_size", "bytes_per_element"),
+        *("gradient_bytes_per_element", "precision", "sixteen_bit_layers_share", "software_mttf"),
+        *("checkpoint_bytes_per_parameter", "tier_stall_share", "rail_busy_share"),
+        *("kv_bytes_per_element", "data_parallel_attention"),
+    ),
+    "job": ("n_gpus", "sites", "multi_site"),
+    "model": (
+        *("tokens_factor", "batch_quality", "critical_batch_law", "reference_batch_tokens"),
+        *("loss_fit", "sqrt_coefficient", "memory_error_factor", "compute_model"),
+        *("flops_counting", "gemm_half_size", "jitter_model", "slow_node_tail", "error_factor"),
+        *("step_time_error", "shifted_step_time", "aging_window", "failure_shape"),
+        *("failure_distribution", "mtbf_model", "reference_mtbf", "reference_gpus"),
+        *("mtbf_exponent", "goodput_model", "mfu_scope", "latent_attention"),
+    ),
+}
+
 
 def headings() -> dict[str, str]:
     """The heading of each input."""
@@ -1151,3 +1248,10 @@ def groups() -> dict[str, list[Input]]:
             heading = row
             by_heading[heading] = []
     return by_heading
+
+
+@functools.cache
+def kinds_of_inputs() -> Mapping[str, str]:
+    """The kind of each input: its own, or that of its heading."""
+    found = {name: HEADING_KINDS[heading] for name, heading in headings().items()}
+    return found | {name: kind for kind, names in OTHER_KINDS.items() for name in names}

@@ -101,30 +101,8 @@ LOSSES = (
     "recovery_overhead",
 )
 
+TIME = "job_time"  # after the day of a start: when a job ends
 MONEY = "job_cost"  # what levers are worth, where a price is stated
-# Kinds of inputs (first words of headings) that a plan does not change, and those of each side that
-# are of the other
-FIXED_KINDS = frozenset({"model", "efficiency"})
-PULLED = frozenset(
-    {
-        "backup_workers",
-        "slow_node_check_interval",
-        "slow_node_check_time",
-        "slow_node_detection_time",
-        "slow_node_swap_time",
-    }
-)
-NOT_PULLED = frozenset(
-    {
-        "memory_error_factor",
-        "mtbf_exponent",
-        "reference_batch_tokens",
-        "reference_gpus",
-        "reference_mtbf",
-        "sqrt_coefficient",
-    }
-)
-
 # A total that a label states is void where one of its parts is given otherwise
 _HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
 _SHAPE = _HEADS | frozenset(
@@ -179,6 +157,7 @@ SPLIT: Mapping[str, str] = {
 TEXTS: Mapping[str, str] = {
     "layer_pattern": "or an axis of its own",
     "pipeline_layout": "move its inputs along axes instead",
+    "start_date": "say it there; phases begin as those before them end",
 }
 FOLDED = ("zb_v", "dualpipev")  # schedules whose pieces come back to the first stage
 UNCHUNKED = ("gpipe", "zb_h1", "dualpipe")  # those with one piece on each stage

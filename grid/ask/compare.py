@@ -17,7 +17,7 @@ from ..plan.labels import plain
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..show.tables import meanings
-from ..spec import values
+from ..spec import dates, values
 from ..spec.axes import PHASE, Axis, make_axis
 from .sensitivity import check_levers, cut
 from .terms import DECOMPOSED, USUAL, quantities, term_names, terms
@@ -251,7 +251,8 @@ def _without_zeros(both: "xarray.Dataset", apart: Sequence[str]) -> "xarray.Data
 def _flat(sweep: Evaluation, over: Sequence[str]) -> dict[str, Any]:
     """The entries of a scenario at a point, its axes' values included; numbers in base units."""
     spec: Any = sweep.spec
-    entries = {name: _entry(name, value) for name, value in spec["scenario"].items()}
+    stated = {name: value for name, value in spec["scenario"].items() if name != dates.NAME}
+    entries = {name: _entry(name, value) for name, value in stated.items()}
     for name in spec["axes"]:
         if name in over:
             for own in _axis(sweep, name).inputs:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import LOSSES, MONEY, NEAR, NOT_PULLED, REASON
+from ...kernels.roles import LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
 from ..plan.labels import attributes, root_attributes
 from ..plan.plan import Plan
@@ -55,7 +56,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equa
     "sequence_parallel": (False, True),
 }
 _BUILT = {"gpus_per_node", "gpus_per_domain", "gpus_per_switch"}  # bought as they are
-_LEVERS = ("cluster", "sites", "power", "reliability", "checkpoints")
+_LEVERS = ("hardware", "fabric", "operations")
 _GPUS = "n_gpus"
 _OF_REPLICA = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _NO_MEMORY, _MARGIN = "out_of_memory", "memory_margin"
@@ -82,8 +83,16 @@ def best_layouts(
     spec: Any = sweep.spec
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
-        raise InputError(f"phases have layouts of their own; ask for one: phase={first!r}")
+        raise InputError(
+            f"phases have layouts of their own; see `fleetcube plan`, or ask for one: "
+            f"phase={first!r}"
+        )
     tried = candidates(sweep, of, open_, also)
+    if not tried:
+        raise InputError(
+            f"the spec states {', '.join(n for n in OPEN if n in _stated(spec)) or 'all'}, and "
+            "nothing is open; leave some out, or see `fleetcube run`"
+        )
     axes = make_axes(spec["axes"])
     points = math.prod(axis.size for axis in axes.values())
     if points > MOST_POINTS:
@@ -102,6 +111,54 @@ def best_layouts(
     return _answers(sweep, of, axes, tried, best, reasons, settings).assign(limits)
 
 
+def by_phase(
+    sweep: Evaluation,
+    of: str,
+    sense: str,
+    open_: Sequence[str] | None,
+    also: Sequence[str],
+) -> tuple[dict[str, "xarray.Dataset | None"], Evaluation]:
+    """The best layout of each phase, None where it leaves nothing open; and the job in them.
+
+    An output that adds up over phases is best where it is best in each.
+    """
+    spec: Any = sweep.spec
+    names = phases.names(spec["scenario"])
+    if check_quantity(of) not in SUMS:
+        raise InputError(
+            f"{of} does not add up over phases, whose layouts are best one by one; ask for "
+            f"{ALWAYS[0]}, or for one phase: phase={names[0]!r}"
+        )
+    if spec["axes"]:
+        raise InputError(
+            f"phases are planned at one point; give one value of {', '.join(spec['axes'])}"
+        )
+    shared, tables = phases.apart(spec["scenario"])
+    found: dict[str, xarray.Dataset | None] = {}
+    made = []
+    for name, table in zip(names, tables, strict=True):
+        one = Evaluation(phases.one(spec["scenario"], name), {}, [of])
+        found[name] = own = (
+            best_layouts(one, of, sense, open_, also, 1, Settings())
+            if candidates(one, of, open_, also)
+            else None
+        )
+        if own is None:
+            made.append(table)
+            continue
+        if own[REASON].item():
+            raise InputError(
+                f"phase {name!r}: no layout can run ({own.attrs['fleetcube_infeasible']}); give "
+                "it more GPUs, or state less"
+            )
+        layout = {n: _value(n, own[n].item()) for n in own.attrs["fleetcube_open"].split()}
+        made.append({**table, **layout})
+    job = phases.joined(shared, made)
+    known = _outputs(Evaluation(phases.one(job, names[0]), {}, [of]), of)
+    of_jobs = SUMS | MEANS.keys() | LARGEST
+    return found, sweep.replace(scenario=job, outputs=[n for n in known if n in of_jobs])
+
+
 # Candidates
 
 
@@ -110,7 +167,7 @@ def candidates(
 ) -> dict[str, list[Any]]:
     """Values to try of each open input: what the spec leaves open, or the inputs named."""
     spec: Any = sweep.spec
-    stated = {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
+    stated = _stated(spec)
     known = _Known(sweep.of([of]).plan("numpy"))
     names = [n for n in OPEN if n not in stated] if open_ is None else open_
     found: dict[str, list[Any]] = {}
@@ -124,12 +181,12 @@ def candidates(
             row = [k for k in row if is_known({**spec["scenario"], name: k}, spec["axes"], [of])]
         if len(row) > 1:
             found[name] = row
-    if not found:
-        raise InputError(
-            f"the spec states {', '.join(n for n in OPEN if n in stated) or 'all'}, and nothing "
-            "is open; leave some out, or see `fleetcube run`"
-        )
     return found
+
+
+def _stated(spec: Mapping[str, Any]) -> set[str]:
+    """What a spec's scenario and axes set."""
+    return {*spec["scenario"], *(n for a in make_axes(spec["axes"]).values() for n in a.inputs)}
 
 
 class _Known:
@@ -446,9 +503,9 @@ def levers(
 ) -> tuple[list[str], str]:
     """What changing the cluster or its operation would better at a layout, the most first.
 
-    Model, work, efficiencies and the layout itself are not counted among levers here. Where a price
-    is stated, each says what it does to the cost of the job. And why more GPUs are no lever, if
-    they are none.
+    Model, work, software and the layout itself are not counted among levers here. Where a price is
+    stated, each says what it does to the cost of the job. And why more GPUs are no lever, if they
+    are none.
     """
     found = ranked(sweep, of, None, layout)
     base = found[of].item()
@@ -461,7 +518,8 @@ def levers(
             for end in ("below", "above")
             if math.isfinite(own[f"value_{end}"].item())
         }
-        pulled = own["topic"].item() in _LEVERS and name not in _BUILT | NOT_PULLED
+        plain = without_phase(name)
+        pulled = plain == _GPUS or (own["topic"].item() in _LEVERS and plain not in _BUILT)
         if not pulled or not sides:
             continue
         end = min(sides, key=lambda side: sides[side])

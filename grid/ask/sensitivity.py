@@ -9,8 +9,8 @@ import numpy as np
 from ...kernels.calculus.derivatives import unit_of
 from ...kernels.calculus.phases import without_phase
 from ...kernels.graph import formulas as graph
-from ...kernels.inputs import INPUTS, groups
-from ...kernels.roles import FIXED_KINDS, MONEY, NEAR, NOT_PULLED, PULLED, REASON
+from ...kernels.inputs import INPUTS, KINDS, groups, kinds_of_inputs
+from ...kernels.roles import MONEY, NEAR, REASON
 from ..errors import InputError, nearest, shown
 from ..plan import memory, tiles
 from ..plan.cases import choices
@@ -87,17 +87,21 @@ def check_levers(plan: Plan, of: Any, wrt: str | Sequence[str] | None) -> list[s
 
 GIVEN = "given"  # the kind of quantities that a spec or a label states
 ALL = "all"  # of the kinds
+AS_IT_IS = "model"  # the kind that a plan does not change
 
 
 def kinds() -> dict[str, set[str]]:
-    """Inputs by kind: the first words of the headings of the table of inputs."""
-    return {title.split()[0].lower(): {r.name for r in rows} for title, rows in groups().items()}
+    """Inputs by kind: who can change them; or the first words of the headings of their table."""
+    titles = {title.split()[0].lower(): {r.name for r in rows} for title, rows in groups().items()}
+    own: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    for name, kind in kinds_of_inputs().items():
+        own[kind].add(name)
+    return {**own, **{title: names for title, names in titles.items() if title not in own}}
 
 
 def kind_of(name: str) -> str:
-    """The kind of an input, also of one phase; GIVEN for a quantity."""
-    plain = without_phase(name)
-    return next((kind for kind, names in kinds().items() if plain in names), GIVEN)
+    """Who can change an input, also of one phase; GIVEN for a quantity."""
+    return kinds_of_inputs().get(without_phase(name), GIVEN)
 
 
 def among(
@@ -105,28 +109,33 @@ def among(
 ) -> list[str]:
     """Inputs of the kinds wanted, less those named or of the kinds in `without`.
 
-    By default (None) those that a plan may change, unless there is none: no constants of models, of
-    efficiencies and of laws, and no quantity but what the spec itself states.
+    By default (None) those that a plan may change, unless there is none: nothing of the model and
+    of the laws, and no quantity but what the spec itself states.
     Raises InputError for a kind that there is none of, and where no input is left.
     """
-    known = [*kinds(), GIVEN]
+    plain = {name: without_phase(name) for name in inputs}
+    by_kind = {**kinds(), GIVEN: {*plain.values()} - INPUTS.keys()}
     for kind in wanted or ():
-        if kind not in (*known, ALL):
-            hint = nearest(str(kind), known, f"choose of {', '.join(known)}, {ALL}")
+        if kind not in by_kind and kind != ALL:
+            hint = nearest(str(kind), by_kind, f"choose of {', '.join(by_kind)}, {ALL}")
             raise InputError(f"kind {shown(kind)} is unknown; {hint}")
     for name in without:
-        if name not in inputs and name not in known:
+        if name not in inputs and name not in by_kind:
             raise InputError(
                 f"--without {name}: no such input matters here, and no kind of inputs; "
-                f"{nearest(name, [*inputs, *known])}"
+                f"{nearest(name, [*inputs, *by_kind])}"
             )
     if wanted is None:
         kept = [name for name in inputs if _may_change(plan, name)] or [*inputs]
     else:
-        kept = [n for n in inputs if ALL in wanted or kind_of(n) in wanted]
+        chosen = (
+            {*plain.values()} if ALL in wanted else set().union(*(by_kind[kind] for kind in wanted))
+        )
+        kept = [name for name in inputs if plain[name] in chosen]
         if not kept:
             raise InputError(f"no input of the kinds {', '.join(wanted)} matters here; name others")
-    left = [name for name in kept if name not in without and kind_of(name) not in without]
+    gone = set().union(*(by_kind.get(name, ()) for name in without))
+    left = [name for name in kept if name not in without and plain[name] not in gone]
     if kept and not left:
         raise InputError("--without leaves no input; name fewer")
     return left
@@ -134,13 +143,13 @@ def among(
 
 def _may_change(plan: Plan, name: str) -> bool:
     """Whether a plan may change an input: what the cluster is, how it is run, what is asked."""
-    plain, kind = without_phase(name), kind_of(name)
+    kind = kind_of(name)
     if kind == GIVEN:
         said = {own for axis in plan.axes for own in axis.inputs}
         if plan.problem.phases:
             said |= {*plan.problem.phases.inputs}
-        return plain in plan.problem.stated | said
-    return plain in PULLED or (kind not in FIXED_KINDS and plain not in NOT_PULLED)
+        return without_phase(name) in plan.problem.stated | said
+    return kind != AS_IT_IS
 
 
 def _elasticities(plan: Plan, of: str, wrt: str | Sequence[str] | None) -> dict[str, str]:

@@ -239,7 +239,7 @@ const askLevers = latest(async () => {
   if (point.infeasible) parts.push(`infeasible: ${point.infeasible}`);
   if (point.near) parts.push("near the memory limit, within the model's own error");
   if (point.more) parts.push(`${point.more} more inputs matter less`);
-  if (point.left) parts.push(`constants of the model and efficiencies left out: ${point.left}`);
+  if (point.left) parts.push(`inputs of the model and of laws left out: ${point.left}`);
   if (point.note) parts.push(point.note);
   const priced = $("levers-table").querySelectorAll("th.money");
   priced.forEach((cell, k) => {
@@ -261,6 +261,7 @@ function lever(row, most) {
     return item;
   };
   cell(row.title).title = `${row.input}: ${row.meaning}`;
+  cell(row.kind);
   cell(row.value);
   const size = typeof row.elasticity === "number" ? row.elasticity : NaN;
   cell(Number.isNaN(size) ? row.elasticity ?? "undefined" : formatted(size, 3).replace("-", "\u2212"));

@@ -623,6 +623,7 @@ class View:
                     "input": name,
                     "title": words(name),
                     "meaning": INPUTS[name].description if name in INPUTS else "",
+                    "kind": str(row["topic"].item()),
                     "value": with_unit(row["value"].item(), str(row["units"].item()), name),
                     "elasticity": finite(row["elasticity"].item()),
                     "below": _moved(row, of, unit, "below"),

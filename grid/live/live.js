@@ -127,6 +127,7 @@ const seen = OUTPUTS.map((of, k) => k).filter((k) => !OUTPUTS[k].hidden);
 const numeric = seen.filter((k) => !OUTPUTS[k].words);
 const movable = INPUTS.map((own, k) => k).filter((k) => INPUTS[k].title);
 const controls = new Map();
+const drawnAt = new Map(); // what controls show, so that those that stay are left alone
 const value = (k) => state.moved.has(k) ? state.moved.get(k) : DATA.bases[state.pick][k];
 
 function buildInputs() {
@@ -174,6 +175,7 @@ function bounds(own) {
 function move(k, wanted) {
   if (Object.is(wanted, DATA.bases[state.pick][k]) && DATA.choices.length === 1) state.moved.delete(k);
   else state.moved.set(k, wanted);
+  drawnAt.delete(k);
   later();
 }
 
@@ -184,9 +186,14 @@ function later() {
   requestAnimationFrame(() => { waiting = false; draw(); });
 }
 
+let resting;
 function draw() {
   for (const [k, { box, range, typed }] of controls) {
-    const own = INPUTS[k], now = value(k), row = stops(own, DATA.bases[state.pick][k]);
+    const own = INPUTS[k], now = value(k), base = DATA.bases[state.pick][k];
+    const shows = [now, base, state.moved.has(k)].join();
+    if (drawnAt.get(k) === shows && !typed.classList.contains("wrong")) continue;
+    drawnAt.set(k, shows);
+    const row = stops(own, base);
     range.stops = row;
     range.max = row.length - 1;
     range.hidden = row.length < 2;
@@ -202,8 +209,9 @@ function draw() {
   drawAnswers(found);
   drawCurve(found);
   drawLosses(found);
-  drawChoices();
-  drawLevers(found);
+  for (const id of ["choices", "levers"]) at(id).classList.add("stale");
+  clearTimeout(resting);
+  resting = setTimeout(() => { drawChoices(); drawLevers(answer(state.pick)); }, 100); // a slider rests
   at("command").textContent = command();
 }
 
@@ -289,6 +297,7 @@ function drawLosses(found) {
 }
 
 function drawChoices() {
+  at("choices").classList.remove("stale");
   at("choices").hidden = DATA.choices.length < 2;
   if (DATA.choices.length < 2) return;
   const up = Number(at("up").value);
@@ -308,6 +317,7 @@ function drawChoices() {
 
 function drawLevers(found) {
   const up = Number(at("up").value), of = OUTPUTS[up], here = found.values[up], table = at("levers").querySelector("table");
+  at("levers").classList.remove("stale");
   if (found.why && of.masked) { table.replaceChildren(); return; }
   const rows = [];
   for (const k of movable) {
@@ -324,9 +334,9 @@ function drawLevers(found) {
   }
   rows.sort((a, b) => b.most - a.most);
   const percent = (x) => typeof x === "string" ? x : (x > 0 ? "+" : x < 0 ? "−" : "") + digits(Number((100 * Math.abs(x)).toPrecision(2))) + " %";
-  const head = element("tr", {}, ...["input", "now", "10 % less (a count: half)", "10 % more (a count: double)"].map((text) => element("th", { scope: "col" }, text)));
+  const head = element("tr", {}, ...["input", "kind", "now", "10 % less (a count: half)", "10 % more (a count: double)"].map((text) => element("th", { scope: "col" }, text)));
   table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows.slice(0, 12).map(({ own, now, both }) =>
-    element("tr", {}, element("td", {}, own.title), element("td", {}, shown(own, now)), ...both.map((x) => element("td", {}, percent(x)))))));
+    element("tr", {}, element("td", {}, own.title), element("td", {}, own.kind), element("td", {}, shown(own, now)), ...both.map((x) => element("td", {}, percent(x)))))));
   at("levers").querySelector("h2").textContent = "What matters here: change of " + of.title;
 }
 

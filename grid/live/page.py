@@ -17,7 +17,7 @@ from ...kernels.calculus.derivatives import derivative
 from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
-from ...kernels.inputs import INPUTS, headings
+from ...kernels.inputs import INPUTS, headings, kinds_of_inputs
 from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, WHOLES
 from ..ask.interval import SHARE
 from ..ask.uncertainty import errors
@@ -254,6 +254,7 @@ def _inputs(
             "title": words(name),
             "about": row.description,
             "topic": topics[name],
+            "kind": kinds_of_inputs()[name],
             "factor": factor,
             "unit": unit,
             "count": row.kind == "count",

@@ -213,7 +213,8 @@ def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
     for k in range(min(_TOP, found.sizes["input"])):
         own = found.isel(input=k)
         factor, unit = scale(str(own["units"].item()), [own["value"].item()], own["input"].item())
-        cells = [words(own["input"].item()), _number(own["value"].item(), factor, unit)]
+        cells = [words(own["input"].item()), own["topic"].item()]
+        cells.append(_number(own["value"].item(), factor, unit))
         for side in ("below", "above"):
             at, value = own[f"value_{side}"].item(), own[f"{name}_{side}"].item()
             moved = _number(at, factor, unit)
@@ -222,7 +223,7 @@ def _levers(row: Mapping[str, Any], of: Mapping[str, Any]) -> str:
         rows.append(cells)
     said = f"{of['title']} where an input is moved; whole numbers take the nearest that divide"
     return f"<caption>{html.escape(said)}</caption>" + _table(
-        ["input", "now", "smaller by 10 %", "larger by 10 %"], rows
+        ["input", "kind", "now", "smaller by 10 %", "larger by 10 %"], rows
     )
 
 

@@ -99,11 +99,13 @@ def _options_of(problem: Problem, k: int) -> dict[str, Any]:
 
 
 def _in_phases(problem: Problem, free: Sequence[str]) -> dict[str, float]:
-    """Numbers of all phases, by the names that they have side by side."""
+    """Numbers of all phases, by the names that they have side by side; or defaults."""
+    known = problem.phases.numbers.keys() & defaults().keys() if problem.phases else ()
+    left = {name: defaults()[name] for name in known}
     return {
         own: value
         for k, key in enumerate(keys(problem.phases))
-        for name, value in _of_phase(problem, k, free).items()
+        for name, value in {**left, **_of_phase(problem, k, free)}.items()
         if name not in problem.phased and (own := in_phase(name, key)) not in free
     }
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...kernels.roles import LOSSES
 from ..errors import InputError
-from ..show.tables import scale
+from ..show.tables import scale, started
 from ..spec.axes import PHASE
+from ..spec.dates import end
 from .kinds import PARTS
 from .picture import (
     INFEASIBLE,
@@ -73,30 +74,41 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     for width in (widths * factor).tolist():
         each, its_unit = scale(base, width)
         lengths.append(f"{number(float(f'{width / each:.3g}'))} {its_unit}".rstrip())
-    _named(axes, cube[PHASE].values, starts, lengths)
+    since, _ = started(cube)
+    until = []
+    if since is not None:
+        times = np.cumsum(cube["job_time"].values).tolist()
+        until = [f"until {end(since, seconds)}" for seconds in times]
+    _named(axes, cube[PHASE].values, starts, lengths, until)
     axes.set_xlim(0, max(starts[-1], 1e-12))
     axes.set_ylim(0, 1)
-    axes.set_xlabel(f"time since the start [{unit}]")
+    axes.set_xlabel(f"time since {since or 'the start'} [{unit}]")
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
     plain(axes.xaxis)
-    headed(figure, f"The job's phases: {starts[-1]:,.4g} {unit} in all")
+    headed(figure, ", ".join([f"The job's phases: {starts[-1]:,.4g} {unit} in all", *until[-1:]]))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
 
 
-def _named(axes: Any, names: Any, starts: Any, lengths: Sequence[str]) -> None:
-    """Write each phase's name and length above it; narrow ones upright, with lines to them."""
+def _named(
+    axes: Any, names: Any, starts: Any, lengths: Sequence[str], until: Sequence[str]
+) -> None:
+    """Write each phase's name, length and end above it; narrow ones upright, with lines to them.
+
+    Of the narrow ones the end stands in place of the length, if it is known.
+    """
     widths, whole = np.diff(starts), max(starts[-1], 1e-12)
     narrow = [k for k in range(widths.size) if widths[k] < _NARROW * whole]
     middles = starts[:-1] + widths / 2
     places = _apart(middles[narrow] / whole, _LINE) * whole
     for k, (name, length) in enumerate(zip(names, lengths, strict=True)):
         if k in narrow:
-            text, at, how = f"{name}, {length}", places[narrow.index(k)], {"rotation": 90}
+            last = until[k] if until else length
+            text, at, how = f"{name}, {last}", places[narrow.index(k)], {"rotation": 90}
             axes.plot([middles[k], at], [1.0, 1.06], color="#999999", linewidth=0.6, clip_on=False)
         else:
-            text, at, how = f"{name}\n{length}", middles[k], {}
+            text, at, how = "\n".join([f"{name}", length, *until[k : k + 1]]), middles[k], {}
         axes.text(at, 1.07, text, ha="center", va="bottom", fontsize=8, **how)
         if k:
             axes.axvline(starts[k], color="white", linewidth=1.5)

@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-from ..spec import patterns, phases, values
+from ..spec import dates, patterns, phases, values
 from ..spec.axes import Axis, make_axes
 from .tables import label, scale
 
@@ -193,7 +193,7 @@ def narrow(
             raise InputError(
                 f"{name} is set by phases of the job; change it in one, as {name}__PHASE=VALUE"
             )
-        elif name == patterns.LAYOUT or (name == patterns.NAME and "," not in text):
+        elif name in (patterns.LAYOUT, dates.NAME) or (name == patterns.NAME and "," not in text):
             scenario[name] = text
         elif name == patterns.NAME:
             scenario.pop(name, None)

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import IN_HOURS, NEAR, REASON
+from ...kernels.roles import IN_HOURS, NEAR, REASON, TIME
 from ..errors import InputError, nearest
 from ..plan.labels import END_OF
-from ..spec import values
+from ..spec import dates, phases, values
+from ..spec.axes import PHASE
 from ..text import guarded, visible
 
 if TYPE_CHECKING:
+    from datetime import date
+
     import xarray
 
 FORMATS = (".csv", ".parquet", ".xlsx", ".nc", ".json")
@@ -27,6 +30,7 @@ _EXTRA = "needs an extra; run: pip install 'fleetcube[table]'"
 _SHEET = 1_048_576  # rows of a sheet of Excel, with the headings
 STDOUT = Path("-")
 MOST_ROWS = 200  # of a printed table
+_NO_TIMES = ("sum", "count")  # reductions of times that are none of a job
 # unit -> (factor, shown unit), largest first
 SCALES = {
     "s": [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")],
@@ -98,6 +102,8 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
         if all(end in whole and END_OF in whole[end].attrs for end in ends):
             factor, _ = scale(str(whole[name].attrs.get("units", "1")), cells, name)
             columns.append(_ranges(*(_cells(whole, end, dims) / factor for end in ends)))
+        if name == TIME:
+            columns += _dates(whole, dims)
     headings = [heading for heading, _ in columns]
     return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
 
@@ -108,6 +114,41 @@ def _ranges(low: Any, high: Any) -> tuple[str, list[str]]:
     lows = [next(texts) for _ in low]
     pairs = zip(low, lows, texts, strict=True)
     return "90 %", ["-" if math.isnan(end) else f"{a} to {b}" for end, a, b in pairs]
+
+
+def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
+    """The day on which the jobs of a cube start, if its spec says so; and the spec."""
+    spec = json.loads(cube.attrs.get("fleetcube_spec", "{}"))
+    return dates.start_of(spec.get("scenario", {})), spec
+
+
+def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Columns of when the jobs end, where the spec says when they start; of phases, also begin."""
+    since, spec = started(cube)
+    if since is None or str(cube.attrs.get("fleetcube_reduction", "")).startswith(_NO_TIMES):
+        return []
+    ends = {"ends on": TIME}
+    if TIME + "_low" in cube:
+        ends |= {"from": TIME + "_low", "to": TIME + "_high"}
+    one = phases.names(spec["scenario"]) if PHASE in spec["axes"] else []
+    times = {key: cube[name] for key, name in ends.items()}
+    columns = []
+    if one:
+        if PHASE not in cube[TIME].dims or cube[PHASE].values.tolist() != one:
+            return []  # those before are not here
+        before = times["ends on"].cumsum(PHASE, skipna=False) - times["ends on"]
+        columns.append(("starts on", before, dates.begin))
+        times = {key: own.cumsum(PHASE, skipna=False) for key, own in times.items()}
+    columns.append(("ends on", times.pop("ends on"), dates.end))
+    columns += [(key, own, dates.end) for key, own in times.items()]
+    made = {}
+    for key, own, day in columns:
+        cells = _cells(cube.assign({TIME: own}), TIME, dims).tolist()
+        made[key] = [day(since, seconds) for seconds in cells]
+    if "from" in made:
+        pairs = zip(made.pop("from"), made.pop("to"), strict=True)
+        made["90 %"] = [low if low == "-" else f"{low} to {high}" for low, high in pairs]
+    return list(made.items())
 
 
 def _dims(cube: "xarray.Dataset") -> list[str]:

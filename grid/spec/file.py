@@ -1,12 +1,13 @@
 """Read a spec: a TOML file of outputs, a scenario and axes."""
 
+from datetime import date
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ...catalog.files import parse_toml
 from ..errors import InputError, nearest
-from . import phases
+from . import dates, phases
 from .bounded import read_bytes
 from .scenario import located
 
@@ -36,4 +37,10 @@ def read_spec(path: str | PathLike[str]) -> dict[str, Any]:
     tables = made.pop(phases.NAME, None)
     if tables is not None and isinstance(made["scenario"], dict):
         made["scenario"] = phases.joined(made["scenario"], tables)
+    if isinstance(made["scenario"], dict):
+        made["scenario"] |= {
+            key: value.isoformat()  # a date of TOML as text, which results carry
+            for key, value in made["scenario"].items()
+            if key == dates.NAME and isinstance(value, date)
+        }
     return made

@@ -10,7 +10,7 @@ from ...catalog import KINDS
 from ...kernels.calculus.phases import in_phase, key_of, phase_of, without_phase
 from ...kernels.roles import BEFORE, PHASED, SUMS
 from ..errors import InputError, nearest, shown
-from . import patterns, values
+from . import dates, patterns, values
 from .axes import PHASE, Axis, make_axis
 
 NAME = PHASE
@@ -112,6 +112,8 @@ def one(scenario: Mapping[str, Any], name: str) -> dict[str, Any]:
     earlier = [own[PHASED] for own in list(phases.values())[:k]]
     before = values.number(EARLIER, shared.get(EARLIER, 0))
     before += sum(values.number(PHASED, own) for own in earlier)
+    if k:  # it starts where those before it end
+        shared = {key: value for key, value in shared.items() if key != dates.NAME}
     return {**shared, **phases[name], **({EARLIER: before} if k else {})}
 
 

@@ -14,7 +14,7 @@ from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import ERRORS, GROWING, SHARES, WHOLES
 from ..errors import InputError
-from . import auto, patterns, phases, values
+from . import auto, dates, patterns, phases, values
 from .axes import Array, Axis, make_axes
 from .distributions import Distribution, distribution
 
@@ -101,6 +101,7 @@ def resolve(
     for key, table in (("scenario", scenario), ("axes", axes)):
         if not isinstance(table, Mapping):
             raise InputError(f"{key} = {table!r} is not a table; write [{key}]")
+    dates.start_of(scenario)
     scenario, axes, added_up = phases.with_phases(scenario, axes, free)
     swept = list(make_axes(axes).values())
     owner: dict[str, str] = {}
@@ -221,6 +222,8 @@ def _constants(
     labels: dict[str, str] = {}
     distributions: dict[str, Distribution] = {}
     for name, value in scenario.items():
+        if name == dates.NAME:
+            continue  # no input of a law
         values.check_name(name)
         if isinstance(value, Mapping):
             law = distribution(name, value)  # read even where an axis overrides it: errors show

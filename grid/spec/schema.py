@@ -17,7 +17,7 @@ from ...kernels.calculus import derivatives
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS, Input
 from ...kernels.roles import PHASED
-from . import phases
+from . import dates, phases
 from .axes import PHASE
 from .designs import DESIGNS
 from .distributions import KINDS as DISTRIBUTIONS
@@ -60,7 +60,7 @@ def schema() -> Schema:
         "outputs": {"description": "quantities to compute", **outputs},
         "scenario": _table(
             {name: {**about[name], **_scenario(name, of[name])} for name in names}
-            | {NAME: _PATTERN}
+            | {NAME: _PATTERN, dates.NAME: _DATE}
         ),
         "axes": axes,
         PHASE: {**_LIST, "description": phases.ABOUT, "items": _table(stated, PHASED)},
@@ -103,6 +103,11 @@ def _table(properties: Mapping[str, Any], *required: str) -> Schema:
 _LIST: Schema = {"type": "array", "minItems": 1}
 _PAIR: Schema = {"type": "array", "minItems": 2, "maxItems": 2}
 _PATTERN: Schema = {"type": "string", "pattern": r"^[MG*E|-]+$", "description": ABOUT}
+_DATE: Schema = {
+    "type": "string",
+    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "description": dates.ABOUT,
+}
 _COUNT: Schema = {"type": "integer", "minimum": 1}
 _NAMES: Schema = {
     "description": "phases of the scenario, told apart",

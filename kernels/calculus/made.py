@@ -101,8 +101,15 @@ class Renamed(Made):
 @functools.cache
 def partial(formula: Function, wrt: str) -> Partial | float:
     """A formula's derivative with respect to a parameter; a number where it is constant."""
-    trace = Trace()
     names = parameters(formula)
+    if isinstance(formula, Renamed) and len({*names}) == len(names):  # traced once for all phases
+        plain = parameters(formula.formula)
+        found = partial(formula.formula, plain[names.index(wrt)])
+        if isinstance(found, float):
+            return found
+        its = dict(zip(plain, names, strict=True))
+        return Partial(formula, wrt, tuple(its[name] for name in found.parameters))
+    trace = Trace()
     derivative = Partial(formula, wrt, names)
     with np.errstate(all="ignore"):
         result = trace.run(derivative, [Value(trace, name) for name in names])

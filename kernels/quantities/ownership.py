@@ -7,10 +7,12 @@ and its reserves where they are paid for.
 from typing import Any
 
 from ..alternatives import alternative
+from ..ops import np, where
 from ..ownership import capital_recovery_factor, discount_factor
 
 
-def fabric_capital(allocated_gpus: Any, fabric_price: Any) -> Any:
+@alternative("fabric_capital", fabric_pricing="per_gpu")
+def whole_fabric_capital(allocated_gpus: Any, fabric_price: Any) -> Any:
     """Price of the network: cards, switches, optics and cables.
 
     GPUs x price a GPU
@@ -20,6 +22,129 @@ def fabric_capital(allocated_gpus: Any, fabric_price: Any) -> Any:
     Source: by definition
     """
     return allocated_gpus * fabric_price
+
+
+def fabric_tiers(
+    allocated_gpus: Any,
+    sites: Any,
+    gpus_per_switch: Any,
+    oversubscription: Any,
+    gpus_per_pod: Any,
+    pod_oversubscription: Any,
+) -> Any:
+    """Tiers of switches in the fat tree that joins the GPUs of a site.
+
+    1, and one more beyond each of L, P and k P GPUs, where k = max(L (1 + 1 / o), P / L). Without
+    pods (P infinite) each tier ends where its switches have no ports left: beyond L, L k and
+    k L k p / (1 + p)
+
+    Parameters:
+        allocated_gpus [1], sites [1]
+        gpus_per_switch [1]: GPUs L behind a leaf switch
+        oversubscription [1]: downlinks over uplinks o of a leaf switch
+        gpus_per_pod [1]: GPUs P of a pod, whose leaf switches one layer joins
+        pod_oversubscription [1]: links up to pods over those that leave them, p
+    Returns: [1] tiers, 1 to 4
+    Range: fat trees, one port for a GPU, no torus or dragonfly; switches above have as many ports k
+        as leaf switches, or as pods that are stated take; more than four tiers (without pods
+        2 million GPUs with 64 ports) are counted as four
+    Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
+    """
+    gpus = allocated_gpus / sites
+    podded = gpus_per_pod < np.inf
+    radix = gpus_per_switch * (1 + 1 / oversubscription)
+    two = gpus_per_switch * radix
+    three = two * pod_oversubscription / (1 + pod_oversubscription)
+    pod = where(podded, gpus_per_pod, three)
+    upper = where(podded, np.maximum(radix, pod / gpus_per_switch), radix)
+    tiers = 1 + where(gpus > gpus_per_switch, 1.0, 0.0)
+    tiers = tiers + where(gpus > where(podded, gpus_per_pod, two), 1.0, 0.0)
+    return tiers + where(gpus > upper * pod, 1.0, 0.0)
+
+
+def leaf_uplinks(allocated_gpus: Any, oversubscription: Any, fabric_tiers: Any) -> Any:
+    """Links from leaf switches up, of a fat tree.
+
+    GPUs / oversubscription, where there is a tier above
+
+    Parameters: allocated_gpus [1], oversubscription [1], fabric_tiers [1]
+    Returns: [1] links
+    Range: switches that are filled; those that are not have ports to spare
+    Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
+    """
+    return where(fabric_tiers > 1, allocated_gpus / oversubscription, 0.0)
+
+
+def pod_uplinks(leaf_uplinks: Any, pod_oversubscription: Any, fabric_tiers: Any) -> Any:
+    """Links that leave pods, of a fat tree.
+
+    links from leaf switches / oversubscription of pods, where there is a third tier
+
+    Parameters: leaf_uplinks [1], pod_oversubscription [1], fabric_tiers [1]
+    Returns: [1] links
+    Range: switches that are filled; those that are not have ports to spare
+    Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
+    """
+    return where(fabric_tiers > 2, leaf_uplinks / pod_oversubscription, 0.0)
+
+
+def core_uplinks(pod_uplinks: Any, fabric_tiers: Any) -> Any:
+    """Links from the third tier of a fat tree up to the fourth, as many as come from below.
+
+    links that leave pods, where there is a fourth tier
+
+    Parameters: pod_uplinks [1], fabric_tiers [1]
+    Returns: [1] links
+    Range: switches that are filled; those that are not have ports to spare
+    Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
+    """
+    return where(fabric_tiers > 3, pod_uplinks, 0.0)
+
+
+def switch_ports(
+    allocated_gpus: Any, leaf_uplinks: Any, pod_uplinks: Any, core_uplinks: Any
+) -> Any:
+    """Ports of all switches of a fat tree that are in use.
+
+    one for each GPU, two for each link between switches
+
+    Parameters: allocated_gpus [1], leaf_uplinks [1], pod_uplinks [1], core_uplinks [1]
+    Returns: [1] ports; 3 a GPU in two tiers without oversubscription, 5 in three
+    Range: switches that are filled; those that are not have ports to spare
+    Source: Al-Fares et al. 2008 (SIGCOMM), section 2.2
+    """
+    return allocated_gpus + 2 * (leaf_uplinks + pod_uplinks + core_uplinks)
+
+
+@alternative("fabric_capital", fabric_pricing="ports")
+def counted_fabric_capital(
+    allocated_gpus: Any,
+    fabric_price: Any,
+    nic_price: Any,
+    node_link_price: Any,
+    switch_ports: Any,
+    switch_port_price: Any,
+    leaf_uplinks: Any,
+    leaf_link_price: Any,
+    pod_uplinks: Any,
+    core_uplinks: Any,
+    pod_link_price: Any,
+) -> Any:
+    """Price of a network that is counted: a card and a link for each GPU, ports, links by tier.
+
+    GPUs x (fabric_price + card + link) + ports x price + uplinks x price of each tier
+
+    Parameters:
+        allocated_gpus [1], fabric_price [USD], nic_price [USD], node_link_price [USD]
+        switch_ports [1], switch_port_price [USD], leaf_uplinks [1], leaf_link_price [USD]
+        pod_uplinks [1], core_uplinks [1], pod_link_price [USD]
+    Returns: [USD] price
+    Range: fat trees; `fabric_price` is what else one GPU's share comes to
+    Source: by definition
+    """
+    gpu = fabric_price + nic_price + node_link_price
+    switched = switch_ports * switch_port_price + leaf_uplinks * leaf_link_price
+    return allocated_gpus * gpu + switched + (pod_uplinks + core_uplinks) * pod_link_price
 
 
 def machine_capital(

@@ -241,7 +241,8 @@ def test_levers_are_those_that_a_plan_may_change_unless_a_kind_is_asked(server: 
     found = asked(server, ask)
     names = {row["input"] for row in found["rows"]}
     assert "n_gpus" in names
-    assert not names & {"layers", "hidden_size", "gemm_efficiency"}
+    assert not names & {"layers", "hidden_size", "gemm_half_size"}
+    assert {row["kind"] for row in found["rows"]} >= {"hardware", "software", "job"}
     assert found["left"] > 5
     model = asked(server, f"{ask}&kind=model")
     assert {row["input"] for row in model["rows"]} >= {"layers", "hidden_size"}

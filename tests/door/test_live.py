@@ -269,7 +269,7 @@ def test_a_page_reads_without_its_script() -> None:
     levers = {row[0]: row for row in still.rows["levers"]}
     doubled = sweep.replace(scenario={**JOB, "zero_stage": 1, "n_gpus": 2048}).evaluate("numpy")
     more = f"{doubled['job_time'].values[0] / 86400:.4g} d (at 2,048)"
-    assert levers["GPUs"] == ["GPUs", "1,024", levers["GPUs"][2], more]
+    assert levers["GPUs"] == ["GPUs", "job", "1,024", levers["GPUs"][3], more]
     assert "tensor parallel" not in levers
     assert ["GPU hour price", "2.5 USD/h"] in still.rows["stated"]
     assert {"inputs", "shown"} <= {*still.hidden}  # what only a script can use
@@ -314,6 +314,9 @@ def test_a_page_in_a_browser(browser: Any, tmp_path: Path) -> None:
         slide("n_gpus", 2);"""
     )
     until(lambda: card() == expected(2048, 2.5), card)
+    until(lambda: not browser.find_elements("css selector", ".stale"), card)  # tables follow
+    told = browser.find_element("css selector", "#choices tr.picked").text
+    assert expected(2048, 2.5) in told
     find = "return controls.get(INPUTS.findIndex((own) => own.name === 'gpu_hour_price')).typed"
     typed = browser.execute_script(find)
     typed.clear()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fleetcube.kernels.inputs import KINDS
+
 from .command import fleetcube
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +44,10 @@ def test_levers_are_a_table_with_units_and_a_picture(folder: Path) -> None:
     head, headings, first, second, *_, more, wrote = done.stdout.splitlines()
     # 90 (the median) + 30 + 300 + 50 + 30
     assert head == "recovery_time = 8.333 min at n_gpus = 512, provision_time = 5 min"
-    assert headings.split()[:3] == ["input", "value", "elasticity"]
-    assert first.split() == ["provision_time", "5", "min", "0.6", "7.833", "min", "8.833", "min"]
-    assert second.split()[:4] == ["detection_time", "1.5", "min", "0.18"]
+    assert headings.split()[:4] == ["input", "kind", "value", "elasticity"]
+    cells = ["provision_time", "operations", "5", "min", "0.6", "7.833", "min", "8.833", "min"]
+    assert first.split() == cells
+    assert second.split()[:5] == ["detection_time", "operations", "1.5", "min", "0.18"]
     assert "more inputs" in more
     assert wrote == "wrote t.png"
     assert (folder / "t.png").exists()
@@ -56,9 +59,9 @@ def test_the_cube_the_map_and_files(folder: Path) -> None:
     done = fleetcube(*words, "--without", "detection_time", folder=folder)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()[1].split()
-    assert first[:3] == ["provision_time", "100.0", "%"]
+    assert first[:4] == ["provision_time", "operations", "100.0", "%"]
     known = [wait / (wait + 200) for wait in (100, 200, 300)]
-    assert [float(cell) for cell in first[3:6]] == pytest.approx(known, abs=1e-3)
+    assert [float(cell) for cell in first[4:7]] == pytest.approx(known, abs=1e-3)
     picture = ("--map", "m.png", "-x", "n_gpus", "-y", "provision_time")
     done = fleetcube("sensitivity", "spec.toml", "--of", "job_time", *picture, folder=folder)
     assert done.returncode == 0, done.stderr
@@ -143,7 +146,7 @@ def test_what_a_plan_may_change_is_ranked_by_default(folder: Path) -> None:
 
     names, told = ranked()
     everything, whole = ranked("--kind", "all")
-    fixed = {"hidden_size", "layers", "training_tokens", "gemm_efficiency"}
+    fixed = {"hidden_size", "layers", "training_tokens", "gemm_half_size"}
     assert {"gpu_mttf", "n_gpus", "checkpoint_restore_time", "global_batch_size"} <= names
     assert not fixed & names
     assert fixed <= everything
@@ -172,6 +175,26 @@ def test_levers_are_told_in_money_where_a_price_is_stated(folder: Path) -> None:
     assert "the same as changes; job_cost = " in told
     line = next(line for line in told.split("the same")[1].splitlines() if "gpu_mttf" in line)
     assert re.findall(r"[-+](?=\d)", line) == ["+", "-", "+", "-"]
+
+
+def test_kinds_say_who_can_change_an_input(folder: Path) -> None:
+    words = ("sensitivity", "spec.toml", "--of", "job_time", "n_gpus=512", "--top", "99")
+
+    def ranked(*more: str) -> dict[str, str]:
+        lines = fleetcube(*words, *more, folder=folder).stdout.splitlines()[2:]
+        kinds = (*KINDS, "given")
+        return {cells[0]: cells[1] for cells in map(str.split, lines) if cells[1] in kinds}
+
+    whole = ranked("--kind", "all")
+    assert {"hardware", "fabric", "operations", "software", "job", "model"} <= {*whole.values()}
+    kept = {name for name, kind in whole.items() if kind not in ("model", "given")}
+    assert ranked().keys() == kept | {"checkpoint_restore_time"}  # which the spec states
+    some = ranked("--kind", "hardware,operations")
+    assert some == {n: k for n, k in whole.items() if k in ("hardware", "operations")}
+    assert (some["gpu_mttf"], some["provision_time"]) == ("hardware", "operations")
+    left = ranked("--without", "software", "--without", "reliability", "--without", "n_gpus")
+    assert {*left.values()} <= {"hardware", "fabric", "operations", "job", "given"}
+    assert not {"gpu_mttf", "n_gpus", "tensor_parallel"} & left.keys()
 
 
 def test_kinds_are_headings_of_the_table_of_inputs(folder: Path) -> None:

@@ -1,15 +1,15 @@
 """Dates of jobs: the last day of one counts whole."""
 
 import math
-from datetime import date
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from fleetcube import InputError
+from fleetcube import InputError, Sweep
 from fleetcube.cli import cli
-from fleetcube.grid.show.dates import as_time, day, end
+from fleetcube.grid.spec.dates import as_time, begin, day, end
 
 PLAN = Path(__file__).parents[2] / "examples" / "plan.toml"
 START = date(2026, 12, 1)
@@ -59,3 +59,71 @@ def test_the_commands_know_dates() -> None:
     words = ["solve", str(PLAN), "--for", "n_gpus", "--start", "2026-12-01", *job]
     told = CliRunner().invoke(cli, [*words, "--target", "finish <= 2027-02-28"]).output
     assert "finish <= 2027-02-28, started on 2026-12-01: job_time <= 90 d" in told
+
+
+RAMP = """
+outputs = ["job_time"]
+[scenario]
+start_date = 2026-12-01
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+tensor_parallel = 8
+calibration = "none"
+[[phase]]
+name = "half"
+n_gpus = 128
+training_tokens = "100B"
+[[phase]]
+name = "whole"
+n_gpus = 256
+training_tokens = "700B"
+"""
+
+
+def test_what_follows_begins_on_the_day_in_which_a_time_is_up() -> None:
+    assert [begin(START, t) for t in (0.0, 86399.0)] == ["2026-12-01"] * 2
+    assert begin(START, 86400.0) == "2026-12-02"
+    assert [begin(START, t) for t in (math.nan, math.inf, 1e12)] == ["-", "never", "after 9999"]
+
+
+def test_a_spec_says_when_its_job_starts(tmp_path: Path) -> None:
+    spec = tmp_path / "ramp.toml"
+    spec.write_text(RAMP, encoding="utf-8")
+
+    def told(*words: str) -> list[list[str]]:
+        done = CliRunner().invoke(cli, [words[0], str(spec), *words[1:]])
+        assert done.exit_code == 0, done.output
+        return [line.split() for line in done.stdout.splitlines()]
+
+    sweep = Sweep.from_file(spec)
+    each = sweep.replace(axes={"phase": ["half", "whole"]}).evaluate("numpy")["job_time"].values
+    ends = [datetime(2026, 12, 1) + timedelta(seconds=t) for t in each.cumsum().tolist()]
+    first, last = (str(moment.date()) for moment in ends)
+    heading, one, two = told("run", "phase=all")
+    assert heading[-5:] == ["starts", "on", "ends", "on", "feasible"]
+    assert (one[-3:-1], two[-3:-1]) == (["2026-12-01", first], [first, last])
+    assert told("run")[1][-2] == last
+    assert told("run", "start_date=2027-12-01")[1][-2] > "2027-12-01"
+    assert told("run", "phase=half")[1][-2] == first
+    # what stands before it is not known of a later phase by itself, nor when it starts
+    assert "ends" not in told("run", "phase=whole")[0]
+    assert "ends" not in told("run", "phase=whole,half")[0]
+    assert "ends" not in told("reduce", "sum", "phase=all", "--of", "job_time")[0]
+    found = told("solve", "--for", "n_gpus__whole", "--target", f"finish <= {last}", "--relaxed")
+    assert found[-1][:3] == ["finish", "<=", f"{last},"]
+    later = tmp_path / "later.toml"  # the same job
+    later.write_text(RAMP.replace("2026-12-01", '"2030-01-01"'), encoding="utf-8")
+    assert ["the", "specs", "do", "not", "differ", "here"] in told("compare", str(later))
+
+
+def test_a_start_that_is_no_date_is_refused(tmp_path: Path) -> None:
+    job = {"n_gpus": 1024}
+    for wrong in ("2027-1-4", 20270104, datetime(2027, 1, 4), ["2027-01-04"], None):
+        with pytest.raises(InputError, match=r"start_date = .* is not a date; write it as"):
+            Sweep({**job, "start_date": wrong}, {}, ["cluster_mtbf"])
+    with pytest.raises(InputError, match="start_date is one text of the scenario"):
+        Sweep(job, {"start_date": ["2027-01-04"]}, ["cluster_mtbf"])
+    phase = {"start_date": "2027-01-04", "training_tokens": 1e12}
+    with pytest.raises(InputError, match="phases begin as those before them end"):
+        Sweep(job, {}, ["cluster_mtbf"], phases=[phase])

@@ -166,3 +166,77 @@ def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
     several = command(str(PLAN), "n_gpus=4096,8192")
     assert "rows share a part of the model's error" in several
     assert [line.split()[0] for line in several.splitlines()[1:3]] == ["4,096", "8,192"]
+
+
+IN_PHASES = """
+outputs = ["job_time"]
+[scenario]
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+calibration = "none"
+tensor_parallel = 2
+context_parallel = 1
+virtual_stages = 1
+zero_stage = 1
+recompute = "none"
+sequence_parallel = true
+[[phase]]
+name = "short"
+n_gpus = 64
+global_batch_size = 128
+training_tokens = "50B"
+[[phase]]
+name = "long"
+n_gpus = 128
+global_batch_size = 64
+sequence_length = 32768
+training_tokens = "50B"
+transition_time = "1 h"
+[[phase]]
+name = "last"
+n_gpus = 64
+training_tokens = "1B"
+pipeline_parallel = 2
+micro_batch_size = 1
+"""
+
+
+def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(IN_PHASES, encoding="utf-8")
+    told = command(str(spec)).splitlines()
+    found = {line.split()[0]: line for line in told[1:4]}
+    assert "as stated" in found["last"]
+    # every pair of layouts of the whole job
+    tried = {"pipeline_parallel": [1, 2, 4, 8, 16, 32], "micro_batch_size": [1, 2, 4, 8, 16]}
+    pairs = {f"{name}__{key}": row for key in ("short", "long") for name, row in tried.items()}
+    sweep = Sweep.from_file(spec)
+    times = sweep.replace(axes=pairs).evaluate("numpy", mask_infeasible=True)["job_time"]
+    best = times.argmin([*pairs])
+    for phase in ("short", "long"):
+        stages, batch = (
+            times[name][best[name]].item() for name in pairs if name.endswith(f"__{phase}")
+        )
+        layout = f"PP{stages:g} MBS{batch:g}".removeprefix("PP1 ")
+        assert found[phase].split()[1:-2] == layout.split()
+    (days,) = [float(line.split()[2]) for line in told if line.startswith("job_time [d]  ")]
+    assert days == pytest.approx(times.min().item() / 86400, rel=1e-3)
+    as_json = json.loads(command(str(spec), "--json"))
+    assert (as_json["last"], as_json["short"]["dims"]) == (None, {"rank": 1})
+
+
+def test_phases_are_planned_where_their_times_add_up(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text(IN_PHASES, encoding="utf-8")
+    for words, said in (
+        (["--maximize", "mfu"], "mfu does not add up over phases"),
+        (["gpu_mttf=10000h,20000h"], "give one value of gpu_mttf"),
+        (["n_gpus__long=3"], "phase 'long': no layout can run"),
+    ):
+        ran = CliRunner().invoke(cli, ["plan", str(spec), *words])
+        assert isinstance(ran.exception, InputError)
+        assert said in str(ran.exception)
+    page = tmp_path / "page.html"
+    command(str(spec), "-o", str(page))
+    assert "Plan of" in page.read_text(encoding="utf-8")

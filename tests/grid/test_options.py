@@ -42,6 +42,7 @@ JOB: dict[str, Any] = {
     "gpu_hour_price": 2,
     "electricity_price": "0.08 USD/kWh",
     "node_price": 3e5,
+    "switch_port_price": 5e2,
     "depreciation_time": "4 yr",
 }
 

@@ -465,3 +465,16 @@ def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
     plain = Sweep(job, {}, ["job_time"], phases=PHASES).interval(engine="numpy")
     assert swept.job_time_high[0] > plain.job_time_high
     assert "n_gpus = 131,072 is outside" in swept.attrs["fleetcube_remarks"]
+
+
+def test_an_input_that_implies_an_option_may_be_of_one_phase_alone() -> None:
+    # pipeline stages imply whole layers; the other phase has one stage, as any job by default
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
+    job |= {"calibration": "none", "n_gpus": 64, "training_tokens": "1T"}
+    rows = [{"name": "a"}, {"name": "b", "pipeline_parallel": 8}]
+    tables = [{**own, "training_tokens": "1T"} for own in rows]
+    shared = {name: value for name, value in job.items() if name != "training_tokens"}
+    whole = Sweep({**shared, "phase": tables}, {}, ["job_time"])
+    parts = [Sweep({**job, **own}, {}, ["job_time"]) for own in ({}, {"pipeline_parallel": 8})]
+    times = [own.evaluate("numpy")["job_time"].item() for own in parts]
+    assert whole.evaluate("numpy")["job_time"].item() == sum(times)

@@ -57,7 +57,7 @@ def test_it_is_a_schema_that_a_command_prints() -> None:
     assert len(done.output) < 6 << 17  # editors read it again and again
     known = schema()["properties"]["scenario"]["properties"].keys()
     results = {name for name, quantity in load().items() if quantity.unit == "flag"}
-    assert known == {*INPUTS, *load(), *KINDS, "layer_pattern"} - results
+    assert known == {*INPUTS, *load(), *KINDS, "layer_pattern", "start_date"} - results
 
 
 @each("text", SPECS.values(), SPECS)

@@ -10,7 +10,7 @@ import pytest
 
 import fleetcube
 from fleetcube.catalog import KINDS
-from fleetcube.kernels import quantities, roles
+from fleetcube.kernels import inputs, quantities, roles
 from fleetcube.kernels.alternatives import alternative
 from fleetcube.kernels.graph import formulas as graph
 from fleetcube.kernels.graph.formulas import MissingInputError, UnknownNameError, parameters, select
@@ -262,13 +262,26 @@ def test_roles_are_played_by_names_of_the_graph() -> None:
     for name, (step, count) in roles.STEPS.items():
         assert {name, *parameters(step)} == set(parameters(known[count].formula({})))
     formulas = {f.__name__ for quantity in known.values() for f in quantity.formulas.values()}
-    assert roles.PULLED | roles.NOT_PULLED | roles.UNCOUNTED.keys() <= INPUTS.keys()
-    assert roles.MONEY in known
-    assert {heading.split()[0].lower() for heading in groups()} >= roles.FIXED_KINDS
+    assert roles.UNCOUNTED.keys() <= INPUTS.keys()
+    assert {roles.MONEY, roles.TIME} <= known.keys()
     assert {counting for counting, _ in roles.UNCOUNTED.values()} <= formulas
     for name, choices in roles.FITTED.items():
         assert choices.keys() == known[name].formulas.keys()
         assert {operand for runs in choices.values() for operand in runs} <= known.keys()
+
+
+def test_every_input_has_one_kind() -> None:
+    assert inputs.HEADING_KINDS.keys() == groups().keys()
+    assert {*inputs.HEADING_KINDS.values(), *inputs.OTHER_KINDS} == {*inputs.KINDS}
+    other = [name for names in inputs.OTHER_KINDS.values() for name in names]
+    assert len(other) == len({*other})
+    for kind, names in inputs.OTHER_KINDS.items():
+        for name in names:  # an exception is one
+            assert inputs.HEADING_KINDS[inputs.headings()[name]] != kind, name
+    assert inputs.kinds_of_inputs().keys() == INPUTS.keys()
+    known = {"gpu_mttf": "hardware", "oversubscription": "fabric", "repair_time": "operations"}
+    known |= {"tensor_parallel": "software", "n_gpus": "job", "layers": "model"}
+    assert known.items() <= inputs.kinds_of_inputs().items()
 
 
 def test_an_input_names_what_sets_it_and_what_it_is_a_part_of() -> None:

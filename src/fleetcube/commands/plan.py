@@ -1,6 +1,7 @@
 """The command `fleetcube plan`."""
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +29,7 @@ _FELT = 5e-4  # relative difference that is worth a line
 @click.option("--maximize", shell_complete=complete.quantities, help="Output, instead.")
 @click.option("--open", "open_", help="Inputs to search: name,name.  [what the spec leaves open]")
 @click.option("--also", help="More of them: precision,pipeline_schedule.")
-@click.option("--start", help="Day on which the job starts, to say when it ends.")
+@click.option("--start", help="Day of the start, to say when it ends.  [start_date]")
 @click.option(
     "--top", default=3, help="Layouts of a point: shown of one, in JSON and reports.  [3]"
 )
@@ -61,8 +62,9 @@ def plan(
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.live.page import check_target, write
     from fleetcube.grid.live.report import report
-    from fleetcube.grid.show.dates import day
     from fleetcube.grid.show.tables import finite
+    from fleetcube.grid.spec import phases
+    from fleetcube.grid.spec.dates import NAME, start_of
     from fleetcube.grid.sweep import Sweep
 
     if output is not None:
@@ -70,13 +72,18 @@ def plan(
     if minimize is not None and maximize is not None:
         raise InputError("give --minimize or --maximize, not both")
     of, sense = (maximize, "max") if maximize is not None else (minimize or "job_time", "min")
-    since = None if start is None else day(start)
     problem = changed_spec(spec, selectors)
+    if start is not None:
+        problem["scenario"] |= {NAME: start}
+    since = start_of(problem["scenario"])
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = None if open_ is None else open_.split(",")
     more = [] if also is None else also.split(",")
     if sweep.points > 1 and not as_json and output is None:
         top = 1  # no more are shown
+    if phases.names(problem["scenario"]):
+        _plan_phases(sweep, of, sense, (names, more), as_json, output, spec)
+        return
     with progress("planning"):
         found = sweep.best_layouts(of, sense=sense, inputs=names, also=more, top=top)
         said = searched(found, of, sense)
@@ -88,10 +95,76 @@ def plan(
     if sweep.points == 1:
         _print_one(sweep, found, of, sense, since)
     else:
-        _print_several(found, of, since)
+        _print_several(found, of)
     _print_foot(found, said)
     if output is not None:
         say(f"wrote {output}")
+
+
+def _plan_phases(
+    sweep: Any,
+    of: str,
+    sense: str,
+    searched: tuple[list[str] | None, list[str]],
+    as_json: bool,
+    output: str | None,
+    spec: str,
+) -> None:
+    """Plan a job in phases: each by itself, then the whole."""
+    from fleetcube.grid.ask.layouts import by_phase
+    from fleetcube.grid.live.page import page, write
+    from fleetcube.grid.show.tables import finite
+    from fleetcube.grid.spec.dates import start_of
+
+    with progress("planning"):
+        found, job = by_phase(sweep, of, sense, *searched)
+        if output is not None:
+            write(page(job.spec, f"Plan of {spec}", spec), output)
+    if as_json:
+        told = {name: own and own.to_dict() for name, own in found.items()}
+        say(json.dumps(finite(told), default=str))
+        return
+    _print_phases(found, job, of, sense, start_of(job.spec["scenario"]))
+    if output is not None:
+        say(f"wrote {output}")
+
+
+def _print_phases(
+    found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
+) -> None:
+    """The best layout of each phase, what it gives, and the whole job."""
+    from fleetcube.grid.show.feet import wrapped
+    from fleetcube.grid.show.tables import table
+
+    rows = []
+    for name, own in found.items():
+        if own is None:
+            rows.append([name, "as stated", "-", "-"])
+        else:
+            counts = own.attrs["fleetcube_tried"], own["feasible_layouts"].item()
+            rows.append([name, _layouts(own, of).item(), *(f"{count:,}" for count in counts)])
+    print_table(["phase", "best of what it leaves open", "tried", "can run"], rows)
+    say("")
+    names = dict.fromkeys([of, "job_time", "mfu", "memory_per_gpu"])
+    each = job.of([*names]).replace(axes={"phase": [*found]}).interval(engine="numpy")
+    shown = [name for name in (*names, f"{of}_low", f"{of}_high", *_TIMES) if name in each]
+    print_table(*table(each[list(dict.fromkeys(shown))]))
+    say("")
+    whole = job.interval(engine="numpy")
+    _print_values(whole, since)
+    _print_limits(whole)
+    _print_levers(job, {}, of, sense)
+    open_ = dict.fromkeys(n for own in found.values() if own for n in _open(own))
+    said = f"{sense}imum {of} of each phase, over what it leaves open of {', '.join(open_)}"
+    changes = "; a change of layout between phases takes their transition_time, as stated"
+    for line in wrapped([said + changes * (len({row[1] for row in rows}) > 1)]):
+        say(line)
+    print_foot(whole.attrs, open_)
+
+
+def _open(found: "xarray.Dataset") -> list[str]:
+    """The inputs that were searched."""
+    return str(found.attrs["fleetcube_open"]).split()
 
 
 def _layouts(found: "xarray.Dataset", of: str) -> Any:
@@ -100,7 +173,7 @@ def _layouts(found: "xarray.Dataset", of: str) -> Any:
 
     from fleetcube.grid.ask.layouts import text
 
-    names = found.attrs["fleetcube_open"].split()
+    names = _open(found)
     rows = [found[name].values for name in names]
     made = np.empty(rows[0].shape, object)
     for place in np.ndindex(made.shape):
@@ -114,12 +187,8 @@ def _print_one(
     sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
 ) -> None:
     """The best layout of one point with its intervals, the next ones, losses and levers."""
-    from fleetcube.grid.ask.layouts import levers
-    from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.feet import wrapped
-    from fleetcube.grid.show.tables import counted, numbers, scale, table
-    from fleetcube.kernels.roles import LOSSES
+    from fleetcube.grid.show.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
     if point["infeasible_reason"].item():
@@ -128,42 +197,60 @@ def _print_one(
         for line in wrapped([f"no layout can run: {found.attrs['fleetcube_infeasible']}{near}"]):
             say(line)
         return
-    names = found.attrs["fleetcube_open"].split()
+    names = _open(found)
     there = point[of].notnull().values
     best = point.isel(rank=there)
     labels = _layouts(found, of).reshape(-1)[there].tolist()
-    rows = []
-    for name in map(str, best.data_vars):
-        about = best[name].attrs
-        own = best[name].dims == ("rank",) and name not in (*names, "memory_margin")
-        if not own or name in LOSSES or about.keys() & {"flag_values", END_OF}:
-            continue
-        factor, unit = scale(str(about["units"]), best[name].values[:1], name)
-        ends = ""
-        if f"{name}_low" in best:
-            pair = [best[f"{name}_{side}"].values[0] / factor for side in ("low", "high")]
-            ends = " to ".join(numbers(pair)) if pair[0] == pair[0] else ""
-        heading = f"{name} [{unit}]" if unit else name + counted(about)
-        rows.append([heading, numbers(best[name].values[:1] / factor)[0], ends])
+    told = [n for n, own in best.data_vars.items() if own.dims == ("rank",) and n not in names]
+    first = best[told].isel(rank=0)
     say(f"best layout: {labels[0]}")
-    print_table(["", "value", "90 %"], rows)
-    if since is not None:
-        days = [end(since, float(best[name][0])) for name in _TIMES if name in best]
-        interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
-        say(f"started on {since} it ends on {days[0]}{interval}")
+    _print_values(first, since)
     shown = list(dict.fromkeys([of, "job_time", "memory_per_gpu"]))
     if len(labels) > 1:
         say("")
         others = best[shown].isel(rank=slice(1, None)).assign_coords(rank=labels[1:])
         print_table(*table(others.rename(rank="next layouts")))
     say("")
-    _print_limits(best)
+    _print_limits(first)
     free, now = point["without_memory_limit"].item(), best[of].values[0]
     if abs(free - now) > _FELT * abs(now):
         factor, unit = scale(str(best[of].attrs["units"]), [now], of)
         shown_free = f"{numbers([free / factor])[0]} {unit}".rstrip()
         say(f"if memory were no limit: {of} {shown_free} ({free / now - 1:+.1%})")
     layout = {name: best[name].values[0] for name in names}
+    _print_levers(sweep, layout, of, sense)
+
+
+def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
+    """What a job comes to, with intervals, and when it ends; losses are told elsewhere."""
+    from fleetcube.grid.plan.labels import END_OF
+    from fleetcube.grid.show.tables import counted, numbers, scale
+    from fleetcube.grid.spec.dates import end
+    from fleetcube.kernels.roles import LOSSES
+
+    rows = []
+    for name, value in one.data_vars.items():
+        if name in (*LOSSES, "memory_margin") or value.attrs.keys() & {"flag_values", END_OF}:
+            continue
+        number = value.values.reshape(1)
+        factor, unit = scale(str(value.attrs["units"]), number, str(name))
+        ends = ""
+        if f"{name}_low" in one:
+            pair = [one[f"{name}_{side}"].item() / factor for side in ("low", "high")]
+            ends = " to ".join(numbers(pair)) if pair[0] == pair[0] else ""
+        heading = f"{name} [{unit}]" if unit else str(name) + counted(value.attrs)
+        rows.append([heading, numbers(number / factor)[0], ends])
+    print_table(["", "value", "90 %"], rows)
+    if since is not None:
+        days = [end(since, one[name].item()) for name in _TIMES if name in one]
+        interval = f" (90 %: {' to '.join(days[1:])})" if days[1:] else ""
+        say(f"started on {since} it ends on {days[0]}{interval}")
+
+
+def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> None:
+    """What would better the output most, and why more GPUs would not."""
+    from fleetcube.grid.ask.layouts import levers
+
     better, no_lever = levers(sweep, layout, of, sense)
     if better:
         say(f"what would better {of} in this layout:")
@@ -177,7 +264,7 @@ def _print_limits(best: "xarray.Dataset") -> None:
     """The three largest losses of the wall time."""
     from fleetcube.kernels.roles import LOSSES
 
-    known = [(float(best[name][0]), name) for name in LOSSES if name in best]
+    known = [(best[name].item(), name) for name in LOSSES if name in best]
     largest = sorted((pair for pair in known if pair[0] >= 0.005), reverse=True)[:3]
     if largest:
         said = ", ".join(
@@ -187,11 +274,8 @@ def _print_limits(best: "xarray.Dataset") -> None:
         say(f"the wall time goes to: {said}")
 
 
-def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> None:
+def _print_several(found: "xarray.Dataset", of: str) -> None:
     """The best at each point: what to expect of it; its layout and memory, or why there is none."""
-    import numpy as np
-
-    from fleetcube.grid.show.dates import end
     from fleetcube.grid.show.tables import table
 
     best = found.isel(rank=0, drop=True)
@@ -207,9 +291,6 @@ def _print_several(found: "xarray.Dataset", of: str, since: "date | None") -> No
     say("")
     layouts = (axes, _layouts(found, of)[..., 0], {"long_name": "layout"})
     there = best[["memory_per_gpu"]].assign(layout=layouts)
-    if since is not None:
-        days = [end(since, t) for t in best["job_time"].values.ravel().tolist()]
-        there["ends on"] = axes, np.array(days).reshape(best["job_time"].shape)
     if best["infeasible_reason"].any():
         there["infeasible_reason"] = best["infeasible_reason"]
     print_table(*table(there))
@@ -220,6 +301,6 @@ def _print_foot(found: "xarray.Dataset", said: str) -> None:
     say(said)
     if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
         say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
-    print_foot(found.attrs, found.attrs["fleetcube_open"].split())
+    print_foot(found.attrs, _open(found))
     if "fleetcube_uncounted" in found.attrs:
         say(found.attrs["fleetcube_uncounted"], err=True)

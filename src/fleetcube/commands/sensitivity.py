@@ -37,7 +37,7 @@ from fleetcube.commands.table import print_table, to_file, with_unit, write_tabl
 )
 @click.option(
     "--kind",
-    help="Kinds of inputs: cluster,checkpoints, or all.  [what a plan may change; of --global all]",
+    help="Who can change them: hardware,operations; or headings, or all.  [all but the model's]",
 )
 @click.option("--top", default=15, help="Inputs to print; files hold all.  [15]")
 @click.option("--tornado", type=click.Path(), help="Draw what +/-10 % of each input does.")
@@ -78,16 +78,16 @@ def sensitivity(
 ) -> None:
     """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
 
-    Constants of models and efficiencies are left out: --kind all shows them. Axes without a
-    value are cut in the middle. Files are in base units. An elasticity of -0.9 means that 1 %
-    more of the input makes the quantity 0.9 % smaller.
+    Inputs of the model and of laws are left out: --kind all shows them. Axes without a value are
+    cut in the middle. Files are in base units. An elasticity of -0.9 means that 1 % more of the
+    input makes the quantity 0.9 % smaller.
 
     \b
     Example:
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
           --of job_time n_gpus=4096
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
-          --of job_time --kind cluster,reliability,checkpoints
+          --of job_time --kind hardware,fabric,operations
       fleetcube sensitivity examples/scaling-and-reliability.toml --of goodput \\
           --map lever.png -x n_gpus -y gpu_mttf
       fleetcube sensitivity examples/scaling-and-reliability.toml \\
@@ -142,7 +142,7 @@ def sensitivity(
         _print(ranking, of, top)
     if left:
         say(
-            f"constants of the model and efficiencies left out: {left}; --kind all shows them",
+            f"inputs of the model and of laws left out: {left}; --kind all shows them",
             err=as_json or output == "-",
         )
     quiet = as_json or output == "-"
@@ -240,7 +240,8 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
     rows = []
     for row in _each(ranking, top):
         name, value = row["input"], row["value"]
-        cells = [name, with_unit(value, row["units"], name), f"{row['elasticity']:z.3g}"]
+        cells = [name, row["topic"], with_unit(value, row["units"], name)]
+        cells.append(f"{row['elasticity']:z.3g}")
         for side, step in (("below", 0.9), ("above", 1.1)):
             at = row[f"value_{side}"]
             cell = with_unit(row[f"{of}_{side}"], unit, of)
@@ -250,7 +251,7 @@ def _print_levers(ranking: Any, of: str, top: int) -> None:
                 cell += f" (at {with_unit(at, row['units'], name)})"
             cells.append(cell)
         rows.append(cells)
-    print_table(["input", "value", "elasticity", f"{of} at -10 %", f"{of} at +10 %"], rows)
+    print_table(["input", "kind", "value", "elasticity", f"{of}: -10 %", "+10 %"], rows)
     say(
         f"elasticity: change of {of} in % for 1 % more of the input; "
         "whole numbers take the nearest that divide, fit or not"
@@ -286,12 +287,15 @@ def _money(ranking: Any) -> str:
 
 
 def _print_global(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.grid.ask.sensitivity import kind_of
+
     sobol = "total" in ranking
     shown = ["first_order", "total"] if sobol else ["effect"]
     rows = []
     for row in _each(ranking, top):
         name = row["input"]
-        cells = [name, *(with_unit(row[end], row["units"], name) for end in ("low", "high"))]
+        ends = (with_unit(row[end], row["units"], name) for end in ("low", "high"))
+        cells = [name, kind_of(name), *ends]
         if sobol:
             cells += [f"{row[n]:.3f} +/- {row[f'{n}_error']:.3f}" for n in shown]
         else:
@@ -299,7 +303,7 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
             cells += [with_unit(row[n], unit, of) for n in ("effect", "mean_effect", "effect_std")]
         rows.append(cells)
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
-    print_table(["input", "from", "to", *headings], rows)
+    print_table(["input", "kind", "from", "to", *headings], rows)
     if sobol:
         say(
             f"first order: share of the variance of {of} that the input explains alone; "
@@ -320,12 +324,15 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
 
 
 def _print_cube(ranking: Any, of: str, top: int) -> None:
+    from fleetcube.grid.ask.sensitivity import kind_of
+
     rows = []
     for row in _each(ranking, top):
         ends = [f"{row[f'elasticity_{n}']:.3g}" for n in ("min", "median", "max")]
         same = row["same_as"] if row["same_as"] != row["input"] else ""
-        rows.append([row["input"], f"{100 * row['share']:.1f} %", *ends, same])
-    print_table(["input", "dominates", "elasticity: min", "median", "max", "same as"], rows)
+        share = f"{100 * row['share']:.1f} %"
+        rows.append([row["input"], kind_of(row["input"]), share, *ends, same])
+    print_table(["input", "kind", "dominates", "elasticity: min", "median", "max", "same as"], rows)
     say(
         f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
         "inputs the first is named"

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.argument("selectors", nargs=-1, shell_complete=complete.selectors)
 @click.option("--for", "for_", required=True, shell_complete=complete.both, help="Input to find.")
 @click.option("--target", required=True, help='Condition: "job_time <= 30 d", "a = b" of outputs.')
-@click.option("--start", help='Day on which the job starts, for --target "finish <= 2027-06-01".')
+@click.option(
+    "--start", help='Day of the start, for --target "finish <= 2027-06-01".  [start_date]'
+)
 @click.option("--between", help="Range to search, first:last.  [around its value]")
 @click.option("--relaxed", is_flag=True, help="Do not round counts to whole numbers.")
 @complete.engine
@@ -52,16 +54,19 @@ def solve(
     from fleetcube.grid.ask.solve.solve import read_target, solve_spec
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.run.settings import Settings
-    from fleetcube.grid.show.dates import as_time, day
     from fleetcube.grid.show.tables import check_target, table
+    from fleetcube.grid.spec.dates import NAME, as_time, start_of
 
     if output is not None:
         check_target(Path(output))
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
-    aim = read_target(said := as_time(target, None if start is None else day(start)))
     problem = changed_spec(spec, selectors, [for_])
+    if start is not None:
+        problem["scenario"] |= {NAME: start}
+    since = start_of(problem["scenario"])
+    aim = read_target(said := as_time(target, since))
     problem["outputs"] = aim.outputs
     with progress("solving"):
         settings = Settings(engine, threads=threads)
@@ -76,7 +81,7 @@ def solve(
     for remark in _remarks(solutions, for_):
         say(remark)
     if said != target:
-        say(f"{target.strip()}, started on {start}: {said}")
+        say(f"{target.strip()}, started on {since}: {said}")
     print_foot(solutions.attrs, [for_])
 
 
