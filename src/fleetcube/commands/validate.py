@@ -95,7 +95,9 @@ def validate(
     if as_json:
         say(json.dumps(as_dict(validation), indent=2))
     else:
-        _print_rows(validation.rows, rows) if each else _print_groups(validation)
+        _print_rows(validation.rows, rows) if each and validation.rows else _print_groups(
+            validation
+        )
         _print_left_out(validation, listed)
     if plot is not None:
         from fleetcube.grid.plots.validation import plot_validation
