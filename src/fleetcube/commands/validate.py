@@ -139,24 +139,33 @@ def _print_groups(validation: "Validation") -> None:
 
 
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
-    """Measured beside predicted, and where each measured value is from."""
+    """Measured beside predicted, why some could not run by this model, and the sources."""
+    from fleetcube.grid.measured.predict import evaluate
     from fleetcube.grid.show.feet import wrapped
     from fleetcube.kernels.graph.formulas import load
+    from fleetcube.kernels.roles import REASON
 
-    stated = {(row.id, row.of): row for row in rows}
+    named = {(row.id, row.of): row for row in rows}
+    stated = [named[row.id, row.of] for row in compared]
+    reasons = evaluate([((REASON,), row.inputs) for row in stated])
+    meanings = load()[REASON].doc.flags
     cells: list[list[str]] = []
+    failed: dict[str, dict[str, None]] = {}
     sources: dict[str, dict[str, None]] = {}
-    for row in compared:
-        own = stated[row.id, row.of]
+    for row, own, reason in zip(compared, stated, reasons, strict=True):
         unit = load()[row.of].unit if row.of in load() else "s"
         values = [with_unit(value, unit, row.of) for value in (row.measured, row.predicted)]
         ends = [f"{end / row.measured:.2f}" for end in _ends(row, own)]
         width = "-" if "nan" in ends else " to ".join(ends)
         cells.append([row.id, row.of, *values, f"{1 + row.error:.2f}", width])
-        sources.setdefault("; ".join(filter(None, (own.source, *own.notes))), {})[row.id] = None
+        if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is no job
+            failed.setdefault(meanings[int(reason[0])], {})[row.id] = None
+        source = "; ".join(filter(None, (own.source, *own.notes))) or "no source"
+        sources.setdefault(source, {})[row.id] = None
     print_table(_EACH, cells)
     say()
-    told = [f"{', '.join(ids)}: {source or 'no source'}" for source, ids in sources.items()]
+    told = [f"cannot run here, {why}: {', '.join(ids)}" for why, ids in failed.items()]
+    told += [f"{', '.join(ids)}: {source}" for source, ids in sources.items()]
     for line in wrapped(told):
         say(line)
 
