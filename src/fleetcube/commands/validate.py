@@ -56,7 +56,8 @@ def validate(
     their signed mean (bias). rank is Spearman's correlation of predicted and measured throughput.
     dummy is the mean error if all GPUs reached the same share of their peak, the best one for the
     group; covered is the percentage of measured values inside the predicted interval. --rows has
-    what was measured and predicted, their ratio and its 90 % interval, and the sources.
+    what was measured and predicted, their ratio and its 90 % interval, which rows could not run by
+    this model, and the sources.
 
     \b
     Example:
