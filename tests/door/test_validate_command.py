@@ -183,6 +183,33 @@ def test_a_spec_gives_what_the_records_do_not(
         told("--spec", str(spec))
 
 
+def test_rows_are_beside_their_predictions_with_their_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    spec, rows = tmp_path / "job.toml", tmp_path / "facts.csv"
+    stated = "".join(f"{name} = {json.dumps(value)}\n" for name, value in JOB.items())
+    # 90 % of steps are within a factor of 1.25: what follows from the step's time is, too
+    more = "flops_efficiency = 0.5\nerror_factor = 1.25\nglobal_batch_size = 8\n"
+    spec.write_text(f"outputs = ['step_time']\n[scenario]\n{stated}{more}")
+    measured = f"a,a report,a middle,{10 * ONCE},{800 / ONCE},\nb,,,{8 * ONCE},,1\n"
+    rows.write_text(f"id,source,note,step_time,tokens_per_second,hbm_capacity [GB]\n{measured}")
+    lines = told("--records", str(rows), "--spec", str(spec), "--rows").splitlines()
+    assert max(map(len, lines)) <= 80
+    found = [line.split() for line in lines]
+    assert [(row[:2], row[-4:]) for row in found if len(row) > 7] == [
+        (["a", "step_time"], ["0.80", "0.64", "to", "1.00"]),
+        (["a", "tokens_per_second"], ["1.25", "1.00", "to", "1.56"]),
+        (["b", "step_time"], ["1.00", "0.80", "to", "1.25"]),
+    ]
+    assert lines[-4:] == [
+        "cannot run here, out_of_memory: b",
+        "a: a report; a middle",
+        "b: no source",
+        "3 measurements compared, 0 records left out",
+    ]
+
+
 def test_a_file_that_holds_no_records_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,15 @@ import click
 
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table
+from fleetcube.commands.table import print_table, with_unit
 
 if TYPE_CHECKING:
+    from fleetcube.grid.measured.predict import Compared
+    from fleetcube.grid.measured.records import Row
     from fleetcube.grid.measured.validate import Accuracy, Validation
 
 _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "covered"]
+_EACH = ["record", "output", "measured", "predicted", "ratio", "90 %"]
 
 
 @click.command()
@@ -25,6 +29,7 @@ _HEADINGS = ["group", "n", "mean", "median", "max", "bias", "rank", "dummy", "co
 )
 @click.option("--spec", type=click.Path(), help="Spec whose scenario gives what records do not.")
 @click.option("--group", multiple=True, help="Group of records to predict; may be repeated.  [all]")
+@click.option("--rows", "each", is_flag=True, help="Print each measurement beside its prediction.")
 @click.option("--left-out", "listed", is_flag=True, help="List the records left out.")
 @click.option("--write", type=click.Path(), help="Write what was read as rows: .csv or .json.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file of rows.")
@@ -34,6 +39,7 @@ def validate(
     records: tuple[str, ...],
     spec: str | None,
     group: tuple[str, ...],
+    each: bool,
     listed: bool,
     write: str | None,
     overwrite: bool,
@@ -49,7 +55,9 @@ def validate(
     Errors are in per cent of the measured value: mean, median and maximum of their sizes, and
     their signed mean (bias). rank is Spearman's correlation of predicted and measured throughput.
     dummy is the mean error if all GPUs reached the same share of their peak, the best one for the
-    group; covered is the percentage of measured values inside the predicted interval.
+    group; covered is the percentage of measured values inside the predicted interval. --rows has
+    what was measured and predicted, their ratio and its 90 % interval, which rows could not run by
+    this model, and the sources.
 
     \b
     Example:
@@ -88,7 +96,10 @@ def validate(
     if as_json:
         say(json.dumps(as_dict(validation), indent=2))
     else:
-        _print(validation, listed)
+        _print_rows(validation.rows, rows) if each and validation.rows else _print_groups(
+            validation
+        )
+        _print_left_out(validation, listed)
     if plot is not None:
         from fleetcube.grid.plots.validation import plot_validation
 
@@ -121,11 +132,58 @@ def as_dict(validation: "Validation") -> dict[str, Any]:
     return plain
 
 
-def _print(validation: "Validation", listed: bool) -> None:
+def _print_groups(validation: "Validation") -> None:
     for of in dict.fromkeys(group.of for group in validation.groups):
         say(f"{of}: errors in % of the measured value")
         print_table(_HEADINGS, [_cells(group) for group in validation.groups if group.of == of])
         say()
+
+
+def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
+    """Measured beside predicted, why some could not run by this model, and the sources."""
+    from fleetcube.grid.measured.predict import evaluate
+    from fleetcube.grid.show.feet import wrapped
+    from fleetcube.kernels.graph.formulas import load
+    from fleetcube.kernels.roles import REASON
+
+    named = {(row.id, row.of): row for row in rows}
+    stated = [named[row.id, row.of] for row in compared]
+    reasons = evaluate([((REASON,), row.inputs) for row in stated])
+    meanings = load()[REASON].doc.flags
+    cells: list[list[str]] = []
+    failed: dict[str, dict[str, None]] = {}
+    sources: dict[str, dict[str, None]] = {}
+    for row, own, reason in zip(compared, stated, reasons, strict=True):
+        unit = load()[row.of].unit if row.of in load() else "s"
+        values = [with_unit(value, unit, row.of) for value in (row.measured, row.predicted)]
+        ends = [f"{end / row.measured:.2f}" for end in _ends(row, own)]
+        width = "-" if "nan" in ends else " to ".join(ends)
+        cells.append([row.id, row.of, *values, f"{1 + row.error:.2f}", width])
+        if not isinstance(reason, str) and reason[0]:  # a text: an all-reduce is no job
+            failed.setdefault(meanings[int(reason[0])], {})[row.id] = None
+        source = "; ".join(filter(None, (own.source, *own.notes))) or "no source"
+        sources.setdefault(source, {})[row.id] = None
+    print_table(_EACH, cells)
+    say()
+    told = [f"cannot run here, {why}: {', '.join(ids)}" for why, ids in failed.items()]
+    told += [f"{', '.join(ids)}: {source}" for source, ids in sources.items()]
+    for line in wrapped(told):
+        say(line)
+
+
+def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
+    """The ends of a prediction's interval, NaN where none is known."""
+    from fleetcube.grid.sweep import Sweep
+    from fleetcube.kernels.graph.formulas import load
+
+    if not math.isnan(row.low) or row.of not in load():
+        return row.low, row.high
+    found = Sweep(own.inputs, {}, [row.of]).interval(engine="numpy")
+    low, high = (float(found.get(f"{row.of}_{side}", math.nan)) for side in ("low", "high"))
+    return low, high
+
+
+def _print_left_out(validation: "Validation", listed: bool) -> None:
     say(
         f"{len(validation.rows)} measurements compared, {len(validation.left_out)} records left out"
     )
