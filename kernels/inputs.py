@@ -987,7 +987,10 @@ _ROWS: list[str | Input] = [
         implied="crews",
         implied_by=("repair_crews",),
     ),
-    _count("repair_crews", None, "nodes repaired at a time; others wait (spares, node_pool)"),
+    _count(
+        *("repair_crews", None, "nodes repaired at a time; others wait (spares, node_pool)"),
+        high=1e9,
+    ),
     _option(
         "node_pool",
         "open",

@@ -68,7 +68,8 @@ def critical_batch_between(
         critical_before [1]: critical batch B_a of a run that ends where the part begins
         critical_after [1]: critical batch B_b of a run that ends with the part
     Returns: [1] tokens of one batch
-    Range: tokens from 1e-6 of those before on, below which digits are lost
+    Range: tokens from 1e-6 of those before on, below which digits are lost; b / B_b above a / B_a,
+        as it is for any law whose batch grows more slowly than the tokens
     Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.3 (tokens and steps of a stretch of
         training, summed)
     Example:

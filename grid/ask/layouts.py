@@ -7,6 +7,7 @@ the answer is exact over the candidates (decision 47).
 
 import itertools
 import math
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -473,7 +474,7 @@ def as_choices(
             for axis, k in zip(axes.values(), place[:-1], strict=True)
         ]
         labels.append(" ".join([*words, text(layout)]))
-        commands.append(" ".join([*words, *(f"{n}={in_command(v)}" for n, v in layout.items())]))
+        commands.append(shlex.join([*words, *(f"{n}={in_command(v)}" for n, v in layout.items())]))
         rows.append({**point, **{n: _value(n, value) for n, value in layout.items()}})
     if not rows:
         raise InputError("no layout can run, so that there is nothing to report")
@@ -525,9 +526,10 @@ def levers(
         end = min(sides, key=lambda side: sides[side])
         if sides[end] >= -SAME * abs(base):
             continue
-        share = own[f"value_{end}"].item() / own["value"].item() - 1
+        moved, now = own[f"value_{end}"].item(), own["value"].item()
+        by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
         told = [_change(own, name, end) for name in (of, MONEY) if name in found]
-        lines[name] = sides[end], f"{name} {share:+.0%}: {', '.join(dict.fromkeys(told))}"
+        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(told))}"
     why = _no_lever(sweep, layout, of, sign, found)
     if why:
         lines.pop(_GPUS, None)

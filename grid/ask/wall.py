@@ -186,6 +186,11 @@ def _scan(
 def _doubled(found: "xarray.Dataset", times: Array) -> "xarray.Dataset":
     """With the speed-up of each size, what doubling brought, and what each loss kept of it."""
     sizes = found[SIZE].values
+    if not np.isfinite(times).any():
+        raise InputError(
+            f"job_time is without end at each of {sizes.size} sizes from {sizes[0]:,.0f} GPUs on: "
+            "failures leave no progress; name longer times between them, or faster checkpoints"
+        )
     spent = sizes * times
     tokens = np.broadcast_to(found[_TOKENS].values if _TOKENS in found else 1.0, spent.shape)
     there = np.broadcast_to(found["availability"].values, spent.shape)

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from os import PathLike
@@ -79,8 +80,12 @@ def page(
     first = rows[0]
     outputs = first.plan.outputs
     data |= {
-        "file": file,
-        "commands": commands or [row.name for row in rows],
+        "file": shlex.quote(file) if file else "",
+        "commands": commands
+        or [
+            shlex.join(f"{axis.name}={name}" for axis, (name, _) in zip(several, at, strict=True))
+            for at in points
+        ],
         "inputs": _inputs(data.pop("names"), moved, first, {axis.name: axis for axis in sliders}),
         "outputs": _outputs(first, rows, wanted),
         "axes": [axis.name for axis in sliders],

@@ -8,6 +8,7 @@ from ...kernels.calculus.derivatives import Derivative, Differentiator
 from ...kernels.calculus.phases import phase_of, without_phase
 from ...kernels.graph import formulas as graph
 from ...kernels.graph.formulas import Function, parameters
+from ...kernels.inputs import INPUTS
 from ..errors import InputError
 from ..spec.axes import Axis
 from .cases import Choice, Formulas
@@ -111,8 +112,10 @@ def option_of(name: str) -> str | None:
 
 def _switches(axis: Axis, name: str) -> bool:
     """Whether an axis chooses a quantity's formula, or between computing it and giving it."""
-    unset = name in axis.numbers and bool(np.isnan(axis.numbers[name]).any())
-    return option_of(name) in axis.options or unset
+    option = option_of(name)
+    implying = INPUTS[option].implied_by if option else ()
+    rows = [axis.numbers[each] for each in (name, *implying) if each in axis.numbers]
+    return option in axis.options or any(bool(np.isnan(row).any()) for row in rows)
 
 
 def _made_differently(

@@ -30,10 +30,11 @@ ENGINE_CODE = {
 _COMMON_CODE = (
     *("ops", "alternatives", "roles", "graph.bind", "graph.formulas", "engines.job"),
     "engines.tiles",
-    *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.slopes"),
+    *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
+    "calculus.slopes",
 )
 _GRID_CODE = (
-    *("spec.auto", "spec.axes", "spec.scenario", "spec.values"),
+    *("spec.auto", "spec.axes", "spec.phases", "spec.scenario", "spec.values"),
     *("plan.cases", "plan.dims", "plan.engine", "plan.execute", "plan.grid", "plan.labels"),
     *("plan.masking", "plan.order", "plan.plan", "plan.tiles", "plan.written", "store.chunks"),
 )
@@ -60,11 +61,10 @@ def fingerprint(
             formulas.setdefault(name, {})[formula] = None
     for name in sorted(formulas):
         for formula in formulas[name]:
-            if isinstance(formula, Made):  # its repr names it; what it is made from is listed too
-                facts[f"formula.{name}"] = _hash(repr(formula))
-                continue
-            label = name if formula.__name__ == name else f"{name}.{formula.__name__}"
-            sources = map(source_of, dependencies(formula))
+            made = isinstance(formula, Made)
+            label = name if made or formula.__name__ == name else f"{name}.{formula.__name__}"
+            sources = [repr(formula)] if made else []
+            sources += map(source_of, dependencies(formula))
             facts[f"formula.{label}"] = _hash("\0".join(sources))
     used = {name for every in formulas.values() for each in every for name in parameters(each)}
     for name in sorted(used & INPUTS.keys()):

@@ -115,7 +115,7 @@ class Plan(Grid):
         return values.pop() if len(values) == 1 else None
 
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of calibrations that formulas in use read, of fits and of gaps."""
+        """What is to be said of what formulas in use read: calibrations, fits, labels and gaps."""
         fitted = [entry for entry in self.problem.records if entry.kind == "calibration"]
         read = any(self.structure.used & entry.values.keys() for entry in fitted)
         used = {without_phase(name) for name in self.structure.used}
@@ -124,6 +124,7 @@ class Plan(Grid):
             for name, (quantities, said) in LEFT_OUT.items()
             if used & quantities and self.problem.most_together({name}) > 0
         ]
+        left_out += [said for name, said in self.problem.recounted.items() if name in used]
         return (*(self.problem.remarks if read else ()), *self._beyond_fits(), *left_out)
 
     def _beyond_fits(self) -> list[str]:

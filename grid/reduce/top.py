@@ -35,6 +35,7 @@ def top(
     if sense not in SENSES:
         raise InputError(f"sense = {sense!r} is unknown; choose 'min' or 'max'")
     names = [stream.check_output(plan, name) for name in stream.numeric(plan)]
+    stream.check_output(plan, of)
     axes = stream.check_over(plan, over)
     signs = [-1.0 if name == of and sense == "max" else 1.0 for name in names]
     base = fronts(plan, names, signs, axes, where)

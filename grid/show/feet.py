@@ -3,19 +3,37 @@
 import json
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...kernels.roles import RULES
 from ..plan.labels import DEFAULTS
 from .tables import label
 
+if TYPE_CHECKING:
+    import xarray
+
 WIDTH = 80  # of a line
+_ENDLESS = 300 * 365.25 * 86400  # seconds
+_MOST_LOOKED_AT = 1_000_000  # points
 _MEDIANS, _DRAWN = "fleetcube_medians", "fleetcube_uncertainty"
 
 
-def foot(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:
-    """Lines below a table of results with these attributes, none wider than 80 columns."""
-    return wrapped(remarks(attrs, without))
+def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
+    """Lines below a table of results, none wider than 80 columns."""
+    return wrapped([*_endless(found), *remarks(found.attrs, without)])
+
+
+def _endless(found: "xarray.Dataset") -> list[str]:
+    """That a job takes longer than anyone waits, which its number of days hides."""
+    times = found.get("job_time")
+    if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
+        return []
+    seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
+    count = int((seconds > _ENDLESS).sum())
+    if not count:
+        return []
+    where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
+    return [f"job_time is over 300 years{where}: as stated, no such job ends (see goodput)"]
 
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:

@@ -12,7 +12,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import ERRORS, GROWING, SHARES, WHOLES
+from ...kernels.roles import ERRORS, GROWING, HEADS, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, patterns, phases, values
 from .axes import Array, Axis, make_axes
@@ -48,6 +48,7 @@ class Problem:
     tables: Mapping[str, tuple[tuple[str, ...], Array]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     found: frozenset[str] = frozenset()  # inputs and options that calibration = "auto" sets
+    recounted: Mapping[str, str] = field(default_factory=dict)  # quantities of a label, left out
     # What a decade outside of the published sizes adds to the logarithm of its error factor
     per_decade: tuple[tuple[str, ...], Array] | None = None
     auto_by_default: bool = False  # although the scenario does not name it
@@ -132,9 +133,9 @@ def resolve(
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
     found: set[str] = set()
-    swept, per_decade = _set_by_labels(
-        swept, labels, constants, options, explicit, free, used, tables, remarks, found
-    )
+    recounted: dict[str, str] = {}
+    asked = (explicit, free, used, tables, remarks, found, recounted)
+    swept, per_decade = _set_by_labels(swept, labels, constants, options, *asked)
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
     parted, phased = phases.parted(tables, job)
     if job and (sought := sorted({*job.inputs}.intersection(free))):
@@ -154,6 +155,7 @@ def resolve(
         phased=phased,
         remarks=tuple(dict.fromkeys(remarks)),
         found=frozenset(found),
+        recounted=recounted,
         per_decade=per_decade,
         auto_by_default=auto_by_default,
     )
@@ -259,12 +261,23 @@ def _set_by_labels(
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
     found: set[str],
+    recounted: dict[str, str],
 ) -> tuple[list[Axis], tuple[tuple[str, ...], Array] | None]:
     """Fill in what labels set, kinds of higher precedence first; and auto's `per_decade`."""
     per_decade = None
-    stated = explicit | labels.keys()
-    taken = explicit | {whole for whole, parts in WHOLES.items() if parts & stated}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
+    said_anew = _said_anew(labels, {**constants, **options, **labels}, own)
+    stated = (explicit | labels.keys()) - said_anew
+    left_out = {whole: parts & stated for whole, parts in WHOLES.items() if parts & stated}
+    taken = explicit | left_out.keys()
+    if "model" in labels:
+        given = _values_of("model", labels["model"], {}, own)
+        recounted |= {
+            whole: f"{whole} of {labels['model']} is left out, for {min(parts)} is stated: its "
+            f"attention counts as grouped heads; state {whole}, too, if you know it"
+            for whole, parts in left_out.items()
+            if whole in given and WHOLES[whole] == HEADS
+        }
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     # Inputs that only some points of an axis set, calibrations or phases: the axis
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
@@ -432,9 +445,28 @@ def _values_of(
         used.setdefault((kind, label), entry)
     spelled = patterns.spelled_out(entry.values, {})
     own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
-    if isinstance(entry.values.get("gpu"), str) and not own_gpu:
-        return {**_values_of("gpu", entry.values["gpu"], used, own_gpu), **own}
+    gpu = entry.values.get("gpu")
+    if isinstance(gpu, str) and "node_power" in own:  # kept where its GPUs are others
+        inside = own["gpus_per_node"] * record("gpu", gpu).values["gpu_tdp"]
+        own.setdefault("node_overhead_power", own["node_power"] - inside)
+    if isinstance(gpu, str) and not own_gpu:
+        return {**_values_of("gpu", gpu, used, own_gpu), **own}
     return own
+
+
+def _said_anew(
+    labels: Mapping[str, str],
+    said: Mapping[str, Any],
+    own_gpu: bool,
+) -> set[str]:
+    """Names that a scenario states as its labels do, which changes nothing."""
+    names: set[str] = set()
+    for kind in ("model", "gpu", "node"):
+        if kind in labels:
+            by_label = _values_of(kind, labels[kind], {}, own_gpu)
+            by_label |= {"gpu": record(kind, labels[kind]).values.get("gpu")}
+            names |= {n for n, v in by_label.items() if n in said and said[n] == v}
+    return names
 
 
 def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Made(ABC):
         return self.__class__.__qualname__
 
     def __repr__(self) -> str:
-        fields = [f"{key}={getattr(v, '__name__', v)}" for key, v in self.__dict__.items()]
+        fields = [f"{key}={_said(value)}" for key, value in self.__dict__.items()]
         return f"{self.__name__}({', '.join(fields)})"
 
     @abstractmethod
@@ -82,6 +82,13 @@ class Made(ABC):
 
     def __call__(self, *values: Any) -> Any:
         return _NUMPY.bind(self)(*values)
+
+
+def _said(value: Any) -> str:
+    """A part of a made formula, without addresses: the same in any process."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_said, value))})"
+    return str(getattr(value, "__name__", value))
 
 
 _NUMPY = Binding(np, where)

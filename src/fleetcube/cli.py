@@ -384,7 +384,7 @@ def slice_cube(
         write_table(cut, output, every)
         return
     print_table(*table(cut))
-    print_foot(cut.attrs)
+    print_foot(cut)
 
 
 @cli.command()
@@ -410,7 +410,7 @@ def explain(name: str | None, selectors: tuple[str, ...]) -> None:
     if name is not None and name.endswith(".toml"):
         point = traffic(name, selectors)
         say(explain_traffic(point))
-        print_foot(point.attrs, err=False)
+        print_foot(point, err=False)
         return
     if selectors:
         raise InputError(f"{selectors[0]!r} follows a name; selectors are for a SPEC.toml")
@@ -497,7 +497,7 @@ def _remarks(cube: Any, err: bool = False) -> None:
     if "fleetcube_unused" in cube.attrs:
         for line in wrapped([unused(cube.attrs)]):
             say(line, err=err)
-    print_foot(cube.attrs, err=err)
+    print_foot(cube, err=err)
 
 
 def _reasons(reason: Any) -> str:

@@ -119,3 +119,12 @@ def test_tables_that_cannot_be_written_are_refused(
 ) -> None:
     done = CliRunner().invoke(cli, ["run", spec, *words])
     assert line in str(done.exception)
+
+
+def test_a_job_that_never_ends_is_said_to(spec: str) -> None:
+    job = ["node_pool=closed", "spare_nodes=0", "repair_time=100d", "pipeline_parallel=4"]
+    told = run("run", spec, "gpu_mttf=1000 h", *job)
+    assert "job_time is over 300 years at 2 of 2 points" in " ".join(told.stderr.split())
+    assert "300 years" not in run("run", spec, "pipeline_parallel=4").stderr
+    levers = run("plan", spec, "n_gpus=1024", "gpu_mttf=1000 h", *job)
+    assert "spare_nodes 0 -> 1" in levers.stdout  # no share of nothing

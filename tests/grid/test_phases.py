@@ -1,6 +1,9 @@
 """A job in phases: each judged as a job of its own, and the whole by adding up."""
 
+import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -467,14 +470,35 @@ def test_intervals_widen_with_the_sizes_tried_in_a_phase() -> None:
     assert "n_gpus = 131,072 is outside" in swept.attrs["fleetcube_remarks"]
 
 
-def test_an_input_that_implies_an_option_may_be_of_one_phase_alone() -> None:
-    # pipeline stages imply whole layers; the other phase has one stage, as any job by default
+# Pipeline stages imply whole layers, and jitter a law of its own
+@pytest.mark.parametrize("said", [{"pipeline_parallel": 8}, {"step_time_jitter": 0.5}])
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_input_that_implies_an_option_may_be_of_one_phase_alone(
+    said: dict[str, float], at: int
+) -> None:
     job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr"}
     job |= {"calibration": "none", "n_gpus": 64, "training_tokens": "1T"}
-    rows = [{"name": "a"}, {"name": "b", "pipeline_parallel": 8}]
+    rows: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}]
+    rows[at] |= said
     tables = [{**own, "training_tokens": "1T"} for own in rows]
     shared = {name: value for name, value in job.items() if name != "training_tokens"}
     whole = Sweep({**shared, "phase": tables}, {}, ["job_time"])
-    parts = [Sweep({**job, **own}, {}, ["job_time"]) for own in ({}, {"pipeline_parallel": 8})]
+    parts = [Sweep({**job, **own}, {}, ["job_time"]) for own in ({}, said)]
     times = [own.evaluate("numpy")["job_time"].item() for own in parts]
     assert whole.evaluate("numpy")["job_time"].item() == sum(times)
+    each = Sweep({**shared, "phase": tables}, {"phase": ["a", "b"]}, ["job_time"])
+    assert sorted(each.evaluate("numpy")["job_time"].values) == sorted(times)
+
+
+def test_a_cube_of_phases_is_known_by_any_process(tmp_path: Path) -> None:
+    # names of laws and their code, no address of memory: else none is verified or resumed
+    code = (
+        "import sys, json, fleetcube.grid.plan.fingerprint as made; from fleetcube import Sweep\n"
+        "job = Sweep(json.loads(sys.argv[1]), {}, ['energy'], phases=json.loads(sys.argv[2]))\n"
+        "print(json.dumps(made.fingerprint(job.plan('numpy'), job.spec, 'float64', {})))"
+    )
+    called = [sys.executable, "-c", code, json.dumps(JOB), json.dumps(PHASES[:2])]
+    first, second = (
+        json.loads(subprocess.run(called, capture_output=True, check=True).stdout) for _ in "12"
+    )
+    assert first == second

@@ -44,7 +44,7 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
 )
 def test_heads_words_and_experts_are_part_of_the_shape(change: dict[str, Any], more: float) -> None:
     asked = ["parameters", "model_flops_per_step"]
-    whole = fleetcube.evaluate(asked, model="llama-3-70b", layers=80)
+    whole = fleetcube.evaluate(asked, model="llama-3-70b", layers=[80]).isel(layers=0)  # counted
     other = fleetcube.evaluate(asked, model="llama-3-70b", **change)
     assert other.parameters - whole.parameters == more
     tables = "embedding_tables" in change
@@ -82,9 +82,36 @@ def test_more_experts_for_each_token_are_more_active_parameters() -> None:
 
 def test_another_gpu_changes_the_power_of_the_node() -> None:
     power = fleetcube.evaluate("node_power", node="dgx-h100", gpu=["h100-sxm", "b200-sxm"])
-    assert power.values.tolist() == [8 * 700, 8 * 1000]
+    rest = 10_200 - 8 * 700  # fans, CPUs and network adapters stay
+    assert power.values.tolist() == [10_200, 8 * 1000 + rest]
+    assert fleetcube.evaluate("node_power", node="dgx-h100", gpu_tdp=[350]) == 8 * 350 + rest
     assert fleetcube.evaluate("node_power", node="dgx-h100") == 10_200
     assert fleetcube.evaluate("node_power", node="dgx-h100", node_overhead_power=1000) == 6_600
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"gpu_tdp": "700 W"},
+        {"gpus_per_node": 8},
+        {"gpu": "h100-sxm"},
+        {"hidden_size": 7168},
+        {"attention_heads": 128, "kv_heads": 128},
+        {"experts_per_token": 8},
+    ],
+)
+def test_what_a_label_says_may_be_stated_too(stated: dict[str, object]) -> None:
+    job = {"model": "deepseek-v3", "node": "dgx-h100", "n_gpus": 1024, "expert_parallel": 8}
+    job |= {"tensor_parallel": 8, "pipeline_parallel": 4, "calibration": "none"}
+    asked = ["node_power", "model_flops_per_step", "memory_per_gpu", "active_parameters"]
+    plain, anew = (fleetcube.evaluate(asked, **each) for each in (job, {**job, **stated}))
+    assert {n: float(plain[n]) for n in asked} == {n: float(anew[n]) for n in asked}
+
+
+def test_attention_that_is_left_out_is_remarked_on() -> None:
+    cut = Sweep({"model": "deepseek-v3", "hidden_size": 4096}, {}, ["parameters"]).evaluate()
+    remarks = cut.attrs["fleetcube_remarks"]
+    assert "attention_parameters_per_layer of deepseek-v3 is left out" in remarks
 
 
 def test_a_fixed_interval_is_used_unless_another_policy_is_chosen() -> None:

@@ -269,8 +269,10 @@ class Solver:
         """The answers of `solve` over a tile, by name."""
         solution, of = self.roots(tile), self.target.of
         root, nearest, met = solution.root, solution.nearest, solution.value
+        reason = solution.reason
         if whole:
-            root = self.whole(tile, root)
+            found, root = ~np.isnan(root), self.whole(tile, root)
+            reason = np.where(found & np.isnan(root), 4, reason).astype(reason.dtype)
         unknown = ~np.isnan(root) & (whole | np.isnan(met))
         self._fill(tile, root, met, unknown)
         judged = self.evaluate(tile, root, self.judged) if self.judged else {}
@@ -281,7 +283,7 @@ class Solver:
         return {
             self.for_: root,
             of: np.where(np.isnan(root), np.nan, met),
-            "unsolved_reason": solution.reason,
+            "unsolved_reason": reason,
             CROSSINGS: solution.crossings,
             NEXT: solution.next_above,
             f"nearest_{self.for_}": nearest,
@@ -515,20 +517,28 @@ class Solver:
             high, rises = put(high, place, ~before), put(rises, here.slope, ~before)
 
     def whole(self, tile: Region, root: Array) -> Array:
-        """The whole number next to a root that meets the target, or comes closest to it."""
+        """The whole number next to a root that meets the target, or comes closest to it.
+
+        NaN where none of the range does.
+        """
         step = np.ones(root.shape)
         if self.steps:
             count = self.evaluate(tile, root, [self.steps])[self.steps]
             step = np.where(np.isfinite(count), np.rint(root / count), 1.0)
         low = np.floor(root / step * (1 + ROUND)) * step
         high = np.ceil(root / step * (1 - ROUND)) * step
-        low = np.maximum(low, np.minimum(self.grid[0], high))
+        first, last = self.grid[0], self.grid[-1]
+        low, high = np.where(low < first, high, low), np.where(high > last, low, high)
         below, above = (self._near(tile, at, exact=False).excess for at in (low, high))
         if self.target.relation == "=":
             lower = np.abs(below) <= np.abs(above)
         else:
-            lower = below <= 0 if self.target.relation == "<=" else below >= 0
-        return np.where(np.isnan(root), np.nan, np.where(lower, low, high))
+            lower = self._meets(below)
+        near = np.where(lower, low, high)
+        outside = (near < first) | (near > last)
+        if self.target.relation != "=":  # alone in the range, and on the other side of the root
+            outside |= (low == high) & (low < root * (1 - ROUND)) & ~lower
+        return np.where(np.isnan(root) | outside, np.nan, near)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:

@@ -90,4 +90,4 @@ def optimize(
     if not (status == names.index("no_feasible_point")).any():
         answer = answer.drop_vars("infeasible_reason", errors="ignore")
     print_table(*table(answer))
-    print_foot(answer.attrs, between)
+    print_foot(answer, between)

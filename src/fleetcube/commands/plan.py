@@ -159,7 +159,7 @@ def _print_phases(
     changes = "; a change of layout between phases takes their transition_time, as stated"
     for line in wrapped([said + changes * (len({row[1] for row in rows}) > 1)]):
         say(line)
-    print_foot(whole.attrs, open_)
+    print_foot(whole, open_)
 
 
 def _open(found: "xarray.Dataset") -> list[str]:
@@ -301,6 +301,6 @@ def _print_foot(found: "xarray.Dataset", said: str) -> None:
     say(said)
     if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
         say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
-    print_foot(found.attrs, _open(found))
+    print_foot(found, _open(found))
     if "fleetcube_uncounted" in found.attrs:
         say(found.attrs["fleetcube_uncounted"], err=True)

@@ -126,7 +126,7 @@ def reduce(
         told.append(f"{kept:,.0f} points keep to {' and '.join(where)}")
     for line in wrapped(told):
         say(line, err=True)
-    print_foot(found.attrs)
+    print_foot(found)
 
 
 def _more(variable: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -82,7 +82,7 @@ def solve(
         say(remark)
     if said != target:
         say(f"{target.strip()}, started on {since}: {said}")
-    print_foot(solutions.attrs, [for_])
+    print_foot(solutions, [for_])
 
 
 def _remarks(solutions: "xarray.Dataset", for_: str) -> list[str]:

@@ -92,11 +92,11 @@ def aligned(rows: list[list[str]], right: list[bool]) -> list[str]:
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
-def print_foot(attrs: Any, without: Collection[str] = (), err: bool = True) -> None:
+def print_foot(found: Any, without: Collection[str] = (), err: bool = True) -> None:
     """Print what the numbers of a table stand on, and what a default decided."""
     from fleetcube.grid.show.feet import foot
 
-    for line in foot(attrs, without):
+    for line in foot(found, without):
         say(line, err=err)
 
 

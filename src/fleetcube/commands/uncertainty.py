@@ -78,7 +78,7 @@ def uncertainty(
     for name in names:
         if name in spread:  # else nothing uncertain reaches it
             _print(spread, name)
-    print_foot(spread.attrs)
+    print_foot(spread)
 
 
 def _shares(text: str) -> list[float]:
