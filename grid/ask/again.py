@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST = 100_000  # points whose intervals are evaluated
 # Values that agree so well are of the same formulas: engines differ by less, corrections by more
-_SAME = {8: 1e-9, 4: 1e-4}
+_SAME = {"float64": 1e-9, "float32": 1e-4}  # relative
 
 
 def sweep_of(cut: "xarray.Dataset") -> Evaluation:
@@ -45,7 +45,7 @@ def _axis(name: str, entry: Any, cut: "xarray.Dataset") -> Axis:
         return make_axis(name, points if is_coupled(entry) else points[name])
     whole = make_axis(name, entry)
     if name not in cut.coords:
-        if cut.sizes.get(name, whole.size) != whole.size:
+        if name in cut.dims:  # which of its points these are, and in what order, is unknown
             raise InputError(f"the cut does not tell its points of {name!r}; cut it by its labels")
         return whole
     places = {label(point): k for k, point in reversed([*enumerate(whole.labels)])}
@@ -108,7 +108,9 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
             if end in found:  # no value, no interval: cubes may be of feasible points alone
                 own: Any = found[end].variable
                 ends[end] = own.where(cut[name].variable.notnull())
-    return cut.assign(ends)
+    along = [dim for end in ends.values() for dim in end.dims if dim not in cut.dims]
+    labels = {dim: found[dim] for dim in along if dim in found.coords}  # of the interval alone
+    return cut.assign(ends).assign_coords(labels)
 
 
 def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[str]) -> None:
@@ -121,6 +123,10 @@ def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[
             raise InputError(f"{record['kind']} {record['label']} is another in {now}")
     for name in names:
         stored, again = cut[name].variable, found[name].variable
-        near = abs(stored - again) <= _SAME[stored.dtype.itemsize] * abs(again)
+        if str(stored.dtype) not in _SAME:
+            raise InputError(
+                f"{name} is of {stored.dtype} here; keep the cube's own float64 or float32"
+            )
+        near = abs(stored - again) <= _SAME[str(stored.dtype)] * abs(again)
         if not (near | (stored == again) | stored.isnull()).all():
             raise InputError(f"{name} is another number in {now}")

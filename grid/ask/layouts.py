@@ -18,7 +18,7 @@ from ...kernels.calculus.phases import without_phase
 from ...kernels.inputs import INPUTS
 from ...kernels.roles import LARGEST, LOSSES, MEANS, MONEY, NEAR, REASON, SUMS
 from ..errors import InputError, nearest, shown
-from ..plan.labels import attributes, root_attributes
+from ..plan.labels import attributes, axis_attributes, root_attributes
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation, is_known
 from ..run.settings import Settings
@@ -401,7 +401,9 @@ def _answers(
     variables[REASON] = tuple(axes), _commonest(best, reasons, sizes), attributes(plan, REASON)
     feasible = (reasons == 0).sum(axis=1).reshape(sizes)
     variables["feasible_layouts"] = tuple(axes), feasible, {"units": "1"}
-    coords: dict[str, Any] = {name: (name, axis.labels) for name, axis in axes.items()}
+    coords: dict[str, Any] = {
+        name: (name, axis.labels, axis_attributes(plan, axis)) for name, axis in axes.items()
+    }
     return xarray.Dataset(
         variables,
         {**coords, RANK: np.arange(1, best.shape[1] + 1)},

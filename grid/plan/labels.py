@@ -108,7 +108,7 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     hidden = {*plan.outputs, *(plan.problem.found - plan.structure.used)}
     for axis in plan.problem.axes:
         if axis.name in used:
-            coords[axis.name] = (axis.name, axis.labels, _axis_attributes(plan, axis))
+            coords[axis.name] = (axis.name, axis.labels, axis_attributes(plan, axis))
             for name, row in axis.numbers.items():
                 if name != axis.name and name not in hidden:
                     coords[name] = (axis.name, row.copy(), attributes(plan, name))
@@ -121,7 +121,8 @@ def coordinates(plan: Plan, dims: Iterable[str] | None = None) -> dict[str, Any]
     return coords
 
 
-def _axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
+def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
+    """Meaning and unit of an axis."""
     if axis.name in axis.numbers:
         return attributes(plan, axis.name)
     if axis.name in INPUTS:

@@ -219,7 +219,9 @@ def _with_ends(
     They are variables (`Sweep.interval`), or along an axis of the error from -1 to 1.
     """
     ends = [f"{name}_{side}" for side in ("low", "high")]
-    if all(end in cube and END_OF in cube[end].attrs for end in ends):
+    if all(end in cube and END_OF in cube[end].attrs for end in ends) and (
+        {*cube[ends[0]].dims} <= {*cube[name].dims}  # an axis of the interval alone is not drawn
+    ):
         return cube, [cube[end] for end in ends]
     for error, _ in ERRORS.values():
         if error not in cube[name].dims or error in kept:

@@ -149,3 +149,22 @@ def test_the_explorer_has_bands_of_stored_cubes(sweep: fleetcube.Sweep, path: st
     assert stored == View(sweep.virtual(engine="numpy"), "job", sweep).band(
         "variable=job_time&x=n_gpus"
     )
+
+
+def test_an_axis_of_the_interval_alone_is_told_and_one_without_labels_is_refused() -> None:
+    job = {"model": "llama-3-70b", "node": "dgx-h100", "n_gpus": 1024, "fabric": "infiniband-ndr"}
+    job |= {"calibration": "none", "tensor_parallel": 8}
+    axes = {"error_factor": [1.1, 2.0], "n_gpus": [1024, 2048]}
+    cube = fleetcube.Sweep(
+        {**job, "error_factor": 1.1}, {"n_gpus": [1024, 2048]}, ["job_time"]
+    ).evaluate()
+    with pytest.raises(InputError, match="does not tell its points of 'n_gpus'"):
+        cube.isel(n_gpus=[1, 0]).drop_vars("n_gpus").fleetcube.interval()
+    both = fleetcube.Sweep(
+        {k: v for k, v in job.items() if k != "n_gpus"}, axes, ["job_time"]
+    ).evaluate()
+    ends = both.fleetcube.interval()
+    assert both.job_time.dims == ("n_gpus",)
+    assert ends.error_factor.values.tolist() == [1.1, 2.0]
+    with pytest.raises(InputError, match="job_time is of float16 here"):
+        cube.astype("float16").fleetcube.interval()
