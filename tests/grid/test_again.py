@@ -166,5 +166,5 @@ def test_an_axis_of_the_interval_alone_is_told_and_one_without_labels_is_refused
     ends = both.fleetcube.interval()
     assert both.job_time.dims == ("n_gpus",)
     assert ends.error_factor.values.tolist() == [1.1, 2.0]
-    with pytest.raises(InputError, match="job_time is of float16 here"):
-        cube.astype("float16").fleetcube.interval()
+    with pytest.raises(InputError, match="job_time is of int64 here"):
+        cube.astype("int64").fleetcube.interval()
