@@ -52,7 +52,7 @@ OPEN = (
     *("expert_parallel", "micro_batch_size", "zero_stage", "recompute", "sequence_parallel"),
 )
 _CHOICES: dict[str, tuple[Any, ...]] = {  # of options, the usual first: of equal layouts it is kept
-    "zero_stage": (1, 2, 3),  # 0 holds more, and is never faster
+    "zero_stage": (1, 2, 3),  # 0 holds more, and is faster by 0.4 % at most
     "recompute": ("none", "selective", "full"),
     "sequence_parallel": (False, True),
 }

@@ -20,7 +20,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, DECIDED, FITTED, LEFT_OUT, REASON
+from ...kernels.roles import BEFORE, DECIDED, FITTED, LEFT_OUT, REASON, RULES
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -100,7 +100,8 @@ class Plan(Grid):
 
     def defaults(self) -> dict[str, Any]:
         """Inputs of `DECIDED` that formulas in use read and nothing sets, and what they are."""
-        given = self.problem.numbers | self.problem.choices
+        partly = RULES.keys() & self.problem.defaulted  # of some labels and not of others
+        given = (self.problem.numbers | self.problem.choices) - partly
         return {
             name: INPUTS[name].default if name in INPUTS else self._same(name)
             for name, beside in DECIDED.items()

@@ -66,6 +66,11 @@ class Problem:
         return given.union(*(axis.numbers for axis in self._along()))
 
     @property
+    def defaulted(self) -> frozenset[str]:
+        """Names of numbers that an axis, or the phases, set at some points and not at others."""
+        return frozenset[str]().union(*(axis.defaults for axis in self._along()))
+
+    @property
     def choices(self) -> set[str]:
         """Options that a scenario, a label or an axis sets."""
         return {*self.options}.union(*(axis.options for axis in self._along()))
@@ -403,11 +408,12 @@ def _with_defaults(axis: Axis) -> Axis:
     """An axis with defaults where labels set nothing, except of inputs that imply an option."""
     implying = {name for row in INPUTS.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
-    for name, row in axis.numbers.items():
+    open_ = frozenset(name for name, row in axis.numbers.items() if np.isnan(row).any())
+    for name in open_:
         default = INPUTS[name].default if name in INPUTS else None
-        if default is not None and name not in implying and np.isnan(row).any():
-            numbers[name] = np.where(np.isnan(row), default, row)
-    return replace(axis, numbers=numbers)
+        if default is not None and name not in implying:
+            numbers[name] = np.where(np.isnan(numbers[name]), default, numbers[name])
+    return replace(axis, numbers=numbers, defaults=open_)
 
 
 def _closed(

@@ -128,3 +128,16 @@ def test_a_job_that_never_ends_is_said_to(spec: str) -> None:
     assert "300 years" not in run("run", spec, "pipeline_parallel=4").stderr
     levers = run("plan", spec, "n_gpus=1024", "gpu_mttf=1000 h", *job)
     assert "spare_nodes 0 -> 1" in levers.stdout  # no share of nothing
+
+
+def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:
+    said = run("run", spec, "model=mixtral-8x7b,llama-3-8b").stderr  # one states its tokens
+    assert "training_tokens by default: 20 a parameter\n" in said
+    said = run("run", spec, "model=llama-3-8b", "calibration=auto,none").stderr
+    assert "training_tokens" not in said
+    assert "no calibration: flops_efficiency by default = 0.45" in said
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64, "calibration": "none"}
+    phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e12}]
+    phases[1]["flops_efficiency"] = 0.4
+    found = Sweep(job, {}, ["job_time"], phases=phases).evaluate("numpy")
+    assert "no calibration: flops_efficiency by default = 0.45" in remarks(found.attrs)
