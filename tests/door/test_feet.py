@@ -136,7 +136,8 @@ def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:
     said = run("run", spec, "model=llama-3-8b", "calibration=auto,none").stderr
     assert "training_tokens" not in said
     assert "no calibration: flops_efficiency by default = 0.45" in said
-    job = {"model": "llama-3-8b", "node": "dgx-h100", "n_gpus": 64, "calibration": "none"}
+    job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
+    job["calibration"] = "none"
     phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e12}]
     phases[1]["flops_efficiency"] = 0.4
     found = Sweep(job, {}, ["job_time"], phases=phases).evaluate("numpy")
