@@ -137,6 +137,11 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "kv_elements_per_layer": HEADS,
     "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
 }
+# What a node's label holds of a whole besides its GPUs, their number times their share: it stays
+# where those are others
+BESIDE_GPUS: Mapping[str, tuple[str, str, str]] = {
+    "node_power": ("node_overhead_power", "gpus_per_node", "gpu_tdp")
+}
 
 # A pipeline's layout, written out: what it sets
 SPLIT: Mapping[str, str] = {

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.roles import RULES
+from ...kernels.roles import RULES, TIME
 from ..plan.labels import DEFAULTS
 from .tables import label
 
@@ -25,7 +25,7 @@ def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
 
 def _endless(found: "xarray.Dataset") -> list[str]:
     """That a job takes longer than anyone waits, which its number of days hides."""
-    times = found.get("job_time")
+    times = found.get(TIME)
     if times is None or times.chunks is not None or times.size > _MOST_LOOKED_AT:
         return []
     seconds = times.values.astype("m8[s]").astype(float) if times.dtype.kind == "m" else times
@@ -33,7 +33,7 @@ def _endless(found: "xarray.Dataset") -> list[str]:
     if not count:
         return []
     where = f" at {count:,} of {times.size:,} points" if times.size > 1 else ""
-    return [f"job_time is over 300 years{where}: as stated, no such job ends (see goodput)"]
+    return [f"{TIME} is over 300 years{where}: as stated, no such job ends (see goodput)"]
 
 
 def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str]:

@@ -12,7 +12,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import ERRORS, GROWING, HEADS, SHARES, WHOLES
+from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, patterns, phases, values
 from .axes import Array, Axis, make_axes
@@ -452,9 +452,9 @@ def _values_of(
     spelled = patterns.spelled_out(entry.values, {})
     own = {key: value for key, value in spelled.items() if key in INPUTS or key in load()}
     gpu = entry.values.get("gpu")
-    if isinstance(gpu, str) and "node_power" in own:  # kept where its GPUs are others
-        inside = own["gpus_per_node"] * record("gpu", gpu).values["gpu_tdp"]
-        own.setdefault("node_overhead_power", own["node_power"] - inside)
+    for whole, (rest, count, each) in BESIDE_GPUS.items():
+        if isinstance(gpu, str) and whole in own:
+            own.setdefault(rest, own[whole] - own[count] * record("gpu", gpu).values[each])
     if isinstance(gpu, str) and not own_gpu:
         return {**_values_of("gpu", gpu, used, own_gpu), **own}
     return own

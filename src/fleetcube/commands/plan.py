@@ -9,7 +9,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table
 
 if TYPE_CHECKING:
@@ -303,4 +303,4 @@ def _print_foot(found: "xarray.Dataset", said: str) -> None:
         say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
     print_foot(found, _open(found))
     if "fleetcube_uncounted" in found.attrs:
-        say(found.attrs["fleetcube_uncounted"], err=True)
+        say_wrapped(found.attrs["fleetcube_uncounted"], err=True)

@@ -8,3 +8,11 @@ from fleetcube.grid.text import visible
 def say(text: str = "", err: bool = False) -> None:
     """Print text of any origin."""
     click.echo(visible(text), err=err)
+
+
+def say_wrapped(text: str, err: bool = False) -> None:
+    """Print a sentence in lines of 80 columns, cut between words."""
+    from fleetcube.grid.show.feet import wrapped
+
+    for line in wrapped([text]):
+        say(line, err=err)

@@ -9,8 +9,8 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, to_file, with_unit, write_table
+from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
 
 
 @click.command()
@@ -140,6 +140,7 @@ def sensitivity(
         say(json.dumps(finite(_each(ranking, top))))
     else:
         _print(ranking, of, top)
+        print_foot(ranking)
     if left:
         say(
             f"inputs of the model and of laws left out: {left}; --kind all shows them",
@@ -305,18 +306,18 @@ def _print_global(ranking: Any, of: str, top: int) -> None:
     headings = ["first order", "total"] if sobol else ["effect", "mean", "std. dev."]
     print_table(["input", "kind", "from", "to", *headings], rows)
     if sobol:
-        say(
+        say_wrapped(
             f"first order: share of the variance of {of} that the input explains alone; "
             "total: with what it does together with others (95 % intervals)"
         )
     else:
-        say(
+        say_wrapped(
             f"effect: mean size of the change of {of} when the input crosses its range; a large "
             "standard deviation says that it depends on the others, or is not linear"
         )
     left_out = str(ranking.attrs["fleetcube_left_out"]).split()
     if left_out:
-        say(
+        say_wrapped(
             f"{len(left_out)} inputs do not vary, being whole, 0 or infinite: a distribution in "
             "the spec makes one vary"
         )
@@ -333,7 +334,7 @@ def _print_cube(ranking: Any, of: str, top: int) -> None:
         share = f"{100 * row['share']:.1f} %"
         rows.append([row["input"], kind_of(row["input"]), share, *ends, same])
     print_table(["input", "kind", "dominates", "elasticity: min", "median", "max", "same as"], rows)
-    say(
+    say_wrapped(
         f"dominates: share of the points at which it has the largest elasticity of {of}; of equal "
         "inputs the first is named"
     )
@@ -349,7 +350,7 @@ def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
 
 def _rest(ranking: Any, top: int) -> None:
     if "fleetcube_uncounted" in ranking.attrs:
-        say(ranking.attrs["fleetcube_uncounted"])
+        say_wrapped(ranking.attrs["fleetcube_uncounted"])
     more = ranking.sizes["input"] - top
     if more > 0:
         say(f"{more} more inputs: --top {top + more} shows them")

@@ -8,8 +8,8 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.say import say
-from fleetcube.commands.table import print_table, with_unit
+from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -67,8 +67,9 @@ def wall(
         say(json.dumps(finite(found.to_dict()), default=str))
         return
     _print(found)
+    print_foot(found)
     if "fleetcube_uncounted" in found.attrs:
-        say(found.attrs["fleetcube_uncounted"], err=True)
+        say_wrapped(found.attrs["fleetcube_uncounted"], err=True)
     if output is not None:
         say(f"wrote {output}")
 
