@@ -364,3 +364,30 @@ def test_targets_are_read() -> None:
     assert read_target("goodput >= 95 %").level == 0.95
     assert read_target("step_time = compute_time").outputs == ["step_time", "compute_time"]
     assert read_target({"goodput": 0.5}).relation == "="
+
+
+@pytest.mark.parametrize(
+    ("target", "between", "answer"),
+    [
+        ("job_time <= {}", [1, 2111], None),  # 2,112 meets it, of 2,048 and it
+        ("job_time <= {}", [1, 2112], 2112),
+        ("job_time >= {}", [2050, 4096], None),  # 2,048 would
+        ("job_time >= {}", [2048, 4096], 2048),
+        ("job_time = {}", [2050, 2111], None),  # no whole replica at all
+        ("job_time = {}", [2050, 4096], 2112),
+    ],
+)
+def test_whole_numbers_are_sought_within_the_range(
+    target: str, between: list[float], answer: float | None
+) -> None:
+    job = {**LLAMA, "pipeline_parallel": 8, "gpu_mttf": "50_000 h"}  # 64 GPUs to a replica
+    ends = fleetcube.evaluate("job_time", **job, n_gpus=[2048, 2112])
+    aim = float(ends.mean())
+    sweep = fleetcube.Sweep({**job, "n_gpus": 64}, {}, ["job_time"])
+    found = sweep.solve("n_gpus", target.format(f"{aim!r} s"), between=between)
+    if answer is None:
+        assert math.isnan(found["n_gpus"])
+        assert reason(found, int(found["unsolved_reason"])) == "jumps_over_target"
+    else:
+        assert float(found["n_gpus"]) == answer
+        assert not found["unsolved_reason"]

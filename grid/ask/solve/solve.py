@@ -535,10 +535,10 @@ class Solver:
         else:
             lower = self._meets(below)
         near = np.where(lower, low, high)
-        outside = (near < first) | (near > last)
-        if self.target.relation != "=":  # alone in the range, and on the other side of the root
-            outside |= (low == high) & (low < root * (1 - ROUND)) & ~lower
-        return np.where(np.isnan(root) | outside, np.nan, near)
+        missed = (near < first) | (near > last)
+        if self.target.relation != "=":  # the one number of both that is in the range
+            missed |= (low == high) & ~lower & (np.abs(low - root) > ROUND * root)
+        return np.where(np.isnan(root) | missed, np.nan, near)
 
 
 def _closest(excesses: list[Array]) -> tuple[Array, Array]:
