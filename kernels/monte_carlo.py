@@ -324,6 +324,17 @@ def _lose_idle(
     return lost
 
 
+@_inlined
+def _event(
+    state: Any, away: int, failing: Any, repaired: Any, idle: Any, grouped: Any, group: int
+) -> int:
+    """Nodes more that are away: idle ones fail, or one is repaired."""
+    if uniform(state) * (failing + repaired) < failing:
+        more: int = min(_together(state, grouped, group), int(idle) - away)
+        return more
+    return -1
+
+
 @_compiled
 def _repaired(
     state: Any,
@@ -346,10 +357,7 @@ def _repaired(
         clock -= math.log(uniform(state)) / (failing + repaired)
         if clock >= end:
             return away
-        if uniform(state) * (failing + repaired) < failing:
-            away += min(_together(state, grouped, group), int(idle) - away)
-        else:
-            away -= 1
+        away += _event(state, away, failing, repaired, idle, grouped, group)
 
 
 @_compiled
@@ -370,10 +378,7 @@ def _wait(
         events += 1
         failing, repaired = (idle - away) * pace, min(away, crews) / max(repair, 1e-300)
         clock -= math.log(uniform(state)) / (failing + repaired)
-        if uniform(state) * (failing + repaired) < failing:
-            away += min(_together(state, grouped, group), int(idle) - away)
-        else:
-            away -= 1
+        away += _event(state, away, failing, repaired, idle, grouped, group)
     return clock if away <= most else np.inf
 
 
