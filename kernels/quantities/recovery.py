@@ -261,9 +261,7 @@ def kinds_recovery_time(
     return least + beyond
 
 
-def in_process_recovery_overhead(
-    recovery_overhead: Any,
-    cluster_uptime: Any,
+def recovering_share(
     in_process_share: Any,
     in_process_recovery_time: Any,
     in_job_share: Any,
@@ -274,141 +272,116 @@ def in_process_recovery_overhead(
     requeue_recovery_time: Any,
     cluster_mtbf: Any,
 ) -> Any:
+    """Share of the time between failures in which the job recovers, of one kind or another.
+
+    sum of p_i (1 - e^(-R_i / M)): of p_i failures M (1 - e^(-R_i / M)) recovers, until it is over
+    or the next one strikes
+
+    Parameters: in_process_share [1], in_process_recovery_time [s], in_job_share [1],
+        in_job_recovery_time [s], node_swap_share [1], node_swap_recovery_time [s],
+        requeue_share [1], requeue_recovery_time [s], cluster_mtbf [s]
+    Returns: [1] share
+    Range: recovery_model = kinds
+    Source: Daly 2006, FGCS 22(3), eq. 13, taken apart
+    """
+    restart = -in_process_share * np.expm1(-in_process_recovery_time / cluster_mtbf)
+    restart = restart - in_job_share * np.expm1(-in_job_recovery_time / cluster_mtbf)
+    swap = -node_swap_share * np.expm1(-node_swap_recovery_time / cluster_mtbf)
+    return restart + swap - requeue_share * np.expm1(-requeue_recovery_time / cluster_mtbf)
+
+
+def in_process_recovery_overhead(
+    recovery_overhead: Any,
+    cluster_uptime: Any,
+    recovering_share: Any,
+    in_process_share: Any,
+    in_process_recovery_time: Any,
+    cluster_mtbf: Any,
+) -> Any:
     """Share of the wall time that goes into in-process restarts, waits for repairs aside.
 
-    (recovery_overhead - (1 - u)) x p_1 (1 - e^(-R_1 / M)) / sum of p_i (1 - e^(-R_i / M)): of
-    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
-        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
-        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
-        requeue_recovery_time [s], cluster_mtbf [s]
+    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
+        in_process_share [1], in_process_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    shares = in_process_share, in_job_share, node_swap_share, requeue_share
-    times = (
-        *(in_process_recovery_time, in_job_recovery_time),
-        *(node_swap_recovery_time, requeue_recovery_time),
-    )
-    recovering = recovery_overhead - (1 - cluster_uptime)
-    return _of_kind(0, recovering, shares, times, cluster_mtbf)
+    own = in_process_share, in_process_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
 
 
 def in_job_recovery_overhead(
     recovery_overhead: Any,
     cluster_uptime: Any,
-    in_process_share: Any,
-    in_process_recovery_time: Any,
+    recovering_share: Any,
     in_job_share: Any,
     in_job_recovery_time: Any,
-    node_swap_share: Any,
-    node_swap_recovery_time: Any,
-    requeue_share: Any,
-    requeue_recovery_time: Any,
     cluster_mtbf: Any,
 ) -> Any:
     """Share of the wall time that goes into in-job restarts, waits for repairs aside.
 
-    (recovery_overhead - (1 - u)) x p_2 (1 - e^(-R_2 / M)) / sum of p_i (1 - e^(-R_i / M)): of
-    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
-        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
-        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
-        requeue_recovery_time [s], cluster_mtbf [s]
+    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
+        in_job_share [1], in_job_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    shares = in_process_share, in_job_share, node_swap_share, requeue_share
-    times = (
-        *(in_process_recovery_time, in_job_recovery_time),
-        *(node_swap_recovery_time, requeue_recovery_time),
-    )
-    recovering = recovery_overhead - (1 - cluster_uptime)
-    return _of_kind(1, recovering, shares, times, cluster_mtbf)
+    own = in_job_share, in_job_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
 
 
 def node_swap_recovery_overhead(
     recovery_overhead: Any,
     cluster_uptime: Any,
-    in_process_share: Any,
-    in_process_recovery_time: Any,
-    in_job_share: Any,
-    in_job_recovery_time: Any,
+    recovering_share: Any,
     node_swap_share: Any,
     node_swap_recovery_time: Any,
-    requeue_share: Any,
-    requeue_recovery_time: Any,
     cluster_mtbf: Any,
 ) -> Any:
     """Share of the wall time that goes into node swaps, waits for repairs aside.
 
-    (recovery_overhead - (1 - u)) x p_3 (1 - e^(-R_3 / M)) / sum of p_i (1 - e^(-R_i / M)): of
-    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
-        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
-        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
-        requeue_recovery_time [s], cluster_mtbf [s]
+    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
+        node_swap_share [1], node_swap_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    shares = in_process_share, in_job_share, node_swap_share, requeue_share
-    times = (
-        *(in_process_recovery_time, in_job_recovery_time),
-        *(node_swap_recovery_time, requeue_recovery_time),
-    )
-    recovering = recovery_overhead - (1 - cluster_uptime)
-    return _of_kind(2, recovering, shares, times, cluster_mtbf)
+    own = node_swap_share, node_swap_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
 
 
 def requeue_recovery_overhead(
     recovery_overhead: Any,
     cluster_uptime: Any,
-    in_process_share: Any,
-    in_process_recovery_time: Any,
-    in_job_share: Any,
-    in_job_recovery_time: Any,
-    node_swap_share: Any,
-    node_swap_recovery_time: Any,
+    recovering_share: Any,
     requeue_share: Any,
     requeue_recovery_time: Any,
     cluster_mtbf: Any,
 ) -> Any:
     """Share of the wall time that goes into requeues, waits for repairs aside.
 
-    (recovery_overhead - (1 - u)) x p_4 (1 - e^(-R_4 / M)) / sum of p_i (1 - e^(-R_i / M)): of
-    p_i failures M (1 - e^(-R_i / M)) recovers, until it is over or the next one strikes
+    (recovery_overhead - (1 - u)) x p (1 - e^(-R / M)) / that of all kinds
 
-    Parameters: recovery_overhead [1], cluster_uptime [1], in_process_share [1],
-        in_process_recovery_time [s], in_job_share [1], in_job_recovery_time [s],
-        node_swap_share [1], node_swap_recovery_time [s], requeue_share [1],
-        requeue_recovery_time [s], cluster_mtbf [s]
+    Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
+        requeue_share [1], requeue_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
     Range: recovery_model = kinds
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
-    shares = in_process_share, in_job_share, node_swap_share, requeue_share
-    times = (
-        *(in_process_recovery_time, in_job_recovery_time),
-        *(node_swap_recovery_time, requeue_recovery_time),
-    )
-    recovering = recovery_overhead - (1 - cluster_uptime)
-    return _of_kind(3, recovering, shares, times, cluster_mtbf)
+    own = requeue_share, requeue_recovery_time
+    return _of_kind(*own, recovering_share, recovery_overhead - (1 - cluster_uptime), cluster_mtbf)
 
 
-def _of_kind(kind: int, recovering: Any, shares: Any, times: Any, mtbf: Any) -> Any:
+def _of_kind(share: Any, time: Any, of_all: Any, recovering: Any, mtbf: Any) -> Any:
     """What a kind's recoveries take of all; 0 where nothing recovers."""
-    (p1, p2, p3, p4), (r1, r2, r3, r4) = shares, times
-    one, two = -p1 * np.expm1(-r1 / mtbf), -p2 * np.expm1(-r2 / mtbf)
-    three, four = -p3 * np.expm1(-r3 / mtbf), -p4 * np.expm1(-r4 / mtbf)
-    parts = one, two, three, four
-    total = parts[0] + parts[1] + parts[2] + parts[3]
-    return where(total > 0, recovering * parts[kind] / where(total > 0, total, 1.0), 0.0)
+    some = of_all > 0
+    return where(some, recovering * -share * np.expm1(-time / mtbf) / where(some, of_all, 1.0), 0.0)
 
 
 @alternative("rollback_time", checkpoint_corruption=False)

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import mpmath
@@ -76,8 +77,16 @@ BY_KIND = (
 )
 
 
+def _by_kind(lost: float, uptime: float, mixed: Sequence[float], mtbf: float) -> Iterator[float]:
+    """What each kind takes, of shares and times in turn."""
+    of_all = recovery.recovering_share(*mixed, mtbf)
+    for kind, law in enumerate(BY_KIND):
+        yield law(lost, uptime, of_all, *mixed[2 * kind : 2 * kind + 2], mtbf)
+
+
 @check(
     *(law.__name__ for law in BY_KIND),
+    "recovering_share",
     "kinds_recovery_time",
     "node_swap_share",
     "in_process_recovery_time",
@@ -117,9 +126,9 @@ def kinds_and_late_corruption() -> Pairs:
             lost = goodput.exact_recovery_overhead(counted, mtbf, 1.0)
             yield lost, sum(kinds)
             mixed = (shares[0], inside, shares[1], job, rest, swap, shares[3], queue)
-            for law, found in zip(BY_KIND, kinds, strict=True):
+            for ours, found in zip(_by_kind(lost, 1.0, mixed, mtbf), kinds, strict=True):
                 # beside all recoveries: kinds that hardly happen are drawn with more noise
-                yield 1 + law(lost, 1.0, *mixed, mtbf) / lost, 1 + found / sum(kinds)
+                yield 1 + ours / lost, 1 + found / sum(kinds)
 
 
 @check(
@@ -154,12 +163,13 @@ def equivalent_times() -> Pairs:
     yield recovery.late_corruption_time(1e5, NEVER, 8.0, 1e4), 0.0
     yield recovery.late_corruption_time(1e5, NEVER, 8.0, NEVER), 0.0
     yield recovery.late_counted_recovery_time(300.0, 0.0, NEVER), 300.0
-    for kind, law in enumerate(BY_KIND):
-        mixed = [0.25, 1e3] * 4
-        yield law(0.3, 0.9, *mixed, 1e4), (0.3 - 0.1) / 4  # a closed pool's waits are of no kind
-        yield law(0.0, 1.0, *mixed, NEVER), 0.0
-        mixed[2 * kind] = mixed[2 * kind + 1] = 0.0
-        yield law(0.3, 0.9, *mixed, 1e4), 0.0
+    alike = [0.25, 1e3] * 4
+    for found in _by_kind(0.3, 0.9, alike, 1e4):
+        yield found, (0.3 - 0.1) / 4  # a closed pool's waits are of no kind
+    for never in _by_kind(0.0, 1.0, alike, NEVER):
+        yield never, 0.0
+    *_, requeues = _by_kind(0.3, 0.9, [*alike[:6], 0.0, 0.0], 1e4)
+    yield requeues, 0.0
     yield recovery.node_swap_share(0.6, 0.3, 0.1), 0.0
     yield recovery.node_swap_share(0.6, 0.3, 0.2), math.nan
 
