@@ -20,7 +20,7 @@ from fleetcube.commands import COMMANDS, complete
 from fleetcube.commands.changed import changed, traffic, with_ends
 from fleetcube.commands.listing import Listed, refusal
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import every_column, print_foot, print_table, to_file, write_table
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -459,7 +459,6 @@ def _show(cube: Any, sources: bool = False) -> None:
     from fleetcube.catalog.records import one_line
     from fleetcube.grid.ask.again import predicted
     from fleetcube.grid.plan.citations import records
-    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import counted
 
     order = list(json.loads(cube.attrs["fleetcube_spec"])["axes"])
@@ -474,12 +473,10 @@ def _show(cube: Any, sources: bool = False) -> None:
     print_table(["variable", "unit", "axes"], rows)
     reason = cube.coords.get("infeasible_reason")
     if reason is not None and reason.size <= _MOST_COUNTED:
-        for line in wrapped([f"infeasible: {_reasons(reason)}"]):
-            say(line)
+        say_wrapped(f"infeasible: {_reasons(reason)}")
     _remarks(cube)
     if names := predicted(cube):
-        for line in wrapped([f"with 90 % intervals (slice, plot): {', '.join(names)}"]):
-            say(line)
+        say_wrapped(f"with 90 % intervals (slice, plot): {', '.join(names)}")
     if sources:
         version, engine = (cube.attrs.get(f"fleetcube_{name}") for name in ("version", "engine"))
         say(one_line(f"fleetcube {version}, engine {engine}"))
@@ -492,11 +489,9 @@ def _show(cube: Any, sources: bool = False) -> None:
 def _remarks(cube: Any, err: bool = False) -> None:
     """Print remarks on a result: unused inputs, what it stands on, what a default decided."""
     from fleetcube.grid.explain import unused
-    from fleetcube.grid.show.feet import wrapped
 
     if "fleetcube_unused" in cube.attrs:
-        for line in wrapped([unused(cube.attrs)]):
-            say(line, err=err)
+        say_wrapped(unused(cube.attrs), err=err)
     print_foot(cube, err=err)
 
 

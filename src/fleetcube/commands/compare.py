@@ -8,7 +8,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
 
 
@@ -167,7 +167,6 @@ def _row(ends: list[float], factor: float) -> list[str]:
 
 
 def _changes(comparison: Any) -> None:
-    from fleetcube.grid.show.feet import wrapped
 
     if not comparison.changes:
         say("\nthe specs do not differ here")
@@ -181,13 +180,10 @@ def _changes(comparison: Any) -> None:
     say(f"\nwhat differs, and by what it multiplies {comparison.of}{' (medians)' if over else ''}")
     print_table(["entry", "A", "B", "alone", "last", "factor"], rows)
     total = float(_ratio(comparison.values[comparison.of]).median())
-    for line in wrapped(
-        [
-            "alone: A with only this changed; last: changed after all others; factor: mean over "
-            f"all orders{'' if over else f'; the factors multiply to {total:.4g}'}"
-        ]
-    ):
-        say(line)
+    say_wrapped(
+        "alone: A with only this changed; last: changed after all others; factor: mean over "
+        f"all orders{'' if over else f'; the factors multiply to {total:.4g}'}"
+    )
 
 
 def _inputs(comparison: Any) -> None:
@@ -204,7 +200,7 @@ def _inputs(comparison: Any) -> None:
 
 def _feet(comparison: Any) -> None:
     """What the numbers of each side stand on, once where it is the same."""
-    from fleetcube.grid.show.feet import remarks, wrapped
+    from fleetcube.grid.show.feet import remarks
 
     a, b = map(remarks, comparison.attributes)
     alike = [line for line in a if line in b]
@@ -214,8 +210,7 @@ def _feet(comparison: Any) -> None:
         for line in lines
         if line not in alike
     ]
-    for line in wrapped([*alike, *apart]):
-        say(line, err=True)
+    say_wrapped(*alike, *apart, err=True)
 
 
 def _entry(name: str, value: Any) -> str:

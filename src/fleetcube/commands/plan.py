@@ -133,7 +133,6 @@ def _print_phases(
     found: Mapping[str, Any], job: Any, of: str, sense: str, since: "date | None"
 ) -> None:
     """The best layout of each phase, what it gives, and the whole job."""
-    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import table
 
     rows = []
@@ -157,8 +156,7 @@ def _print_phases(
     open_ = dict.fromkeys(n for own in found.values() if own for n in _open(own))
     said = f"{sense}imum {of} of each phase, over what it leaves open of {', '.join(open_)}"
     changes = "; a change of layout between phases takes their transition_time, as stated"
-    for line in wrapped([said + changes * (len({row[1] for row in rows}) > 1)]):
-        say(line)
+    say_wrapped(said + changes * (len({row[1] for row in rows}) > 1))
     print_foot(whole, open_)
 
 
@@ -187,15 +185,13 @@ def _print_one(
     sweep: Any, found: "xarray.Dataset", of: str, sense: str, since: "date | None"
 ) -> None:
     """The best layout of one point with its intervals, the next ones, losses and levers."""
-    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import numbers, scale, table
 
     point = found.squeeze(list(found["infeasible_reason"].dims), drop=True)
     if point["infeasible_reason"].item():
         margin = point["nearest_memory_margin"].item()
         near = f"; the nearest takes {1 - margin:.3g} times a GPU's memory" if margin < 0 else ""
-        for line in wrapped([f"no layout can run: {found.attrs['fleetcube_infeasible']}{near}"]):
-            say(line)
+        say_wrapped(f"no layout can run: {found.attrs['fleetcube_infeasible']}{near}")
         return
     names = _open(found)
     there = point[of].notnull().values

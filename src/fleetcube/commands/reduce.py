@@ -10,7 +10,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 _PARETO = "pareto"
@@ -65,7 +65,6 @@ def reduce(
     from fleetcube.grid.errors import InputError, nearest
     from fleetcube.grid.reduce.fold import HOW
     from fleetcube.grid.reduce.top import ordered
-    from fleetcube.grid.show.feet import wrapped
     from fleetcube.grid.show.tables import check_target, table
 
     if output is not None:
@@ -124,8 +123,7 @@ def reduce(
     if where and math.prod(sweep.sizes.values()) <= _MOST_COUNTED:
         kept = sweep.reduce("count", of=names[0], where=where, **settings)[names[0]].item()
         told.append(f"{kept:,.0f} points keep to {' and '.join(where)}")
-    for line in wrapped(told):
-        say(line, err=True)
+    say_wrapped(*told, err=True)
     print_foot(found)
 
 

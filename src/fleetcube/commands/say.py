@@ -10,9 +10,9 @@ def say(text: str = "", err: bool = False) -> None:
     click.echo(visible(text), err=err)
 
 
-def say_wrapped(text: str, err: bool = False) -> None:
-    """Print a sentence in lines of 80 columns, cut between words."""
+def say_wrapped(*texts: str, err: bool = False) -> None:
+    """Print sentences in lines of 80 columns, cut between words."""
     from fleetcube.grid.show.feet import wrapped
 
-    for line in wrapped([text]):
+    for line in wrapped(texts):
         say(line, err=err)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say
+from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_table, with_unit
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def _print_groups(validation: "Validation") -> None:
 def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     """Measured beside predicted, why some could not run by this model, and the sources."""
     from fleetcube.grid.measured.predict import evaluate
-    from fleetcube.grid.show.feet import wrapped
     from fleetcube.kernels.graph.formulas import load
     from fleetcube.kernels.roles import REASON
 
@@ -167,8 +166,7 @@ def _print_rows(compared: Sequence["Compared"], rows: Sequence["Row"]) -> None:
     say()
     told = [f"cannot run here, {why}: {', '.join(ids)}" for why, ids in failed.items()]
     told += [f"{', '.join(ids)}: {source}" for source, ids in sources.items()]
-    for line in wrapped(told):
-        say(line)
+    say_wrapped(*told)
 
 
 def _ends(row: "Compared", own: "Row") -> tuple[float, float]:
