@@ -59,13 +59,15 @@ def fingerprint(
     for case in plan.cases:
         for name, formula in case.formulas.items():
             formulas.setdefault(name, {})[formula] = None
+    sources: dict[str, list[str]] = {}
     for name in sorted(formulas):
         for formula in formulas[name]:
             made = isinstance(formula, Made)
             label = name if made or formula.__name__ == name else f"{name}.{formula.__name__}"
-            sources = [repr(formula)] if made else []
-            sources += map(source_of, dependencies(formula))
-            facts[f"formula.{label}"] = _hash("\0".join(sources))
+            texts = sources.setdefault(f"formula.{label}", [])  # several where they are made
+            texts += [repr(formula)] if made else []
+            texts += map(source_of, dependencies(formula))
+    facts |= {label: _hash("\0".join(texts)) for label, texts in sources.items()}
     used = {name for every in formulas.values() for each in every for name in parameters(each)}
     for name in sorted(used & INPUTS.keys()):
         facts[f"default.{name}"] = repr(INPUTS[name].default)
