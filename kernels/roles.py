@@ -104,8 +104,8 @@ LOSSES = (
 TIME = "job_time"  # after the day of a start: when a job ends
 MONEY = "job_cost"  # what levers are worth, where a price is stated
 # A total that a label states is void where one of its parts is given otherwise
-HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
-_SHAPE = HEADS | frozenset(
+_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
+_SHAPE = _HEADS | frozenset(
     {
         "layers",
         "ffn_hidden_size",
@@ -133,12 +133,11 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "parameters": _SHAPE,
     "active_parameters": _COUNTED,
     "looked_up_parameters": _COUNTED | {"active_parameters"},
-    "attention_parameters_per_layer": HEADS,
-    "kv_elements_per_layer": HEADS,
-    "node_power": frozenset({"gpu", "gpu_tdp", "node_overhead_power", "gpus_per_node"}),
+    "attention_parameters_per_layer": _HEADS,
+    "kv_elements_per_layer": _HEADS,
 }
-# What a node's label holds of a whole besides its GPUs, their number times their share: it stays
-# where those are others
+# A total that a node's label states: what it sets is the rest beside so many GPUs of so much each,
+# so that the total follows where these are others
 BESIDE_GPUS: Mapping[str, tuple[str, str, str]] = {
     "node_power": ("node_overhead_power", "gpus_per_node", "gpu_tdp")
 }

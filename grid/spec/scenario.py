@@ -12,7 +12,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, SHARES, WHOLES
+from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, patterns, phases, values
 from .axes import Array, Axis, make_axes
@@ -138,9 +138,10 @@ def resolve(
     tables: dict[str, tuple[tuple[str, ...], Array]] = {}
     remarks: list[str] = []
     found: set[str] = set()
-    recounted: dict[str, str] = {}
-    asked = (explicit, free, used, tables, remarks, found, recounted)
-    swept, per_decade = _set_by_labels(swept, labels, constants, options, *asked)
+    recounted = _recounted(labels, swept, explicit)
+    swept, per_decade = _set_by_labels(
+        swept, labels, constants, options, explicit, free, used, tables, remarks, found
+    )
     job = next((axis for axis in swept if added_up and axis.name == phases.NAME), None)
     parted, phased = phases.parted(tables, job)
     if job and (sought := sorted({*job.inputs}.intersection(free))):
@@ -266,23 +267,11 @@ def _set_by_labels(
     tables: dict[str, tuple[tuple[str, ...], Array]],
     remarks: list[str],
     found: set[str],
-    recounted: dict[str, str],
 ) -> tuple[list[Axis], tuple[tuple[str, ...], Array] | None]:
     """Fill in what labels set, kinds of higher precedence first; and auto's `per_decade`."""
     per_decade = None
+    taken = explicit | {whole for whole, parts in WHOLES.items() if parts & explicit}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
-    said_anew = _said_anew(labels, {**constants, **options, **labels}, own)
-    stated = (explicit | labels.keys()) - said_anew
-    left_out = {whole: parts & stated for whole, parts in WHOLES.items() if parts & stated}
-    taken = explicit | left_out.keys()
-    if "model" in labels:
-        given = _values_of("model", labels["model"], {}, own)
-        recounted |= {
-            whole: f"{whole} of {labels['model']} is left out, for {min(parts)} is stated: its "
-            f"attention counts as grouped heads; state {whole}, too, if you know it"
-            for whole, parts in left_out.items()
-            if whole in given and WHOLES[whole] == HEADS
-        }
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     # Inputs that only some points of an axis set, calibrations or phases: the axis
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
@@ -454,25 +443,27 @@ def _values_of(
     gpu = entry.values.get("gpu")
     for whole, (rest, count, each) in BESIDE_GPUS.items():
         if isinstance(gpu, str) and whole in own:
-            own.setdefault(rest, own[whole] - own[count] * record("gpu", gpu).values[each])
+            own[rest] = own.pop(whole) - own[count] * record("gpu", gpu).values[each]
     if isinstance(gpu, str) and not own_gpu:
         return {**_values_of("gpu", gpu, used, own_gpu), **own}
     return own
 
 
-def _said_anew(
-    labels: Mapping[str, str],
-    said: Mapping[str, Any],
-    own_gpu: bool,
-) -> set[str]:
-    """Names that a scenario states as its labels do, which changes nothing."""
-    names: set[str] = set()
-    for kind in ("model", "gpu", "node"):
-        if kind in labels:
-            by_label = _values_of(kind, labels[kind], {}, own_gpu)
-            by_label |= {"gpu": record(kind, labels[kind]).values.get("gpu")}
-            names |= {n for n, v in by_label.items() if n in said and said[n] == v}
-    return names
+def _recounted(
+    labels: Mapping[str, str], axes: Iterable[Axis], stated: Collection[str]
+) -> dict[str, str]:
+    """Totals of models' labels that are void, for a part of them is stated; what to say of each."""
+    models = [label for axis in axes for label in axis.records.get("model", ())]
+    models += [labels["model"]] if "model" in labels else []
+    said: dict[str, str] = {}
+    for model in models:
+        for whole in WHOLES.keys() & record("model", model).values.keys() - {*stated}:
+            if parts := WHOLES[whole].intersection(stated):
+                said[whole] = (
+                    f"{whole} of {model} is left out, for {min(parts)} is stated: it is counted "
+                    "from the shape; state it, too, to keep it"
+                )
+    return said
 
 
 def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:

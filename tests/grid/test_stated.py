@@ -44,7 +44,7 @@ def test_a_model_of_another_shape_has_the_parameters_of_that_shape() -> None:
 )
 def test_heads_words_and_experts_are_part_of_the_shape(change: dict[str, Any], more: float) -> None:
     asked = ["parameters", "model_flops_per_step"]
-    whole = fleetcube.evaluate(asked, model="llama-3-70b", layers=[80]).isel(layers=0)  # counted
+    whole = fleetcube.evaluate(asked, model="llama-3-70b", layers=80)
     other = fleetcube.evaluate(asked, model="llama-3-70b", **change)
     assert other.parameters - whole.parameters == more
     tables = "embedding_tables" in change
@@ -95,12 +95,9 @@ def test_another_gpu_changes_the_power_of_the_node() -> None:
         {"gpu_tdp": "700 W"},
         {"gpus_per_node": 8},
         {"gpu": "h100-sxm"},
-        {"hidden_size": 7168},
-        {"attention_heads": 128, "kv_heads": 128},
-        {"experts_per_token": 8},
     ],
 )
-def test_what_a_label_says_may_be_stated_too(stated: dict[str, object]) -> None:
+def test_what_a_node_says_may_be_stated_too(stated: dict[str, object]) -> None:
     job = {"model": "deepseek-v3", "node": "dgx-h100", "n_gpus": 1024, "expert_parallel": 8}
     job |= {"tensor_parallel": 8, "pipeline_parallel": 4, "calibration": "none"}
     asked = ["node_power", "model_flops_per_step", "memory_per_gpu", "active_parameters"]
@@ -108,10 +105,33 @@ def test_what_a_label_says_may_be_stated_too(stated: dict[str, object]) -> None:
     assert {n: float(plain[n]) for n in asked} == {n: float(anew[n]) for n in asked}
 
 
-def test_attention_that_is_left_out_is_remarked_on() -> None:
-    cut = Sweep({"model": "deepseek-v3", "hidden_size": 4096}, {}, ["parameters"]).evaluate()
-    remarks = cut.attrs["fleetcube_remarks"]
-    assert "attention_parameters_per_layer of deepseek-v3 is left out" in remarks
+@pytest.mark.parametrize("sizes", [[7168.0, 4096.0], [4096.0, 7168.0]])
+def test_a_stated_shape_is_counted_alike_alone_along_an_axis_and_in_a_table(
+    sizes: list[float],
+) -> None:
+    asked = ["parameters", "kv_elements_per_layer", "attention_parameters_per_layer"]
+    job = {"model": "deepseek-v3"}  # 7168 is its own: what was stated decides, and not its value
+    axis = fleetcube.evaluate(asked, **job, hidden_size=sizes)
+    table = fleetcube.table({"hidden_size": sizes}, asked, scenario=job)
+    for k, size in enumerate(sizes):
+        alone = fleetcube.evaluate(asked, **job, hidden_size=size)
+        for name in asked:
+            assert float(axis[name].broadcast_like(axis.hidden_size)[k]) == float(alone[name])
+            assert table[name][k] == float(alone[name])
+        assert alone["kv_elements_per_layer"] == 2 * 128 * 160  # keys and values of all heads
+
+
+def test_totals_that_are_left_out_are_remarked_on() -> None:
+    job = {"model": "deepseek-v3", "hidden_size": 7168}
+    said = Sweep(job, {}, ["parameters"]).evaluate().attrs["fleetcube_remarks"].splitlines()
+    for whole in ("parameters", "attention_parameters_per_layer"):
+        assert any(line.startswith(f"{whole} of deepseek-v3 is left out") for line in said)
+    kept = Sweep({**job, "attention_parameters_per_layer": 1.9e8}, {}, ["parameters"]).evaluate()
+    assert "attention_parameters_per_layer" not in kept.attrs["fleetcube_remarks"]
+    unread = Sweep({**job, "n_gpus": 8}, {}, ["cluster_mtbf"]).evaluate()
+    assert "left out" not in unread.attrs.get("fleetcube_remarks", "")
+    along = Sweep({"hidden_size": 4096}, {"model": ["deepseek-v3"]}, ["parameters"]).evaluate()
+    assert "parameters of deepseek-v3 is left out" in along.attrs["fleetcube_remarks"]
 
 
 def test_a_fixed_interval_is_used_unless_another_policy_is_chosen() -> None:
