@@ -299,15 +299,21 @@ def fixed_policy_checkpoint_interval(fixed_checkpoint_interval: Any) -> Any:
 
 
 def checkpoints_written(
-    job_duration: Any, checkpoint_interval: Any, checkpoint_stall_time: Any
+    time_at_risk: Any,
+    recovery_overhead: Any,
+    rework_overhead: Any,
+    checkpoint_interval: Any,
+    checkpoint_stall_time: Any,
 ) -> Any:
-    """Checkpoints of a duration in which nothing fails.
+    """Checkpoints of a duration, each at the end of work that is kept.
 
-    T / (tau + d)
+    T (1 - recovery - rework) / (tau + d)
 
-    Parameters: job_duration [s], checkpoint_interval [s], checkpoint_stall_time [s]
+    Parameters: time_at_risk [s], recovery_overhead [1], rework_overhead [1],
+        checkpoint_interval [s], checkpoint_stall_time [s]
     Returns: [1] number of checkpoints
-    Range: those of lost work, written twice, are not counted
+    Range: those of work that is lost, written twice, are not counted
     Source: by definition of the segment (Daly 2006, section 2)
     """
-    return job_duration / (checkpoint_interval + checkpoint_stall_time)
+    kept = time_at_risk * (1 - recovery_overhead - rework_overhead)
+    return kept / (checkpoint_interval + checkpoint_stall_time)

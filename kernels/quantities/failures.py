@@ -234,31 +234,46 @@ def job_duration(job_time: Any) -> Any:
     return 1.0 * job_time
 
 
-def expected_failures(job_duration: Any, cluster_mtbf: Any) -> Any:
-    """Failures to expect over a duration.
+def time_at_risk(job_duration: Any, transition_wait: Any, maintenance_fraction: Any) -> Any:
+    """Time of a duration in which the job may fail: it is made ready, and no maintenance is on.
 
-    T / M
+    (T - T_t) (1 - maintenance)
 
-    Parameters: job_duration [s], cluster_mtbf [s]
+    Parameters: job_duration [s], transition_wait [s], maintenance_fraction [1]
+    Returns: [s] time; waits for repairs are part of it
+    Range: nothing fails while the job is made ready, or its machines are maintained
+    Source: by definition
+    """
+    return np.maximum(job_duration - transition_wait, 0.0) * (1 - maintenance_fraction)
+
+
+def expected_failures(time_at_risk: Any, cluster_uptime: Any, cluster_mtbf: Any) -> Any:
+    """Failures of the job to expect over a duration.
+
+    T u / M: none strikes a job that waits for a repair
+
+    Parameters: time_at_risk [s], cluster_uptime [1], cluster_mtbf [s]
     Returns: [1] number of failures
+    Range: u is that of a long run; a short duration that begins with all nodes waits less
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     Example:
-        >>> round(expected_failures(720, 33.482), 1)
+        >>> round(expected_failures(720, 1.0, 33.482), 1)
         21.5
     """
-    return job_duration / cluster_mtbf
+    return time_at_risk * cluster_uptime / cluster_mtbf
 
 
-def failed_nodes(job_duration: Any, node_failure_rate: Any) -> Any:
-    """Nodes to expect to fail over a duration; groups count every node.
+def failed_nodes(time_at_risk: Any, cluster_uptime: Any, node_failure_rate: Any) -> Any:
+    """Nodes to expect to fail under the job over a duration; groups count every node.
 
-    T x node failures per unit of time
+    T u x node failures per unit of time
 
-    Parameters: job_duration [s], node_failure_rate [1/s]
+    Parameters: time_at_risk [s], cluster_uptime [1], node_failure_rate [1/s]
     Returns: [1] number of node failures
+    Range: spares, and nodes of a job that waits for a repair, are not counted
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     """
-    return job_duration * node_failure_rate
+    return time_at_risk * cluster_uptime * node_failure_rate
 
 
 @alternative("failure_probability", failure_distribution="exponential")
@@ -268,7 +283,7 @@ def exponential_failure_probability(*operands: Any) -> Any:
 
     1 - exp(-T / M)
 
-    Parameters: job_duration [s], cluster_mtbf [s]
+    Parameters: time_at_risk [s], cluster_mtbf [s]
     Returns: [1] probability
     Source: exponential lifetimes; Fleet Foundations table 6
     """
@@ -281,7 +296,7 @@ def weibull_failure_probability(*operands: Any) -> Any:
 
     1 - exp(-(T Gamma(1 + 1/k) / M)^k)
 
-    Parameters: job_duration [s], cluster_mtbf [s], failure_shape [1]
+    Parameters: time_at_risk [s], cluster_mtbf [s], failure_shape [1]
     Returns: [1] probability
     Range: shapes from 0.01 on; the time from one failure of the whole job to the next is Weibull.
         Of many parts it is exponential after all (Drenick 1960), and goodput is computed so

@@ -51,13 +51,14 @@ class Point:
         for wrt in self.inputs:
             here = self.leaves[wrt]
             slopes = self.graph.slopes(wrt) if np.isfinite(here) else {}
+            scale = min(abs(here) or 1.0, abs(1 - here) or 1.0)  # or of what a share leaves
             finer: dict[str, Any] = {}  # where a slope at 0 seems wrong: infinite, or 0?
             for of in self.outputs:
                 if not np.isfinite(self.values[of]):
                     continue
                 got = self.derivative(of, wrt)
                 slope = slopes.get(of, 0.0)
-                rounding = 1e-13 * abs(float(self.values[of])) / (abs(here) or 1.0)
+                rounding = 1e-13 * abs(float(self.values[of])) / scale
                 near = abs(got - slope) <= tolerance * abs(slope) + rounding
                 if here == 0 and not near and of in slopes:
                     finer = finer or self.graph.slopes(wrt, 1e-26)

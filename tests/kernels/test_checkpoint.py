@@ -337,6 +337,8 @@ def test_exercise_2_from_checkpoints_written_and_failures() -> None:
         checkpoint_stall_time=60,
         checkpoint_policy="fixed",
         fixed_checkpoint_interval=hours * 3600,
+        recovery_overhead=0,
+        rework_overhead=0,
     )
     writes = 60 * got.checkpoints_written.values
     rework = float(got.expected_failures) * hours * 1800

@@ -52,8 +52,9 @@ def test_formulas_come_after_what_they_need() -> None:
 
 
 def test_a_given_quantity_cuts_the_graph() -> None:
-    needed = select(["expected_failures"], OPTIONS, {"cluster_mtbf", "job_duration"})
-    assert list(needed) == ["expected_failures"]
+    needed = select(["expected_failures"], OPTIONS, {"cluster_mtbf", "time_at_risk"})
+    assert {"cluster_mtbf", "time_at_risk", "job_duration"}.isdisjoint(needed)
+    assert needed.keys() >= {"expected_failures", "cluster_uptime"}
 
 
 def test_nothing_else_is_selected() -> None:

@@ -347,7 +347,7 @@ def causes_of_llama_3() -> Pairs:
         rate = failures.component_node_failure_rate(2048, node)
         mtbf = failures.component_cluster_mtbf(rate, 0.0, 1.0, 2048, 0.0, NEVER, 0.0)
         counted = sum(sum(CAUSES[part].values()) for part in parts)
-        yield failures.expected_failures(54 * DAY, mtbf), counted
+        yield failures.expected_failures(54 * DAY, 1.0, mtbf), counted
 
 
 @check(

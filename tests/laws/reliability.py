@@ -74,8 +74,8 @@ def interruptions() -> Pairs:
                     count = rng.poisson(mean * span, repeats).sum()
                     hits += count
                     lost += count * node_events
-                yield failures.expected_failures(span, mtbf), hits / repeats
-                yield failures.failed_nodes(span, rate), lost / repeats
+                yield failures.expected_failures(span, 1.0, mtbf), hits / repeats
+                yield failures.failed_nodes(span, 1.0, rate), lost / repeats
 
 
 @check(
@@ -172,11 +172,15 @@ REPAIRS: tuple[Callable[[Any], float], ...] = (  # of mean 1
 
 def _played(
     nodes: int, spares: int, life: float, draw: Callable[[Any], float], idle_fails: bool, seed: int
-) -> float:
-    """Share of the time in which `nodes` of all are whole: each node and each repair by itself."""
+) -> tuple[float, float]:
+    """Share of the time in which `nodes` of all are whole, and how often one of them fails.
+
+    Each node and each repair by itself; where idle nodes fail, all that do are counted.
+    """
     rng = np.random.default_rng(seed)
     repaired: list[float] = []
     clock = whole = 0.0
+    failed = 0
     end = 20_000 * life / nodes
     while clock < end:
         up = nodes + spares - len(repaired)
@@ -188,14 +192,30 @@ def _played(
         clock = event
         if event == next_failure:
             heapq.heappush(repaired, clock + draw(rng))
+            failed += 1
         else:
             heapq.heappop(repaired)
-    return whole / clock
+    return whole / clock, failed / clock
+
+
+@check(
+    "time_at_risk",
+    by="simulator",
+    source="a calendar, hour by hour: made ready, maintained or at work",
+    tolerance=1e-9,
+)
+def hours_at_risk() -> Pairs:
+    """100 and 10 hours, none to 20 of them to be made ready, then none, half or all maintained"""
+    for hours, ready, maintained in itertools.product((100, 10), (0, 20), (0, 1, 2)):
+        calendar = [h >= ready and h % 2 >= maintained for h in range(hours)]
+        yield failures.time_at_risk(hours, ready, maintained / 2), float(sum(calendar))
 
 
 @check(
     "closed_whole_cluster_probability",
     "closed_idle_safe_whole_cluster_probability",
+    "expected_failures",
+    "failed_nodes",
     by="simulator",
     source="a queue of repairs, node by node, of constant, exponential and uniform lengths",
     tolerance=3e-2,
@@ -209,8 +229,11 @@ def repair_queue() -> Pairs:
             seed += 1
             failing = failures.closed_whole_cluster_probability(spares, 1.0, busy, nodes)
             safe = failures.closed_idle_safe_whole_cluster_probability(spares, 1.0, busy)
-            yield failing, _played(nodes, spares, life, draw, True, seed)
-            yield safe, _played(nodes, spares, life, draw, False, seed)
+            yield failing, _played(nodes, spares, life, draw, True, seed)[0]
+            whole, failed = _played(nodes, spares, life, draw, False, seed)
+            yield safe, whole
+            yield failures.expected_failures(1.0, safe, life / nodes), failed
+            yield failures.failed_nodes(1.0, safe, nodes / life), failed
 
 
 @check(
@@ -518,6 +541,7 @@ def _cycle(
     "exact_recovery_overhead",
     "exact_rework_overhead",
     "exact_checkpoint_overhead",
+    "checkpoints_written",
     "restart_overhead",
     "segment_efficiency",
     "segment_rework",
@@ -555,6 +579,8 @@ def renewal_reward() -> Pairs:
             yield good, uptime * useful
             yield recovering, 1 - uptime + uptime * found["recovery"]
             yield stalled, uptime * stalls
+            written = checkpointing.checkpoints_written(1.0, recovering, again, interval, stall)
+            yield written, uptime * found["kept"]
             yield again, uptime * (1 - useful - stalls - found["recovery"])
 
 
@@ -680,7 +706,7 @@ def a_day_without_failures() -> Pairs:
         while clock < 100_000 * (600 + float(stall)) - 1e-3:
             clock += 600 + max(980e9 / nodes / 2e9, 9.8)
             written += 1
-        yield checkpointing.checkpoints_written(clock, 600.0, stall), written
+        yield checkpointing.checkpoints_written(clock, 0.0, 0.0, 600.0, stall), written
         yield checkpointing.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
         yield checkpointing.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
     yield checkpointing.total_write_bandwidth(100e9), 100e9
