@@ -19,6 +19,7 @@ from ..plan.labels import coordinates, dtype_of
 from ..plan.plan import Plan
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
+from ..spec.auto import TOLD_BY
 from ..spec.values import is_known, is_option, is_whole
 
 if TYPE_CHECKING:
@@ -72,7 +73,16 @@ def uncounted(plan: Plan, inputs: Sequence[str]) -> dict[str, str]:
         for name, (counting, said) in UNCOUNTED.items()
         if name in map(without_phase, inputs) and counting not in used
     ]
+    lines += [f"{name}: {_HELD}" for name in inputs if is_held(plan, name)]
     return {"fleetcube_uncounted": "\n".join(lines)} if lines else {}
+
+
+_HELD = "what calibration auto found is held; a run with another value finds it anew"
+
+
+def is_held(plan: Plan, name: str) -> bool:
+    """Whether auto's coefficients, which are held, would be found anew for another value."""
+    return bool(plan.problem.found) and without_phase(name) in TOLD_BY
 
 
 def check_quantity(name: Any) -> str:

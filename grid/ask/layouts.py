@@ -25,7 +25,7 @@ from ..run.settings import Settings
 from ..show.tables import label, meanings, numbers, scale
 from ..spec import auto, phases, values
 from ..spec.axes import Array, Axis, make_axes
-from .gradient import check_quantity, uncounted
+from .gradient import check_quantity, is_held, uncounted
 from .interval import interval
 from .sensitivity import levers as ranked
 
@@ -511,6 +511,7 @@ def levers(
     are none.
     """
     found = ranked(sweep, of, None, layout)
+    plan = sweep.plan("numpy")
     base = found[of].item()
     sign = 1.0 if sense == "min" else -1.0
     lines = {}
@@ -531,7 +532,8 @@ def levers(
         moved, now = own[f"value_{end}"].item(), own["value"].item()
         by = f"{moved / now - 1:+.0%}" if now else f"{now:g} -> {moved:g}"
         told = [_change(own, name, end) for name in (of, MONEY) if name in found]
-        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(told))}"
+        at = " (as calibrated)" if is_held(plan, name) else ""
+        lines[name] = sides[end], f"{name} {by}: {', '.join(dict.fromkeys(told))}{at}"
     why = _no_lever(sweep, layout, of, sign, found)
     if why:
         lines.pop(_GPUS, None)

@@ -20,7 +20,8 @@ _MEDIANS, _DRAWN = "fleetcube_medians", "fleetcube_uncertainty"
 
 def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Lines below a table of results, none wider than 80 columns."""
-    return wrapped([*_endless(found), *remarks(found.attrs, without)])
+    uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
+    return wrapped([*uncounted, *_endless(found), *remarks(found.attrs, without)])
 
 
 def _endless(found: "xarray.Dataset") -> list[str]:

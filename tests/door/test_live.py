@@ -149,7 +149,7 @@ def test_numbers_that_move_together_answer_as_runs_with_them_do(tmp_path: Path) 
             continue
         assert (why is None) == (values["infeasible_reason"] == 0), moved
         for name in OUTPUTS:
-            found = np.nan if named[name][0] is None else named[name][0]
+            found = np.nan if named[name][0] is None else float(named[name][0])
             expected = np.nan if np.isinf(values[name]) else values[name].item()
             np.testing.assert_allclose(found, expected, 1e-9, err_msg=f"{moved} {name}")
 

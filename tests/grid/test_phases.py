@@ -229,6 +229,8 @@ def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> 
     job = {**JOB, **PRICES, "maintenance_fraction": 0.1}
     outputs = ["job_time", "gpu_hours", "job_cost", "energy", "goodput", "rework_overhead"]
     outputs += ["transition_share", "availability", "mfu", "useful_compute_share"]
+    counted = ["expected_failures", "failed_nodes", "checkpoints_written", "time_at_risk"]
+    outputs += counted
     plain = Sweep(job, {}, outputs, phases=PHASES).evaluate(engine)
     tables = [PHASES[0], *({**own, "transition_time": "2 h"} for own in PHASES[1:])]
     ready = Sweep(job, {}, outputs, phases=tables).evaluate(engine)
@@ -236,7 +238,8 @@ def test_making_a_phase_ready_takes_time_money_and_nothing_else(engine: str) -> 
     hours = 2 * 8192 + 2 * 16384
     assert float(ready.gpu_hours - plain.gpu_hours) == pytest.approx(hours, rel=1e-6)
     assert float(ready.job_cost - plain.job_cost) == pytest.approx(2 * hours, rel=1e-6)
-    for name in ("goodput", "rework_overhead", "mfu", "useful_compute_share"):
+    same = ["goodput", "rework_overhead", "mfu", "useful_compute_share", *counted]
+    for name in same:
         assert float(ready[name]) == pytest.approx(float(plain[name]), rel=1e-12)
     assert float(ready.energy) > float(plain.energy)
     share = float(ready.transition_share)

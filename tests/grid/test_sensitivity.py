@@ -73,6 +73,18 @@ def test_moving_an_input_implies_no_option() -> None:
     assert found["job_time"].item() == evaluate("job_time", **JOB).item()
 
 
+def test_what_auto_found_is_held_and_said() -> None:
+    job = {"model": "llama-3-70b", "gpu": "h100-sxm", "fabric": "infiniband-ndr", "n_gpus": 512}
+    job |= {"tensor_parallel": 8, "pipeline_parallel": 4}
+    for calibration, said in (("auto", True), ("none", False)):
+        sweep = Sweep({**job, "calibration": calibration}, {}, ["step_time"])
+        found = sweep.levers("step_time", ["peak_flops_bf16", "inter_node_bandwidth"])
+        line = "peak_flops_bf16: what calibration auto found is held; a run with another value"
+        assert (line in found.attrs.get("fleetcube_uncounted", "")) == said
+        asked = sweep.solve("peak_flops_bf16", "step_time <= 20 s", between=[1e14, 1e17])
+        assert ("is held" in asked.attrs.get("fleetcube_uncounted", "")) == said
+
+
 def test_the_point_is_chosen_or_in_the_middle_and_said() -> None:
     axes = {"gpu_mttf": ["1000 h", "2000 h", "4000 h"], "fabric": ["roce-100g", "infiniband-ndr"]}
     sweep = Sweep(JOB, axes, ["goodput"])

@@ -32,6 +32,7 @@ from ...spec import values
 from ...spec.arguments import scenario_and_axes
 from ...spec.axes import Array, Axis
 from ...spec.scenario import Problem, resolve
+from ..gradient import uncounted
 from ..wider import FACTOR, remarks, wider, with_remarks
 from .bracket import Bracket, Near, Solution, box, put, within
 from .scan import scan_values
@@ -177,7 +178,8 @@ def solve_spec(
     variables = {name: (*ordered(plan, dims, answers[name]), about[name]) for name in about}
     coords = coordinates(plan, dims)
     coords |= {name: variables.pop(name) for name in search.judged}
-    attrs = with_remarks(root_attributes(plan, spec), remarks(problem, {for_: answers[for_]}))
+    attrs = root_attributes(plan, spec) | uncounted(plan, [for_])
+    attrs = with_remarks(attrs, remarks(problem, {for_: answers[for_]}))
     return xarray.Dataset(variables, coords, attrs)
 
 

@@ -7,7 +7,6 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.progress import progress
-from fleetcube.commands.say import say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, write_table
 
 
@@ -80,8 +79,6 @@ def optimize(
     of, sense = (minimize, "min") if minimize is not None else (str(maximize), "max")
     with progress("optimizing"):
         answer = best(problem, of, between, subject_to, sense, not infeasible, "auto", [*choices])
-    if "fleetcube_uncounted" in answer.attrs:
-        say_wrapped(answer.attrs["fleetcube_uncounted"], err=True)
     if output is not None:
         write_table(answer, output)
         return

@@ -250,8 +250,7 @@ def _print_levers(sweep: Any, layout: dict[str, Any], of: str, sense: str) -> No
     better, no_lever = levers(sweep, layout, of, sense)
     if better:
         say(f"what would better {of} in this layout:")
-    for line in better[:_LEVERS]:
-        say(f"  {line}")
+    say_wrapped(*(f"  {line}" for line in better[:_LEVERS]))
     if no_lever:
         say(no_lever)
 
@@ -298,5 +297,3 @@ def _print_foot(found: "xarray.Dataset", said: str) -> None:
     if "near_memory_limit" in found and (found["near_memory_limit"].isel(rank=0) == 1).any():
         say("near_memory_limit: a best layout fits within the error of predicted memory", err=True)
     print_foot(found, _open(found))
-    if "fleetcube_uncounted" in found.attrs:
-        say_wrapped(found.attrs["fleetcube_uncounted"], err=True)

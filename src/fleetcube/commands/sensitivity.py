@@ -349,8 +349,6 @@ def _each(ranking: Any, top: int) -> list[dict[str, Any]]:
 
 
 def _rest(ranking: Any, top: int) -> None:
-    if "fleetcube_uncounted" in ranking.attrs:
-        say_wrapped(ranking.attrs["fleetcube_uncounted"])
     more = ranking.sizes["input"] - top
     if more > 0:
         say(f"{more} more inputs: --top {top + more} shows them")

@@ -8,7 +8,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
-from fleetcube.commands.say import say, say_wrapped
+from fleetcube.commands.say import say
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ def wall(
         return
     _print(found)
     print_foot(found)
-    if "fleetcube_uncounted" in found.attrs:
-        say_wrapped(found.attrs["fleetcube_uncounted"], err=True)
     if output is not None:
         say(f"wrote {output}")
 
