@@ -126,48 +126,56 @@ def _lanczos_series(x: Any) -> Any:
     return series + 9.9843695780195716e-6 / (x + 6) + 1.5056327351493116e-7 / (x + 7)
 
 
-def expected_maximum(ranks: Any, spares: Any) -> Any:
-    """Expected value of the slowest of many normal variables, the very slowest not awaited.
+def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
+    """Expected value of the slowest of many normal variables, the slowest groups not awaited.
 
-    Phi^-1((n - b - 0.375) / (n + 0.25)), at least 0: the (b + 1)-th largest of n
+    Phi^-1(q^(g / n)), at least 0, q = (g - 0.375) / (g + b + 0.25): the (b + 1)-th slowest of
+    g + b groups; Phi^-1((n - 0.375) / (n + 0.25)) for b = 0
 
     Parameters:
-        ranks [1]: number n of variables
-        spares [1]: number b of the largest that are left out
+        ranks [1]: number n of variables that are awaited
+        groups [1]: number g of groups that they are in, of as many each
+        spares [1]: number b of groups more, the slowest of all of which are left out
     Returns: [1] standard deviations above the mean
-    Range: within 0.026 of the integral, and within 0.016 from n = 8 on; 0 where half or more are
-        left out
+    Range: within 0.026 of the integral, and within 0.016 from n = 8 on; with spares within 0.03; 0
+        where the last one awaited is earlier than the mean
     Source: Blom 1958, Statistical Estimates and Transformed Beta-Variables
     Example:
-        >>> round(float(expected_maximum(1000, 0)), 2)  # 3.24 by integration
+        >>> round(float(expected_maximum(1000, 125, 0)), 2)  # 3.24 by integration
         3.23
     """
-    tail = (spares + 0.625) / (ranks + 0.25)
+    below = np.maximum(groups - 0.375, 0.0) / (groups + spares + 0.25)
+    left_out = -np.expm1(np.log(below) * groups / ranks)
+    tail = where(spares > 0, left_out, 0.625 / (ranks + 0.25))
     return -normal_quantile(np.minimum(tail, 0.5))
 
 
-def expected_maximum_gumbel(ranks: Any, spares: Any) -> Any:
-    """Expected value of the slowest of many Gumbel variables, the very slowest not awaited.
+def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
+    """Expected value of the slowest of many Gumbel variables, the slowest groups not awaited.
 
-    sqrt(6)/pi (log(n - b/2) - H_b), at least 0, H_b = 1 + 1/2 + ... + 1/b ~ log(1 + e^gamma b)
+    sqrt(6)/pi (log(n (1 + b/g/2)) - H_b), at least 0; H_b = 1 + 1/2 + ... + 1/b, about
+    log(1 + e^gamma b)
 
-    A Gumbel variable is -log of an exponential one, whose (b + 1)-th smallest of n is nearly a sum
-    of b + 1 exponentials of rate n - b/2.
+    A Gumbel variable is -log of an exponential one; so is the slowest of a group, but for a
+    constant. The (b + 1)-th smallest of g + b exponentials is nearly a sum of b + 1 of rate
+    g + b/2.
 
     Parameters:
-        ranks [1]: number n of variables
-        spares [1]: number b of the largest that are left out
+        ranks [1]: number n of variables that are awaited
+        groups [1]: number g of groups that they are in, of as many each
+        spares [1]: number b of groups more, the slowest of all of which are left out
     Returns: [1] standard deviations above the mean
-    Range: exact for b = 0, else within 0.02 of the integral from n = 2.5 b + 1 on; 0 where so many
-        are left out that the last one awaited is earlier than the mean
+    Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on, and within 0.1
+        of fewer; 0 where the last one awaited is earlier than the mean
     Source: Gumbel 1958, Statistics of Extremes; Renyi 1953, Acta Math. Hung. 4; gamma is Euler's
         constant and H_b is within 2.3 percent
     Example:
-        >>> round(float(expected_maximum_gumbel(1000, 0)), 3)
+        >>> round(float(expected_maximum_gumbel(1000, 125, 0)), 3)
         5.386
     """
     left_out = np.log1p(1.781072417990198 * spares)
-    middle = np.maximum(ranks - spares / 2, 1.0)
+    some = spares > 0  # else as many groups as there may be count nothing
+    middle = np.maximum(ranks * (1 + where(some, spares / 2 / groups, 0.0)), 1.0)
     return np.maximum(0.7796968012336761 * (np.log(middle) - left_out), 0.0)
 
 

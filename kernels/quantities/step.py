@@ -162,9 +162,9 @@ def no_slowest_rank_deviation() -> Any:
 def normal_slowest_rank_deviation(*operands: Any) -> Any:
     """How many standard deviations the slowest awaited rank lies above the mean, normal jitter.
 
-    the largest of n, after one of the slowest for each backup replica
+    the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
 
-    Parameters: n_gpus [1], backup_workers [1]
+    Parameters: n_gpus [1], data_parallel [1], backup_workers [1]
     Returns: [1] deviations
     Source: Blom 1958 (expected order statistics); Chen et al. 2016, arXiv:1604.00981 (backups)
     """
@@ -175,9 +175,9 @@ def normal_slowest_rank_deviation(*operands: Any) -> Any:
 def gumbel_slowest_rank_deviation(*operands: Any) -> Any:
     """How many standard deviations the slowest awaited rank lies above the mean, long tails.
 
-    the largest of n, after one of the slowest for each backup replica
+    the largest of n, of as many of all replicas as are needed: the slowest backups are not awaited
 
-    Parameters: n_gpus [1], backup_workers [1]
+    Parameters: n_gpus [1], data_parallel [1], backup_workers [1]
     Returns: [1] deviations
     Source: Gumbel 1958, section 5.2 (the largest of n); Chen et al. 2016, arXiv:1604.00981
     """

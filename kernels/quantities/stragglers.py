@@ -8,6 +8,9 @@ from ..alternatives import alternative, same_as
 from ..ops import where
 from ..statistics import expected_maximum, expected_maximum_gumbel
 from ..stragglers import (
+    later_than_jitter,
+    longest_between_checks,
+    longest_of_some,
     no_slow_node,
     share_slow,
     share_slow_between_checks,
@@ -83,8 +86,9 @@ def awaited_nodes(nodes: Any) -> Any:
     return np.maximum(nodes, 1.0)
 
 
+@alternative("no_slow_node_probability", slow_nodes=("none", "share", "detected"))
 @same_as(no_slow_node)
-def no_slow_node_probability(*operands: Any) -> Any:
+def independent_no_slow_node_probability(*operands: Any) -> Any:
     """Chance that none of the job's nodes is slow at a time.
 
     (1 - p)^N
@@ -93,6 +97,22 @@ def no_slow_node_probability(*operands: Any) -> Any:
     Returns: [1] probability
     Source: Dean & Barroso 2013, CACM 56(2)
     """
+
+
+@alternative("no_slow_node_probability", slow_nodes="checked")
+def checked_no_slow_node_probability(
+    slow_node_mttf: Any, awaited_nodes: Any, slow_node_check_interval: Any
+) -> Any:
+    """Chance that none of the job's nodes is slow at a time, where regular checks replace them.
+
+    (1 - e^-a) / a, a = N c / M: slow nodes gather after a check, which replaces all
+
+    Parameters: slow_node_mttf [s], awaited_nodes [1], slow_node_check_interval [s]
+    Returns: [1] probability, the mean over an interval
+    Source: Barlow & Proschan 1975, Statistical Theory of Reliability, chapter 7 (inspections)
+    """
+    first = slow_node_mttf / awaited_nodes
+    return 1 - share_slow_between_checks(first, slow_node_check_interval)
 
 
 def slow_nodes_at_a_time(slow_node_fraction: Any, nodes: Any) -> Any:
@@ -113,7 +133,7 @@ def ranks_of_slow_nodes(
 ) -> Any:
     """Ranks that may be the slowest of the slow: those of all slow nodes, where there are any.
 
-    n p / (1 - (1 - p)^N)
+    n p / (1 - P), P that none is: (1 - p)^N where they are independent
 
     Parameters: slow_node_fraction [1], no_slow_node_probability [1], awaited_nodes [1], n_gpus [1]
     Returns: [1] ranks
@@ -160,7 +180,7 @@ def normal_slow_rank_deviation(slow_ranks: Any) -> Any:
     Returns: [1] deviations
     Source: Blom 1958 (expected order statistics)
     """
-    return expected_maximum(slow_ranks, 0.0)
+    return expected_maximum(slow_ranks, slow_ranks, 0.0)
 
 
 @alternative("slow_rank_deviation", jitter_model="gumbel")
@@ -173,7 +193,7 @@ def gumbel_slow_rank_deviation(slow_ranks: Any) -> Any:
     Returns: [1] deviations
     Source: Gumbel 1958, Statistics of Extremes
     """
-    return expected_maximum_gumbel(slow_ranks, 0.0)
+    return expected_maximum_gumbel(slow_ranks, slow_ranks, 0.0)
 
 
 @alternative("slow_node_wait", slow_node_tail="fixed")
@@ -181,9 +201,10 @@ def gumbel_slow_rank_deviation(slow_ranks: Any) -> Any:
 def fixed_slow_node_wait(*operands: Any) -> Any:
     """Expected extra compute time of the slowest rank over the mean sound one's, slow nodes alike.
 
-    s (1 - (1 - p)^N) without jitter; with it, the larger of the slowest sound and slow ranks
+    s (1 - P) without jitter, P that none is slow; with it, the larger of the slowest sound and
+    slow ranks
 
-    Parameters: slow_node_fraction [1], awaited_nodes [1], slow_node_slowdown [1],
+    Parameters: slow_node_fraction [1], no_slow_node_probability [1], slow_node_slowdown [1],
         step_time_jitter [1], slowest_rank_deviation [1], slow_rank_deviation [1]
     Returns: [1] share of the compute time
     Range: nodes slow independently; within 0.2 jitters of independent draws; a bound from above
@@ -192,19 +213,63 @@ def fixed_slow_node_wait(*operands: Any) -> Any:
     """
 
 
+@same_as(later_than_jitter)
+def late_slow_node_probability(*operands: Any) -> Any:
+    """Chance that a slow node, of an exponential tail, is later than the slowest sound rank.
+
+    e^-x, x = jitter (e_all - e_node) / s, at least 0
+
+    Parameters: slow_node_slowdown [1], step_time_jitter [1], slowest_rank_deviation [1],
+        slow_rank_deviation [1]
+    Returns: [1] probability; 1 without jitter
+    Range: the node's ranks are taken at their expected largest, which bounds the wait from below
+    Source: Renyi 1953, Acta Math. Hung. 4 (exponential variables have no memory)
+    """
+
+
+@alternative("longest_slowdown", slow_nodes=("none", "share", "detected"))
+def longest_slowdown_of_some(
+    slow_node_fraction: Any, late_slow_node_probability: Any, awaited_nodes: Any
+) -> Any:
+    """Expected largest slowdown of an exponential tail, over the mean one and beyond jitter.
+
+    sum over j to N of (1 - (1 - k p)^j) / j, k the chance that it is beyond jitter
+
+    Parameters: slow_node_fraction [1], late_slow_node_probability [1], awaited_nodes [1]
+    Returns: [1] in mean slowdowns
+    Range: nodes slow independently
+    Source: Renyi 1953, Acta Math. Hung. 4
+    """
+    return longest_of_some(slow_node_fraction * late_slow_node_probability, awaited_nodes)
+
+
+@alternative("longest_slowdown", slow_nodes="checked")
+@same_as(longest_between_checks)
+def longest_slowdown_between_checks(*operands: Any) -> Any:
+    """Expected largest slowdown of an exponential tail, over the mean one and beyond jitter.
+
+    that of independent nodes at the share of each time since a check, the mean over an interval
+
+    Parameters: late_slow_node_probability [1], awaited_nodes [1], slow_node_mttf [s],
+        slow_node_check_interval [s]
+    Returns: [1] in mean slowdowns
+    Range: within 2e-6 relative for 1e5 nodes
+    Source: Renyi 1953, Acta Math. Hung. 4; Barlow & Proschan 1975, chapter 7 (inspections)
+    """
+
+
 @alternative("slow_node_wait", slow_node_tail="exponential")
 @same_as(slowest_of_some_exponential)
 def exponential_slow_node_wait(*operands: Any) -> Any:
     """Expected extra compute time of the slowest rank over the mean sound one's, a tail of them.
 
-    s x sum over j to N of (1 - (1 - p)^j) / j without jitter; with it, what slow nodes are later by
-    than the slowest sound rank
+    jitter x deviations + s x the largest slowdown beyond jitter, in means
 
-    Parameters: slow_node_fraction [1], awaited_nodes [1], slow_node_slowdown [1],
-        step_time_jitter [1], slowest_rank_deviation [1], slow_rank_deviation [1]
+    Parameters: longest_slowdown [1], slow_node_slowdown [1], step_time_jitter [1],
+        slowest_rank_deviation [1]
     Returns: [1] share of the compute time
-    Range: nodes slow independently; a bound from below with jitter, within 0.35 jitters for shares
-        up to 0.05; not counted: backup workers, which may be slow nodes, too
+    Range: exact without jitter; a bound from below with it, within 0.35 jitters for shares up to
+        0.05; not counted: backup workers, which may be slow nodes, too
     Source: Renyi 1953, Acta Math. Hung. 4
     """
 

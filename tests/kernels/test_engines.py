@@ -168,6 +168,8 @@ def points() -> dict[str, Any]:
         "interest_rate": rng.choice([0.0, 0.08], POINTS),
         "earlier_tokens": rng.choice([0.0, 1e13], POINTS),
         "transition_time": rng.choice([0.0, 1e5], POINTS),
+        "slowest_rank_deviation": rng.choice([0.0, 3.5, 4.5], POINTS),
+        "slow_rank_deviation": rng.choice([0.0, 1.5, 4.0], POINTS),
     }
 
 

@@ -108,14 +108,16 @@ RANKS = [
 @pytest.mark.parametrize(("n", "b"), RANKS)
 def test_slowest_of_normal_ranks(n: int, b: int) -> None:
     within = 0.026 if n < 8 else 0.016
-    assert float(expected_maximum(n, b)) == pytest.approx(normal_order_statistic(n, b), abs=within)
+    assert float(expected_maximum(n - b, n - b, b)) == pytest.approx(
+        normal_order_statistic(n, b), abs=within
+    )
 
 
 @pytest.mark.parametrize(("n", "b"), RANKS)
 def test_slowest_of_gumbel_ranks(n: int, b: int) -> None:
     exact = gumbel_order_statistic(n, b)
     within = 0.02 if b else 1e-9
-    assert float(expected_maximum_gumbel(n, b)) == pytest.approx(exact, abs=within)
+    assert float(expected_maximum_gumbel(n - b, n - b, b)) == pytest.approx(exact, abs=within)
 
 
 def test_slowest_of_many_by_drawing_them() -> None:
@@ -123,15 +125,16 @@ def test_slowest_of_many_by_drawing_them() -> None:
     for b in (0, 3):
         column = drawn[:, 127 - b]
         error = column.std() / math.sqrt(len(column))
-        assert float(expected_maximum(128, b)) == pytest.approx(
+        assert float(expected_maximum(128 - b, 128 - b, b)) == pytest.approx(
             column.mean(), abs=0.016 + 3 * error
         )
 
 
 @pytest.mark.parametrize("law", [expected_maximum, expected_maximum_gumbel])
 def test_one_rank_is_average_and_nothing_is_below_it(law: Function) -> None:
-    assert law(1.0, 0.0) == 0
-    assert list(law(np.array([1.0, 2.0, 8.0]), np.array([1.0, 2.0, 7.0]))) == [0, 0, 0]
+    assert law(1.0, 1.0, 0.0) == 0
+    few = np.array([1.0, 2.0, 3.0])
+    assert list(law(few, few, np.array([1.0, 4.0, 9.0]))) == [0, 0, 0]
 
 
 # Counts
@@ -199,11 +202,19 @@ LAWS: dict[str, tuple[Function, dict[str, Any]]] = {
     "log_gamma": (log_gamma, {"x": np.linspace(2.5, 100, 77)}),
     "expected_maximum": (
         expected_maximum,
-        {"ranks": np.geomspace(1, 1e6, 50), "spares": np.arange(50) % 4.0},
+        {
+            "ranks": np.geomspace(8, 1e6, 50),
+            "groups": np.geomspace(1, 1e5, 50),
+            "spares": np.arange(50) % 4.0,
+        },
     ),
     "expected_maximum_gumbel": (
         expected_maximum_gumbel,
-        {"ranks": np.geomspace(1, 1e6, 50), "spares": np.arange(50) % 4.0},
+        {
+            "ranks": np.geomspace(8, 1e6, 50),
+            "groups": np.geomspace(1, 1e5, 50),
+            "spares": np.arange(50) % 4.0,
+        },
     ),
     "poisson_excess": (
         poisson_excess,
@@ -245,8 +256,8 @@ def test_engines_agree(name: str, engine: str) -> None:
         (normal_quantile, (0.5,), math.sqrt(2 * math.pi)),
         (normal_quantile, (0.0,), None),
         (log_gamma, (1.0,), -0.5772156649015329),
-        (expected_maximum, (1.0, 0.0), None),
-        (expected_maximum_gumbel, (1.0, 5.0), 0.0),
+        (expected_maximum, (1.0, 1.0, 0.0), None),
+        (expected_maximum_gumbel, (1.0, 1.0, 5.0), 0.0),
         (poisson_below, (0.0, 2.0), 0.0),
         (poisson_below, (3.0, 0.0), 0.0),
         (poisson_at_most, (3.0, 0.0), 0.0),

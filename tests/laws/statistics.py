@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 from scipy import integrate, special
 
+import fleetcube
 from fleetcube.kernels import statistics
 
 from .check import Pairs, check
@@ -26,6 +27,10 @@ def log_gamma() -> Pairs:
     x = np.linspace(1, 101, 1000)
     scale = np.maximum(special.gammaln(x), 1.0)  # zeros at 1 and 2
     yield 1 + (statistics.log_gamma(x) - special.gammaln(x)) / scale, 1.0
+
+
+GUMBEL = math.pi / math.sqrt(6)
+BACKUPS = [*product((4, 16, 64), (1, 8, 64), (1, 3, 8)), (1, 64, 1), (8, 1, 3)]
 
 
 def order_statistic(
@@ -61,7 +66,7 @@ def expected_maximum() -> Pairs:
             lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
             lambda x: 0.5 * math.erfc(-x / math.sqrt(2)),
         )
-        yield statistics.expected_maximum(ranks, spares), theirs
+        yield statistics.expected_maximum(ranks - spares, ranks - spares, spares), theirs
 
 
 @check(
@@ -82,7 +87,33 @@ def expected_maximum_gumbel() -> Pairs:
             lambda x: math.exp(-(x - shift) / scale - math.exp(-(x - shift) / scale)) / scale,
             lambda x: math.exp(-math.exp(-(x - shift) / scale)),
         )
-        yield statistics.expected_maximum_gumbel(ranks, spares), theirs
+        awaited = ranks - spares
+        yield statistics.expected_maximum_gumbel(awaited, awaited, spares), theirs
+
+
+@check(
+    "expected_maximum",
+    "expected_maximum_gumbel",
+    "normal_slowest_rank_deviation",
+    "gumbel_slowest_rank_deviation",
+    by="simulator",
+    source="draws of every rank of every replica, the slowest replicas left out",
+    tolerance=0.1,
+    absolute=True,
+)
+def replicas_left_out() -> Pairs:
+    """1 to 64 replicas of 1 to 64 ranks, and 1 to 8 backups, where the mean is not below 0"""
+    rng = np.random.default_rng(41)
+    for groups, size, spares in BACKUPS:
+        shape = (max(1, 400_000 // (groups + spares) // size), groups + spares, size)
+        drawn = rng.standard_normal(shape), (rng.gumbel(size=shape) - np.euler_gamma) / GUMBEL
+        laws = statistics.expected_maximum, statistics.expected_maximum_gumbel
+        for ranks, law, model in zip(drawn, laws, ("normal", "gumbel"), strict=True):
+            theirs = np.sort(ranks.max(axis=2), axis=1)[:, groups - 1].mean()
+            yield law(groups * size, groups, spares), max(theirs, 0.0)
+            given = {"n_gpus": groups * size, "tensor_parallel": size, "backup_workers": spares}
+            given |= {"step_time_jitter": 0.1, "jitter_model": model}
+            yield fleetcube.evaluate("slowest_rank_deviation", **given).item(), max(theirs, 0.0)
 
 
 MEANS = (0.0, 0.01, 0.3, 1.0, 2.0, 4.7, 10.0, 50.0)

@@ -1,6 +1,7 @@
 """Slow nodes and jitter: fleets played node by node, draws of every rank, published fleets."""
 
-import itertools
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from .check import Pairs, check
 GPUS = 8  # of a node
 DEVIATIONS = {
     "none": lambda ranks: 0.0,
-    "normal": lambda ranks: statistics.expected_maximum(ranks, 0),
-    "gumbel": lambda ranks: statistics.expected_maximum_gumbel(ranks, 0),
+    "normal": lambda ranks: statistics.expected_maximum(ranks, ranks, 0),
+    "gumbel": lambda ranks: statistics.expected_maximum_gumbel(ranks, ranks, 0),
 }
 
 
@@ -24,14 +25,23 @@ def evaluated(name: str, **given: Any) -> float:
 
 
 def drawn_wait(
-    share: float, nodes: int, slowdown: float, jitter: float, tail: str, model: str
+    share: float | Callable[[Any], Any],
+    nodes: int,
+    slowdown: float,
+    jitter: float,
+    tail: str,
+    model: str,
 ) -> float:
-    """Mean delay of the slowest rank, each node slow or not, each rank with its jitter."""
+    """Mean delay of the slowest rank, each node slow or not, each rank with its jitter.
+
+    `share` may draw one for each time looked at, from a random number of it.
+    """
     rng = np.random.default_rng(19)
     rounds, waits = max(1, 2_000_000 // (nodes * GPUS * 50)), []
     for _ in range(50):
         shape = (rounds, nodes, GPUS)
-        later = np.where(rng.random((rounds, nodes)) < share, slowdown, 0.0)
+        slow = share(rng.random((rounds, 1))) if callable(share) else share
+        later = np.where(rng.random((rounds, nodes)) < slow, slowdown, 0.0)
         if tail == "exponential":
             later = later * rng.exponential(size=(rounds, nodes))
         if model == "normal":
@@ -130,7 +140,7 @@ def stops_of_checks() -> Pairs:
 )
 def binomial_counts() -> Pairs:
     """1 to 2,000 nodes, shares of 0 to 1"""
-    for nodes, share in itertools.product((1, 2, 7, 2000), (0.0, 1e-6, 0.005, 0.4, 1.0)):
+    for nodes, share in product((1, 2, 7, 2000), (0.0, 1e-6, 0.005, 0.4, 1.0)):
         counts = np.arange(nodes + 1)
         chances = stats.binom.pmf(counts, nodes, share)
         yield stragglers.no_slow_node(share, nodes), chances[0]
@@ -150,13 +160,13 @@ def binomial_counts() -> Pairs:
 )
 def harmonic_sums() -> Pairs:
     """1 to 1,000,000 variables, chances of 1e-9 to 1"""
-    for number, share in itertools.product((1, 2, 7, 1000, 10**6), (0.0, 1e-9, 0.005, 0.5, 1.0)):
+    for number, share in product((1, 2, 7, 1000, 10**6), (0.0, 1e-9, 0.005, 0.5, 1.0)):
         j = np.arange(1, number + 1)
         theirs = (-np.expm1(j * np.log1p(-share)) / j).sum() if share < 1 else (1 / j).sum()
         yield stragglers.longest_of_some(share, number), theirs
 
 
-MIXED = tuple(itertools.product((1, 4, 50, 400), (0.003, 0.05, 0.5, 1.0), (0.3, 1.0, 2.0, 4.0)))
+MIXED = tuple(product((1, 4, 50, 400), (0.003, 0.05, 0.5, 1.0), (0.3, 1.0, 2.0, 4.0)))
 
 
 @check(
@@ -168,16 +178,18 @@ MIXED = tuple(itertools.product((1, 4, 50, 400), (0.003, 0.05, 0.5, 1.0), (0.3, 
 )
 def some_slow_and_all_jittering() -> Pairs:
     """1 to 400 nodes of 8, shares of 0.003 to 1, slowdowns of 0.3 to 4 deviations, or no jitter"""
-    for model, (nodes, share, slowdown) in itertools.product(DEVIATIONS, MIXED):
+    for model, (nodes, share, slowdown) in product(DEVIATIONS, MIXED):
         jitter = float(model != "none")
         slow_ranks = nodes * GPUS * share / (1 - (1 - share) ** nodes)
         deviations = [DEVIATIONS[model](ranks) for ranks in (nodes * GPUS, slow_ranks)]
-        ours = stragglers.slowest_of_some_slow(share, nodes, slowdown, jitter, *deviations)
+        sound = stragglers.no_slow_node(share, nodes)
+        ours = stragglers.slowest_of_some_slow(share, sound, slowdown, jitter, *deviations)
         yield ours, drawn_wait(share, nodes, slowdown, jitter, "fixed", model)
 
 
 @check(
     "slowest_of_some_exponential",
+    "later_than_jitter",
     by="simulator",
     source="draws of every rank of every node",
     tolerance=0.35,
@@ -185,15 +197,63 @@ def some_slow_and_all_jittering() -> Pairs:
 )
 def some_very_slow_and_all_jittering() -> Pairs:
     """1 to 400 nodes of 8, shares to 0.05, mean slowdowns of 0.3 to 4 deviations, or no jitter"""
-    for model, (nodes, share, slowdown) in itertools.product(DEVIATIONS, MIXED):
+    for model, (nodes, share, slowdown) in product(DEVIATIONS, MIXED):
         jitter = float(model != "none")
         deviations = [DEVIATIONS[model](ranks) for ranks in (nodes * GPUS, GPUS)]
-        ours = stragglers.slowest_of_some_exponential(share, nodes, slowdown, jitter, *deviations)
+        late = stragglers.later_than_jitter(slowdown, jitter, *deviations)
+        longest = stragglers.longest_of_some(share * late, nodes)
+        ours = stragglers.slowest_of_some_exponential(longest, slowdown, jitter, deviations[0])
         theirs = drawn_wait(share, nodes, slowdown, jitter, "exponential", model)
         if share <= 0.05 or model == "none":
             yield ours, theirs
         else:  # a bound from below, but for what draws and deviations are known to
             yield max(float(ours) - theirs, 0.06), 0.06
+
+
+@check(
+    "checked_no_slow_node_probability",
+    "fixed_slow_node_wait",
+    "exponential_slow_node_wait",
+    "longest_slowdown_between_checks",
+    "late_slow_node_probability",
+    by="simulator",
+    source="draws of every rank of every node, at times since the last check",
+    tolerance=1e-2,
+    absolute=True,
+)
+def slow_until_the_next_check() -> Pairs:
+    """1 to 400 nodes, checks every 0.001 to 30 times until slow, 10 % slower, jitter of 0 and 1 %"""
+    for tail, nodes, interval in product(("fixed", "exponential"), (1, 50, 400), (1e-3, 0.05, 30)):
+        for model in ("none", "normal"):
+            jitter = 0.01 * (model != "none")
+            given = {"n_gpus": nodes * GPUS, "slow_nodes": "checked", "slow_node_mttf": 1e6}
+            given |= {"slow_node_check_interval": interval * 1e6, "slow_node_slowdown": 0.1}
+            given |= {"slow_node_tail": tail, "jitter_model": model, "step_time_jitter": jitter}
+
+            def share(turn: Any, interval: float = interval) -> Any:
+                return -np.expm1(-interval * turn)
+
+            theirs = drawn_wait(share, nodes, 0.1, jitter, tail, model)
+            yield evaluated("slow_node_wait", **given), theirs
+
+
+@check(
+    "longest_between_checks",
+    "longest_slowdown_of_some",
+    by="derivation",
+    source="the sum of its terms, at 4,000 times since the last check",
+    tolerance=1e-5,
+)
+def harmonic_sums_between_checks() -> Pairs:
+    """1 to 1,000 nodes, checks every 1e-9 to 1e4 times until slow; chances to count of 1e-3 to 1"""
+    points, weights = np.polynomial.legendre.leggauss(400)
+    for nodes, late, x in product((1, 7, 1000), (1e-3, 0.3, 1.0), (1e-9, 0.1, 5.0, 1e4)):
+        times = x * np.exp((points - 1) / 2 * 45)  # on a logarithmic scale
+        each = stragglers.longest_of_some(-late * np.expm1(-times), nodes)
+        theirs = float(np.sum(weights * each * times)) * 45 / 2 / x
+        yield stragglers.longest_between_checks(late, nodes, 1.0, x), theirs
+    yield stragglers.longest_between_checks(1.0, 4.0, 1.0, np.inf), 1 + 1 / 2 + 1 / 3 + 1 / 4
+    yield stragglers.longest_between_checks(1.0, 4.0, np.inf, np.array([1.0, np.inf])), 0.0
 
 
 @check(
@@ -209,7 +269,7 @@ def some_very_slow_and_all_jittering() -> Pairs:
 def the_whole_wait() -> Pairs:
     """64 nodes, shares of 0 to 1 slower by 10 %, jitter of 1 %, normal and Gumbel"""
     given = {"n_gpus": 64 * GPUS, "compute_time": 1.0, "slow_node_slowdown": 0.1}
-    for model, share in itertools.product(("normal", "gumbel"), (0.0, 0.005, 0.1, 1.0)):
+    for model, share in product(("normal", "gumbel"), (0.0, 0.005, 0.1, 1.0)):
         jittering = {"step_time_jitter": 0.01, "jitter_model": model, "straggler_slowdown": 0.02}
         theirs = 0.02 + drawn_wait(share, 64, 0.1, 0.01, "fixed", model)
         yield evaluated("straggler_time", slow_node_share=share, **jittering, **given), theirs
@@ -228,7 +288,7 @@ def the_whole_wait() -> Pairs:
 )
 def best_checks() -> Pairs:
     """8 to 2,000 nodes, checks of 1 to 60 s, 10 % slower nodes, slow once in 1e8 to 1e9 s"""
-    for nodes, check_time, mttf in itertools.product((8, 2000), (1.0, 60.0), (1e8, 1e9)):
+    for nodes, check_time, mttf in product((8, 2000), (1.0, 60.0), (1e8, 1e9)):
         given = {"slow_nodes": "checked", "slow_node_mttf": mttf, "slow_node_slowdown": 0.1}
         given |= {"slow_node_check_time": check_time, "n_gpus": nodes * GPUS}
         ours = evaluated("best_slow_node_check_interval", **given)
