@@ -222,7 +222,7 @@ def some_very_slow_and_all_jittering() -> Pairs:
     absolute=True,
 )
 def slow_until_the_next_check() -> Pairs:
-    """1 to 400 nodes, checks every 0.001 to 30 times until slow, 10 % slower, jitter of 0 and 1 %"""
+    """1 to 400 nodes, checks every 0.001 to 30 lives, 10 % slower, jitter of 0 and 1 %"""
     for tail, nodes, interval in product(("fixed", "exponential"), (1, 50, 400), (1e-3, 0.05, 30)):
         for model in ("none", "normal"):
             jitter = 0.01 * (model != "none")
