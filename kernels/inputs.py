@@ -978,6 +978,7 @@ _ROWS: list[str | Input] = [
         24 * HOUR,
         "until a failed node is whole again (spares, elastic, node_pool)",
         positive=False,
+        high=1e10,
     ),
     _option(
         "repair_shop",

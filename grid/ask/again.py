@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, nearest
 from ..plan.citations import records
 from ..plan.labels import own_version
 from ..plan.written import COORDINATE, as_it_was
@@ -88,6 +88,11 @@ def with_interval(cut: "xarray.Dataset", of: Sequence[str] | None = None) -> "xa
     """
     sweep = sweep_of(cut)
     wanted = cut.data_vars if of is None else of
+    if of is not None and (unknown := {*of} - {*sweep.spec["outputs"]}):
+        raise InputError(
+            f"{min(unknown)!r} is no output of the cube's spec; "
+            f"{nearest(min(unknown), sweep.spec['outputs'])}"
+        )
     sweep = sweep.of([name for name in sweep.spec["outputs"] if name in wanted])
     plan = sweep.plan("numpy")
     if not is_predicted(plan):
@@ -117,9 +122,9 @@ def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[
     """Refuse a cube whose records or values are no longer those of its spec."""
     written = cut.attrs.get("fleetcube_version", "the version")
     now = f"fleetcube {own_version()} than in {written}, which wrote the cube; evaluate it again"
-    digests = {(r["kind"], r["label"]): r.get("digest") for r in records(cut.attrs)}
+    known = {(r["kind"], r["label"]): _same_record(r) for r in records(cut.attrs)}
     for record in records(found.attrs):
-        if digests.get((record["kind"], record["label"])) != record["digest"]:
+        if known.get((record["kind"], record["label"])) != _same_record(record):
             raise InputError(f"{record['kind']} {record['label']} is another in {now}")
     for name in names:
         stored, again = cut[name].variable, found[name].variable
@@ -129,4 +134,16 @@ def _check_same(cut: "xarray.Dataset", found: "xarray.Dataset", names: Sequence[
             )
         near = abs(stored - again) <= _SAME[str(stored.dtype)] * abs(again)
         if not (near | (stored == again) | stored.isnull()).all():
+            if written == own_version():
+                raise InputError(
+                    f"{name} is not that of the spec at these points: it was changed since "
+                    "(averaged, scaled, cut without its labels?), and has no interval; evaluate "
+                    "it again"
+                )
             raise InputError(f"{name} is another number in {now}")
+
+
+def _same_record(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a record decides values and intervals: auto's names its posterior as the source."""
+    own = record["kind"] == "calibration"
+    return record.get("digest"), record.get("source") if own else None

@@ -45,6 +45,7 @@ class Class:
     found: bool  # whether calibrations are found
     fitted: frozenset[str]  # what calibrations set
     remarks: tuple[str, ...]  # on calibrations
+    recounted: Mapping[str, str]  # totals of labels that are left out, and what to say of each
 
     @property
     def first(self) -> int:
@@ -118,9 +119,10 @@ def classes(
         given = {**defaults(), **problem.constants}
         has = bool(problem.found)
         key = (has, *((type(choice), choice) for choice in options.values()), frozenset(given))
-        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has, set(), {}))
+        kind = kinds.setdefault(key, _Kind(options, sorted(given), [], [], has, set(), {}, {}))
         kind.fitted.update(*(e.values for e in problem.records if e.kind == "calibration"))
         kind.remarks.update(dict.fromkeys(problem.remarks))
+        kind.recounted.update(problem.recounted)
         kind.members.append(number)
         kind.values.append(np.array([given[name] for name in kind.names]))
         if len(kinds) > MOST_CASES:
@@ -142,6 +144,7 @@ class _Kind:
     found: bool
     fitted: set[str]
     remarks: dict[str, None]
+    recounted: dict[str, str]
 
 
 def _members(
@@ -166,7 +169,7 @@ def _members(
         }
         local = None if combination is None else within[combination[cut]]
         size = rows if isinstance(cut, slice) else len(cut)
-        said = frozenset(kind.fitted), tuple(kind.remarks)
+        said = frozenset(kind.fitted), tuple(kind.remarks), kind.recounted
         yield Class(kind.options, given, local, cut, size, kind.found, *said)
 
 

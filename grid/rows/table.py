@@ -113,11 +113,16 @@ def table(
 
 
 def _remarks(work: Iterable[tuple[Class, Any, Plan]]) -> list[str]:
-    """What is to be said of calibrations that formulas in use read."""
+    """What is to be said of calibrations, and of totals left out, that formulas in use read."""
+    work = [*work]
     read = [own.remarks for own, _, plan in work if own.fitted & plan.structure.used]
+    read += [
+        tuple(said for name, said in own.recounted.items() if name in plan.structure.used)
+        for own, _, plan in work
+    ]
     lines = list(dict.fromkeys(itertools.chain(*read)))
     more = len(lines) - MOST_SAID
-    return lines[:MOST_SAID] + [f"and {more} more remarks on calibrations"] * (more > 0)
+    return lines[:MOST_SAID] + [f"and {more} more remarks"] * (more > 0)
 
 
 def _inputs(source: Frame, keep: str | Sequence[str]) -> list[str]:

@@ -364,9 +364,14 @@ def _together(name: str, labels: Array, rows: Mapping[str, list[Any] | Array]) -
 def _labels(name: str, labels: Any, size: int) -> list[str]:
     if not isinstance(labels, Sequence) or isinstance(labels, str):
         raise InputError(f"axis {name!r}: labels = {labels!r} is not a list of texts")
-    printable = all(isinstance(label, str) and label and label.isprintable() for label in labels)
-    if len(labels) != size or not printable:
-        raise InputError(f"axis {name!r} needs one label, a text, for each of its {size} points")
+    if len(labels) != size:
+        raise InputError(f"axis {name!r} has {len(labels)} labels for {size} points; give one each")
+    for label in labels:
+        if not (isinstance(label, str) and label and label.isprintable()):
+            raise InputError(
+                f"axis {name!r}: the label {label!r} is not a text of printable characters; "
+                "give it another name"
+            )
     return list(labels)
 
 

@@ -19,6 +19,7 @@ from ...kernels.roles import CHOSEN, COUNTS, POSITIVE, TEXTS
 from ..errors import InputError, nearest, shown
 
 DTYPES = ("float64", "float32")
+_MOST_EXACT = 2**53  # whole numbers below have no neighbours of the same float
 
 
 def known_names() -> list[str]:
@@ -64,6 +65,8 @@ def option(name: str, value: Any) -> Any:
     for choice in INPUTS[name].choices:
         if type(choice) is type(value) and choice == value:
             return choice
+        if _is_text(value) and not _is_text(choice) and value == _written(choice):
+            return choice  # as results, which are text, and commands spell it
     choices = ", ".join(map(_written, INPUTS[name].choices))
     hint = "choose one of these"
     if _is_text(value) and (meant := CHOSEN.get(name, {}).get(value.lower())):
@@ -193,6 +196,11 @@ def _check_bounds(name: str, written: Any, value: float) -> None:
     if value > row.high:
         raise InputError(
             f"{name} = {shown(written)} must be at most {row.high:g}; give a smaller value"
+        )
+    if row.kind == "count" and _MOST_EXACT <= value < math.inf:
+        raise InputError(
+            f"{name} = {shown(written)} must be below 2^53, from where on floating point has not "
+            "every whole number; give a smaller value"
         )
 
 

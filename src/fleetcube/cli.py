@@ -26,6 +26,7 @@ from fleetcube.commands.table import every_column, print_foot, print_table, to_f
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MOST_COUNTED = 10_000_000  # points whose reasons are counted
 _MOST_JUDGED = 1_000_000  # points evaluated again to find those near the memory limit
+_FILES = (".txt", ".tsv", ".xls", ".h5", ".hdf5", ".html", ".png", ".svg", ".pdf", ".toml", ".md")
 _OVERHEADS = ("checkpoint_overhead", "rework_overhead", "recovery_overhead")
 _SIMULATED = {  # columns shown if the spec gives the input
     "job_duration": ("failures", "wall_time", "wall_time_p95"),
@@ -149,6 +150,11 @@ def run_spec(
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
         _evaluated(sweep, engine, feasible_only, threads, output, interval, every)
         return
+    if Path(output).suffix.lower() in _FILES:
+        raise InputError(
+            f"-o {output}: a cube is a folder, and a table one of {', '.join(FORMATS)}; change "
+            "the ending"
+        )
     if interval:
         raise InputError(
             "--interval is for tables; in a cube, an axis holds the ends: "

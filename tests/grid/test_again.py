@@ -95,10 +95,19 @@ def test_no_value_has_no_interval(sweep: fleetcube.Sweep, tmp_path: Path) -> Non
 def test_values_that_changed_have_none(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cube = fleetcube.open_cube(path).isel(gpu_mttf=[0, 1], disk=0)
     other = cube.assign(job_time=cube["job_time"] * (1 + 1e-6))
-    with pytest.raises(InputError, match=r"job_time is another number in fleetcube .* evaluate it"):
+    with pytest.raises(InputError, match=r"job_time is not that of the spec .* was changed since"):
         other.fleetcube.interval()
+    older = other.assign_attrs(fleetcube_version="0.1.9")
+    with pytest.raises(InputError, match=r"job_time is another number in fleetcube .* evaluate it"):
+        older.fleetcube.interval()
     assert "step_time_low" in other.fleetcube.interval("step_time")
     entries = json.loads(cube.attrs["fleetcube_catalog"])
+    posterior = next(entry for entry in entries if entry["kind"] == "calibration")
+    told, posterior["source"] = posterior["source"], "another posterior"
+    changed = cube.assign_attrs(fleetcube_catalog=json.dumps(entries))
+    with pytest.raises(InputError, match=r"calibration .* is another in fleetcube"):
+        changed.fleetcube.interval()
+    posterior["source"] = told
     entries[0]["digest"] = "0" * 64
     changed = cube.assign_attrs(fleetcube_catalog=json.dumps(entries))
     with pytest.raises(InputError, match=f"{entries[0]['kind']} .* is another in fleetcube"):

@@ -63,6 +63,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({}, {"n_gpus": np.array([8, np.nan])}, ["job_time"], "is not finite"),
     ({}, {"n_gpus": np.array([-1.0, 8])}, ["job_time"], "must be greater than 0"),
     ({}, {"n_gpus": np.ones((2, 2))}, ["job_time"], "2 dimensions"),
+    ({}, {"lay": {"labels": ["a", "b\t"], "n_gpus": [8, 16]}}, ["job_time"], "the label 'b\\t'"),
+    ({}, {"lay": {"labels": ["a"], "n_gpus": [8, 16]}}, ["job_time"], "has 1 labels for 2 points"),
     ({}, {"n_gpus": 8}, ["job_time"], "is not a list"),
     ({}, {"n_gpus": "8"}, ["job_time"], "is not a list"),
     ({}, {"n_gpus": {"linspace": [1, 8]}}, ["job_time"], "needs num"),

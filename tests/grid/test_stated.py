@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import fleetcube
@@ -112,9 +113,11 @@ def test_a_stated_shape_is_counted_alike_alone_along_an_axis_and_in_a_table(
     asked = ["parameters", "kv_elements_per_layer", "attention_parameters_per_layer"]
     job = {"model": "deepseek-v3"}  # 7168 is its own: what was stated decides, and not its value
     axis = fleetcube.evaluate(asked, **job, hidden_size=sizes)
-    table = fleetcube.table({"hidden_size": sizes}, asked, scenario=job)
+    table = fleetcube.table(pd.DataFrame({"hidden_size": sizes}), asked, scenario=job)
+    assert "parameters of deepseek-v3 is left out" in table.attrs["fleetcube_remarks"]
     for k, size in enumerate(sizes):
         alone = fleetcube.evaluate(asked, **job, hidden_size=size)
+        assert "parameters of deepseek-v3 is left out" in alone.attrs["fleetcube_remarks"]
         for name in asked:
             assert float(axis[name].broadcast_like(axis.hidden_size)[k]) == float(alone[name])
             assert table[name][k] == float(alone[name])

@@ -19,6 +19,7 @@ from ....catalog import KINDS
 from ....kernels.calculus.derivatives import derivative, is_quantity, name_of
 from ....kernels.engines.job import pool
 from ....kernels.graph import formulas as graph
+from ....kernels.inputs import INPUTS
 from ....kernels.roles import NEAR, REASON, STEPS
 from ...errors import InputError, nearest, shown
 from ...plan import memory, tiles
@@ -87,8 +88,15 @@ def read_target(target: Any) -> Target:
     elif isinstance(target, str) and (match := _TARGET.fullmatch(target)):
         of, relation, level = match.groups()
     else:
-        raise InputError(f'target = {shown(target)} is not a condition; write "job_time = 30 d"')
+        raise InputError(
+            f"{shown(target)} is not a condition: an output, one of <=, >= and =, and a value; "
+            'write "job_time <= 30 d"'
+        )
     if not isinstance(of, str) or not is_quantity(of) or values.unit_of(of) == "flag":
+        if of in INPUTS:
+            raise InputError(
+                f"target: {of} is an input, not an output; choose its values: {of}=..."
+            )
         known = [name for name in graph.load() if values.unit_of(name) != "flag"]
         raise InputError(f"target: {shown(of)} is not a numeric output; {nearest(str(of), known)}")
     if isinstance(level, str) and is_quantity(level):

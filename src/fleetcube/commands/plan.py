@@ -79,7 +79,7 @@ def plan(
     sweep = Sweep(problem["scenario"], problem["axes"], [of])
     names = None if open_ is None else open_.split(",")
     more = [] if also is None else also.split(",")
-    if sweep.points > 1 and not as_json and output is None:
+    if sweep.points > 1 and not as_json and output is None and top > 0:
         top = 1  # no more are shown
     if phases.names(problem["scenario"]):
         _plan_phases(sweep, of, sense, (names, more), as_json, output, spec)
