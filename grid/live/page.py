@@ -75,7 +75,8 @@ def page(
         )
         for point, own in zip(points, stated, strict=True)
     ]
-    moved = [n for n in INPUTS if all(row.may_move(n) for row in rows)]
+    chosen = {name for axis in several for name in axis.inputs}  # `run` refuses them beside it
+    moved = [n for n in INPUTS if n not in chosen and all(row.may_move(n) for row in rows)]
     data, programs = _programs(rows, moved)
     first = rows[0]
     outputs = first.plan.outputs

@@ -1,5 +1,6 @@
 """Print what was cut as a table, write it for other tools."""
 
+import io
 import json
 import math
 import os
@@ -294,6 +295,9 @@ def export(cube: "xarray.Dataset", path: Path, whole: bool = False) -> None:
         extra = isinstance(error, ImportError)
         if extra or (isinstance(error, ValueError) and "netCDF" in str(error)):
             raise InputError(f"writing {path.suffix} {_EXTRA}") from None
+        if isinstance(error, OSError | RuntimeError):  # NetCDF's of a full disk is the latter
+            why = getattr(error, "strerror", None) or f"{error}; is the disk full?"
+            raise InputError(f"cannot write {str(path)!r} ({why}); choose another") from None
         raise
 
 
@@ -375,9 +379,12 @@ def _write_sheet(frame: Any, path: Path) -> None:
     import pandas
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    with pandas.ExcelWriter(path, "xlsxwriter", engine_kwargs={"options": options}) as writer:
+    options["in_memory"] = True  # no temporary files, which a full disk would leave behind
+    made = io.BytesIO()
+    with pandas.ExcelWriter(made, "xlsxwriter", engine_kwargs={"options": options}) as writer:
         frame.to_excel(writer, sheet_name="fleetcube", index=False, freeze_panes=(1, 0))
         writer.sheets["fleetcube"].autofit()
+    path.write_bytes(made.getvalue())
 
 
 def _write_parquet(cube: "xarray.Dataset", path: Path, whole: bool) -> None:

@@ -251,6 +251,15 @@ class Still(HTMLParser):
             self.text[self.section] = self.text.get(self.section, "") + text + " "
 
 
+def test_what_choices_set_does_not_move() -> None:
+    layouts = {"labels": ["a", "b"], "pipeline_parallel": [4, 8], "micro_batch_size": [1, 2]}
+    text = page(spec({"layout": layouts}), "job")
+    data = json.loads(re.search(r"const DATA = (.*);\n", text)[1])  # type: ignore[index]
+    movable = {own["name"] for own in data["inputs"] if own.get("title")}
+    assert "gpu_mttf" in movable
+    assert movable.isdisjoint({"pipeline_parallel", "micro_batch_size"})  # `run` refuses them
+
+
 def test_a_page_reads_without_its_script() -> None:
     axes = {"layout": {"labels": ["short", "long"], "pipeline_parallel": [4, 8]}}
     outputs = ["job_time", "memory_per_gpu", "job_cost"]

@@ -36,6 +36,20 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("HDF")])
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    cube: xarray.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def write(_: Any, path: Path, __: bool) -> None:
+        path.write_text("half")
+        raise error
+
+    monkeypatch.setattr(slicing, "_write", write)
+    with pytest.raises(InputError, match=r"cannot write '.*x.csv' \((No space left|HDF; is the d)"):
+        slicing.export(cube, tmp_path / "x.csv")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_csv_has_axes_and_variables_with_units_and_words(
     cube: xarray.Dataset, tmp_path: Path
 ) -> None:
