@@ -110,7 +110,12 @@ class Accessor(Generic[_Cube]):
 
 
 class DatasetAccessor(Accessor[xarray.Dataset]):
-    """`Dataset.fleetcube`."""
+    """`Dataset.fleetcube`; in a notebook, a table in convenient units with what it stands on."""
+
+    def _repr_html_(self) -> str:
+        from .show.html import cube_html
+
+        return cube_html(self._given)
 
     @property
     def _cube(self) -> xarray.Dataset:

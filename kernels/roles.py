@@ -229,6 +229,9 @@ CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses
 DECIDED: Mapping[str, str] = {
     "training_tokens": "",
     "flops_efficiency": "",
+    "gemm_efficiency": "",
+    "attention_efficiency": "",
+    "memory_efficiency": "",
     "tensor_parallel": "",
     "pipeline_parallel": "",
     "virtual_stages": "pipeline_parallel",
@@ -240,11 +243,9 @@ DECIDED: Mapping[str, str] = {
     "sequence_parallel": "tensor_parallel",
 }
 
-# What is said of these, other than that a part of the layout has its default
-RULES: Mapping[str, str] = {
-    "training_tokens": "training_tokens by default: 20 a parameter",
-    "flops_efficiency": "no calibration: flops_efficiency by default",
-}
+# Of these, the rule of what is no number, and what a calibration gives; others are of the layout
+RULES: Mapping[str, str] = {"training_tokens": "20 a parameter"}
+EFFICIENCIES = ("flops_efficiency", "gemm_efficiency", "attention_efficiency", "memory_efficiency")
 
 # A job in phases: what each must state of itself, and what the whole is of what they are. Other
 # quantities have a value in each phase and none of the job

@@ -83,7 +83,7 @@ def global_sensitivity(
         variables[name] = ("input", ends, {"long_name": f"{name} end of the range (90 % of it)"})
     coords = {"input": names, "units": ("input", [unit_of(n) for n in names])}
     attrs = {
-        **root_attributes(plan, sweep.spec),
+        **root_attributes(plan, sweep.spec, varied=names),
         **uncounted(plan, names),
         "fleetcube_point": point_text,
         "fleetcube_evaluations": count,

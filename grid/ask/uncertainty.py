@@ -89,7 +89,8 @@ def uncertainty(
         if REASON not in coords:
             coords |= stream.reason(plan_of, dims_used, settings.cores)
     coords["quantile"] = ("quantile", shares, {"long_name": "share of the probability below"})
-    attrs = {**root_attributes(plan, sweep.spec), UNUSED: unused, "fleetcube_uncertainty": how}
+    drawn = root_attributes(plan, sweep.spec, varied=[*plan.problem.distributions])
+    attrs = {**drawn, UNUSED: unused, "fleetcube_uncertainty": how}
     attrs = {name: text for name, text in attrs.items() if text}
     ends = ("", "_mean", "_std")
     variables = {name + end: variables[name + end] for name in names for end in ends}

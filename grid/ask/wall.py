@@ -85,6 +85,8 @@ def wall(
     best = int(np.nanargmin(times))
     if between is None:  # one size more shows that the job gets slower, or why there is none
         found, times = found.isel({SIZE: slice(0, best + 2)}), times[: best + 2]
+        # What the sizes tried beyond these stand on is no matter of the table
+        found.attrs = _scan(scenario, axes, found[SIZE].values, outputs, engine, batch).attrs
     found = _doubled(found, times)
     limits = _ended(found, power, price) | _lost(found)  # what slows a job binds before it ends it
     names = [*LOST, "layout", *(["power"] if power else []), *(["price"] if price else [])]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 UNUSED = "fleetcube_unused"  # attribute: inputs that nothing depends on
 DEFAULTS = "fleetcube_defaults"  # attribute: what a default decided
+PARTLY = "fleetcube_defaults_partly"  # attribute: those of them at some points alone
 END_OF = "interval_of"  # attribute of an end of an interval: the variable that is in it
 
 
@@ -132,16 +133,20 @@ def axis_attributes(plan: Plan, axis: Axis) -> dict[str, Any]:
 
 
 def root_attributes(
-    plan: Plan, spec: Mapping[str, Any], kept: Collection[str] | None = None
+    plan: Plan,
+    spec: Mapping[str, Any],
+    kept: Collection[str] | None = None,
+    varied: Collection[str] = (),
 ) -> dict[str, Any]:
     """What is needed to know where a result came from and to compute it again.
 
-    `kept` is as in `written`.
+    `kept` is as in `written`; `varied` are inputs that were set beside the plan.
     """
     from .. import accessor  # noqa: F401  the result has `.fleetcube`
 
-    unused, remarks, defaults = plan.unused(), plan.remarks(), plan.defaults()
-    medians = {name: plan.problem.constants[name] for name in plan.problem.distributions}
+    unused, remarks, (defaults, partly) = plan.unused(), plan.remarks(), plan.defaults(varied)
+    taken = plan.problem.distributions.keys() - {*varied}
+    medians = {n: value for n, value in plan.problem.constants.items() if n in taken}
     return {
         "Conventions": "CF-1.11",
         "fleetcube_version": own_version(),
@@ -152,6 +157,7 @@ def root_attributes(
         **({UNUSED: " ".join(unused)} if unused else {}),
         **({"fleetcube_remarks": "\n".join(remarks)} if remarks else {}),
         **({DEFAULTS: json.dumps(defaults)} if defaults else {}),
+        **({PARTLY: " ".join(partly)} if partly else {}),
         **({"fleetcube_medians": json.dumps(medians)} if medians else {}),
     }
 

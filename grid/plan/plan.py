@@ -7,7 +7,7 @@ a function of the results before it: `cases` (formulas), `dims`, `order` (of mem
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...kernels.graph import formulas as graph
 from ...kernels.graph.bind import definitions
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BEFORE, DECIDED, FITTED, LEFT_OUT, REASON, RULES
+from ...kernels.roles import BEFORE, DECIDED, FITTED, LEFT_OUT, REASON
 from ..errors import InputError, nearest
 from ..spec.memo import Memo
 from ..spec.scenario import Problem
@@ -98,18 +98,33 @@ class Plan(Grid):
         read = used.union(*(INPUTS[name].implied_by for name in implied))
         return sorted(stated - read - {*BEFORE})  # those a phase has from the ones before
 
-    def defaults(self) -> dict[str, Any]:
-        """Inputs of `DECIDED` that formulas in use read and nothing sets, and what they are."""
-        partly = RULES.keys() & self.problem.defaulted  # of some labels and not of others
-        given = (self.problem.numbers | self.problem.choices) - partly
-        return {
-            name: INPUTS[name].default if name in INPUTS else self._same(name)
-            for name, beside in DECIDED.items()
-            if name in self.structure.used and name not in given and (not beside or beside in given)
-        }
+    def defaults(self, varied: Collection[str] = ()) -> tuple[dict[str, Any], list[str]]:
+        """Inputs of `DECIDED` that a default decides, with values; those of some points alone.
 
-    def _same(self, name: str) -> float | None:
+        Formulas in use read them, and nothing sets them there. Those of `varied` are set beside the
+        plan, point by point.
+        """
+        some = self.problem.numbers | self.problem.choices
+        open_ = self.problem.defaulted
+        decided: dict[str, Any] = {}
+        partly = []
+        for name, beside in DECIDED.items():
+            if name in varied or (name in some and name not in open_):
+                continue
+            axis, row = open_.get(name, ("", np.array([True])))
+            at = [
+                row[case.runs.get(axis, slice(None))] if name in read else row[:0]
+                for case, read in zip(self.cases, self.structure.read, strict=True)
+            ]
+            if any(map(np.any, at)) and (not beside or beside in some | self.moving):
+                decided[name] = INPUTS[name].default if name in INPUTS else self._same(name, varied)
+                partly += [] if all(part.size and part.all() for part in at) else [name]
+        return decided, partly
+
+    def _same(self, name: str, varied: Collection[str]) -> float | None:
         """A quantity's value, where all points share it and it is a table."""
+        if name in depending(self.structure.formulas, on=varied):
+            return None
         if not all(name in case.formulas and self.is_table(name) for case in self.cases):
             return None
         values = {float(x) for case in self.cases for x in self.table(case, name).flat}
@@ -178,11 +193,16 @@ class Structure:
     @functools.cached_property
     def used(self) -> frozenset[str]:
         """Inputs and quantities that formulas read or that choose among them, and the outputs."""
-        used = set(self.outputs)
+        return frozenset(self.outputs).union(*{id(read): read for read in self.read}.values())
+
+    @functools.cached_property
+    def read(self) -> list[frozenset[str]]:
+        """What the formulas of each case read, or are chosen by."""
+        known: dict[int, frozenset[str]] = {}
         for row in {id(row): row for row in self.formulas}.values():
-            for name, formula in row.items():
-                used |= {*parameters(formula), option_of(name) or name}
-        return frozenset(map(without_phase, used))
+            own = [{*parameters(formula), option_of(n) or n} for n, formula in row.items()]
+            known[id(row)] = frozenset(map(without_phase, set[str]().union(*own)))
+        return [known[id(row)] for row in self.formulas]
 
     @functools.cached_property
     def fitted(self) -> list[tuple[int, str, Any]]:

@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.roles import RULES, TIME
-from ..plan.labels import DEFAULTS
+from ...kernels.roles import EFFICIENCIES, RULES, TIME
+from ..plan.labels import DEFAULTS, PARTLY
 from .tables import label
 
 if TYPE_CHECKING:
@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 WIDTH = 80  # of a line
 _ENDLESS = 300 * 365.25 * 86400  # seconds
 _MOST_LOOKED_AT = 1_000_000  # points
-_MEDIANS, _DRAWN = "fleetcube_medians", "fleetcube_uncertainty"
+_MEDIANS = "fleetcube_medians"
 
 
 def foot(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
     """Lines below a table of results, none wider than 80 columns."""
+    return wrapped(told(found, without))
+
+
+def told(found: "xarray.Dataset", without: Collection[str] = ()) -> list[str]:
+    """What is to be said of a table of results, a line each."""
     uncounted = str(found.attrs.get("fleetcube_uncounted", "")).splitlines()
-    return wrapped([*uncounted, *_endless(found), *remarks(found.attrs, without)])
+    return [*uncounted, *_endless(found), *remarks(found.attrs, without)]
 
 
 def _endless(found: "xarray.Dataset") -> list[str]:
@@ -44,7 +49,7 @@ def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str
     default decided, but for inputs of `without`, which were searched.
     """
     lines = str(attrs.get("fleetcube_remarks", "")).splitlines()
-    if _MEDIANS in attrs and _DRAWN not in attrs:
+    if _MEDIANS in attrs:
         lines.append(f"uncertain, at the median here: {', '.join(json.loads(attrs[_MEDIANS]))}")
     return [*lines, *_decided(attrs, without)]
 
@@ -52,13 +57,18 @@ def remarks(attrs: Mapping[Any, Any], without: Collection[str] = ()) -> list[str
 def _decided(attrs: Mapping[Any, Any], without: Collection[str]) -> list[str]:
     """What a default decided."""
     left = {n: v for n, v in json.loads(attrs.get(DEFAULTS, "{}")).items() if n not in without}
+    where = dict.fromkeys(str(attrs.get(PARTLY, "")).split(), " where not given")
     lines = []
     for name in [name for name in RULES if name in left]:
         value = left.pop(name)
-        lines.append(RULES[name] if value is None else f"{RULES[name]} = {value:.4g}")
-    if left:
-        said = ", ".join(f"{name} {label(value)}" for name, value in left.items())
-        lines.append(f"layout by default: {said}")
+        equal = "" if value is None else f" = {value:.4g}"
+        lines.append(f"{name} by default{where.get(name, '')}: {RULES[name]}{equal}")
+    said = {name: f"{name} {label(value)}{where.get(name, '')}" for name, value in left.items()}
+    efficiencies = [said.pop(name) for name in EFFICIENCIES if name in said]
+    if efficiencies:
+        lines.append(f"efficiency by default, from no calibration: {', '.join(efficiencies)}")
+    if said:
+        lines.append(f"layout by default: {', '.join(said.values())}")
     return lines
 
 

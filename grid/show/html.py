@@ -1,18 +1,22 @@
-"""A sweep as a notebook shows it."""
+"""A sweep, and the table of a small cube, as a notebook shows them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.inputs import INPUTS
-from ..plan.labels import attributes, dtype_of
+from ..plan.labels import attributes, dtype_of, root_attributes
 from ..plan.plan import Plan
 from ..spec import values
 from ..spec.axes import Axis
-from .tables import label, numbers, scale
+from .feet import remarks, told
+from .tables import MOST_ROWS, label, numbers, scale, table
+
+if TYPE_CHECKING:
+    import xarray
 
 MOST_SHOWN = 200  # characters of a value of the scenario
 # No colours of its own: text and lines are the notebook's, in the light and in the dark
@@ -41,8 +45,28 @@ def sweep_html(plan: Plan, spec: Mapping[str, Any]) -> str:
         _section("Outputs", _OUTPUTS, (_output(plan, name) for name in plan.outputs), opened=True),
         _section("Scenario", _SCENARIO, map(_set, spec["scenario"], spec["scenario"].values())),
         _section("Plan", _PLAN, _planned(plan)),
+        *_lines(remarks(root_attributes(plan, spec))),
     ]
+    return _page(parts)
+
+
+def cube_html(cube: "xarray.Dataset") -> str:
+    """A small cube as a table in convenient units, or how to cut a large one; and the foot."""
+    points = math.prod(cube.sizes.values())
+    if points > MOST_ROWS:
+        parts = _lines([f"{points:,} points; cut them to {MOST_ROWS} at most: cube.fleetcube.sel"])
+    else:
+        headings, rows = table(cube)
+        parts = [_table([f"#{heading}" for heading in headings], rows)]
+    return _page([*parts, *_lines(told(cube))])
+
+
+def _page(parts: Iterable[str]) -> str:
     return f"{_STYLE}<div class='fleetcube-sweep'>{''.join(parts)}</div>"
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    return [f"<div>{escape(text)}</div>" for text in texts]
 
 
 _AXES = ("axis", "#values", "from", "to", "unit", "meaning")
@@ -54,8 +78,16 @@ _PLAN = ("", "")
 def _section(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], opened: bool = False
 ) -> str:
-    """A table under a title that opens and closes it; columns of numbers begin with #."""
+    """A table under a title that opens and closes it."""
     body = [list(row) for row in rows]
+    counted = f" ({len(body)})" if any(columns) else ""
+    inside = _table(columns, body) if body else ""
+    state = " open" if opened else ""
+    return f"<details{state}><summary>{title}{counted}</summary>{inside}</details>"
+
+
+def _table(columns: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Columns of numbers begin with #."""
     kinds = [" class='number'" if column.startswith("#") else "" for column in columns]
     heads = "".join(
         f"<th{kind}>{escape(column.lstrip('#'))}</th>"
@@ -67,11 +99,8 @@ def _section(
         + "</tr>"
         for row in body
     )
-    counted = f" ({len(body)})" if any(columns) else ""
     top = f"<thead><tr>{heads}</tr></thead>" if any(columns) else ""
-    table = f"<table>{top}<tbody>{lines}</tbody></table>" if body else ""
-    state = " open" if opened else ""
-    return f"<details{state}><summary>{title}{counted}</summary>{table}</details>"
+    return f"<table>{top}<tbody>{lines}</tbody></table>"
 
 
 def _axis(axis: Axis) -> list[str]:

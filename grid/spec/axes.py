@@ -37,7 +37,7 @@ class Axis:
     numbers: Mapping[str, Array] = field(default_factory=dict)
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     records: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    defaults: frozenset[str] = frozenset()  # of `numbers`: at some points by default
+    defaults: Mapping[str, Array] = field(default_factory=dict)  # where they decide
 
     @property
     def size(self) -> int:

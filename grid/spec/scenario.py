@@ -66,9 +66,11 @@ class Problem:
         return given.union(*(axis.numbers for axis in self._along()))
 
     @property
-    def defaulted(self) -> frozenset[str]:
-        """Names of numbers that an axis, or the phases, set at some points and not at others."""
-        return frozenset[str]().union(*(axis.defaults for axis in self._along()))
+    def defaulted(self) -> dict[str, tuple[str, Array]]:
+        """What an axis, or the phases, set at some points alone: the axis, and where not."""
+        return {
+            name: (axis.name, row) for axis in self._along() for name, row in axis.defaults.items()
+        }
 
     @property
     def choices(self) -> set[str]:
@@ -397,12 +399,17 @@ def _with_defaults(axis: Axis) -> Axis:
     """An axis with defaults where labels set nothing, except of inputs that imply an option."""
     implying = {name for row in INPUTS.values() for name in row.implied_by}
     numbers = dict(axis.numbers)
-    open_ = frozenset(name for name, row in axis.numbers.items() if np.isnan(row).any())
-    for name in open_:
+    open_ = {name: np.isnan(row) for name, row in axis.numbers.items() if np.isnan(row).any()}
+    for name, missing in open_.items():
         default = INPUTS[name].default if name in INPUTS else None
         if default is not None and name not in implying:
-            numbers[name] = np.where(np.isnan(numbers[name]), default, numbers[name])
-    return replace(axis, numbers=numbers, defaults=open_)
+            numbers[name] = np.where(missing, default, numbers[name])
+    chosen = {
+        name: np.array([choice is None for choice in row])
+        for name, row in axis.options.items()
+        if None in row
+    }
+    return replace(axis, numbers=numbers, defaults=open_ | chosen)
 
 
 def _closed(

@@ -394,7 +394,8 @@ def open_cube(path: str | os.PathLike[str], *, chunks: Any = None) -> "xarray.Da
         foreign = set(map(str, cube.dims)) - set(spec_of(cube.attrs)["axes"])
         if foreign:
             raise ValueError(f"its spec has no axis {min(foreign)!r}")
-        dict(json.loads(cube.attrs.get("fleetcube_medians", "{}")))
+        for key in ("fleetcube_medians", "fleetcube_defaults"):
+            dict(json.loads(cube.attrs.get(key, "{}")))
         for name, variable in cube.variables.items():
             _check_attributes(str(name), variable.attrs)
         return in_order(cube)

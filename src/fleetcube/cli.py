@@ -296,6 +296,7 @@ def simulate(
             break
         say("")
         print_table(*table(part))
+    print_foot(outcome)
 
 
 @cli.command()

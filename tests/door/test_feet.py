@@ -1,7 +1,9 @@
 """What the foot of each table says, as a user sees it: once, in 80 columns."""
 
 import json
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -21,6 +23,9 @@ tensor_parallel = 8
 checkpoint_write_bandwidth = "100 GB/s"
 """
 TOKENS = "training_tokens by default: 20 a parameter = 1.4e+12"
+EFFICIENCY = "efficiency by default, from no calibration: "
+SHARES = "attention_efficiency 0.5, memory_efficiency 0.8"
+SOBOL = ("sensitivity", "--of", "job_time", "--global", "sobol", "--samples", "600")
 LEFT = "layout by default: pipeline_parallel 1, context_parallel 1, micro_batch_size 1,"
 
 
@@ -69,7 +74,7 @@ def test_what_is_given_or_read_by_nothing_is_not_said(spec: str) -> None:
 def test_a_model_by_name_states_its_tokens_and_none_has_no_calibration(spec: str) -> None:
     said = run("run", spec, "model=llama-3-70b", "calibration=none").stderr
     assert "training_tokens" not in said
-    assert "no calibration: flops_efficiency by default = 0.45" in said
+    assert "efficiency by default, from no calibration: flops_efficiency 0.45\n" in said
 
 
 def test_tokens_that_differ_from_point_to_point_are_the_rule_alone() -> None:
@@ -132,13 +137,81 @@ def test_a_job_that_never_ends_is_said_to(spec: str) -> None:
 
 def test_a_default_of_one_label_or_phase_is_said_too(spec: str) -> None:
     said = run("run", spec, "model=mixtral-8x7b,llama-3-8b").stderr  # one states its tokens
-    assert "training_tokens by default: 20 a parameter\n" in said
+    assert "training_tokens by default where not given: 20 a parameter\n" in said
     said = run("run", spec, "model=llama-3-8b", "calibration=auto,none").stderr
     assert "training_tokens" not in said
-    assert "no calibration: flops_efficiency by default = 0.45" in said
+    assert EFFICIENCY + "flops_efficiency 0.45 where not given layout" in " ".join(said.split())
     job = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "n_gpus": 64}
     job["calibration"] = "none"
     phases = [{"name": "a", "training_tokens": 1e12}, {"name": "b", "training_tokens": 1e12}]
-    phases[1]["flops_efficiency"] = 0.4
-    found = Sweep(job, {}, ["job_time"], phases=phases).evaluate("numpy")
-    assert "no calibration: flops_efficiency by default = 0.45" in remarks(found.attrs)
+    phases[1] |= {"flops_efficiency": 0.4, "recompute": "full", "pipeline_parallel": 2}
+    said = str(remarks(Sweep(job, {}, ["job_time"], phases=phases).evaluate("numpy").attrs))
+    assert EFFICIENCY + "flops_efficiency 0.45 where not given'" in said
+    for part in ("recompute selective where not given", "pipeline_parallel 1 where not given"):
+        assert part in said
+    assert "virtual_stages 1," in said
+
+
+ODD: list[tuple[dict[str, Any], dict[str, Any], str | None, str | None]] = [
+    # of a scenario and its axes, efficiencies by default and tokens by default; None: not said
+    ({"calibration": "aws-p5"}, {}, "flops_efficiency 0.45", "20 a parameter = 1.4e+12"),
+    ({"calibration": "none"}, {"training_tokens": [1e12]}, "flops_efficiency 0.45", None),
+    ({"flops_efficiency": 0.4}, {}, None, "20 a parameter = 1.4e+12"),
+    ({}, {"flops_efficiency": [0.4, 0.5]}, None, "20 a parameter = 1.4e+12"),
+    ({"step_time": 5.0}, {}, None, "20 a parameter = 1.4e+12"),
+    ({"gemm_efficiency": 0.7, "compute_model": "roofline"}, {}, SHARES, "20 a parameter = 1.4e+12"),
+    ({"experts": 8, "experts_per_token": 2}, {}, None, "20 a parameter = 1.4e+12"),
+    ({"parameters": None}, {"parameters": [7e9, 70e9]}, None, "20 a parameter"),
+]
+
+
+@pytest.mark.parametrize(("more", "axes", "efficiency", "tokens"), ODD)
+def test_feet_of_odd_jobs_are_true(
+    more: dict[str, Any], axes: dict[str, Any], efficiency: str | None, tokens: str | None
+) -> None:
+    job = {**tomllib.loads(LAYERS), "n_gpus": 512, **more}
+    job = {name: value for name, value in job.items() if value is not None}
+    found = Sweep(job, axes, ["job_time", "step_time"]).evaluate("numpy")
+    parts = [line.partition(": ") for line in remarks(found.attrs)]
+    heads = {head: rest for head, _, rest in parts}
+    assert heads.get(EFFICIENCY.strip(": ")) == efficiency
+    assert heads.get("training_tokens by default") == tokens
+    layout = heads.get("layout by default", "")
+    assert ("expert_parallel 1" in layout) == ("experts" in more)
+    assert ("micro_batch_size 1" in layout) == ("step_time" not in more)
+
+
+def test_what_is_drawn_or_varied_is_not_at_its_median(spec: str) -> None:
+    laws = "{lognormal = [70e9, 1.1]}"
+    text = Path(spec).read_text(encoding="utf-8").replace("70e9", laws)
+    Path(spec).write_text(text, encoding="utf-8")
+    assert "at the median here: parameters" in run("run", spec).stderr
+    for words in (("uncertainty", spec, "--samples", "16"), (*SOBOL[:1], spec, *SOBOL[1:])):
+        said = run(*words).stderr
+        assert "median" not in said, words
+        assert "training_tokens by default: 20 a parameter\n" in said, words
+
+
+def test_a_wall_stands_on_the_sizes_that_it_shows(spec: str) -> None:
+    said = run("wall", spec, "pipeline_parallel=4").stderr
+    assert "1,048,576" not in said
+    assert "layout by default: virtual_stages 1" in said
+
+
+def test_simulations_say_what_they_stand_on(spec: str) -> None:
+    words = ["simulate", spec, "n_gpus=512", "--trials", "2"]
+    assert not run(*words).stderr  # nothing of it depends on what a default decides
+    text = Path(spec).read_text(encoding="utf-8")
+    text = text.replace("[axes]", "gpu_mttf = {lognormal = ['50000 h', 1.5]}\n[axes]")
+    Path(spec).write_text(text, encoding="utf-8")
+    assert run(*words).stderr == "uncertain, at the median here: gpu_mttf\n"
+
+
+def test_notebooks_show_feet() -> None:
+    sweep = Sweep({**tomllib.loads(LAYERS), "n_gpus": 512}, {}, ["job_time"])
+    cube = sweep.evaluate("numpy")
+    for page in (sweep._repr_html_(), cube.fleetcube._repr_html_()):
+        assert f"<div>{TOKENS}</div>" in page
+    assert "<th class='number'>job_time [d]</th>" in cube.fleetcube._repr_html_()
+    whole = Sweep({"gpu_mttf": 1e6}, {"n_gpus": [*range(1, 202)]}, ["cluster_mtbf"]).evaluate()
+    assert "201 points; cut them to 200" in whole.fleetcube._repr_html_()

@@ -158,6 +158,7 @@ def test_specs_that_are_none(cube: Path, spec: Any) -> None:
     [
         (".", {"fleetcube_medians": "{"}),
         (".", {"fleetcube_medians": "3"}),
+        (".", {"fleetcube_defaults": "3"}),
         ("job_time", {"units": 3}),
         ("job_time", {"units": {"s": 1}}),
         ("job_time", {"long_name": ["a"]}),
