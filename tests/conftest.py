@@ -36,5 +36,6 @@ def pytest_collection_finish() -> None:
 def _kernel_cache() -> Iterator[None]:
     """Kernels are kept from one run of the tests to the next; `make clean` removes them."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)  # tables in pipes have no width
         patch.setenv("FLEETCUBE_CACHE", str(Path(__file__).parents[1] / "build" / "test-kernels"))
         yield

@@ -68,5 +68,6 @@ if unknown := [str(path) for path in files if path not in every]:
     parser.error(f"nothing of {', '.join(unknown)} is generated")
 training.FURTHER += options.table
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.pop("COLUMNS", None)  # tables in pipes have no width
 for path in files:
     make(path)

@@ -102,19 +102,23 @@ def table(cube: "xarray.Dataset") -> tuple[list[str], list[list[str]]]:
         ends = [f"{name}_low", f"{name}_high"]
         if all(end in whole and END_OF in whole[end].attrs for end in ends):
             factor, _ = scale(str(whole[name].attrs.get("units", "1")), cells, name)
-            columns.append(_ranges(*(_cells(whole, end, dims) / factor for end in ends)))
+            columns += _ranges(*(_cells(whole, end, dims) / factor for end in ends))
         if name == TIME:
             columns += _dates(whole, dims)
     headings = [heading for heading, _ in columns]
     return headings, [list(row) for row in zip(*(cells for _, cells in columns), strict=True)]
 
 
-def _ranges(low: Any, high: Any) -> tuple[str, list[str]]:
-    """A column of intervals, beside the one of what is in them and in its unit."""
-    texts = iter(numbers([*low, *high]))
-    lows = [next(texts) for _ in low]
-    pairs = zip(low, lows, texts, strict=True)
-    return "90 %", ["-" if math.isnan(end) else f"{a} to {b}" for end, a, b in pairs]
+def _ranges(low: Any, high: Any) -> list[tuple[str, list[str]]]:
+    """A column of intervals, beside the one of what is in them and in its unit, if one shows."""
+    texts = numbers([*low, *high])
+    cells = [span(*pair) for pair in zip(texts[: len(low)], texts[len(low) :], strict=True)]
+    return [("90 %", cells)] if {*cells} != {"-"} else []
+
+
+def span(low: str, high: str, otherwise: str = "-") -> str:
+    """An interval, unless none is known, or it is narrower than the digits shown."""
+    return f"{low} to {high}" if low != high else otherwise
 
 
 def started(cube: "xarray.Dataset") -> tuple["date | None", dict[str, Any]]:
@@ -148,7 +152,7 @@ def _dates(cube: "xarray.Dataset", dims: Sequence[str]) -> list[tuple[str, list[
         made[key] = [day(since, seconds) for seconds in cells]
     if "from" in made:
         pairs = zip(made.pop("from"), made.pop("to"), strict=True)
-        made["90 %"] = [low if low == "-" else f"{low} to {high}" for low, high in pairs]
+        made["90 %"] = [span(*pair) for pair in pairs]
     return list(made.items())
 
 

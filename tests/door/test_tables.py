@@ -1,6 +1,7 @@
 """Tables on terminals: no number is broken, and what fits is not cut."""
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -21,6 +22,17 @@ def printed(heads: list[str], rows: list[list[str]], width: int) -> list[str]:
     status, told = sent(command, width, env=environment)
     assert status == 0
     return told.splitlines()
+
+
+def test_a_pipe_has_no_width_but_that_of_columns() -> None:
+    heads, rows = [*HEADS, "checkpoint_overhead"], [[*ROW, "0.01235"], [*OTHER, "0.1034"]]
+    code = f"from fleetcube.commands.table import print_table; print_table({heads}, {rows})"
+    for columns, most in (("80", 80), ("60", 60), ("", 200), ("wide", 200)):
+        own = {**os.environ, "COLUMNS": columns}
+        told = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True)
+        lines = told.stdout.splitlines()
+        assert max(map(len, lines)) <= most, columns
+        assert (len(lines) == 3) == (most == 200), "a row is a line"
 
 
 def words(lines: list[str]) -> list[list[str]]:

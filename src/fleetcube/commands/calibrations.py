@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 import textwrap
 
 import click
@@ -10,7 +9,7 @@ import click
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
 from fleetcube.commands.say import say
-from fleetcube.commands.table import aligned, with_unit
+from fleetcube.commands.table import aligned, columns, with_unit
 
 _SHOWN = 10
 
@@ -52,7 +51,7 @@ def calibrations(spec: str, selectors: tuple[str, ...], every: bool, as_json: bo
     heads = ["calibration", "step_time", "90 % interval", "distance"]
     first, *lines = aligned([heads, *cells], [False, True, True, True])
     say(first)
-    width = shutil.get_terminal_size().columns
+    width = columns() or 80
     for line, each in zip(lines, shown, strict=True):
         say(line)
         say(textwrap.fill(each.why, width, initial_indent="  ", subsequent_indent="  "))

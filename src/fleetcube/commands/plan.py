@@ -220,7 +220,7 @@ def _print_one(
 def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
     """What a job comes to, with intervals, and when it ends; losses are told elsewhere."""
     from fleetcube.grid.plan.labels import END_OF
-    from fleetcube.grid.show.tables import counted, numbers, scale
+    from fleetcube.grid.show.tables import counted, numbers, scale, span
     from fleetcube.grid.spec.dates import end
     from fleetcube.kernels.roles import LOSSES
 
@@ -233,7 +233,7 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
         ends = ""
         if f"{name}_low" in one:
             pair = [one[f"{name}_{side}"].item() / factor for side in ("low", "high")]
-            ends = " to ".join(numbers(pair)) if pair[0] == pair[0] else ""
+            ends = span(*numbers(pair), otherwise="")
         heading = f"{name} [{unit}]" if unit else str(name) + counted(value.attrs)
         rows.append([heading, numbers(number / factor)[0], ends])
     print_table(["", "value", "90 %"], rows)

@@ -1,6 +1,7 @@
 """Print tables and numbers, write tables."""
 
 import itertools
+import os
 import re
 import shutil
 import sys
@@ -32,17 +33,22 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     """Print a table in aligned columns, in which no number is ever broken or cut.
 
     A table wider than the terminal gets headings broken at underscores; else it is transposed; else
-    words of its cells are broken too. If nothing fits, the lines overflow, as in a pipe. A cell is
-    one line whatever is in it.
+    words of its cells are broken too. If nothing fits, the lines overflow, as in a pipe, which has
+    no width but that of COLUMNS. A cell is one line whatever is in it.
     """
     layouts = _layouts(headings, [[" ".join(cell.splitlines()) for cell in row] for row in rows])
     lines = plain = next(layouts)
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
+    if width := columns():
         while lines and max(map(len, lines)) > width:
             lines = next(layouts, [])
     for line in lines or plain:
         say(line)
+
+
+def columns() -> int | None:
+    """Those of the terminal, or those that COLUMNS says; none in a pipe otherwise."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return shutil.get_terminal_size().columns if known else None
 
 
 def _layouts(headings: list[str], rows: list[list[str]]) -> Iterator[list[str]]:
