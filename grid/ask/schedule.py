@@ -6,12 +6,17 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..accessor import Looks
 
 _SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are passes of their own
 MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
@@ -56,11 +61,16 @@ class PlayedSchedule:
     microbatches_in_flight: tuple[float, ...]
     stages: tuple[tuple[Pass, ...], ...]
 
-    def plot(self, path: str | Path) -> Any:
-        """Draw the schedule into a file (.png, .pdf, .svg); returns the figure."""
+    def plot(self, path: str | Path, **look: "Unpack[Looks]") -> Any:
+        """Draw the schedule into a file (.png, .pdf, .svg); returns the figure.
+
+        Takes `title`, `size` and `dpi`, as all pictures do.
+        """
+        from ..plots.picture import looking
         from ..plots.schedule import draw_schedule
 
-        return draw_schedule(self, Path(path))
+        with looking(**look):
+            return draw_schedule(self, Path(path))
 
 
 def simulate_schedule(

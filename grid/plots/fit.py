@@ -10,7 +10,7 @@ from ..measured.fit import CollectiveFit
 from ..measured.steps import StepFit
 from ..show.tables import scale
 from ..spec.values import unit_of
-from .picture import PALETTE, blank, check_picture, labelled, plain, saved, styled, words
+from .picture import PALETTE, blank, check_picture, headed, labelled, plain, saved, styled, words
 
 _OUT, _IN, _LINE = *PALETTE[1:3], "black"
 
@@ -30,6 +30,7 @@ def plot_fit(fit: CollectiveFit | StepFit, path: Path) -> None:
     plain(top.yaxis)
     if not in_bytes:
         plain(top.xaxis)
+    headed(figure, _title(fit))
     saved(figure, path)
 
 
@@ -51,7 +52,6 @@ def _collective(top: Any, below: Any, fit: CollectiveFit) -> None:
     top.set_yscale("log")
     top.set_ylabel(f"time [{unit}]")
     top.legend(fontsize=9)
-    top.set_title(_title(fit), fontsize=10)
     _bytes(below)
     below.set_xlabel("message")
 
@@ -70,7 +70,6 @@ def _steps(top: Any, below: Any, fit: StepFit) -> None:
     top.set_ylabel(f"measured {labelled(fit.of, unit)}")
     below.set_xlabel(f"fitted {labelled(fit.of, unit)}")
     top.legend(fontsize=9)
-    top.set_title(_title(fit), fontsize=10)
 
 
 def _bytes(axes: Any) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetcube import evaluate
+from fleetcube import evaluate, simulate_schedule
 from fleetcube.cli import cli
 from fleetcube.grid.ask.job_schedule import job_schedule
 from fleetcube.grid.errors import InputError
@@ -146,3 +146,46 @@ def test_bad_usage_is_one_line_and_leaves_nothing(
         )
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+JOB = """\
+model = "llama-3-8b"
+node = "dgx-h100"
+fabric = "infiniband-ndr"
+n_gpus = 64
+global_batch_size = 256
+"""
+OTHERS = [
+    ("sensitivity job.toml --of job_time", "--tornado"),
+    ("sensitivity job.toml --of mfu --kind software -x n_gpus -y sequence_length", "--map"),
+    ("wall job.toml --between 64:256", "-o"),
+    ("calibrate steps.csv --spec job.toml --fit flops_efficiency", "--plot"),
+]
+
+
+@pytest.mark.parametrize(("words", "option"), OTHERS)
+def test_every_picture_takes_a_title_and_a_size(
+    words: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    axes = "[axes]\nn_gpus = [64, 128]\nsequence_length = [4096, 8192]\n" * ("-x" in words)
+    Path("job.toml").write_text(f'outputs = ["job_time"]\n[scenario]\n{JOB}{axes}')
+    Path("steps.csv").write_text("n_gpus,step_time\n32,10\n64,6\n128,3\n")
+    look = ["--title", "Mine & yours", "--size", "5x4"]
+    draw = [*words.split(), option, "a.svg"]
+    with pytest.raises(InputError, match=r"size = 'big': give inches across and up"):
+        cli.main([*draw, "--size", "big"], standalone_mode=False)
+    with pytest.raises(InputError, match="--title is for a picture; draw one: "):
+        cli.main([*(w for w in draw[:-2] if w not in ("-x", "-y")), *look], standalone_mode=False)
+    cli.main([*draw, *look], standalone_mode=False)
+    text = Path("a.svg").read_text(encoding="utf-8")
+    assert 'width="360pt" height="288pt"' in text
+    assert "<title>Mine &amp; yours" in text
+    assert "<desc>" in text
+
+
+def test_a_played_schedule_takes_them_too(tmp_path: Path) -> None:
+    played = simulate_schedule(pipeline_parallel=2, num_microbatches=2)
+    figure = played.plot(tmp_path / "a.svg", title="Two stages", size=(6, 3))
+    assert figure.get_suptitle() == "Two stages"
+    assert figure.get_size_inches().tolist() == [6, 3]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcube.commands import complete
+from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.say import say
 from fleetcube.commands.table import print_table
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(), help="Calibration file to write (.toml).")
 @click.option("--overwrite", is_flag=True, help="Replace an existing calibration file.")
 @click.option("--plot", type=click.Path(), help="Draw fit and residuals: .png, .pdf or .svg.")
+@look
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in base units.")
 def calibrate(
     log: str,
@@ -52,6 +54,7 @@ def calibrate(
     overwrite: bool,
     plot: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Fit the model to measurements: the output of nccl-tests, or a CSV of step times.
 
@@ -75,6 +78,7 @@ def calibrate(
         calibration_file.check_target(Path(output), overwrite)
     if plot is not None:
         check_picture(Path(plot))
+    said = looks(given, {"--plot": plot})
     notes: list[str] = []
     if Path(log).suffix.lower() == ".csv":
         options = {"--ranks": ranks, "--collective": collective, "--in-place": in_place}
@@ -97,7 +101,8 @@ def calibrate(
         elif gpus_per_node is not None or scope is not None:
             raise InputError("--gpus-per-node and --scope are for the file; add -o my-cluster.toml")
     if plot is not None:
-        plot_fit(result, Path(plot))
+        with drawing(said):
+            plot_fit(result, Path(plot))
     if output is not None:
         about = calibration_file.own_words(result, log, what)
         quality = calibration_file.about_fit(result)

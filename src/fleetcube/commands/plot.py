@@ -1,11 +1,13 @@
 """`fleetcube plot`: pictures of a cube."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import by_phase, step, traffic, with_ends
+from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.say import say
 
 # The options that each kind of picture needs, and others that it allows
@@ -63,9 +65,7 @@ _SPECIFIED = ("curves", "map", "surface")  # also as specifications of Vega-Lite
     help="For pareto min or max of -x and -y  [min,min]; for curves min or max: draw ratios to the "
     "lowest or highest.",
 )
-@click.option("--title", help="First line above the picture.")
-@click.option("--size", metavar="WxH", help="Inches across and up, such as 8x5.")
-@click.option("--dpi", type=int, default=150, help="Pixels per inch, of a .png.  [150]")
+@look
 @click.option(
     "-o",
     "--output",
@@ -82,10 +82,8 @@ def plot(
     y: str | None,
     by: str | None,
     best: str | None,
-    title: str | None,
-    size: str | None,
-    dpi: int,
     output: str,
+    **given: Any,
 ) -> None:
     """Draw a cube, with its other axes cut by axis=value.
 
@@ -112,20 +110,18 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid.plots.picture import check_file, check_picture, looking
+    from fleetcube.grid.plots.picture import check_file, check_picture
     from fleetcube.grid.plots.vega import SPEC
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, named, x, y, by, best)
     path = Path(output)
-    with looking(title, size, dpi) as look:
+    with drawing(looks(given, {"-o": output})):
         if kind in _SPECIFIED and path.suffix == SPEC:
             check_file(path, (SPEC,))
         else:
             check_picture(path)
         _draw(cube, selectors, kind, named, x, y, by, best, path)
-    for remark in (*look.remarks, *look.advice):
-        say(remark, err=True)
     say(f"wrote {output}")
 
 

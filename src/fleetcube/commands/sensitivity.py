@@ -8,6 +8,7 @@ import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed
+from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.progress import progress
 from fleetcube.commands.say import say, say_wrapped
 from fleetcube.commands.table import print_foot, print_table, to_file, with_unit, write_table
@@ -55,6 +56,7 @@ from fleetcube.commands.table import print_foot, print_table, to_file, with_unit
 @click.option("--range", "spread", help="Range of inputs without a distribution.  [20%]")
 @click.option("--seed", type=int, help="Seed of the samples, for --global.  [0]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@look
 @to_file
 def sensitivity(
     spec: str,
@@ -75,6 +77,7 @@ def sensitivity(
     seed: int | None,
     as_json: bool,
     output: str | None,
+    **given: Any,
 ) -> None:
     """Rank the inputs of a spec by what they do to a quantity, at one point: axis=value.
 
@@ -109,6 +112,7 @@ def sensitivity(
     for name in (tornado, picture):
         if name is not None:
             check_picture(Path(name))
+    said = looks(given, {"--tornado": tornado, "--map": picture})
     if output is not None:
         check_target(Path(output))
     at = pairs(selectors)
@@ -148,12 +152,14 @@ def sensitivity(
         )
     quiet = as_json or output == "-"
     if tornado is not None:
-        draw_tornado(ranking, of, Path(tornado), top)
+        with drawing(said):
+            draw_tornado(ranking, of, Path(tornado), top)
         say(f"wrote {tornado}", err=quiet)
     if picture is not None and x is not None and y is not None:
         flat, place = cut(sweep, at, free=[x, y])
         dominant = flat.dominance(of, _chosen(flat, of, wrt, kinds, without)[0])
-        dominance_map(dominant, of, x, y, place, Path(picture))
+        with drawing(said):
+            dominance_map(dominant, of, x, y, place, Path(picture))
         say(f"wrote {picture}", err=quiet)
 
 

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fleetcube.commands import complete
 from fleetcube.commands.changed import changed_spec
+from fleetcube.commands.picture import drawing, look, looks
 from fleetcube.commands.say import say
 from fleetcube.commands.table import print_foot, print_table, with_unit
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @complete.engine
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
 @click.option("-o", "--output", type=click.Path(), help="Picture to write: .png, .pdf or .svg.")
+@look
 def wall(
     spec: str,
     selectors: tuple[str, ...],
@@ -35,6 +37,7 @@ def wall(
     engine: str,
     as_json: bool,
     output: str | None,
+    **given: Any,
 ) -> None:
     """Find where adding GPUs stops helping, and which limit ends it.
 
@@ -56,13 +59,15 @@ def wall(
 
     if output is not None:
         check_picture(Path(output))
+    said = looks(given, {"-o": output})
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
         raise InputError(f"--between {between!r} is not a range; write first:last")
     problem = changed_spec(spec, selectors, ["n_gpus"])
     found = find(problem, ends, batch_grows, power_limit, day_price, engine)
     if output is not None:
-        wall_picture(found, Path(output))
+        with drawing(said):
+            wall_picture(found, Path(output))
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         return

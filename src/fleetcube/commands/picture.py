@@ -1,0 +1,46 @@
+"""What every command that draws takes: a picture's first line, its size, its pixels."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from fleetcube.commands.say import say
+
+_OPTIONS = (
+    click.option("--title", help="First line above the picture."),
+    click.option("--size", metavar="WxH", help="Inches across and up, such as 8x5."),
+    click.option("--dpi", type=int, help="Pixels per inch, of a .png.  [150]"),
+)
+
+
+def look(command: Any) -> Any:
+    """The options --title, --size and --dpi, which `looks` reads."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def looks(given: Mapping[str, Any], drawn: Mapping[str, str | None]) -> dict[str, Any]:
+    """What was said of the pictures' looks, before any is drawn; `drawn` are files by option."""
+    from fleetcube.grid.errors import InputError
+    from fleetcube.grid.plots.picture import looking
+
+    said = {name: value for name, value in given.items() if value is not None}
+    if said and not any(drawn.values()):
+        options = " or ".join(f"{option} FILE" for option in drawn)
+        raise InputError(f"--{next(iter(said))} is for a picture; draw one: {options}")
+    with looking(**said):
+        return said
+
+
+@contextlib.contextmanager
+def drawing(said: Mapping[str, Any]) -> Iterator[None]:
+    """Draw with these looks, and tell what is to be said of the picture."""
+    from fleetcube.grid.plots.picture import looking
+
+    with looking(**said) as chosen:
+        yield
+    for remark in (*chosen.remarks, *chosen.advice):
+        say(remark, err=True)
