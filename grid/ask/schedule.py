@@ -6,17 +6,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ..accessor import Looks
 
 _SPLIT = ("zb_h1", "zb_v", "dualpipe", "dualpipev")  # weight gradients are passes of their own
 MOST_MICROBATCHES = 1_000_000  # times stages and pieces: a minute, and a gigabyte
@@ -61,7 +56,7 @@ class PlayedSchedule:
     microbatches_in_flight: tuple[float, ...]
     stages: tuple[tuple[Pass, ...], ...]
 
-    def plot(self, path: str | Path, **look: "Unpack[Looks]") -> Any:
+    def plot(self, path: str | Path, **look: Any) -> Any:
         """Draw the schedule into a file (.png, .pdf, .svg); returns the figure.
 
         Takes `title`, `size` and `dpi`, as all pictures do.

@@ -233,7 +233,8 @@ def _print_values(one: "xarray.Dataset", since: "date | None") -> None:
         ends = ""
         if f"{name}_low" in one:
             pair = [one[f"{name}_{side}"].item() / factor for side in ("low", "high")]
-            ends = span(*numbers(pair), otherwise="")
+            low, high = numbers(pair)
+            ends = span(low, high, "")
         heading = f"{name} [{unit}]" if unit else str(name) + counted(value.attrs)
         rows.append([heading, numbers(number / factor)[0], ends])
     print_table(["", "value", "90 %"], rows)
