@@ -1,5 +1,6 @@
 """Pictures of a cut cube with a question of their own: losses, flips, roofline, Pareto front."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,10 @@ from ..errors import InputError
 from ..reduce.pareto import SENSES, unbeaten
 from ..show.tables import scale
 from .picture import (
+    GREY,
     INFEASIBLE,
     PALETTE,
+    Boxes,
     beside,
     blank,
     blocked,
@@ -43,9 +46,11 @@ if TYPE_CHECKING:
     import xarray
 
 WAITS = LOSSES[1:]  # without the GPUs' own inefficiency, the largest nearly everywhere
+FLIPS = "largest_loss"
 _SHARES = (*LOSSES, "reliability_overhead")  # each with its colour in the palette
 ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
+_LOST = "Where the wall time goes"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
 _REST = "#999999"
@@ -68,19 +73,9 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
     point. Infeasible points are grey. Returns the figure.
     """
     check_picture(path)
-    need(cube, LOSSES)
-    top = ["job_time"] if "job_time" in cube else []
+    drawn, shares, bad = _shares(cube, x)
     cube = cut(cube, [x])
-    drawn = cube[[*LOSSES, *top]]
-    if x not in drawn.dims:
-        dims = ", ".join(map(str, drawn.dims)) or "none left"
-        raise InputError(f"{x!r} is not an axis of the losses; their axes: {dims}")
-    check_cut(drawn, [x])
-    bad = blocked(cube, [x])
-    shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
-    count_infeasible(bad, "grey")
-    if not np.isfinite(shares).all(axis=0).any():
-        raise InputError(f"no point along {x} has all losses; cut the cube elsewhere")
+    top = "job_time" in drawn
     ratios = [2, 3] if top else [1]
     figure, rows = blank(
         6.4 if top else 4.8, len(ratios), sharex=True, squeeze=False, height_ratios=ratios
@@ -91,16 +86,58 @@ def losses(cube: "xarray.Dataset", x: str, path: Path | None) -> Any:
         _job_time(panels[0], cube, x, at, bad)
     handles = _stacked(panels[-1], cube[x], at, shares, bad)
     panels[-1].set_xlabel(heading(cube[x]))
-    headed(figure, title(cube, drawn, "Where the wall time goes"))
+    headed(figure, title(cube, drawn, _LOST))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
+
+
+def losses_boxes(cube: "xarray.Dataset", x: str) -> Boxes:
+    """The shares of the wall time along an axis, as `losses` stacks them."""
+    drawn, shares, bad = _shares(cube, x)
+    ends = _ends(shares)
+    rows: list[dict[str, Any]] = []
+    for k, label in enumerate(point_labels(drawn[x])):
+        at = {"at": label.replace("\n", " ")}
+        if bad[k]:
+            rows.append({**at, "part": "infeasible", "from": 0.0, "until": 1.0})
+            continue
+        rows += [
+            {**at, "part": name, "from": low, "until": high}
+            for (name, _), (low, high) in zip(PARTS, itertools.pairwise(ends[:, k]), strict=True)
+            if np.isfinite(high)
+        ]
+    heads = {"at": heading(drawn[x]), "from": "share of the wall time"}
+    shades = {**dict(PARTS), "infeasible": GREY}
+    return Boxes(title(cube, drawn, _LOST), rows, ("at",), ("from", "until"), heads, shades)
+
+
+def _shares(cube: "xarray.Dataset", x: str) -> tuple["xarray.Dataset", Any, Any]:
+    """What is drawn of losses along an axis, their shares, and which points are infeasible."""
+    need(cube, LOSSES)
+    cube = cut(cube, [x])
+    drawn = cube[[*LOSSES, *(["job_time"] if "job_time" in cube else [])]]
+    if x not in drawn.dims:
+        dims = ", ".join(map(str, drawn.dims)) or "none left"
+        raise InputError(f"{x!r} is not an axis of the losses; their axes: {dims}")
+    check_cut(drawn, [x])
+    bad = blocked(cube, [x])
+    shares = np.stack([_along(cube[name], x, bad) for name in LOSSES])
+    count_infeasible(bad, "grey")
+    if not np.isfinite(shares).all(axis=0).any():
+        raise InputError(f"no point along {x} has all losses; cut the cube elsewhere")
+    return drawn, shares, bad
+
+
+def _ends(shares: Any) -> Any:
+    """Where each share begins, and where the last one and what they leave end."""
+    ends = np.concatenate([np.zeros((1, shares.shape[1])), np.cumsum(shares, axis=0)])
+    return np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
 
 
 def _stacked(axes: Any, x: "xarray.DataArray", at: Any, shares: Any, bad: Any) -> list[Any]:
     from matplotlib import patches, ticker
 
-    ends = np.concatenate([np.zeros((1, at.size)), np.cumsum(shares, axis=0)])
-    ends = np.concatenate([ends, np.where(np.isnan(ends[-1:]), np.nan, 1.0)])
+    ends = _ends(shares)
     cells = edges(at, axes.get_xscale())
     gapless = not bad.any() and at.size > 1  # areas from the first point to the last
     handles = []
@@ -173,6 +210,11 @@ def flips(
     Ties go to the first. If the cube holds reliability_to_communication_ratio, a line shows where
     reliability costs as much as communication. Infeasible points are hatched. Returns the figure.
     """
+    return plot(with_flips(cube, of), FLIPS, x, y, path)
+
+
+def with_flips(cube: "xarray.Dataset", of: Sequence[str] = WAITS) -> "xarray.Dataset":
+    """A cube with the flag that `flips` draws."""
     odd = [name for name in of if name not in _SHARES]
     if odd or len(set(of)) < 2:
         problem = f"{odd[0]!r} is not one of them" if odd else "one loss has no rival"
@@ -189,7 +231,7 @@ def flips(
     # -1, no code, where any of the losses is unknown
     flag = shares.isel(loss=0, drop=True).copy(data=np.where(np.isinf(values).any(0), -1, codes))
     flag.attrs = {"flag_meanings": " ".join(names), "long_name": meaning}
-    return plot(cube.assign(largest_loss=flag), "largest_loss", x, y, path)
+    return cube.assign({FLIPS: flag})
 
 
 # Roofline

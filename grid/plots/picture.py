@@ -34,8 +34,9 @@ _MOST_PIXELS = 100_000_000
 PALETTE = ["#595959", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"]
 DISTINCT = [*PALETTE[1:3], *PALETTE[4:7], "#000000"]  # yellow is too faint for lines and dots
 MARKERS = "osD^vP"
+GREY = "#d9d9d9"  # of what cannot be run
 INFEASIBLE: dict[str, Any] = {
-    "facecolor": "#d9d9d9",
+    "facecolor": GREY,
     "edgecolor": "white",
     "hatch": "////",
     "linewidth": 0,
@@ -116,6 +117,22 @@ def _inches(size: str | Sequence[float]) -> tuple[float, float]:
 def look() -> Look:
     """How the picture being drawn is to look."""
     return _LOOK.get() or Look()
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """A picture of boxes in words and numbers: a row for each, and what a specification needs.
+
+    `across` and `up` name a column of words, or two of numbers: where boxes begin and end. `heads`
+    are titles of columns, `shades` the colours of what boxes stand for, the column `part`.
+    """
+
+    title: str
+    rows: list[dict[str, Any]]
+    across: tuple[str, ...]
+    up: tuple[str, ...]
+    heads: dict[str, str]
+    shades: dict[str, str]
 
 
 # The file
@@ -307,7 +324,8 @@ def point_labels(coordinate: "xarray.DataArray") -> list[str]:
     if not is_number(coordinate):
         return [short(value) for value in coordinate.values]
     factor, _ = scale(_unit(coordinate), coordinate.values, str(coordinate.name))
-    return [number(float(f"{value / factor:.5g}")) for value in coordinate.values.tolist()]
+    values = [value / factor for value in coordinate.values.tolist()]
+    return [number(v if float(v).is_integer() else float(f"{v:.5g}")) for v in values]
 
 
 def labelled(name: str, unit: str) -> str:

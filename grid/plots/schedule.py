@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .picture import PALETTE, blank, check_picture, headed, labelled, saved, styled
+from .picture import PALETTE, Boxes, blank, check_picture, headed, labelled, saved, styled
 
 if TYPE_CHECKING:
     from ..ask.schedule import PlayedSchedule
@@ -64,5 +64,28 @@ def draw_schedule(played: "PlayedSchedule", path: Path | None, unit: str = "") -
     if any(op.overlaps for op in ops):
         handles.append(patches.Patch(fc="none", ec="black", linewidth=0.4, label="overlapping"))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=4)
-    headed(figure, f"{played.pipeline_schedule}: bubble ratio {played.bubble_ratio:.3g}")
+    headed(figure, _title(played))
     return saved(figure, path)
+
+
+def schedule_boxes(played: "PlayedSchedule", unit: str = "") -> Boxes:
+    """The passes of each stage along time, as `draw_schedule` draws them."""
+    rows = [
+        {
+            "stage": str(stage + 1),
+            "part": _NAMES[op.kind],
+            "from": op.start,
+            "until": op.end,
+            "microbatch": op.microbatch + 1,
+            "piece": op.piece + 1,
+        }
+        for stage, passes in enumerate(played.stages)
+        for op in passes
+    ]
+    shades = {name: _COLOURS[kind] for kind, name in _NAMES.items()}
+    heads = {"from": labelled("time", unit)}
+    return Boxes(_title(played), rows, ("from", "until"), ("stage",), heads, shades)
+
+
+def _title(played: "PlayedSchedule") -> str:
+    return f"{played.pipeline_schedule}: bubble ratio {played.bubble_ratio:.3g}"

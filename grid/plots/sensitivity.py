@@ -10,6 +10,7 @@ from ..errors import InputError
 from ..show.tables import scale
 from .picture import (
     PALETTE,
+    Boxes,
     blank,
     blocked,
     check_picture,
@@ -43,34 +44,52 @@ def tornado(levers: "xarray.Dataset", of: str, path: Path, most: int = 15) -> An
     check_picture(path)
     from matplotlib.patches import Patch
 
-    base = float(levers[of])
-    factor, unit = scale(str(levers[of].attrs["units"]), np.array([base]), of)
-    ends = np.stack([levers[f"{of}_below"].values, levers[f"{of}_above"].values]) / factor
-    swing = np.nan_to_num(np.abs(ends - base / factor).max(axis=0), posinf=0.0)
-    order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0][:most][::-1]
-    figure, axes = blank(1.5 + 0.3 * max(4, len(order)))
-    names = [str(name) for name in levers["input"].values]
-    stepped = levers["kind"].values == "difference"
-    for at, k in enumerate(order):
-        for row in sorted((0, 1), key=lambda row: -abs(ends[row, k] - base / factor)):
-            width = ends[row, k] - base / factor
-            axes.barh(at, width, left=base / factor, color=(LOWER, HIGHER)[row])
-    axes.axvline(base / factor, color="black", linewidth=0.8)
-    ticks = [f"{words(names[k])}{' *' if stepped[k] else ''}" for k in order]
-    axes.set_yticks(range(len(order)), ticks)
-    axes.set_xlabel(labelled(of, unit))
-    note = "inputs 10 % smaller and larger"
-    if any(stepped[k] for k in order):
-        note += " (*: the valid whole numbers nearest to that)"
-    title = f"{words(of)} = {number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
-    headed(figure, "\n".join([title, note, *_point_lines(levers.attrs["fleetcube_point"])]))
-    patches = [Patch(color=colour) for colour in (LOWER, HIGHER)]
-    axes.legend(patches, ["input smaller", "input larger"], fontsize=8, loc="lower right")
+    boxes = tornado_boxes(levers, of, most)
+    names = list(dict.fromkeys(row["input"] for row in boxes.rows))[::-1]
+    figure, axes = blank(1.5 + 0.3 * max(4, len(names)))
+    for row in boxes.rows:
+        width = row["until"] - row["from"]
+        shade = boxes.shades[row["part"]]
+        axes.barh(names.index(row["input"]), width, left=row["from"], color=shade)
+        axes.axvline(row["from"], color="black", linewidth=0.8)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlabel(boxes.heads["from"])
+    headed(figure, boxes.title)
+    patches = [Patch(color=colour) for colour in boxes.shades.values()]
+    axes.legend(patches, [*boxes.shades], fontsize=8, loc="lower right")
     axes.locator_params(axis="x", nbins=5)
     plain(axes.xaxis)
     axes.grid(alpha=0.3, axis="x")
     axes.set_axisbelow(True)
     return saved(figure, path)
+
+
+def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> Boxes:
+    """What a quantity becomes as each input is smaller and larger, the wider bar of each first."""
+    base = float(levers[of])
+    factor, unit = scale(str(levers[of].attrs["units"]), np.array([base]), of)
+    ends = np.stack([levers[f"{of}_below"].values, levers[f"{of}_above"].values]) / factor
+    swing = np.nan_to_num(np.abs(ends - base / factor).max(axis=0), posinf=0.0)
+    order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0][:most]
+    stepped = levers["kind"].values == "difference"
+    rows = [
+        {
+            "input": f"{words(str(levers['input'].values[k]))}{' *' if stepped[k] else ''}",
+            "part": ("input smaller", "input larger")[side],
+            "from": base / factor,
+            "until": ends[side, k],
+        }
+        for k in order
+        for side in sorted((0, 1), key=lambda side: -abs(ends[side, k] - base / factor))
+    ]
+    note = "inputs 10 % smaller and larger"
+    if any(stepped[k] for k in order):
+        note += " (*: the valid whole numbers nearest to that)"
+    title = f"{words(of)} = {number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
+    lines_ = [title, note, *_point_lines(levers.attrs["fleetcube_point"])]
+    shades = {"input smaller": LOWER, "input larger": HIGHER}
+    heads = {"from": labelled(of, unit)}
+    return Boxes("\n".join(lines_), rows, ("from", "until"), ("input",), heads, shades)
 
 
 @styled

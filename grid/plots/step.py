@@ -1,6 +1,6 @@
 """Picture of one step of a job: what it is made of, parts below what they are parts of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from ..ask.traffic import duration
 from ..show.tables import scale
 from .picture import (
     PALETTE,
+    Boxes,
     blank,
     blocked,
     check_picture,
@@ -43,6 +44,7 @@ _WORDS = {
     "ideal_compute_time": "model operations at peak",
     REST: "below peak and recomputed",
 }
+_DARKEST, _PALEST = (8, 74, 145), (171, 207, 229)  # blues, in red, green and blue
 _CLEAR = 4  # pixels on both sides of a name in its bar
 _COLUMNS = 3  # of the legend
 
@@ -54,7 +56,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     The legend has those that are made of nothing else, which add up to the step. `point` holds
     `ask.step_parts.NAMES` at one point. Returns the figure.
     """
-    from matplotlib import colormaps, colors, patches
+    from matplotlib import colors, patches
 
     check_picture(path)
     whole = step_parts(point)
@@ -63,9 +65,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
     depth = 1 + max(row for _, _, row in bars)
     leaves = [part for part, _, _ in bars if not part.parts]
     figure, axes = blank(1.4 + 0.5 * depth + 0.2 * (len(leaves) // _COLUMNS))
-    own = [part for part, _, _ in bars if part.name not in _COLOURS]
-    blues = colormaps["Blues"](np.linspace(0.85, 0.35, max(1, len(own))))
-    shades = {**_COLOURS, **{part.name: blue for part, blue in zip(own, blues, strict=False)}}
+    shades = _shades([part.name for part, _, _ in bars])
     names = []
     for part, start, row in bars:
         shade = colors.to_rgb(shades[part.name])
@@ -90,11 +90,7 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         )
         for leaf in leaves
     ]
-    said = f"A step takes {duration(whole.seconds, 4)}"
-    if blocked(point, []).any():
-        said += ", but this point cannot be run"
-        look().remarks.append("infeasible: this point cannot be run")
-    headed(figure, title(point, point[STEP], said))
+    headed(figure, _title(point, whole))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=_COLUMNS)
     figure.draw_without_rendering()  # widths in pixels are not known before
     across = axes.get_window_extent().width
@@ -102,6 +98,42 @@ def step_picture(point: "xarray.Dataset", path: Path | None) -> Any:
         if text.get_window_extent().width + _CLEAR > across * part.seconds / whole.seconds:
             text.remove()
     return saved(figure, path)
+
+
+def step_boxes(point: "xarray.Dataset") -> Boxes:
+    """One step as bars below bars, as `step_picture` draws it."""
+    whole = step_parts(point)
+    bars = list(_bars(whole, 0.0, 0))
+    factor, unit = scale("s", whole.seconds, STEP)
+    rows = [
+        {
+            "depth": str(row),
+            "part": _named(part),
+            "from": start / factor,
+            "until": (start + part.seconds) / factor,
+            "takes": f"{duration(part.seconds, 3)}, {_share(part.seconds / whole.seconds)}",
+        }
+        for part, start, row in bars
+    ]
+    shades = _shades([part.name for part, _, _ in bars])
+    names = {_named(part): shades[part.name] for part, _, _ in bars}
+    heads = {"from": f"time of one step [{unit}]"}
+    return Boxes(_title(point, whole), rows, ("from", "until"), ("depth",), heads, names)
+
+
+def _title(point: "xarray.Dataset", whole: Part) -> str:
+    said = f"A step takes {duration(whole.seconds, 4)}"
+    if blocked(point, []).any():
+        said += ", but this point cannot be run"
+        look().remarks.append("infeasible: this point cannot be run")
+    return title(point, point[STEP], said)
+
+
+def _shades(names: Sequence[str]) -> dict[str, str]:
+    """Colours of parts: those without one of their own get blues, darkest first."""
+    own = [name for name in names if name not in _COLOURS]
+    blues = np.linspace(_DARKEST, _PALEST, max(1, len(own))).round().astype(np.uint8)
+    return {**_COLOURS, **{n: f"#{b.tobytes().hex()}" for n, b in zip(own, blues, strict=False)}}
 
 
 def _share(part: float) -> str:

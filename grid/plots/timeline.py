@@ -13,7 +13,9 @@ from ..spec.axes import PHASE
 from ..spec.dates import end
 from .kinds import PARTS
 from .picture import (
+    GREY,
     INFEASIBLE,
+    Boxes,
     blank,
     blocked,
     check_picture,
@@ -43,28 +45,12 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     from matplotlib import patches, ticker
 
     check_picture(path)
-    need(cube, NAMES)
-    if cube["job_time"].dims != (PHASE,):
-        raise InputError("a timeline needs one point, with phases; give the other axes a value")
-    widths = np.asarray(cube["job_time"].values, float)
-    base = str(cube["job_time"].attrs.get("units", "1"))
-    factor, unit = scale(base, np.nansum(np.where(np.isfinite(widths), widths, 0.0)))
-    widths = widths / factor
-    bad = blocked(cube, [PHASE]) | ~np.isfinite(widths)
-    widths = np.where(np.isfinite(widths), widths, 0.0)
+    base, factor, unit, widths, bad = _lengths(cube)
     starts = np.concatenate([[0.0], np.cumsum(widths)])
     figure, axes = blank(4.8)
-    ready = np.broadcast_to(np.nan_to_num(cube["transition_share"].values), widths.shape) * widths
     handles = []
-    if ready.any():
-        axes.bar(starts[:-1], np.ones(widths.size), ready, align="edge", color="0.8")
-        handles.append(patches.Patch(color="0.8", label="making ready"))
-    bottom = np.zeros(widths.size)
-    for name, (text, colour) in zip([*LOSSES, ""], PARTS, strict=True):
-        share = np.broadcast_to(cube[name].values, widths.shape) if name else 1 - bottom
-        share = np.where(bad, 0.0, share)
-        axes.bar(starts[:-1] + ready, share, widths - ready, bottom, align="edge", color=colour)
-        bottom = bottom + share
+    for text, colour, left, width, low, high in _cut(cube, widths, bad):
+        axes.bar(left, high - low, width, low, align="edge", color=colour)
         handles.append(patches.Patch(color=colour, label=text))
     for k in np.flatnonzero(bad & (widths > 0)):
         axes.axvspan(starts[k], starts[k + 1], zorder=0, **INFEASIBLE)
@@ -74,21 +60,82 @@ def timeline(cube: "xarray.Dataset", path: Path | None) -> Any:
     for width in (widths * factor).tolist():
         each, its_unit = scale(base, width)
         lengths.append(f"{number(float(f'{width / each:.3g}'))} {its_unit}".rstrip())
-    since, _ = started(cube)
-    until = []
-    if since is not None:
-        times = np.cumsum(cube["job_time"].values).tolist()
-        until = [f"until {end(since, seconds)}" for seconds in times]
+    since, until = _days(cube)
     _named(axes, cube[PHASE].values, starts, lengths, until)
     axes.set_xlim(0, max(starts[-1], 1e-12))
     axes.set_ylim(0, 1)
-    axes.set_xlabel(f"time since {since or 'the start'} [{unit}]")
+    axes.set_xlabel(f"time since {since} [{unit}]")
     axes.set_ylabel("share of the wall time")
     axes.yaxis.set_major_formatter(ticker.PercentFormatter(1, symbol=" %"))
     plain(axes.xaxis)
-    headed(figure, ", ".join([f"The job's phases: {starts[-1]:,.4g} {unit} in all", *until[-1:]]))
+    headed(figure, _title(widths, unit, until))
     figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=3)
     return saved(figure, path)
+
+
+def timeline_boxes(cube: "xarray.Dataset") -> Boxes:
+    """The phases of a job, each cut into where its time goes, as `timeline` draws them."""
+    _, _, unit, widths, bad = _lengths(cube)
+    since, until = _days(cube)
+    names = [str(name) for name in cube[PHASE].values]
+    rows: list[dict[str, Any]] = []
+    parts = _cut(cube, widths, bad)
+    for text, _, *sides in parts:
+        rows += [
+            {"phase": name, "part": text, "from": left, "until": left + width, "low": a, "high": b}
+            for name, left, width, a, b in zip(names, *sides, strict=True)
+            if width > 0 and b > a
+        ]
+    starts = np.cumsum(widths) - widths
+    rows += [
+        {"phase": names[k], "part": "infeasible", "from": starts[k], "until": starts[k] + widths[k]}
+        | {"low": 0.0, "high": 1.0}
+        for k in np.flatnonzero(bad & (widths > 0))
+    ]
+    heads = {"from": f"time since {since} [{unit}]", "low": "share of the wall time"}
+    shades = {text: colour for text, colour, *_ in parts} | {"infeasible": GREY}
+    title = _title(widths, unit, until)
+    return Boxes(title, rows, ("from", "until"), ("low", "high"), heads, shades)
+
+
+def _lengths(cube: "xarray.Dataset") -> tuple[str, float, str, Any, Any]:
+    """The base unit of times, a factor and unit to show, each phase's length, and which is bad."""
+    need(cube, NAMES)
+    if cube["job_time"].dims != (PHASE,):
+        raise InputError("a timeline needs one point, with phases; give the other axes a value")
+    widths = np.asarray(cube["job_time"].values, float)
+    base = str(cube["job_time"].attrs.get("units", "1"))
+    factor, unit = scale(base, np.nansum(np.where(np.isfinite(widths), widths, 0.0)))
+    bad = blocked(cube, [PHASE]) | ~np.isfinite(widths)
+    return base, factor, unit, np.where(np.isfinite(widths), widths / factor, 0.0), bad
+
+
+def _cut(cube: "xarray.Dataset", widths: Any, bad: Any) -> list[tuple[Any, ...]]:
+    """What phases are cut into: a name, a colour, left ends, widths, lower and upper ends."""
+    starts = np.cumsum(widths) - widths
+    ready = np.broadcast_to(np.nan_to_num(cube["transition_share"].values), widths.shape) * widths
+    low, high = np.zeros(widths.size), np.ones(widths.size)
+    parts = [("making ready", "#cccccc", starts, ready, low, high)] if ready.any() else []
+    for name, (text, colour) in zip([*LOSSES, ""], PARTS, strict=True):
+        share = np.broadcast_to(cube[name].values, widths.shape) if name else 1 - low
+        high = low + np.where(bad, 0.0, share)
+        parts.append((text, colour, starts + ready, widths - ready, low, high))
+        low = high
+    return parts
+
+
+def _days(cube: "xarray.Dataset") -> tuple[str, list[str]]:
+    """When the job starts, and the days until which its phases last, if its spec says so."""
+    since, _ = started(cube)
+    if since is None:
+        return "the start", []
+    times = np.cumsum(cube["job_time"].values).tolist()
+    return str(since), [f"until {end(since, seconds)}" for seconds in times]
+
+
+def _title(widths: Any, unit: str, until: Sequence[str]) -> str:
+    whole = f"The job's phases: {widths.sum():,.4g} {unit} in all"
+    return ", ".join([whole, *until[-1:]])
 
 
 def _named(

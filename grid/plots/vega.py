@@ -1,4 +1,4 @@
-"""Curves and maps as specifications of Vega-Lite, with their data, to be drawn elsewhere.
+"""Curves, maps and boxes as specifications of Vega-Lite, with their data, to be drawn elsewhere.
 
 They need no matplotlib, and name the version of the language that they are written in.
 """
@@ -14,7 +14,11 @@ from ..reduce.pareto import SENSES
 from ..show.tables import finite, scale
 from .picture import (
     DISTINCT,
+    GREY,
+    Boxes,
     blocked,
+    check_file,
+    check_picture,
     edges,
     heading,
     is_number,
@@ -37,14 +41,19 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 MOST = 20_000  # points in one file
 _WIDTH, _HEIGHT, _INCH = 560, 360, 100  # pixels
 _STATE = "can_run"
-_INFEASIBLE = "#d9d9d9"
 
 
-def write_spec(
-    cube: "xarray.Dataset", name: str, x: str, y: str | None, path: Path, best: str | None = None
-) -> None:
-    """Write what `vega_lite` returns."""
-    text = json.dumps(finite(vega_lite(cube, name, x, y, best)), indent=1, allow_nan=False)
+def check_drawn(path: Path) -> None:
+    """Refuse a file that neither a specification nor a picture can be written to."""
+    if path.suffix == SPEC:
+        check_file(path, (SPEC,))
+    else:
+        check_picture(path)
+
+
+def write_spec(spec: dict[str, Any], path: Path) -> None:
+    """Write what `vega_lite` or `box_spec` returns."""
+    text = json.dumps(finite(spec), indent=1, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -93,19 +102,72 @@ def vega_lite(
     limits = None
     if channel["type"] == "quantitative" and known.min() > 0:
         limits = float(known.min()) / FAR, float(known.max()) * FAR
+    layers = (
+        _cells(columns, cube, x, y, channel)
+        if y
+        else _lines(columns, cube, x, family, channel, limits)
+    )
+    return _whole(first, rest, layers, _rows(columns, dims, values.shape))
+
+
+def _whole(
+    first: str, rest: list[str], layers: list[Any], rows: list[Any], height: int = _HEIGHT
+) -> dict[str, Any]:
+    """A specification with its titles, its size and its data."""
     own = look()
-    size = own.size or (_WIDTH / _INCH, _HEIGHT / _INCH)
-    spec = {
+    size = own.size or (_WIDTH / _INCH, height / _INCH)
+    return {
         "$schema": SCHEMA,
         "title": {"text": own.title if own.title is not None else first, "subtitle": rest},
         "description": " ".join([first, *rest]),
         "width": round(size[0] * _INCH),
         "height": round(size[1] * _INCH),
-        "layer": _cells(columns, cube, x, y, channel)
-        if y
-        else _lines(columns, cube, x, family, channel, limits),
+        "layer": layers,
+        "data": {"values": rows},
     }
-    return {**spec, "data": {"values": _rows(columns, dims, values.shape)}}
+
+
+def box_spec(boxes: Boxes) -> dict[str, Any]:
+    """A picture of boxes as a specification of Vega-Lite: bars, or cells of numbers alone."""
+    if len(boxes.rows) > MOST:
+        raise InputError(
+            f"the picture has {len(boxes.rows):,} boxes, more than the {MOST:,} of a spec; draw "
+            "fewer"
+        )
+    drawn = {row["part"] for row in boxes.rows}
+    shades = {part: colour for part, colour in boxes.shades.items() if part in drawn}
+    encoding: dict[str, Any] = {
+        **_side(boxes, "x", boxes.across),
+        **_side(boxes, "y", boxes.up),
+        "color": {
+            **{"field": "part", "type": "nominal", "title": None, "sort": [*shades]},
+            "scale": {"domain": [*shades], "range": [*shades.values()]},
+        },
+        "tooltip": [{"field": name} for name in boxes.rows[0]],
+    }
+    layer: dict[str, Any] = {
+        "mark": "rect" if len(boxes.across) == len(boxes.up) else "bar",
+        "transform": [],
+        "encoding": encoding,
+    }
+    first, *rest = boxes.title.replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    lines = 1 if len(boxes.up) > 1 else len({row[boxes.up[0]] for row in boxes.rows})
+    height = _HEIGHT if lines == 1 else max(100, 24 * lines)
+    rows = [
+        {name: float(v) if isinstance(v, float) else v for name, v in row.items()}
+        for row in boxes.rows
+    ]
+    return _whole(first, rest, [layer], rows, height)
+
+
+def _side(boxes: Boxes, side: str, columns: tuple[str, ...]) -> dict[str, Any]:
+    """The channels of one side of boxes: words in their order, or both ends."""
+    head = {"field": columns[0], "title": boxes.heads.get(columns[0], columns[0])}
+    if len(columns) == 1:
+        order = list(dict.fromkeys(row[columns[0]] for row in boxes.rows))
+        return {side: {**head, "type": "nominal", "sort": order}}
+    how = {"type": "quantitative", "scale": {"zero": False, "nice": False}}
+    return {side: {**head, **how}, f"{side}2": {"field": columns[1]}}
 
 
 def _flag(columns: dict[str, Any], name: str, meanings: list[str]) -> dict[str, Any] | None:
@@ -205,7 +267,7 @@ def _cells(
     if value["type"] == "quantitative":
         colour["scale"] = {**value["scale"], "scheme": "viridis"}
     able, not_able = ({"filter": f"{sign}datum.{_STATE}"} for sign in ("", "!"))
-    grey = {**shared, "color": {"value": _INFEASIBLE}}
+    grey = {**shared, "color": {"value": GREY}}
     return [
         {"mark": "rect", "transform": [not_able], "encoding": grey},
         {"mark": "rect", "transform": [able], "encoding": {**shared, "color": colour}},

@@ -1,13 +1,14 @@
 """Picture of where adding GPUs stops helping."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ask.wall import SIZE
-from .kinds import losses
-from .picture import headed, number, saved, styled
+from .kinds import losses, losses_boxes
+from .picture import Boxes, headed, number, saved, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -37,5 +38,17 @@ def wall_picture(found: "xarray.Dataset", path: Path | None) -> Any:
             fontsize=8,
             **where,
         )
-    headed(figure, f"Fastest with {number(float(found['fastest_gpus']))} GPUs")
+    headed(figure, _title(found))
     return saved(figure, path)
+
+
+def wall_boxes(found: "xarray.Dataset") -> Boxes:
+    """The losses over the sizes of `Sweep.wall`, and from where on each limit binds, in words."""
+    limits = zip(found["limit"].values, found["binds_from"].values, strict=True)
+    binding = [f"{limit} from {number(float(at))} GPUs on" for limit, at in limits if at == at]
+    title = "\n".join([_title(found), *binding])
+    return replace(losses_boxes(found, SIZE), title=title)
+
+
+def _title(found: "xarray.Dataset") -> str:
+    return f"Fastest with {number(float(found['fastest_gpus']))} GPUs"

@@ -1,16 +1,20 @@
 """Specifications of Vega-Lite: their structure and their data. Drawn ones are looked at."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plots.vega import vega_lite
+from fleetcube.grid.plots.kinds import losses_boxes, with_flips
+from fleetcube.grid.plots.vega import box_spec, vega_lite
 from fleetcube.grid.sweep import Sweep
+from fleetcube.kernels.roles import LOSSES
 
 JOB = {"model": "llama-3-8b", "node": "dgx-h100", "fabric": "infiniband-ndr", "tensor_parallel": 8}
 AXES = {"n_gpus": [32, 64, 200_000], "gpu_mttf": ["10_000 h", "20_000 h"], "micro_batch_size": [1]}
@@ -30,7 +34,7 @@ def check(spec: dict[str, Any]) -> list[dict[str, Any]]:
     assert spec["description"]
     for layer in spec["layer"]:
         mark = layer["mark"] if isinstance(layer["mark"], str) else layer["mark"]["type"]
-        assert mark in ("line", "point", "area", "rect")
+        assert mark in ("line", "point", "area", "rect", "bar")
         made = {step["as"] for step in layer["transform"] if "as" in step}
         for channel in layer["encoding"].values():
             for each in channel if isinstance(channel, list) else [channel]:
@@ -98,7 +102,8 @@ def test_the_command_writes_a_spec_of_curves_and_maps(
     check(spec)
     assert spec["title"]["text"] == "Mine"
     assert "points infeasible" in capsys.readouterr().err
-    words = ["plot", str(stored), "--kind", "losses", "-x", "n_gpus", "-o", str(target)]
+    words = ["plot", str(stored), "--kind", "pareto", "-x", "job_time", "-y", "job_time"]
+    words += ["-o", str(target)]
     with pytest.raises(InputError, match=r"is not one of \.png, \.pdf, \.svg"):
         cli.main(words, standalone_mode=False)
 
@@ -108,3 +113,75 @@ def test_more_points_than_a_spec_holds_are_refused() -> None:
     held = Sweep(JOB, axes, ["goodput", "job_time"]).evaluate("numpy")
     with pytest.raises(InputError, match=r"21,007 points there, more than the 20,000 of a spec"):
         vega_lite(held, "job_time", "n_gpus")
+
+
+PHASED = [
+    {"name": "first", "training_tokens": "1T"},
+    {"name": "last", "training_tokens": "1T", "transition_time": "1 d"},
+]
+
+
+@pytest.fixture(scope="module")
+def spec_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("boxes")
+    tables = {"scenario": {**JOB, "n_gpus": 64, "calibration": "none"}}
+    for name, phases in (("one", []), ("phased", PHASED)):
+        lines = ['outputs = ["job_time", "goodput"]']
+        for head, table in [*tables.items(), *(("[phase]", each) for each in phases)]:
+            lines += [f"[{head}]", *(f"{key} = {json.dumps(v)}" for key, v in table.items())]
+        (folder / f"{name}.toml").write_text("\n".join(lines))
+    return folder
+
+
+def drawn(folder: Path, *command: str) -> dict[str, Any]:
+    target = folder / "drawn.json"
+    ran = CliRunner().invoke(cli, [*command, str(target)])
+    assert ran.exit_code == 0, ran.output
+    spec: dict[str, Any] = json.loads(target.read_text())
+    check(spec)
+    return spec
+
+
+def test_losses_are_bars_that_end_at_one(cube: Any) -> None:
+    held = Sweep(JOB, AXES, [*LOSSES, "job_time"]).evaluate("numpy").isel(gpu_mttf=0)
+    rows = check(box_spec(losses_boxes(held, "n_gpus")))
+    assert list(dict.fromkeys(row["at"] for row in rows)) == ["32", "64", "200,000"]
+    for label in ("32", "64", "200,000"):
+        own = [row for row in rows if row["at"] == label]
+        assert own[0]["from"] == 0
+        assert own[-1]["until"] == pytest.approx(1)
+        for below, above in pairwise(own):
+            assert below["until"] == above["from"]
+    by_part = {row["part"]: row["until"] - row["from"] for row in rows if row["at"] == "64"}
+    share = float(held["communication_overhead"].sel(n_gpus=64).squeeze())
+    assert by_part["communication"] == pytest.approx(share)
+    assert {row["part"] for row in rows if row["at"] == "200,000"} == {"infeasible"}
+
+
+def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
+    one = str(spec_files / "one.toml")
+    step = drawn(spec_files, "plot", one, "--kind", "step", "--title", "Mine", "-o")
+    assert step["title"]["text"] == "Mine"
+    whole, *parts = step["data"]["values"]
+    assert whole["part"] == "step"
+    top = [row["until"] - row["from"] for row in parts if row["depth"] == "1"]
+    assert sum(top) == pytest.approx(whole["until"])
+    phased = str(spec_files / "phased.toml")
+    rows = drawn(spec_files, "plot", phased, "--kind", "timeline", "-o")["data"]["values"]
+    ready = [row for row in rows if row["part"] == "making ready"]
+    assert [(row["phase"], round(row["until"] - row["from"], 6)) for row in ready] == [("last", 1)]
+    asked = ["sensitivity", one, "--of", "job_time", "--wrt", "gpu_mttf"]
+    asked += ["--wrt", "n_gpus", "--tornado"]
+    bars = drawn(spec_files, *asked)["data"]["values"]
+    assert bars[0]["input"] == "GPUs *"
+    assert len({row["from"] for row in bars}) == 1
+
+
+def test_flips_and_walls_are_specified(spec_files: Path) -> None:
+    held = Sweep(JOB, AXES, [*LOSSES]).evaluate("numpy")
+    spec = vega_lite(with_flips(held), "largest_loss", "n_gpus", "gpu_mttf")
+    words = {name.removesuffix("_overhead") for name in LOSSES} | {"no value"}
+    assert {row["largest_loss"] for row in check(spec)} <= words
+    wall = drawn(spec_files, "wall", str(spec_files / "one.toml"), "-o")
+    assert wall["title"]["text"].startswith("Fastest with")
+    assert any(line.startswith("batch from") for line in wall["title"]["subtitle"])

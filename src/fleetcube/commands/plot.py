@@ -31,7 +31,7 @@ _ALLOWED = {
     "roofline": ("--by",),
     "pareto": ("--by", "--best"),
 }
-_SPECIFIED = ("curves", "map", "surface")  # also as specifications of Vega-Lite
+_FIGURES = ("roofline", "pareto", "topology")  # not as specifications of Vega-Lite
 
 
 @click.command()
@@ -71,7 +71,8 @@ _SPECIFIED = ("curves", "map", "surface")  # also as specifications of Vega-Lite
     "--output",
     required=True,
     type=click.Path(),
-    help="A .png, .pdf or .svg; of curves and maps also .json, a spec of Vega-Lite with its data.",
+    help="A .png, .pdf or .svg; also .json, a spec of Vega-Lite with its data (not of roofline, "
+    "pareto and topology).",
 )
 def plot(
     cube: str,
@@ -110,17 +111,14 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid.plots.picture import check_file, check_picture
-    from fleetcube.grid.plots.vega import SPEC
+    from fleetcube.grid.plots.picture import check_picture
+    from fleetcube.grid.plots.vega import check_drawn
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, named, x, y, by, best)
     path = Path(output)
     with drawing(looks(given, {"-o": output})):
-        if kind in _SPECIFIED and path.suffix == SPEC:
-            check_file(path, (SPEC,))
-        else:
-            check_picture(path)
+        (check_picture if kind in _FIGURES else check_drawn)(path)
         _draw(cube, selectors, kind, named, x, y, by, best, path)
     say(f"wrote {output}")
 
@@ -141,11 +139,11 @@ def _draw(
     from fleetcube.grid.plots.picture import need
     from fleetcube.grid.plots.plot import plot as draw
     from fleetcube.grid.plots.schedule import draw_schedule
-    from fleetcube.grid.plots.step import step_picture
+    from fleetcube.grid.plots.step import step_boxes, step_picture
     from fleetcube.grid.plots.timeline import NAMES as TIMELINE
-    from fleetcube.grid.plots.timeline import timeline
+    from fleetcube.grid.plots.timeline import timeline, timeline_boxes
     from fleetcube.grid.plots.topology import topology
-    from fleetcube.grid.plots.vega import SPEC, write_spec
+    from fleetcube.grid.plots.vega import SPEC, box_spec, write_spec
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
@@ -154,11 +152,20 @@ def _draw(
     if kind == "topology":
         topology(traffic(cube, selectors), path)
         return
+    specified = path.suffix == SPEC
     if kind == "step":
-        step_picture(step(cube, selectors), path)
+        point = step(cube, selectors)
+        if specified:
+            write_spec(box_spec(step_boxes(point)), path)
+        else:
+            step_picture(point, path)
         return
     if kind == "timeline":
-        timeline(by_phase(cube, selectors, TIMELINE), path)
+        job = by_phase(cube, selectors, TIMELINE)
+        if specified:
+            write_spec(box_spec(timeline_boxes(job)), path)
+        else:
+            timeline(job, path)
         return
     dataset = open_cube(cube)
     if REASON in named and REASON in dataset.coords:
@@ -172,7 +179,9 @@ def _draw(
     cut = dataset[[*drawn, *(name for name in more if name in dataset)]]
     for note in notes:
         say(note, err=True)
-    if kind == "losses":
+    if specified:
+        write_spec(_specification(kind, cut, drawn, x or "", y, best), path)
+    elif kind == "losses":
         plot_kinds.losses(cut, x or "", path)
     elif kind == "flips":
         plot_kinds.flips(cut, x or "", y or "", path, drawn)
@@ -182,12 +191,28 @@ def _draw(
         plot_kinds.pareto(cut, x or "", y or "", path, (best or "min,min").split(","), by)
     elif kind == "schedule":
         draw_schedule(schedule_at(cut), path, "s")
-    elif path.suffix == SPEC:
-        write_spec(cut, drawn[0], x or "", y, path, best)
     else:
         if y is None and best is None:
             cut = with_ends(cut, drawn, asked=False)
         draw(cut, drawn[0], x or "", y, path, best)
+
+
+def _specification(
+    kind: str, cut: Any, drawn: list[str], x: str, y: str | None, best: str | None
+) -> dict[str, Any]:
+    """What a kind draws of a cube, as a specification of Vega-Lite."""
+    from fleetcube.grid.ask.job_schedule import schedule_at
+    from fleetcube.grid.plots import kinds as plot_kinds
+    from fleetcube.grid.plots.schedule import schedule_boxes
+    from fleetcube.grid.plots.vega import box_spec, vega_lite
+
+    if kind == "losses":
+        return box_spec(plot_kinds.losses_boxes(cut, x))
+    if kind == "schedule":
+        return box_spec(schedule_boxes(schedule_at(cut), "s"))
+    if kind == "flips":
+        return vega_lite(plot_kinds.with_flips(cut, drawn), plot_kinds.FLIPS, x, y)
+    return vega_lite(cut, drawn[0], x, y, best)
 
 
 def _check(

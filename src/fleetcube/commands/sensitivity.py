@@ -99,8 +99,9 @@ def sensitivity(
     from fleetcube.grid.ask.sensitivity import ALL, cut
     from fleetcube.grid.errors import InputError
     from fleetcube.grid.plots.picture import check_picture
-    from fleetcube.grid.plots.sensitivity import dominance_map
+    from fleetcube.grid.plots.sensitivity import dominance_map, tornado_boxes
     from fleetcube.grid.plots.sensitivity import tornado as draw_tornado
+    from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
     from fleetcube.grid.show.selectors import pairs
     from fleetcube.grid.show.tables import check_target, finite
 
@@ -111,7 +112,7 @@ def sensitivity(
         raise InputError("--map FILE goes with two axes: -x AXIS -y AXIS")
     for name in (tornado, picture):
         if name is not None:
-            check_picture(Path(name))
+            (check_drawn if name == tornado else check_picture)(Path(name))
     said = looks(given, {"--tornado": tornado, "--map": picture})
     if output is not None:
         check_target(Path(output))
@@ -152,8 +153,12 @@ def sensitivity(
         )
     quiet = as_json or output == "-"
     if tornado is not None:
+        drawn = Path(tornado)
         with drawing(said):
-            draw_tornado(ranking, of, Path(tornado), top)
+            if drawn.suffix == SPEC:
+                write_spec(box_spec(tornado_boxes(ranking, of, top)), drawn)
+            else:
+                draw_tornado(ranking, of, drawn, top)
         say(f"wrote {tornado}", err=quiet)
     if picture is not None and x is not None and y is not None:
         flat, place = cut(sweep, at, free=[x, y])

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.option("--day-price", help='Most that a day saved may cost, such as "500000 USD".')
 @complete.engine
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in base units.")
-@click.option("-o", "--output", type=click.Path(), help="Picture to write: .png, .pdf or .svg.")
+@click.option(
+    "-o", "--output", type=click.Path(), help="Picture: .png, .pdf or .svg; .json, of Vega-Lite."
+)
 @look
 def wall(
     spec: str,
@@ -53,12 +55,12 @@ def wall(
     """
     from fleetcube.grid.ask.wall import wall as find
     from fleetcube.grid.errors import InputError
-    from fleetcube.grid.plots.picture import check_picture
-    from fleetcube.grid.plots.wall import wall_picture
+    from fleetcube.grid.plots.vega import SPEC, box_spec, check_drawn, write_spec
+    from fleetcube.grid.plots.wall import wall_boxes, wall_picture
     from fleetcube.grid.show.tables import finite
 
     if output is not None:
-        check_picture(Path(output))
+        check_drawn(Path(output))
     said = looks(given, {"-o": output})
     ends = None if between is None else between.split(":")
     if ends is not None and len(ends) != 2:
@@ -66,8 +68,12 @@ def wall(
     problem = changed_spec(spec, selectors, ["n_gpus"])
     found = find(problem, ends, batch_grows, power_limit, day_price, engine)
     if output is not None:
+        path = Path(output)
         with drawing(said):
-            wall_picture(found, Path(output))
+            if path.suffix == SPEC:
+                write_spec(box_spec(wall_boxes(found)), path)
+            else:
+                wall_picture(found, path)
     if as_json:
         say(json.dumps(finite(found.to_dict()), default=str))
         return
