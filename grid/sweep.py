@@ -652,6 +652,27 @@ class Sweep(Evaluation):
 
         return best_layouts(self, of, sense, inputs, also, top, Settings(engine, threads=threads))
 
+    def best_layouts_by_phase(
+        self,
+        of: str | None = None,
+        *,
+        sense: str = "min",
+        inputs: Sequence[str] | None = None,
+        also: Sequence[str] = (),
+    ) -> "tuple[dict[str, xarray.Dataset | None], Sweep]":
+        """The best layout of each phase of a job at one point, and the job in these layouts.
+
+        Arguments are those of `best_layouts`; `of` must add up over phases, as job_time (the
+        default), job_cost and energy do: it is best where it is best in each. A change of layout
+        costs the transition_time that a phase states, and no other.
+
+        Returns what `best_layouts` gives of each phase, None for one that leaves nothing open; and
+        a sweep of the whole job, with quantities that jobs have as outputs.
+        """
+        from .ask.layouts import ALWAYS, by_phase
+
+        return by_phase(self, of or ALWAYS[0], sense, inputs, also)
+
     def wall(
         self,
         between: Sequence[Any] | None = None,

@@ -27,6 +27,7 @@ from ..spec import auto, phases, values
 from ..spec.axes import Array, Axis, make_axes
 from .gradient import check_quantity, is_held, uncounted
 from .interval import interval
+from .sensitivity import Kind
 from .sensitivity import levers as ranked
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def best_layouts(
     if phases.names(spec["scenario"]):
         first = phases.names(spec["scenario"])[0]
         raise InputError(
-            f"phases have layouts of their own; see `fleetcube plan`, or ask for one: "
-            f"phase={first!r}"
+            "phases have layouts of their own: `fleetcube plan` and `Sweep.best_layouts_by_phase` "
+            f"find all; ask here for one: phase={first!r}"
         )
     tried = candidates(sweep, of, open_, also)
     if not tried:
@@ -113,18 +114,20 @@ def best_layouts(
 
 
 def by_phase(
-    sweep: Evaluation,
+    sweep: Kind,
     of: str,
     sense: str,
     open_: Sequence[str] | None,
     also: Sequence[str],
-) -> tuple[dict[str, "xarray.Dataset | None"], Evaluation]:
+) -> tuple[dict[str, "xarray.Dataset | None"], Kind]:
     """The best layout of each phase, None where it leaves nothing open; and the job in them.
 
     An output that adds up over phases is best where it is best in each.
     """
     spec: Any = sweep.spec
     names = phases.names(spec["scenario"])
+    if not names:
+        raise InputError("the job has no phases; call best_layouts")
     if check_quantity(of) not in SUMS:
         raise InputError(
             f"{of} does not add up over phases, whose layouts are best one by one; ask for "

@@ -141,6 +141,8 @@ def test_phases_are_asked_one_by_one() -> None:
     sweep = Sweep(JOB, {}, ["job_time"], phases=phases)
     with pytest.raises(InputError, match="phase='a'"):
         sweep.best_layouts()
+    with pytest.raises(InputError, match="has no phases; call best_layouts"):
+        Sweep(JOB, {}, ["job_time"]).best_layouts_by_phase()
 
 
 def test_the_command_prints_a_plan_and_writes_a_report(tmp_path: Path) -> None:
@@ -221,6 +223,9 @@ def test_each_phase_of_a_job_has_a_best_layout(tmp_path: Path) -> None:
         assert found[phase].split()[1:-2] == layout.split()
     (days,) = [float(line.split()[2]) for line in told if line.startswith("job_time [d]  ")]
     assert days == pytest.approx(times.min().item() / 86400, rel=1e-3)
+    each, job = sweep.best_layouts_by_phase()
+    assert each["last"] is None
+    assert job.of(["job_time"]).evaluate("numpy")["job_time"].item() == times.min().item()
     as_json = json.loads(command(str(spec), "--json"))
     assert (as_json["last"], as_json["short"]["dims"]) == (None, {"rank": 1})
 

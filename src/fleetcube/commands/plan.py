@@ -111,13 +111,13 @@ def _plan_phases(
     spec: str,
 ) -> None:
     """Plan a job in phases: each by itself, then the whole."""
-    from fleetcube.grid.ask.layouts import by_phase
     from fleetcube.grid.live.page import page, write
     from fleetcube.grid.show.tables import finite
     from fleetcube.grid.spec.dates import start_of
 
     with progress("planning"):
-        found, job = by_phase(sweep, of, sense, *searched)
+        inputs, also = searched
+        found, job = sweep.best_layouts_by_phase(of, sense=sense, inputs=inputs, also=also)
         if output is not None:
             write(page(job.spec, f"Plan of {spec}", spec), output)
     if as_json:
