@@ -116,7 +116,8 @@ def whole_of_pool(spares: Any, crews: Any, nodes: Any, ratio: Any) -> Any:
         nodes [1]: n, nodes of the job, at least 1
         ratio [1]: r, repair time over a node's lifetime
     Returns: [1] share of the time
-    Range: exponential repair times; within 0.18 r of the sum over all states, r up to 1
+    Range: exponential repair times; within 0.18 r of the sum over all states, r up to 1; below
+        1e-11 its derivatives have no digits
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     Example:
         >>> round(float(whole_of_pool(0.0, 1.0, 1.0, 0.001)), 5)  # 1 / (1 + r)

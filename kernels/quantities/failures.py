@@ -426,7 +426,7 @@ def crews_whole_pool_probability(
     Returns: [1] share of the wall time
     Range: repair times are exponential; constant ones give more, by up to 0.13 (one crew, two
         spares). Within 0.18 r, r = repair time over a node's lifetime, up to 1; beyond it is no
-        number to plan with. Nodes fail one by one
+        number to plan with, and below 1e-11 its derivatives have no digits. Nodes fail one by one
     Source: Gross et al. 2008, Fundamentals of Queueing Theory, section 2.8 (finite sources)
     """
     ratio = repair_time * node_repair_rate / nodes
