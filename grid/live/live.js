@@ -105,6 +105,21 @@ function ends(found, k) {
   return digits(found.low[k] / own.factor) + " to " + digits(found.high[k] / own.factor);
 }
 
+// When the job ends, if it starts on a day.
+function day(start, seconds) {
+  if (!Number.isFinite(seconds)) return Number.isNaN(seconds) ? "-" : "never";
+  const last = new Date(Date.parse(start) + 864e5 * Math.max(0, Math.ceil(seconds / 86400) - 1));
+  return Number.isNaN(last.getTime()) || last.getUTCFullYear() > 9999 ? "after 9999" : last.toISOString().slice(0, 10);
+}
+
+function until(found, k) {
+  const of = OUTPUTS[k];
+  if (!of.start || cell(found, k) === "—") return [];
+  const [low, high] = [found.low[k], found.high[k]].map((end) => day(of.start, end ?? NaN));
+  const told = low < high ? `, 90 %: ${low} to ${high}` : "";
+  return [element("dd", { class: "ends" }, `ends on ${day(of.start, found.values[k])}${told}`)];
+}
+
 // Drawing
 
 const at = (id) => document.getElementById(id);
@@ -217,7 +232,8 @@ function draw() {
 
 function drawAnswers(found) {
   const cards = seen.map((k) => element("div", { title: OUTPUTS[k].about }, element("dt", {}, OUTPUTS[k].title),
-    element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k))));
+    element("dd", { "data-name": OUTPUTS[k].name }, cell(found, k)), element("dd", { class: "ends" }, ends(found, k)),
+    ...until(found, k)));
   const bad = (what, why) => cards.push(element("div", { class: "bad" }, element("dt", {}, what), element("dd", {}, why)));
   if (found.why) bad("cannot run", found.why.replaceAll("_", " "));
   if (DATA.slips.length && !known(state.pick)) bad("beyond the sizes of measured steps", "no interval is known");

@@ -19,7 +19,7 @@ from ...kernels.engines import javascript
 from ...kernels.engines.program import fold
 from ...kernels.graph.formulas import Function, parameters
 from ...kernels.inputs import INPUTS, headings, kinds_of_inputs
-from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, WHOLES
+from ...kernels.roles import ENDS, GROWING, LOSSES, REASON, SHARES, TIME, WHOLES
 from ..ask.interval import SHARE
 from ..ask.uncertainty import errors
 from ..errors import InputError
@@ -29,7 +29,7 @@ from ..plan.plan import Plan
 from ..plots.picture import words
 from ..run.evaluation import Evaluation, is_known
 from ..show.tables import check_new, counted, scale
-from ..spec import auto
+from ..spec import auto, dates
 from ..spec.axes import Axis, make_axes
 from ..store.places.durable import write_file
 from .still import parts
@@ -298,6 +298,8 @@ def _outputs(
             factor, unit = scale(str(about["units"]), [values[name].item()], name)
             own |= {"factor": factor, "unit": unit}
             own["slips"] = any(row.errors[name] for row in rows)
+            if name == TIME and (since := dates.start_of(first.scenario)):
+                own["start"] = since.isoformat()
             if name in ENDS and not first.drawn:
                 own["ends"] = [outputs.index(end) for end in ENDS[name]]
         made.append(own)

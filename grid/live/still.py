@@ -16,6 +16,7 @@ from ..plots.picture import words
 from ..run.evaluation import Evaluation
 from ..run.settings import Settings
 from ..show.tables import label, numbers, scale
+from ..spec import dates
 from ..spec.axes import make_axis
 
 _TOP = 12  # levers
@@ -55,7 +56,7 @@ def parts(
     numeric = [k for k in seen if "words" not in outputs[k]]
     ends = {} if drawn else _ends(rows[0], [names[k] for k in numeric])
     made = {
-        "answers": _answers(outputs, seen, shown[0], ends, why[0]),
+        "answers": _answers(outputs, seen, shown[0], ends, why[0], values[0]),
         "shares": _shares(data, values[0], why[0]),
         "choices": _choices(data["choices"], outputs, seen, shown, why),
         "stated": _stated(scenario, data),
@@ -109,6 +110,7 @@ def _answers(
     cells: Sequence[str],
     ends: Mapping[str, tuple[float, float]],
     why: str,
+    seconds: Sequence[float],
 ) -> str:
     cards = []
     for k, cell in zip(seen, cells, strict=True):
@@ -117,14 +119,25 @@ def _answers(
         told = ""
         if low < high and cell != "—":
             told = " to ".join(_number(end, of["factor"], "") for end in (low, high))
+        day = _day(of, seconds[k], low, high) if cell != "—" else ""
         cards.append(
             f'<div title="{html.escape(of["about"])}"><dt>{html.escape(of["title"])}</dt>'
             f'<dd data-name="{of["name"]}">{html.escape(cell)}</dd>'
-            f'<dd class="ends">{told}</dd></div>'
+            f'<dd class="ends">{told}</dd>{day}</div>'
         )
     if why:
         cards.append(f'<div class="bad"><dt>cannot run</dt><dd>{html.escape(why)}</dd></div>')
     return "".join(cards)
+
+
+def _day(of: Mapping[str, Any], *seconds: float) -> str:
+    """When the job ends, if it starts on a day."""
+    if "start" not in of:
+        return ""
+    start = dates.day(of["start"])
+    until, low, high = (dates.end(start, each) for each in seconds)
+    told = f", 90 %: {low} to {high}" if low < high else ""
+    return f'<dd class="ends">ends on {until}{told}</dd>'
 
 
 def _shares(data: Mapping[str, Any], values: Sequence[float], why: str) -> str:

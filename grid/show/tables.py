@@ -352,6 +352,9 @@ def _frame_for_people(
         elif cells.dtype.kind not in "iuf":
             cells = [guard(label(cell)) for cell in cells]
         columns[guard(_heading(name, str(attrs.get("units", "1"))))] = _whole(name, cells)
+        if name == TIME:
+            days = _dates(told, dims)
+            columns |= {f"ends on: {head}" if head == "90 %" else head: row for head, row in days}
     return pandas.DataFrame(columns)
 
 

@@ -1,9 +1,11 @@
 """The page in one file: what its JavaScript answers is what `run` prints, in node and a browser."""
 
 import json
+import math
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from fleetcube import InputError, Sweep
 from fleetcube.grid.live.page import page
+from fleetcube.grid.spec import dates
 from fleetcube.grid.spec.file import read_spec
 
 from ..draws import generator
@@ -249,6 +252,23 @@ class Still(HTMLParser):
             self.rows[self.section][-1][-1] += text
         if not self.skipped:
             self.text[self.section] = self.text.get(self.section, "") + text + " "
+
+
+@needs_node
+def test_a_page_says_when_the_job_ends(tmp_path: Path) -> None:
+    text = page(spec({}, start_date="2027-01-31"), "job")
+    seconds = Sweep(spec({})["scenario"], {}, ["job_time"]).evaluate("numpy")["job_time"].item()
+    assert f"ends on {dates.end(date(2027, 1, 31), seconds)}, 90 %: " in text
+    times = [0.0, 1.0, 86400.0, 86400.5, 1e7, 3e9, 1e12, 1e300, math.inf, math.nan]
+    program = tmp_path / "day.js"
+    asked = f"[{', '.join('Infinity' if t == math.inf else str(t) for t in times)}]"
+    asked = asked.replace("nan", "NaN")
+    program.write_text(
+        f'{script(text)}\nfor (const t of {asked}) console.log(day("2027-01-31", t));'
+    )
+    assert node.NODE
+    ran = subprocess.run([node.NODE, program], check=True, timeout=60, capture_output=True)
+    assert ran.stdout.decode().split("\n")[:-1] == [dates.end(date(2027, 1, 31), t) for t in times]
 
 
 def test_what_choices_set_does_not_move() -> None:

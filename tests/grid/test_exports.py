@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import zipfile
+from datetime import date
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ from fleetcube import Sweep
 from fleetcube.catalog import units
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.show import tables as slicing
+from fleetcube.grid.spec import dates
 
 SCENARIO: dict[str, Any] = {"model": "llama-3-8b", "node": "dgx-h100", "tensor_parallel": 8}
 AXES: dict[str, Any] = {
@@ -34,6 +36,18 @@ def cube() -> xarray.Dataset:
 
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_tables_say_when_jobs_end_that_start_on_a_day(tmp_path: Path) -> None:
+    job = {**SCENARIO, "n_gpus": 8, "fabric": "infiniband-ndr", "start_date": "2027-01-31"}
+    found = Sweep(job, {}, ["job_time"]).interval()
+    slicing.export(found, tmp_path / "x.csv")
+    (row,) = rows((tmp_path / "x.csv").read_text())
+    assert row["ends on"] == dates.end(date(2027, 1, 31), found["job_time"].item())
+    low, high = (
+        dates.end(date(2027, 1, 31), found[f"job_time_{e}"].item()) for e in ("low", "high")
+    )
+    assert row["ends on: 90 %"] == f"{low} to {high}"
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("HDF")])
