@@ -53,8 +53,8 @@ def make(path: Path) -> None:
     if path in outputs.RUN:
         with tempfile.TemporaryDirectory() as scratch:
             path.write_text(outputs.rewritten(path, Path(scratch)), encoding="utf-8")
-            if path == gallery.PAGE:
-                gallery.keep(Path(scratch))
+            if path in gallery.PAGES:
+                gallery.keep(path, Path(scratch))
 
 
 every = dict.fromkeys([*MAKERS, *outputs.RUN])
