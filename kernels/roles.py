@@ -104,8 +104,8 @@ LOSSES = (
 TIME = "job_time"  # after the day of a start: when a job ends
 MONEY = "job_cost"  # what levers are worth, where a price is stated
 # A total that a label states is void where one of its parts is given otherwise
-_HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
-_SHAPE = _HEADS | frozenset(
+HEADS = frozenset({"hidden_size", "attention_heads", "kv_heads", "head_size"})
+_SHAPE = HEADS | frozenset(
     {
         "layers",
         "ffn_hidden_size",
@@ -133,8 +133,8 @@ WHOLES: Mapping[str, frozenset[str]] = {
     "parameters": _SHAPE,
     "active_parameters": _COUNTED,
     "looked_up_parameters": _COUNTED | {"active_parameters"},
-    "attention_parameters_per_layer": _HEADS,
-    "kv_elements_per_layer": _HEADS,
+    "attention_parameters_per_layer": HEADS,
+    "kv_elements_per_layer": HEADS,
 }
 # A total that a node's label states: what it sets is the rest beside so many GPUs of so much each,
 # so that the total follows where these are others
@@ -220,6 +220,12 @@ LEFT_OUT: Mapping[str, tuple[frozenset[str], str]] = {
     ),
 }
 
+# Inputs that a simulation leaves out, and what it says of them where they are above 0
+UNPLAYED: Mapping[str, str] = {
+    "maintenance_fraction": "maintenance is not played: the job is there all the time",
+    "site_mttf": "an outage of a site is played as a failure, the wait for the site is not",
+}
+
 # How results are read
 IN_HOURS = ("_mttf", "_mtbf")  # endings of lifetimes, which nobody reads in days
 CROSSING = "reliability_to_communication_ratio"  # where it is 1, a line crosses maps of flags
@@ -274,6 +280,7 @@ SUMS = frozenset(
         "training_steps",
         "training_tokens",
         "transition_wait",
+        "working_time",
     }
 )
 MEANS: Mapping[str, tuple[str, ...]] = {  # over the product of these

@@ -137,7 +137,7 @@ def expected_maximum(ranks: Any, groups: Any, spares: Any) -> Any:
         groups [1]: number g of groups that they are in, of as many each
         spares [1]: number b of groups more, the slowest of all of which are left out
     Returns: [1] standard deviations above the mean
-    Range: within 0.026 of the integral, and within 0.016 from n = 8 on; with spares within 0.03; 0
+    Range: within 0.026 of the integral, and within 0.016 from n = 8 on; with spares within 0.04; 0
         where the last one awaited is earlier than the mean
     Source: Blom 1958, Statistical Estimates and Transformed Beta-Variables
     Example:
@@ -165,8 +165,9 @@ def expected_maximum_gumbel(ranks: Any, groups: Any, spares: Any) -> Any:
         groups [1]: number g of groups that they are in, of as many each
         spares [1]: number b of groups more, the slowest of all of which are left out
     Returns: [1] standard deviations above the mean
-    Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on, and within 0.1
-        of fewer; 0 where the last one awaited is earlier than the mean
+    Range: exact for b = 0, else within 0.02 of the integral from g = 1.5 b + 1 on; a bound from
+        above of fewer, for g = 1 by up to 0.13 with b = 2, 0.32 with 8 and 0.56 with 32. 0 where
+        the last one awaited is earlier than the mean
     Source: Gumbel 1958, Statistics of Extremes; Renyi 1953, Acta Math. Hung. 4; gamma is Euler's
         constant and H_b is within 2.3 percent
     Example:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
+from ...kernels.roles import UNPLAYED
 from ..errors import InputError
 from ..plan import memory
 from ..plan.grid import Case
@@ -22,6 +23,7 @@ from ..spec.arguments import scenario_and_axes
 from ..spec.axes import Array
 from ..spec.scenario import Problem, resolve
 from ..spec.values import check_threads
+from .wider import with_remarks
 
 if TYPE_CHECKING:
     import xarray
@@ -576,6 +578,8 @@ def _dataset(
     about = {"long_name": "whether the point was simulated to its end", **codes}
     variables["outcome"] = (dims, verdicts, about)
     attributes = {**root_attributes(plan, spec), "fleetcube_engine": "monte carlo"}
+    left_out = [said for n, said in UNPLAYED.items() if plan.problem.most_together({n}) > 0]
+    attributes = with_remarks(attributes, left_out)
     return xarray.Dataset(variables, coordinates(plan, dims), attributes)
 
 

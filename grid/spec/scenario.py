@@ -1,6 +1,6 @@
 """From a scenario and axes to numbers: labels become inputs, inputs become constants or axes."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from ...catalog import AUTO, KINDS, CatalogError, FileLabel, Record, is_path, re
 from ...kernels.calculus.phases import in_phase, without_phase
 from ...kernels.graph.formulas import load
 from ...kernels.inputs import INPUTS
-from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, SHARES, WHOLES
+from ...kernels.roles import BESIDE_GPUS, ERRORS, GROWING, HEADS, SHARES, WHOLES
 from ..errors import InputError
 from . import auto, dates, patterns, phases, values
 from .axes import Array, Axis, make_axes
@@ -20,6 +20,7 @@ from .distributions import Distribution, distribution
 
 # Which kind's value wins where two labels set the same input: measurements over data sheets,
 # gpu over node.
+_PLAIN = ", as of plain attention"  # which latent attention is not
 _PRECEDENCE = (
     "calibration",
     "gpu",
@@ -272,11 +273,12 @@ def _set_by_labels(
 ) -> tuple[list[Axis], tuple[tuple[str, ...], Array] | None]:
     """Fill in what labels set, kinds of higher precedence first; and auto's `per_decade`."""
     per_decade = None
-    taken = explicit | {whole for whole, parts in WHOLES.items() if parts & explicit}
     own = "gpu" in labels or any("gpu" in axis.records for axis in axes)
     chosen: list[dict[str, tuple[Any, ...]]] = [{} for _ in axes]
     # Inputs that only some points of an axis set, calibrations or phases: the axis
     open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
+    void, partly = _void_totals(axes, explicit, open_on)
+    taken = explicit | void
     for kind in _PRECEDENCE:
         if kind == "calibration" and labels.get(kind) == AUTO:
             made = auto.find(axes, labels, constants, options, free)
@@ -292,9 +294,16 @@ def _set_by_labels(
             if kind == "calibration":
                 said = {**labels, **constants, **options}
                 remarks += filter(None, [auto.doubt(labels[kind], axes, said, explicit)])
-            for name in label_values.keys() & open_on.keys():
+            for name in sorted(label_values.keys() & open_on.keys() - void - partly.keys()):
                 k = open_on.pop(name)
                 axes[k] = phases.filled(axes[k], name, [label_values[name]] * axes[k].size)
+            for name in sorted(label_values.keys() & partly.keys()):
+                k, points = partly.pop(name)
+                row = np.where(points, np.nan, label_values[name])
+                own_row = axes[k].numbers.get(name, row)
+                row = np.where(np.isnan(own_row), row, own_row)
+                axes[k] = replace(axes[k], numbers={**axes[k].numbers, name: row})
+                taken.add(name)
             for name in label_values.keys() - taken:
                 (options if values.is_option(name) else constants)[name] = label_values[name]
             taken |= set(label_values)
@@ -316,7 +325,16 @@ def _set_by_labels(
                     doubts = label != AUTO and auto.doubt(label, others, said, explicit - {kind})
                     remarks += [doubts] if doubts else []
             names = {name for point in by_point for name in point}
-            for name in sorted(names & open_on.keys()):
+            for name in sorted(names & partly.keys()):
+                on, points = partly.pop(name)
+                if on != k:
+                    taken.add(name)  # void at every point, as the remark says
+                    continue
+                by_point = [
+                    {n: v for n, v in point.items() if n != name or not here}
+                    for point, here in zip(by_point, points, strict=True)
+                ]
+            for name in sorted(names & open_on.keys() - void):
                 if open_on[name] != k:
                     raise InputError(
                         f"{name} is set along {axis.name!r}, and by some phases; say it in all"
@@ -456,21 +474,48 @@ def _values_of(
     return own
 
 
+def _void_totals(
+    axes: Sequence[Axis], explicit: Collection[str], open_on: Mapping[str, int]
+) -> tuple[set[str], dict[str, tuple[int, Array]]]:
+    """Totals of labels that are void, for a part of them is stated; and those void in part.
+
+    The latter are so at some points of an axis, such as phases that state a part: which, and where.
+    """
+    void: set[str] = set()
+    partly: dict[str, tuple[int, Array]] = {}
+    for whole, parts in WHOLES.items():
+        if whole in explicit and whole not in open_on:
+            continue
+        stated = parts.intersection(explicit)
+        at = {open_on.get(part, -1) for part in stated}
+        if len(at) == 1 and -1 not in at:
+            (k,) = at
+            rows = [axes[k].numbers[part] for part in stated if part in axes[k].numbers]
+            if len(rows) == len(stated):
+                partly[whole] = k, np.asarray(~np.isnan(rows).all(axis=0))
+                continue
+        if stated:
+            void.add(whole)
+    return void, partly
+
+
 def _recounted(
     labels: Mapping[str, str], axes: Iterable[Axis], stated: Collection[str]
 ) -> dict[str, str]:
     """Totals of models' labels that are void, for a part of them is stated; what to say of each."""
     models = [label for axis in axes for label in axis.records.get("model", ())]
     models += [labels["model"]] if "model" in labels else []
-    said: dict[str, str] = {}
-    for model in models:
+    void: dict[str, list[str]] = {}
+    for model in dict.fromkeys(models):
         for whole in WHOLES.keys() & record("model", model).values.keys() - {*stated}:
-            if parts := WHOLES[whole].intersection(stated):
-                said[whole] = (
-                    f"{whole} of {model} is left out, for {min(parts)} is stated: it is counted "
-                    "from the shape; state it, too, to keep it"
-                )
-    return said
+            if WHOLES[whole].intersection(stated):
+                void.setdefault(whole, []).append(model)
+    return {
+        whole: f"{whole} of {', '.join(of)} is left out where {min(WHOLES[whole] & {*stated})} is "
+        f"stated: it is counted from the shape{_PLAIN * (WHOLES[whole] == HEADS)}; state it, too, "
+        "to keep it"
+        for whole, of in void.items()
+    }
 
 
 def choose(given_options: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:

@@ -298,22 +298,14 @@ def fixed_policy_checkpoint_interval(fixed_checkpoint_interval: Any) -> Any:
     return 1.0 * fixed_checkpoint_interval
 
 
-def checkpoints_written(
-    time_at_risk: Any,
-    recovery_overhead: Any,
-    rework_overhead: Any,
-    checkpoint_interval: Any,
-    checkpoint_stall_time: Any,
-) -> Any:
+def checkpoints_written(working_time: Any, goodput: Any, checkpoint_interval: Any) -> Any:
     """Checkpoints of a duration, each at the end of work that is kept.
 
-    T (1 - recovery - rework) / (tau + d)
+    T goodput / tau: an interval of useful work goes before each
 
-    Parameters: time_at_risk [s], recovery_overhead [1], rework_overhead [1],
-        checkpoint_interval [s], checkpoint_stall_time [s]
+    Parameters: working_time [s], goodput [1], checkpoint_interval [s]
     Returns: [1] number of checkpoints
     Range: those of work that is lost, written twice, are not counted
     Source: by definition of the segment (Daly 2006, section 2)
     """
-    kept = time_at_risk * (1 - recovery_overhead - rework_overhead)
-    return kept / (checkpoint_interval + checkpoint_stall_time)
+    return working_time * goodput / checkpoint_interval

@@ -247,33 +247,35 @@ def time_at_risk(job_duration: Any, transition_wait: Any, maintenance_fraction: 
     return np.maximum(job_duration - transition_wait, 0.0) * (1 - maintenance_fraction)
 
 
-def expected_failures(time_at_risk: Any, cluster_uptime: Any, cluster_mtbf: Any) -> Any:
+def expected_failures(working_time: Any, cluster_uptime: Any, cluster_mtbf: Any) -> Any:
     """Failures of the job to expect over a duration.
 
     T u / M: none strikes a job that waits for a repair
 
-    Parameters: time_at_risk [s], cluster_uptime [1], cluster_mtbf [s]
+    Parameters: working_time [s], cluster_uptime [1], cluster_mtbf [s]
     Returns: [1] number of failures
-    Range: u is that of a long run; a short duration that begins with all nodes waits less
+    Range: u is that of a long run; a short duration that begins with all nodes waits less. Jobs
+        that go on with fewer nodes (elastic) fail as if all ran: too often by the share missing
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     Example:
         >>> round(expected_failures(720, 1.0, 33.482), 1)
         21.5
     """
-    return time_at_risk * cluster_uptime / cluster_mtbf
+    return working_time * cluster_uptime / cluster_mtbf
 
 
-def failed_nodes(time_at_risk: Any, cluster_uptime: Any, node_failure_rate: Any) -> Any:
+def failed_nodes(working_time: Any, cluster_uptime: Any, node_failure_rate: Any) -> Any:
     """Nodes to expect to fail under the job over a duration; groups count every node.
 
     T u x node failures per unit of time
 
-    Parameters: time_at_risk [s], cluster_uptime [1], node_failure_rate [1/s]
+    Parameters: working_time [s], cluster_uptime [1], node_failure_rate [1/s]
     Returns: [1] number of node failures
-    Range: spares, and nodes of a job that waits for a repair, are not counted
+    Range: spares, and nodes of a job that waits for a repair, are not counted. Jobs that go on with
+        fewer nodes (elastic) fail as if all ran: too often by the share missing
     Source: renewal of exponential lifetimes (Barlow & Proschan 1975, ch. 3)
     """
-    return time_at_risk * cluster_uptime * node_failure_rate
+    return working_time * cluster_uptime * node_failure_rate
 
 
 @alternative("failure_probability", failure_distribution="exponential")

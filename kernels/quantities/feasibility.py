@@ -932,4 +932,5 @@ def _divides(one: Any, other: Any) -> Any:
 
 def _progress_reason(share: Any) -> Any:
     """Why a job makes no progress, by the share of the time that is left for it."""
-    return where(share == share, where(share > 0, 0.0, 15.0), np.nan)
+    left = share > 1e-12  # beyond the rounding of shares that add up to 1
+    return where(share == share, where(left, 0.0, 15.0), np.nan)

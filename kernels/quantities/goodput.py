@@ -216,8 +216,8 @@ def first_order_goodput(
         though the exact model has a goodput. Failures as there
     Source: Young 1974, CACM 17(9), with a recovery term
     """
-    waste = checkpoint_overhead + rework_overhead + recovery_overhead
-    return where(waste < 1, 1 - waste, np.nan)
+    left = 1 - (checkpoint_overhead + rework_overhead + recovery_overhead)
+    return where(left > 1e-12, left, np.nan)
 
 
 @alternative("goodput", goodput_model="additive")
@@ -245,8 +245,8 @@ def additive_goodput(
         0.77
     """
     lost = checkpoint_overhead + rework_overhead + recovery_overhead
-    lost = lost + cluster_uptime * (bubble_budget + maintenance_budget)
-    return where(lost < 1, 1 - lost, np.nan)
+    left = 1 - (lost + cluster_uptime * (bubble_budget + maintenance_budget))
+    return where(left > 1e-12, left, np.nan)  # beyond the rounding of budgets that add up to 1
 
 
 def ettr(

@@ -9,9 +9,9 @@ from ..ops import where
 
 
 def node_power(gpus_per_node: Any, gpu_tdp: Any, node_overhead_power: Any) -> Any:
-    """Power of one node, where its label does not state it.
+    """Power of one node, where the scenario does not state it.
 
-    g x TDP + overhead
+    g x TDP + overhead; a label that states the whole sets the overhead, which is the rest of it
 
     Parameters: gpus_per_node [1], gpu_tdp [W], node_overhead_power [W]
     Returns: [W] power of one node

@@ -305,7 +305,7 @@ def in_process_recovery_overhead(
     Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
         in_process_share [1], in_process_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
-    Range: recovery_model = kinds
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     own = in_process_share, in_process_recovery_time
@@ -327,7 +327,7 @@ def in_job_recovery_overhead(
     Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
         in_job_share [1], in_job_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
-    Range: recovery_model = kinds
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     own = in_job_share, in_job_recovery_time
@@ -349,7 +349,7 @@ def node_swap_recovery_overhead(
     Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
         node_swap_share [1], node_swap_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
-    Range: recovery_model = kinds
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     own = node_swap_share, node_swap_recovery_time
@@ -371,7 +371,7 @@ def requeue_recovery_overhead(
     Parameters: recovery_overhead [1], cluster_uptime [1], recovering_share [1],
         requeue_share [1], requeue_recovery_time [s], cluster_mtbf [s]
     Returns: [1] share of the wall time
-    Range: recovery_model = kinds
+    Range: recovery_model = kinds; of a recovery_budget, what it holds of rework is in it
     Source: Daly 2006, FGCS 22(3), eq. 13, taken apart; the shares add up to one
     """
     own = requeue_share, requeue_recovery_time

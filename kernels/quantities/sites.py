@@ -417,17 +417,70 @@ def site_uptime(sites: Any, site_mttf: Any, site_link_mttf: Any, site_repair_tim
     return 1 / ((1 + site_repair_time / site_mttf) * (1 + link))
 
 
-@alternative("running_sites", elastic="off")
-def rigid_running_sites(sites: Any, site_uptime: Any) -> Any:
-    """Share of the sites that work for the job, on average: it waits until all are up.
+@alternative("awaited_sites_uptime", elastic="off")
+def rigid_awaited_sites_uptime(sites: Any, site_uptime: Any) -> Any:
+    """Share of the time in which the job does not wait for a site: all are up.
 
     u^S
 
     Parameters: sites [1], site_uptime [1]
-    Returns: [1] share
+    Returns: [1] share of the wall time
     Source: series system of independent parts (Barlow & Proschan 1975, ch. 2)
     """
     return np.exp(sites * np.log(site_uptime))
+
+
+@alternative("awaited_sites_uptime", elastic="shrink")
+def elastic_awaited_sites_uptime() -> Any:
+    """Share of the time in which the job does not wait for a site: it never does.
+
+    1
+
+    Parameters: none
+    Returns: [1] share of the wall time
+    Source: by definition
+    """
+    return 1.0
+
+
+@alternative("working_time", multi_site=False)
+def one_site_working_time(time_at_risk: Any) -> Any:
+    """Time of a duration in which the job does not wait for a site.
+
+    T
+
+    Parameters: time_at_risk [s]
+    Returns: [s] time; waits for repairs of nodes are part of it
+    Source: by definition
+    """
+    return 1.0 * time_at_risk
+
+
+@alternative("working_time", multi_site=True)
+def several_site_working_time(time_at_risk: Any, awaited_sites_uptime: Any) -> Any:
+    """Time of a duration in which the job does not wait for a site.
+
+    T x share in which all that it waits for are up
+
+    Parameters: time_at_risk [s], awaited_sites_uptime [1]
+    Returns: [s] time; waits for repairs of nodes are part of it
+    Range: the share is that of a long run
+    Source: by definition
+    """
+    return time_at_risk * awaited_sites_uptime
+
+
+@alternative("running_sites", elastic="off")
+def rigid_running_sites(awaited_sites_uptime: Any) -> Any:
+    """Share of the sites that work for the job, on average: it waits until all are up.
+
+    as often as all are up
+
+    Parameters: awaited_sites_uptime [1]
+    Returns: [1] share
+    Source: by definition
+    """
+    return 1.0 * awaited_sites_uptime
 
 
 @alternative("running_sites", elastic="shrink")

@@ -207,8 +207,8 @@ def fixed_slow_node_wait(*operands: Any) -> Any:
     Parameters: slow_node_fraction [1], no_slow_node_probability [1], slow_node_slowdown [1],
         step_time_jitter [1], slowest_rank_deviation [1], slow_rank_deviation [1]
     Returns: [1] share of the compute time
-    Range: nodes slow independently; within 0.2 jitters of independent draws; a bound from above
-        with backup workers, which may be slow nodes, too
+    Range: nodes slow independently, or until the next check; within 0.2 jitters of draws, and 0.25
+        between checks; a bound from above with backup workers, which may be slow nodes, too
     Source: Gumbel 1958, Statistics of Extremes; Dean & Barroso 2013, CACM 56(2)
     """
 

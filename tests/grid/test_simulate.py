@@ -28,6 +28,15 @@ FLEET: dict[str, Any] = {"node": "dgx-h100", "model": "llama-3-70b", "n_gpus": 4
 SHARES = ["goodput", "checkpoint_overhead", "rework_overhead", "recovery_overhead"]
 
 
+def test_what_is_not_played_is_said() -> None:
+    case = {**FLEET, "maintenance_fraction": 0.1, "site_mttf": "300 d", "sites": 2}
+    case |= {"site_bandwidth": "10 TB/s"}
+    said = fleetcube.simulate(trials=2, **case).attrs["fleetcube_remarks"]
+    assert "maintenance is not played" in said
+    assert "the wait for the site is not" in said
+    assert "played" not in fleetcube.simulate(trials=2, **FLEET).attrs.get("fleetcube_remarks", "")
+
+
 def test_the_closed_forms_are_right() -> None:
     grid: dict[str, Any] = {
         "model": ["llama-3-8b", "llama-3-70b"],

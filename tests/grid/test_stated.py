@@ -124,6 +124,24 @@ def test_a_stated_shape_is_counted_alike_alone_along_an_axis_and_in_a_table(
         assert alone["kv_elements_per_layer"] == 2 * 128 * 160  # keys and values of all heads
 
 
+@pytest.mark.parametrize("part", [{"attention_heads": 64}, {"experts_per_token": 4}])
+def test_a_part_that_one_phase_states_leaves_the_others_their_totals(part: dict[str, int]) -> None:
+    job = {"model": "deepseek-v3"}
+    asked = ["active_parameters", "kv_elements_per_layer"]
+    tokens = {"training_tokens": 1e12}
+    phases = [{"name": "a", **tokens, **part}, {"name": "b", **tokens}]
+    both = Sweep(job, {"phase": ["a", "b"]}, asked, phases=phases).evaluate("numpy")
+    for name in asked:
+        for own, k in ((part, 0), ({}, 1)):
+            alone = float(fleetcube.evaluate(name, **job, **own))
+            assert float(both[name].broadcast_like(both.phase)[k]) == alone
+    assert float(both["active_parameters"][1]) == 37e9  # the label's
+    stated = [phases[0], {**phases[1], "active_parameters": 4e10}, {"name": "c", **tokens}]
+    three = Sweep(job, {"phase": ["a", "b", "c"]}, asked, phases=stated).evaluate("numpy")
+    first = float(both["active_parameters"][0])
+    assert three["active_parameters"].values.tolist() == [first, 4e10, 37e9]
+
+
 def test_totals_that_are_left_out_are_remarked_on() -> None:
     job = {"model": "deepseek-v3", "hidden_size": 7168}
     said = Sweep(job, {}, ["parameters"]).evaluate().attrs["fleetcube_remarks"].splitlines()
@@ -135,6 +153,10 @@ def test_totals_that_are_left_out_are_remarked_on() -> None:
     assert "left out" not in unread.attrs.get("fleetcube_remarks", "")
     along = Sweep({"hidden_size": 4096}, {"model": ["deepseek-v3"]}, ["parameters"]).evaluate()
     assert "parameters of deepseek-v3 is left out" in along.attrs["fleetcube_remarks"]
+    two = Sweep(
+        {"layers": 40}, {"model": ["deepseek-v3", "llama-3-70b"]}, ["parameters"]
+    ).evaluate()
+    assert "parameters of deepseek-v3, llama-3-70b is left out" in two.attrs["fleetcube_remarks"]
 
 
 def test_a_fixed_interval_is_used_unless_another_policy_is_chosen() -> None:

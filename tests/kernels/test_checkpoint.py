@@ -337,10 +337,9 @@ def test_exercise_2_from_checkpoints_written_and_failures() -> None:
         checkpoint_stall_time=60,
         checkpoint_policy="fixed",
         fixed_checkpoint_interval=hours * 3600,
-        recovery_overhead=0,
-        rework_overhead=0,
+        goodput=1,  # work without stops: tau + d below
     )
-    writes = 60 * got.checkpoints_written.values
+    writes = 60 * got.checkpoints_written.values * hours / (hours + 1 / 60)
     rework = float(got.expected_failures) * hours * 1800
     best = np.argmin(writes + rework)
     mtbf = 1 / (64 * (8 / 50e3 + 8 / 150e3 + 2 / 100e3))  # h

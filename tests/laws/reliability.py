@@ -12,7 +12,14 @@ import mpmath
 import numpy as np
 
 from fleetcube.kernels import checkpoint, repair, statistics
-from fleetcube.kernels.quantities import checkpointing, failures, feasibility, goodput, recovery
+from fleetcube.kernels.quantities import (
+    checkpointing,
+    failures,
+    feasibility,
+    goodput,
+    recovery,
+    sites,
+)
 
 from .check import Pairs, check
 
@@ -200,6 +207,7 @@ def _played(
 
 @check(
     "time_at_risk",
+    "one_site_working_time",
     by="simulator",
     source="a calendar, hour by hour: made ready, maintained or at work",
     tolerance=1e-9,
@@ -208,7 +216,8 @@ def hours_at_risk() -> Pairs:
     """100 and 10 hours, none to 20 of them to be made ready, then none, half or all maintained"""
     for hours, ready, maintained in itertools.product((100, 10), (0, 20), (0, 1, 2)):
         calendar = [h >= ready and h % 2 >= maintained for h in range(hours)]
-        yield failures.time_at_risk(hours, ready, maintained / 2), float(sum(calendar))
+        found = failures.time_at_risk(hours, ready, maintained / 2)
+        yield sites.one_site_working_time(found), float(sum(calendar))
 
 
 @check(
@@ -579,7 +588,7 @@ def renewal_reward() -> Pairs:
             yield good, uptime * useful
             yield recovering, 1 - uptime + uptime * found["recovery"]
             yield stalled, uptime * stalls
-            written = checkpointing.checkpoints_written(1.0, recovering, again, interval, stall)
+            written = checkpointing.checkpoints_written(1.0, good, interval)
             yield written, uptime * found["kept"]
             yield again, uptime * (1 - useful - stalls - found["recovery"])
 
@@ -706,7 +715,7 @@ def a_day_without_failures() -> Pairs:
         while clock < 100_000 * (600 + float(stall)) - 1e-3:
             clock += 600 + max(980e9 / nodes / 2e9, 9.8)
             written += 1
-        yield checkpointing.checkpoints_written(clock, 0.0, 0.0, 600.0, stall), written
+        yield checkpointing.checkpoints_written(clock, 600 / (600 + stall), 600.0), written
         yield checkpointing.snapshot_time(size, nodes * 8, 25e9), 980e9 / (nodes * 8 * 25e9)
         yield checkpointing.peer_copy_time(size, nodes * 8, 50e9), 980e9 / (nodes * 8 * 50e9)
     yield checkpointing.total_write_bandwidth(100e9), 100e9

@@ -254,6 +254,7 @@ def harmonic_sums_between_checks() -> Pairs:
         yield stragglers.longest_between_checks(late, nodes, 1.0, x), theirs
     yield stragglers.longest_between_checks(1.0, 4.0, 1.0, np.inf), 1 + 1 / 2 + 1 / 3 + 1 / 4
     yield stragglers.longest_between_checks(1.0, 4.0, np.inf, np.array([1.0, np.inf])), 0.0
+    yield stragglers.longest_between_checks(0.0, 4.0, 1.0, np.array([1e-9, 1.0, np.inf])), 0.0
 
 
 @check(

@@ -408,6 +408,9 @@ def a_site_at_work() -> Pairs:
     "counted_outage_rate",
     "site_uptime",
     "rigid_running_sites",
+    "rigid_awaited_sites_uptime",
+    "elastic_awaited_sites_uptime",
+    "several_site_working_time",
     "several_site_availability",
     "several_site_reason",
     "local_site_sync_reason",
@@ -435,6 +438,9 @@ def outages() -> Pairs:
         whole, one = _values("availability site_uptime", **outage, elastic="off")
         yield one, up[0].mean()
         yield whole, up.all(axis=0).mean()
+        counted = {**outage, "time_at_risk": span, "maintenance_fraction": 0.0}
+        yield _values("working_time", **counted, elastic="off")[0], up.all(axis=0).sum() * 0.5
+        yield _values("working_time", **counted, elastic="shrink")[0], span
     flags = fleetcube.evaluate("arrangement_reason", engine="numpy", **{**JOB, "sites": 2}).attrs
     codes = dict(zip(flags["flag_meanings"].split(), flags["flag_values"], strict=True))
     for broken, reason in (
