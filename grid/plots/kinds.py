@@ -1,7 +1,8 @@
 """Pictures of a cut cube with a question of their own: losses, flips, roofline, Pareto front."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +51,11 @@ FLIPS = "largest_loss"
 _SHARES = (*LOSSES, "reliability_overhead")  # each with its colour in the palette
 ROOFLINE = ("arithmetic_intensity", "ridge_point", "peak_flops", "mfu")
 NETWORK = "network_attainable_flops"
+INTENSITY = "arithmetic intensity [FLOP/B]"
 _LOST = "Where the wall time goes"
 MOST_DOTS = 20_000  # points drawn behind a front
 _BEST = {"min": "lowest", "max": "highest"}
-_REST = "#999999"
+REST = "#999999"
 # Labels and colours of what the wall time goes to, from the bottom: the losses, and what they leave
 PARTS = (
     *((words(n.removesuffix("_overhead")), c) for n, c in zip(LOSSES, PALETTE, strict=False)),
@@ -246,24 +248,13 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     Infeasible points are hollow. Returns the figure.
     """
     check_picture(path)
-    need(cube, ROOFLINE)
-    names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
-    cube = cut(cube, [by])
-    drawn = cube[names]
-    dims = [] if by is None else [by]
-    if by is not None and by not in drawn.dims:
-        choices = ", ".join(map(str, drawn.dims)) or "none left"
-        raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {choices}")
-    check_cut(drawn, dims)
-    flat: Any = drawn.expand_dims("point") if by is None else drawn.broadcast_like(drawn[by])
-    rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
-    labels = [""] if by is None else point_labels(cube[by])
-    bad = blocked(cube, dims).reshape(-1)
-    count_infeasible(bad, "hollow")
+    told, rows, labels, bad = rooflines(cube, by)
     figure, axes = blank(4.8)
     factor, unit = scale("FLOP/s", rows["peak_flops"])
     shades = colours(len(labels))
-    _roofs(axes, rows, factor, shades)
+    for place, several, (across, heights) in roofs(rows):  # with the colours of their points
+        shade = shades[place] if several else "black"
+        axes.plot(across, heights / factor, color=shade, linewidth=1.2, label="_")
     for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
         across, reached = rows["arithmetic_intensity"][k], rows["mfu"][k] * rows["peak_flops"][k]
         face = "none" if bad[k] else shade
@@ -280,25 +271,45 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     axes.set(xscale="log", yscale="log")
     for line in (axes.xaxis, axes.yaxis):
         plain(line)
-    axes.set_xlabel("arithmetic intensity [FLOP/B]")
+    axes.set_xlabel(INTENSITY)
     axes.set_ylabel(f"rate of one GPU [{unit}]")
-    headed(figure, title(cube, drawn, "Roofline, and what is reached: MFU x peak"))
+    headed(figure, told)
     axes.grid(alpha=0.3)
     beside(figure, title=None if by is None else heading(cube[by]))
     return saved(figure, path)
 
 
-def _roofs(axes: Any, rows: dict[str, Any], factor: float, shades: Sequence[Any]) -> None:
-    """Draw each pair of ceilings once: memory up to the ridge, arithmetic beyond it."""
+def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, Any], list[str], Any]:
+    """What a roofline draws: its title, numbers and a label of each point, and which cannot run."""
+    need(cube, ROOFLINE)
+    names = [*ROOFLINE, *([NETWORK] if NETWORK in cube else [])]
+    cube = cut(cube, [by])
+    drawn = cube[names]
+    dims = [] if by is None else [by]
+    if by is not None and by not in drawn.dims:
+        choices = ", ".join(map(str, drawn.dims)) or "none left"
+        raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {choices}")
+    check_cut(drawn, dims)
+    flat: Any = drawn.expand_dims("point") if by is None else drawn.broadcast_like(drawn[by])
+    rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
+    labels = [""] if by is None else point_labels(cube[by])
+    bad = blocked(cube, dims).reshape(-1)
+    count_infeasible(bad, "hollow")
+    return title(cube, drawn, "Roofline, and what is reached: MFU x peak"), rows, labels, bad
+
+
+def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
+    """Each pair of ceilings once: memory up to the ridge, arithmetic beyond it.
+
+    The first point that has it, whether there are several, and its line: intensities and rates.
+    """
     ridges = rows["ridge_point"]
     low = min(rows["arithmetic_intensity"].min(), ridges.min()) / 16
     high = max(rows["arithmetic_intensity"].max(), ridges.max()) * 4
     pairs = list(zip(ridges.tolist(), rows["peak_flops"].tolist(), strict=True))
-    several = len(set(pairs)) > 1  # roofs have the colours of their points
     for ridge, peak in dict.fromkeys(pairs):
-        heights = [peak * low / ridge / factor, peak / factor, peak / factor]
-        shade = shades[pairs.index((ridge, peak))] if several else "black"
-        axes.plot([low, ridge, high], heights, color=shade, linewidth=1.2, label="_")
+        line = np.array([[low, ridge, high], [peak * low / ridge, peak, peak]])
+        yield pairs.index((ridge, peak)), len(set(pairs)) > 1, line
 
 
 # Pareto front
@@ -324,6 +335,53 @@ def pareto(
     Returns the figure.
     """
     check_picture(path)
+    found = front(cube, x, y, best, by)
+    figure, axes = blank(4.8)
+    others = found.others[:, :: 1 + found.others.shape[1] // MOST_DOTS]
+    few = others.shape[1] <= 1000
+    how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
+    axes.scatter(*others, color=REST, linewidths=0, rasterized=not few, **how)
+    axes.plot(*found.edge, color="black", linewidth=1, zorder=2, drawstyle="steps-post")
+    if by is None:
+        axes.scatter(*found.edge, s=24, color=PALETTE[5], zorder=3)
+    else:
+        for name, shade in zip(found.names, colours(len(found.names)), strict=True):
+            own = [label == name for label in found.labels]
+            if any(own):
+                axes.scatter(*found.edge[:, own], s=24, color=shade, label=name, zorder=3)
+    for side, wide, head in zip("xy", found.wide, found.heads, strict=True):
+        if wide:
+            getattr(axes, f"set_{side}scale")("log")
+        plain(getattr(axes, f"{side}axis"))
+        getattr(axes, f"set_{side}label")(head)
+    headed(figure, found.title)
+    axes.grid(alpha=0.3)
+    if by is not None:
+        beside(figure, title=heading(cube[by]))
+    return saved(figure, path)
+
+
+@dataclass(frozen=True)
+class Front:
+    """Two outputs of all feasible points, and the best of both, in the units of their heads."""
+
+    title: str
+    heads: tuple[str, str]
+    others: Any  # both outputs of every point
+    edge: Any  # both of the best, from one end to the other
+    labels: list[str]  # of the best, by the axis that colours them
+    names: list[str]  # all labels of that axis
+    wide: tuple[bool, bool]  # whether each spans more than a linear scale shows
+
+
+def front(
+    cube: "xarray.Dataset",
+    x: str,
+    y: str,
+    best: Sequence[str] = ("min", "min"),
+    by: str | None = None,
+) -> Front:
+    """What `pareto` draws."""
     if x == y:
         raise InputError(f"x and y are both {x!r}; choose two outputs")
     if isinstance(best, str) or len(best) != 2 or not set(best) <= set(SENSES):
@@ -348,42 +406,23 @@ def pareto(
     )
     signs = np.array([[1.0 if sense == "min" else -1.0] for sense in best])
     _, kept, edge = unbeaten(np.zeros(places.size, np.int64), places, signs * both[:, places])
-    figure, axes = blank(4.8)
-    some = places[:: 1 + places.size // MOST_DOTS]
-    few = some.size <= 1000
-    how: dict[str, Any] = {"s": 14, "alpha": 0.9} if few else {"s": 6, "alpha": 0.4}
-    axes.scatter(*both[:, some], color=_REST, linewidths=0, rasterized=not few, **how)
-    axes.plot(*(signs * edge), color="black", linewidth=1, zorder=2, drawstyle="steps-post")
-    _front_dots(axes, cube, template, signs * edge, kept, by)
-    for side, numbers in zip("xy", both[:, places], strict=True):
-        if is_wide(numbers.min(), numbers.max(), 16):
-            getattr(axes, f"set_{side}scale")("log")
-        plain(getattr(axes, f"{side}axis"))
-    axes.set_xlabel(labelled(x, across_unit))
-    axes.set_ylabel(labelled(y, up_unit))
     sides = [f"{_BEST[sense]} {words(of)}" for sense, of in zip(best, (x, y), strict=True)]
     summary = f"The {sides[0]}, the {sides[1]}: {len(kept):,} of {places.size:,} points are best"
-    headed(figure, title(cube, drawn, summary))
-    axes.grid(alpha=0.3)
+    labels, names = [""] * len(kept), [""]
     if by is not None:
-        beside(figure, title=heading(cube[by]))
-    return saved(figure, path)
+        spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
+        known = dict(zip(cube[by].values.tolist(), point_labels(cube[by]), strict=True))
+        labels, names = [known[value] for value in spread[kept].tolist()], [*known.values()]
+    return Front(
+        title(cube, drawn, summary),
+        (labelled(x, across_unit), labelled(y, up_unit)),
+        both[:, places],
+        signs * edge,
+        labels,
+        names,
+        (is_wide(*_span(both[0, places]), 16), is_wide(*_span(both[1, places]), 16)),
+    )
 
 
-def _front_dots(
-    axes: Any,
-    cube: "xarray.Dataset",
-    template: "xarray.DataArray",
-    edge: Any,
-    kept: Any,
-    by: str | None,
-) -> None:
-    if by is None:
-        axes.scatter(*edge, s=24, color=PALETTE[5], zorder=3)
-        return
-    spread = cube[by].broadcast_like(template).transpose(*template.dims).values.reshape(-1)
-    own = spread[kept]
-    names = dict(zip(cube[by].values.tolist(), point_labels(cube[by]), strict=True))
-    for (value, name), shade in zip(names.items(), colours(len(names)), strict=True):
-        if (own == value).any():
-            axes.scatter(*edge[:, own == value], s=24, color=shade, label=name, zorder=3)
+def _span(numbers: Any) -> tuple[float, float]:
+    return float(numbers.min()), float(numbers.max())

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..ask.traffic import Tier, crossings, duration
-from .picture import PALETTE, blank, check_picture, headed, saved, styled
+from .picture import PALETTE, Boxes, blank, check_picture, headed, saved, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -65,8 +65,31 @@ def topology(point: "xarray.Dataset", path: Path | None) -> Any:
             axes.spines[side].set_visible(False)
     right.set_xlabel("traffic, with its time of one step", fontsize=8)
     left.set_xlabel("units of the job", fontsize=8)
-    headed(figure, f"Tiers of {tiers[-1].gpus:,.6g} GPUs, and the traffic that crosses them")
+    headed(figure, _title(tiers[-1].gpus))
     return saved(figure, path)
+
+
+def topology_boxes(point: "xarray.Dataset") -> Boxes:
+    """The tiers that each kind of traffic crosses, as `topology` draws them, its time beside."""
+    tiers, traffic = crossings(point)
+    job = tiers[-1].gpus
+    rows = [
+        {
+            "traffic": each.kind,
+            "tier": f"{tier.name}: {_units(tier, job)}, {_rate(tier.bandwidth)} a GPU",
+            "part": each.kind,
+            "takes": duration(each.seconds, 2),
+        }
+        for height, tier in reversed([*enumerate(tiers)])
+        for each in traffic
+        if each.tier >= height
+    ]
+    heads = {"traffic": "traffic, with its time of one step"}
+    return Boxes(_title(job), rows, ("traffic",), ("tier",), heads, _COLOURS)
+
+
+def _title(gpus: float) -> str:
+    return f"Tiers of {gpus:,.6g} GPUs, and the traffic that crosses them"
 
 
 def _boxes(axes: Any, row: int, tier: Tier, job: float) -> None:

@@ -4,6 +4,7 @@ They need no matplotlib, and name the version of the language that they are writ
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from ..errors import InputError
 from ..reduce.pareto import SENSES
 from ..show.tables import finite, scale
+from .kinds import INTENSITY, NETWORK, REST, front, rooflines, roofs
 from .picture import (
     DISTINCT,
     GREY,
@@ -94,7 +96,7 @@ def vega_lite(
         "scale": {"type": "log" if log else "linear", "zero": False},
     }
     channel |= {"field": name, "title": heads[name]}
-    first, *rest = title(cube, variable).replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    first, rest = _split(title(cube, variable))
     if bad.any():
         shown = "grey" if y else "hollow, those far off left out"
         rest.append(f"{np.count_nonzero(bad):,} of {bad.size:,} points infeasible: {shown}")
@@ -127,6 +129,111 @@ def _whole(
     }
 
 
+def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, Any]:
+    """What `roofline` draws, as a specification of Vega-Lite."""
+    told, rows, labels, bad = rooflines(cube, by)
+    factor, unit = scale("FLOP/s", rows["peak_flops"])
+    labels = [label.replace("\n", " ") for label in labels]
+
+    def row(what: str, k: int, across: float, up: float) -> dict[str, Any]:
+        own = {"what": what, "point": labels[k], "intensity": float(across)}
+        return {**own, "rate": float(up / factor), _STATE: not bad[k]}
+
+    made = [row("roof", k, *point) for k, _, line in roofs(rows) for point in line.T]
+    for k in range(len(labels)):
+        across = rows["arithmetic_intensity"][k]
+        made.append(row("reached", k, across, rows["mfu"][k] * rows["peak_flops"][k]))
+        if NETWORK in rows:
+            made.append(row("network allows", k, across, rows[NETWORK][k]))
+    log = {"type": "quantitative", "scale": {"type": "log", "nice": False}}
+    shared: dict[str, Any] = {
+        "x": {"field": "intensity", "title": INTENSITY, **log},
+        "y": {"field": "rate", "title": f"rate of one GPU [{unit}]", **log},
+        "color": _points(cube, by, labels),
+        "tooltip": [{"field": name} for name in made[0]],
+    }
+    several = len({*rows["peak_flops"].tolist(), *rows["ridge_point"].tolist()}) > 2
+    roof = {**shared, "color": shared["color"] if several else {"value": "black"}}
+    reached = "datum.what === 'reached'"
+    layers = [
+        ("line", "datum.what === 'roof'", roof),
+        ({"type": "point", "filled": True, "size": 60}, f"{reached} && datum.{_STATE}", shared),
+        ({"type": "point", "filled": False, "size": 60}, f"{reached} && !datum.{_STATE}", shared),
+        (
+            {"type": "point", "filled": False, "shape": "triangle-down", "size": 60},
+            "datum.what === 'network allows'",
+            shared,
+        ),
+    ]
+    return _whole(*_split(told), _filtered(layers), made)
+
+
+def pareto_spec(
+    cube: "xarray.Dataset",
+    x: str,
+    y: str,
+    best: Sequence[str] = ("min", "min"),
+    by: str | None = None,
+) -> dict[str, Any]:
+    """What `pareto` draws, as a specification of Vega-Lite."""
+    found = front(cube, x, y, best, by)
+    others = found.others[:, :: 1 + found.others.shape[1] // MOST]
+    labels = [label.replace("\n", " ") for label in found.labels]
+    names = [name.replace("\n", " ") for name in found.names]
+    edge = zip(labels, *found.edge.tolist(), strict=True)
+    made = [{"place": -1, "point": "", x: a, y: b} for a, b in others.T.tolist()]
+    made += [{"place": k, "point": n, x: a, y: b} for k, (n, a, b) in enumerate(edge)]
+    shared: dict[str, Any] = {
+        side: {
+            **{"field": of, "title": head, "type": "quantitative"},
+            "scale": {"type": "log" if wide else "linear", "zero": False},
+        }
+        for side, of, head, wide in zip("xy", (x, y), found.heads, found.wide, strict=True)
+    }
+    shared["tooltip"] = [{"field": name} for name in (x, y, "point")]
+    shared["order"] = {"field": "place", "type": "quantitative"}  # steps from one end to the other
+    best_ones = "datum.place >= 0"
+    layers = [
+        ({"type": "point", "filled": True, "size": 14}, "datum.place < 0", {"value": REST}),
+        ({"type": "line", "interpolate": "step-after"}, best_ones, {"value": "black"}),
+        (
+            {"type": "point", "filled": True, "size": 40},
+            "datum.place >= 0",
+            _points(cube, by, names),
+        ),
+    ]
+    return _whole(
+        *_split(found.title),
+        _filtered([(mark, which, {**shared, "color": colour}) for mark, which, colour in layers]),
+        made,
+    )
+
+
+def _points(cube: "xarray.Dataset", by: str | None, labels: list[str]) -> dict[str, Any]:
+    """The channel of the points of an axis, by their labels."""
+    if by is None:
+        return {"value": DISTINCT[0]}
+    few = len(labels) <= len(DISTINCT)
+    colours = {"range": DISTINCT[: len(labels)]} if few else {"scheme": "viridis"}
+    kind = "nominal" if few else "ordinal"
+    scaled_ = {"domain": labels, **colours}
+    return {"field": "point", "type": kind, "title": heading(cube[by]), "scale": scaled_}
+
+
+def _filtered(layers: list[tuple[Any, str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Layers of the rows for which an expression holds."""
+    return [
+        {"mark": mark, "transform": [{"filter": which}], "encoding": encoding}
+        for mark, which, encoding in layers
+    ]
+
+
+def _split(told: str) -> tuple[str, list[str]]:
+    """The first line of a title, and the others."""
+    first, *rest = told.replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    return first, rest
+
+
 def box_spec(boxes: Boxes) -> dict[str, Any]:
     """A picture of boxes as a specification of Vega-Lite: bars, or cells of numbers alone."""
     if len(boxes.rows) > MOST:
@@ -150,14 +257,13 @@ def box_spec(boxes: Boxes) -> dict[str, Any]:
         "transform": [],
         "encoding": encoding,
     }
-    first, *rest = boxes.title.replace("\N{NO-BREAK SPACE}", " ").split("\n")
     lines = 1 if len(boxes.up) > 1 else len({row[boxes.up[0]] for row in boxes.rows})
     height = _HEIGHT if lines == 1 else max(100, 24 * lines)
     rows = [
         {name: float(v) if isinstance(v, float) else v for name, v in row.items()}
         for row in boxes.rows
     ]
-    return _whole(first, rest, [layer], rows, height)
+    return _whole(*_split(boxes.title), [layer], rows, height)
 
 
 def _side(boxes: Boxes, side: str, columns: tuple[str, ...]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
-from fleetcube.grid.plots.kinds import losses_boxes, with_flips
-from fleetcube.grid.plots.vega import box_spec, vega_lite
+from fleetcube.grid.plots.kinds import ROOFLINE, losses_boxes, with_flips
+from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.roles import LOSSES
 
@@ -102,10 +102,6 @@ def test_the_command_writes_a_spec_of_curves_and_maps(
     check(spec)
     assert spec["title"]["text"] == "Mine"
     assert "points infeasible" in capsys.readouterr().err
-    words = ["plot", str(stored), "--kind", "pareto", "-x", "job_time", "-y", "job_time"]
-    words += ["-o", str(target)]
-    with pytest.raises(InputError, match=r"is not one of \.png, \.pdf, \.svg"):
-        cli.main(words, standalone_mode=False)
 
 
 def test_more_points_than_a_spec_holds_are_refused() -> None:
@@ -185,3 +181,33 @@ def test_flips_and_walls_are_specified(spec_files: Path) -> None:
     wall = drawn(spec_files, "wall", str(spec_files / "one.toml"), "-o")
     assert wall["title"]["text"].startswith("Fastest with")
     assert any(line.startswith("batch from") for line in wall["title"]["subtitle"])
+
+
+def test_rooflines_and_fronts_have_the_points_of_their_pictures() -> None:
+    names = [*ROOFLINE, "job_time", "goodput"]
+    held = Sweep(JOB, {"n_gpus": [32, 64, 128]}, names).evaluate("numpy")
+    rows = check(roofline_spec(held, "n_gpus"))
+    reached = {row["point"]: row["rate"] for row in rows if row["what"] == "reached"}
+    for gpus in (32, 64, 128):
+        point = held.sel(n_gpus=gpus)
+        assert reached[str(gpus)] == pytest.approx(float(point.mfu * point.peak_flops) / 1e12)
+    roof = [(row["intensity"], row["rate"]) for row in rows if row["what"] == "roof"]
+    assert len(roof) == 3  # one GPU has one, of two straight lines
+    assert roof[0][1] / roof[0][0] == pytest.approx(roof[1][1] / roof[1][0])
+    assert roof[1][1] == roof[2][1] == float(held.peak_flops) / 1e12
+    for best, kept in ((("min", "max"), {"32", "64", "128"}), (("max", "max"), {"32"})):
+        rows = check(pareto_spec(held, "job_time", "goodput", best, "n_gpus"))
+        front = [row for row in rows if row["place"] >= 0]
+        assert {row["point"] for row in front} == kept
+        assert len(rows) == 3 + len(front)
+        assert [row["place"] for row in front] == [*range(len(front))]
+
+
+def test_tiers_are_cells_of_the_traffic_that_crosses_them(spec_files: Path) -> None:
+    one = str(spec_files / "one.toml")
+    rows = drawn(spec_files, "plot", one, "--kind", "topology", "-o")["data"]["values"]
+    crossed = {
+        kind: [r["tier"] for r in rows if r["traffic"] == kind] for kind in ("tensor", "data")
+    }
+    assert [tier.split(":")[0] for tier in crossed["tensor"]] == ["node"]
+    assert len(crossed["data"]) > 1

@@ -31,7 +31,6 @@ _ALLOWED = {
     "roofline": ("--by",),
     "pareto": ("--by", "--best"),
 }
-_FIGURES = ("roofline", "pareto", "topology")  # not as specifications of Vega-Lite
 
 
 @click.command()
@@ -71,8 +70,7 @@ _FIGURES = ("roofline", "pareto", "topology")  # not as specifications of Vega-L
     "--output",
     required=True,
     type=click.Path(),
-    help="A .png, .pdf or .svg; also .json, a spec of Vega-Lite with its data (not of roofline, "
-    "pareto and topology).",
+    help="A .png, .pdf or .svg; or .json, a spec of Vega-Lite with its data.",
 )
 def plot(
     cube: str,
@@ -111,14 +109,13 @@ def plot(
           -v communication_overhead -v reliability_overhead -o flips.png \\
           checkpoint_write_bandwidth=100GB/s fabric=infiniband-ndr layout=pp1
     """
-    from fleetcube.grid.plots.picture import check_picture
     from fleetcube.grid.plots.vega import check_drawn
 
     kind = kind or ("curves" if y is None else "map")
     _check(kind, named, x, y, by, best)
     path = Path(output)
     with drawing(looks(given, {"-o": output})):
-        (check_picture if kind in _FIGURES else check_drawn)(path)
+        check_drawn(path)
         _draw(cube, selectors, kind, named, x, y, by, best, path)
     say(f"wrote {output}")
 
@@ -142,30 +139,25 @@ def _draw(
     from fleetcube.grid.plots.step import step_boxes, step_picture
     from fleetcube.grid.plots.timeline import NAMES as TIMELINE
     from fleetcube.grid.plots.timeline import timeline, timeline_boxes
-    from fleetcube.grid.plots.topology import topology
+    from fleetcube.grid.plots.topology import topology, topology_boxes
     from fleetcube.grid.plots.vega import SPEC, box_spec, write_spec
     from fleetcube.grid.show.selectors import select
     from fleetcube.grid.show.tables import check_variables
     from fleetcube.grid.store.cube import open_cube
     from fleetcube.kernels.roles import REASON
 
-    if kind == "topology":
-        topology(traffic(cube, selectors), path)
-        return
     specified = path.suffix == SPEC
-    if kind == "step":
-        point = step(cube, selectors)
+    of_specs: dict[str, Any] = {  # what is read of a spec, its picture and its boxes
+        "topology": (lambda: traffic(cube, selectors), topology, topology_boxes),
+        "step": (lambda: step(cube, selectors), step_picture, step_boxes),
+        "timeline": (lambda: by_phase(cube, selectors, TIMELINE), timeline, timeline_boxes),
+    }
+    if kind in of_specs:
+        read, picture, boxes = of_specs[kind]
         if specified:
-            write_spec(box_spec(step_boxes(point)), path)
+            write_spec(box_spec(boxes(read())), path)
         else:
-            step_picture(point, path)
-        return
-    if kind == "timeline":
-        job = by_phase(cube, selectors, TIMELINE)
-        if specified:
-            write_spec(box_spec(timeline_boxes(job)), path)
-        else:
-            timeline(job, path)
+            picture(read(), path)
         return
     dataset = open_cube(cube)
     if REASON in named and REASON in dataset.coords:
@@ -180,7 +172,7 @@ def _draw(
     for note in notes:
         say(note, err=True)
     if specified:
-        write_spec(_specification(kind, cut, drawn, x or "", y, best), path)
+        write_spec(_specification(kind, cut, drawn, x or "", y, by, best), path)
     elif kind == "losses":
         plot_kinds.losses(cut, x or "", path)
     elif kind == "flips":
@@ -198,14 +190,24 @@ def _draw(
 
 
 def _specification(
-    kind: str, cut: Any, drawn: list[str], x: str, y: str | None, best: str | None
+    kind: str,
+    cut: Any,
+    drawn: list[str],
+    x: str,
+    y: str | None,
+    by: str | None,
+    best: str | None,
 ) -> dict[str, Any]:
     """What a kind draws of a cube, as a specification of Vega-Lite."""
     from fleetcube.grid.ask.job_schedule import schedule_at
     from fleetcube.grid.plots import kinds as plot_kinds
     from fleetcube.grid.plots.schedule import schedule_boxes
-    from fleetcube.grid.plots.vega import box_spec, vega_lite
+    from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
 
+    if kind == "roofline":
+        return roofline_spec(cut, by)
+    if kind == "pareto":
+        return pareto_spec(cut, x, y or "", (best or "min,min").split(","), by)
     if kind == "losses":
         return box_spec(plot_kinds.losses_boxes(cut, x))
     if kind == "schedule":
