@@ -250,21 +250,21 @@ def roofline(cube: "xarray.Dataset", path: Path | None, by: str | None = None) -
     check_picture(path)
     told, rows, labels, bad = rooflines(cube, by)
     figure, axes = blank(4.8)
-    factor, unit = scale("FLOP/s", rows["peak_flops"])
+    factor, unit = scale("FLOP/s", rows["peak"])
     shades = colours(len(labels))
     for place, several, (across, heights) in roofs(rows):  # with the colours of their points
         shade = shades[place] if several else "black"
         axes.plot(across, heights / factor, color=shade, linewidth=1.2, label="_")
     for k, (label, shade) in enumerate(zip(labels, shades, strict=True)):
-        across, reached = rows["arithmetic_intensity"][k], rows["mfu"][k] * rows["peak_flops"][k]
+        across, reached = rows["across"][k], rows["reached"][k]
         face = "none" if bad[k] else shade
         mark = {"edgecolor": shade, "s": 36, "zorder": 3}
         axes.scatter(across, reached / factor, facecolor=face, label=label or "reached", **mark)
-        if NETWORK in rows:
-            ceiling = rows[NETWORK][k] / factor
+        if "network" in rows:
+            ceiling = rows["network"][k] / factor
             axes.scatter(across, ceiling, marker="v", facecolor="none", label="_", **mark)
     empty: Any = ([], [])
-    if NETWORK in rows:
+    if "network" in rows:
         axes.scatter(*empty, marker="v", color="none", edgecolor="black", label="network allows")
     if bad.any():
         axes.scatter(*empty, color="none", edgecolor="black", label="infeasible")
@@ -291,7 +291,10 @@ def rooflines(cube: "xarray.Dataset", by: str | None) -> tuple[str, dict[str, An
         raise InputError(f"{by!r} is not an axis of the roofline's numbers; their axes: {choices}")
     check_cut(drawn, dims)
     flat: Any = drawn.expand_dims("point") if by is None else drawn.broadcast_like(drawn[by])
-    rows = {name: flat[name].values.astype(float).reshape(-1) for name in names}
+    values = [flat[name].values.astype(float).reshape(-1) for name in names]
+    across, ridge, peak, share, *ceiling = values
+    rows = {"across": across, "reached": share * peak, "ridge": ridge, "peak": peak}
+    rows |= {"network": ceiling[0]} if ceiling else {}
     labels = [""] if by is None else point_labels(cube[by])
     bad = blocked(cube, dims).reshape(-1)
     count_infeasible(bad, "hollow")
@@ -303,10 +306,10 @@ def roofs(rows: Mapping[str, Any]) -> Iterator[tuple[int, bool, Any]]:
 
     The first point that has it, whether there are several, and its line: intensities and rates.
     """
-    ridges = rows["ridge_point"]
-    low = min(rows["arithmetic_intensity"].min(), ridges.min()) / 16
-    high = max(rows["arithmetic_intensity"].max(), ridges.max()) * 4
-    pairs = list(zip(ridges.tolist(), rows["peak_flops"].tolist(), strict=True))
+    ridges = rows["ridge"]
+    low = min(rows["across"].min(), ridges.min()) / 16
+    high = max(rows["across"].max(), ridges.max()) * 4
+    pairs = list(zip(ridges.tolist(), rows["peak"].tolist(), strict=True))
     for ridge, peak in dict.fromkeys(pairs):
         line = np.array([[low, ridge, high], [peak * low / ridge, peak, peak]])
         yield pairs.index((ridge, peak)), len(set(pairs)) > 1, line

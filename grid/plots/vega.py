@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import InputError
 from ..reduce.pareto import SENSES
 from ..show.tables import finite, scale
-from .kinds import INTENSITY, NETWORK, REST, front, rooflines, roofs
+from .kinds import INTENSITY, REST, front, rooflines, roofs
 from .picture import (
     DISTINCT,
     GREY,
@@ -132,7 +132,7 @@ def _whole(
 def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, Any]:
     """What `roofline` draws, as a specification of Vega-Lite."""
     told, rows, labels, bad = rooflines(cube, by)
-    factor, unit = scale("FLOP/s", rows["peak_flops"])
+    factor, unit = scale("FLOP/s", rows["peak"])
     labels = [label.replace("\n", " ") for label in labels]
 
     def row(what: str, k: int, across: float, up: float) -> dict[str, Any]:
@@ -141,10 +141,10 @@ def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, An
 
     made = [row("roof", k, *point) for k, _, line in roofs(rows) for point in line.T]
     for k in range(len(labels)):
-        across = rows["arithmetic_intensity"][k]
-        made.append(row("reached", k, across, rows["mfu"][k] * rows["peak_flops"][k]))
-        if NETWORK in rows:
-            made.append(row("network allows", k, across, rows[NETWORK][k]))
+        across = rows["across"][k]
+        made.append(row("reached", k, across, rows["reached"][k]))
+        if "network" in rows:
+            made.append(row("network allows", k, across, rows["network"][k]))
     log = {"type": "quantitative", "scale": {"type": "log", "nice": False}}
     shared: dict[str, Any] = {
         "x": {"field": "intensity", "title": INTENSITY, **log},
@@ -152,7 +152,7 @@ def roofline_spec(cube: "xarray.Dataset", by: str | None = None) -> dict[str, An
         "color": _points(cube, by, labels),
         "tooltip": [{"field": name} for name in made[0]],
     }
-    several = len({*rows["peak_flops"].tolist(), *rows["ridge_point"].tolist()}) > 2
+    several = len([*roofs(rows)]) > 1
     roof = {**shared, "color": shared["color"] if several else {"value": "black"}}
     reached = "datum.what === 'reached'"
     layers = [
