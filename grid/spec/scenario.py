@@ -328,8 +328,11 @@ def _set_by_labels(
             for name in sorted(names & partly.keys()):
                 on, points = partly.pop(name)
                 if on != k:
-                    taken.add(name)  # void at every point, as the remark says
-                    continue
+                    part = min(WHOLES[name] & explicit)
+                    raise InputError(
+                        f"{part} is stated by some phases and voids {name}, which is set along "
+                        f"{axis.name!r}; say {part} in all phases"
+                    )
                 by_point = [
                     {n: v for n, v in point.items() if n != name or not here}
                     for point, here in zip(by_point, points, strict=True)

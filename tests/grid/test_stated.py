@@ -138,6 +138,8 @@ def test_a_part_that_one_phase_states_leaves_the_others_their_totals(part: dict[
     assert float(both["active_parameters"][1]) == 37e9  # the label's
     stated = [phases[0], {**phases[1], "active_parameters": 4e10}, {"name": "c", **tokens}]
     three = Sweep(job, {"phase": ["a", "b", "c"]}, asked, phases=stated).evaluate("numpy")
+    with pytest.raises(InputError, match=f"{min(part)} is stated by some phases and voids"):
+        Sweep({}, {"model": ["deepseek-v3", "mixtral-8x7b"]}, ["job_time"], phases=phases)
     first = float(both["active_parameters"][0])
     assert three["active_parameters"].values.tolist() == [first, 4e10, 37e9]
 
