@@ -241,6 +241,9 @@ def box_spec(boxes: Boxes) -> dict[str, Any]:
             f"the picture has {len(boxes.rows):,} boxes, more than the {MOST:,} of a spec; draw "
             "fewer"
         )
+    if not boxes.rows:
+        told = boxes.title.split("\n")[0]
+        raise InputError(f"nothing is there to draw of {told!r}; choose other inputs or points")
     drawn = {row["part"] for row in boxes.rows}
     shades = {part: colour for part, colour in boxes.shades.items() if part in drawn}
     encoding: dict[str, Any] = {

@@ -170,6 +170,9 @@ def test_a_step_a_timeline_and_a_tornado_are_boxes(spec_files: Path) -> None:
     asked += ["--wrt", "n_gpus", "--tornado"]
     bars = drawn(spec_files, *asked)["data"]["values"]
     assert bars[0]["input"] == "GPUs *"
+    asked = ["sensitivity", one, "--of", "goodput", "--wrt", "pue", "--tornado"]
+    ran = CliRunner().invoke(cli, [*asked, str(spec_files / "none.json")])
+    assert "nothing is there to draw of 'goodput" in str(ran.exception)
     assert len({row["from"] for row in bars}) == 1
 
 
