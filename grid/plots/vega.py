@@ -43,6 +43,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 MOST = 20_000  # points in one file
 _WIDTH, _HEIGHT, _INCH = 560, 360, 100  # pixels
 _STATE = "can_run"
+_COLUMNS = (_STATE, "low", "high", "from", "to")  # endings of names of columns
 
 
 def check_drawn(path: Path) -> None:
@@ -75,6 +76,12 @@ def vega_lite(
         )
     numbers, unit = scaled(variable)
     dims = [dim for dim in (y or family, x) if dim]
+    own_columns = {_STATE, *(f"{of}_{end}" for of in (name, *dims) for end in _COLUMNS)}
+    if taken := own_columns.intersection(dims):
+        raise InputError(
+            f"the axis {min(taken)!r} has the name of a column that the specification makes; "
+            "give it another in the spec"
+        )
     bad = blocked(cube, dims)
     values = numbers.transpose(*dims).values.astype(float)
     heads = {name: labelled(name, unit)}

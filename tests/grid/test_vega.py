@@ -62,6 +62,12 @@ def test_curves_have_their_points_in_the_units_of_their_headings(cube: Any) -> N
     assert line["y"]["title"] == "job time [d]"
 
 
+def test_an_axis_called_as_a_column_is_refused(cube: Any) -> None:
+    for name in ("can_run", "job_time_low", "gpu_mttf_from"):
+        with pytest.raises(InputError, match=f"axis '{name}' has the name of a column"):
+            vega_lite(cube.rename(n_gpus=name), "job_time", name, "gpu_mttf")
+
+
 def test_cells_of_a_map_meet_half_way(cube: Any) -> None:
     rows = check(vega_lite(cube, "goodput", "n_gpus", "gpu_mttf"))
     ends = sorted({(row["n_gpus"], row["n_gpus_from"], row["n_gpus_to"]) for row in rows})
