@@ -325,7 +325,8 @@ def point_labels(coordinate: "xarray.DataArray") -> list[str]:
         return [short(value) for value in coordinate.values]
     factor, _ = scale(_unit(coordinate), coordinate.values, str(coordinate.name))
     values = [value / factor for value in coordinate.values.tolist()]
-    return [number(v if float(v).is_integer() else float(f"{v:.5g}")) for v in values]
+    few = [number(v if float(v).is_integer() else float(f"{v:.5g}")) for v in values]
+    return few if len({*few}) == len({*values}) else [f"{v:,.15g}" for v in values]
 
 
 def labelled(name: str, unit: str) -> str:

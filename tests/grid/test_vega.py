@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from fleetcube.cli import cli
 from fleetcube.grid.errors import InputError
 from fleetcube.grid.plots.kinds import ROOFLINE, losses_boxes, with_flips
+from fleetcube.grid.plots.picture import point_labels
 from fleetcube.grid.plots.vega import box_spec, pareto_spec, roofline_spec, vega_lite
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.roles import LOSSES
@@ -60,6 +61,11 @@ def test_curves_have_their_points_in_the_units_of_their_headings(cube: Any) -> N
     assert line["x"]["title"] == "GPUs"
     assert line["x"]["scale"]["type"] == "log"
     assert line["y"]["title"] == "job time [d]"
+
+
+def test_points_that_are_near_have_labels_of_their_own(cube: Any) -> None:
+    near = cube.assign_coords(n_gpus=[50_000.0, 50_000.01, 50_000.02])
+    assert point_labels(near["n_gpus"]) == ["50,000", "50,000.01", "50,000.02"]
 
 
 def test_an_axis_called_as_a_column_is_refused(cube: Any) -> None:
