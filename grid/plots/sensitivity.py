@@ -69,8 +69,12 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> Boxes:
     base = float(levers[of])
     factor, unit = scale(str(levers[of].attrs["units"]), np.array([base]), of)
     ends = np.stack([levers[f"{of}_below"].values, levers[f"{of}_above"].values]) / factor
-    swing = np.nan_to_num(np.abs(ends - base / factor).max(axis=0), posinf=0.0)
-    order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0][:most]
+    known = np.isfinite(ends)
+    ends = np.where(known, ends, base / factor)
+    moved = np.isfinite([levers["value_below"].values, levers["value_above"].values])
+    lacking = np.asarray((moved & ~known).any(axis=0))
+    swing = np.abs(ends - base / factor).max(axis=0)
+    order = [k for k in np.argsort(-swing, kind="stable") if swing[k] > 0 or lacking[k]][:most]
     stepped = levers["kind"].values == "difference"
     rows = [
         {
@@ -85,6 +89,8 @@ def tornado_boxes(levers: "xarray.Dataset", of: str, most: int = 15) -> Boxes:
     note = "inputs 10 % smaller and larger"
     if any(stepped[k] for k in order):
         note += " (*: the valid whole numbers nearest to that)"
+    if lacking[order].any():
+        note += "\na missing bar: no progress there, or no such layout"
     title = f"{words(of)} = {number(float(f'{base / factor:.4g}'))} {unit}".rstrip()
     lines_ = [title, note, *_point_lines(levers.attrs["fleetcube_point"])]
     shades = {"input smaller": LOWER, "input larger": HIGHER}

@@ -57,7 +57,11 @@ def check_drawn(path: Path) -> None:
 def write_spec(spec: dict[str, Any], path: Path) -> None:
     """Write what `vega_lite` or `box_spec` returns."""
     text = json.dumps(finite(spec), indent=1, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        path.unlink(missing_ok=True)  # nothing half-written
+        raise InputError(f"cannot write {str(path)!r} ({error.strerror})") from None
 
 
 def vega_lite(

@@ -503,16 +503,24 @@ def _void_totals(
 
 
 def _recounted(
-    labels: Mapping[str, str], axes: Iterable[Axis], stated: Collection[str]
+    labels: Mapping[str, str], axes: Sequence[Axis], stated: Collection[str]
 ) -> dict[str, str]:
     """Totals of models' labels that are void, for a part of them is stated; what to say of each."""
-    models = [label for axis in axes for label in axis.records.get("model", ())]
-    models += [labels["model"]] if "model" in labels else []
+    open_on = {name: k for k, axis in enumerate(axes) for name in phases.left_open(axis)}
+    everywhere, partly = _void_totals(axes, stated, open_on)
     void: dict[str, list[str]] = {}
-    for model in dict.fromkeys(models):
-        for whole in WHOLES.keys() & record("model", model).values.keys() - {*stated}:
-            if WHOLES[whole].intersection(stated):
+
+    def leave_out(model: str, k: int = -1, at: int = 0) -> None:
+        for whole in WHOLES.keys() & record("model", model).values.keys():
+            on, points = partly.get(whole, (-1, np.array([whole in everywhere])))
+            if (points[at] if on == k >= 0 else points.any()) and model not in void.get(whole, ()):
                 void.setdefault(whole, []).append(model)
+
+    for k, axis in enumerate(axes):
+        for at, model in enumerate(axis.records.get("model", ())):
+            leave_out(model, k, at)
+    if "model" in labels:
+        leave_out(labels["model"])
     return {
         whole: f"{whole} of {', '.join(of)} is left out where {min(WHOLES[whole] & {*stated})} is "
         f"stated: it is counted from the shape{_PLAIN * (WHOLES[whole] == HEADS)}; state it, too, "

@@ -150,7 +150,8 @@ def run_spec(
             raise InputError(f"{option} is for cubes; name one: -o cube.zarr")
         _evaluated(sweep, engine, feasible_only, threads, output, interval, every)
         return
-    if Path(output).suffix.lower() in _FILES:
+    ends = [suffix.lower() for suffix in Path(output).suffixes]
+    if ends[-1:] != [".zarr"] and {*ends} & {*_FILES, *FORMATS}:
         raise InputError(
             f"-o {output}: a cube is a folder, and a table one of {', '.join(FORMATS)}; change "
             "the ending"

@@ -174,6 +174,7 @@ BAD: list[tuple[list[str], str]] = [
     (["slice", "cube.zarr", "fabric=ndr"], "choose from infiniband-ndr"),
     (["slice", "cube.zarr", "gpu_mttf=10000"], "is outside the axis, 10000 h to 50000 h"),
     (["slice", "cube.zarr", "-v", "goodputs"], "did you mean 'goodput'?"),
+    (["run", "spec.toml", "-o", "b.csv.gz"], "a cube is a folder"),
     (["run", "spec.toml", "-o", "b.txt"], "a cube is a folder, and a table one of .csv"),
     (["run", "spec.toml", "n_gpus=9007199254740993"], "must be below 2^53"),
     (["plan", "spec.toml", "--top", "0"], "top = 0 is not a whole number from 1"),
