@@ -17,6 +17,11 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
 ]
+# Cards that others show of a page hold the site's address: without one there are none
+if address := os.environ.get("READTHEDOCS_CANONICAL_URL"):
+    extensions.append("sphinxext.opengraph")
+    html_baseurl = ogp_site_url = address
+    ogp_description_length = 160
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "fleetcube"
