@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy
 
+from . import elementary
+
 # Told apart first, and by plain steps: all else takes longer than a small law on a number
 _NUMPYS = frozenset({bool, float, int, numpy.bool_, numpy.float64, numpy.int64, numpy.ndarray})
 
 
 class _Numpy:
-    """NumPy, or the library of an operand that names it by `__array_namespace__`, as JAX's do.
+    """NumPy with exp and its like of `elementary`, or the library that an operand names, as JAX's do.
 
     Arrays of Dask, xarray and pint need no more: NumPy hands functions over to them.
     """
@@ -19,7 +21,7 @@ class _Numpy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by inspect and copy
             raise AttributeError(name)
-        value = getattr(numpy, name)
+        value = getattr(elementary.numpy, name)
         value = _on_any(name, value) if callable(value) else value
         setattr(self, name, value)  # made once
         return value

@@ -225,10 +225,6 @@ def _log2(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
     return tangents[0] / (math.log(2) * values[0])
 
 
-def _log10(library: Library, values: Any, tangents: Any, result: Any) -> Tangent:
-    return tangents[0] / (math.log(10) * values[0])
-
-
 Rule = Callable[[Library, Any, Any, Any], Tangent]
 _RULES: dict[str, Rule] = {
     "abs": _abs,
@@ -237,7 +233,6 @@ _RULES: dict[str, Rule] = {
     "expm1": _expm1,
     "floor": _flat,
     "log": _log,
-    "log10": _log10,
     "log1p": _log1p,
     "log2": _log2,
     "maximum": _larger,

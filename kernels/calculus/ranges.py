@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import elementary
 from ..graph.bind import Binding
 from ..graph.trace import LOOPS
 
@@ -289,7 +290,7 @@ def _smaller(a: Range, b: Range) -> Range:
 
 def _rising(name: str) -> Callable[..., Range]:
     """The rule of a function that rises: NaN below some number, and itself never below another."""
-    function, (least, floor) = getattr(np, name), _DOMAIN.get(name, (-np.inf, -np.inf))
+    function, (least, floor) = getattr(elementary.numpy, name), _DOMAIN.get(name, (-np.inf, -np.inf))
 
     def rule(a: Range) -> Range:
         low, high = function(np.maximum(a.low, least)), function(np.maximum(a.high, least))
@@ -305,7 +306,7 @@ def _rising(name: str) -> Callable[..., Range]:
 
 
 _DOMAIN = {
-    **dict.fromkeys(("log", "log2", "log10", "sqrt"), (0.0, -np.inf)),
+    **dict.fromkeys(("log", "log2", "sqrt"), (0.0, -np.inf)),
     "log1p": (-1.0, -np.inf),
     "exp": (-np.inf, 0.0),
     "expm1": (-np.inf, -1.0),
@@ -314,7 +315,7 @@ _RULES: dict[str, Callable[..., Range]] = {
     "abs": _abs,
     "maximum": _larger,
     "minimum": _smaller,
-    **{name: _rising(name) for name in ("floor", "sqrt", *LOOPS)},
+    **{name: _rising(name) for name in ("ceil", "floor", "sqrt", *LOOPS)},
 }
 
 

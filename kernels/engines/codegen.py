@@ -56,7 +56,7 @@ class _Writer:
 
     def source(self) -> str:
         """The whole kernel."""
-        lines = ["def kernel(start, stop, first, last, shape, steps, loops, addresses):"]
+        lines = ["def kernel(start, stop, first, last, shape, steps, addresses, loops):"]
         for k, name in enumerate(self.operands):
             lines.append(f"    t_{name} = pointer(addresses, {k}, float64)")
         for k, (name, dtype) in enumerate(self.outs.items(), len(self.operands)):
@@ -99,7 +99,7 @@ class _Writer:
         return level
 
     def _kept(self) -> list[str]:
-        """Values in buffers: results and operands of NumPy's loops, and what later passes read."""
+        """Values in buffers: results and operands of loops, and what later passes read."""
         kept = {name for name, operation in self.operations.items() if operation.loop}
         for name, operation in self.operations.items():
             for read in operation.reads:

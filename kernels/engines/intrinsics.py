@@ -4,8 +4,8 @@
 reads the line it overwrites. A sweep writes each line once and whole, so streaming saves that read:
 measured 31 against 20 GB/s on two cores into reused float64 arrays.
 
-`apply` calls one of NumPy's loops on a tile. `select`, `maximum` and the others are NumPy's to the
-bit; numba's own go through branches and its machinery for ufuncs, which are slow to compile.
+`apply` calls exp or the like on a tile. `select`, `maximum` and the others are NumPy's to the bit;
+numba's own go through branches and its machinery for ufuncs, which are slow to compile.
 """
 
 import functools
@@ -18,15 +18,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from ..graph.trace import LOOPS
-from .ufunc_loops import addresses
-
 LINE = 64  # bytes of a cache line
 WORD = ir.IntType(64)
-BYTE = ir.IntType(8).as_pointer()
-LOOP = ir.FunctionType(  # of NumPy: the ends of arrays, how many numbers, steps, data of its own
-    ir.VoidType(), [BYTE.as_pointer(), WORD.as_pointer(), WORD.as_pointer(), BYTE]
-)
 
 
 def _pointer_to(dtype: Any) -> Any:
@@ -93,11 +86,54 @@ def select(typing_context: Any, condition: Any, if_true: Any, if_false: Any) -> 
 @intrinsic
 def floor(typing_context: Any, x: Any) -> Any:
     """The largest whole number not above a number, as float64."""
+    return types.float64(types.float64), _intrinsic("llvm.floor")
+
+
+@intrinsic
+def ceil(typing_context: Any, x: Any) -> Any:
+    """The smallest whole number not below a number, as float64."""
+    return types.float64(types.float64), _intrinsic("llvm.ceil")
+
+
+def _intrinsic(name: str) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function = builder.module.declare_intrinsic(name, [ir.DoubleType()])
+        return builder.call(function, arguments)
+
+    return generate
+
+
+@intrinsic
+def two_to(typing_context: Any, k: Any) -> Any:
+    """2^k of a whole k for which that is a normal number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.DoubleType()
-        function = builder.module.declare_intrinsic("llvm.floor", [kind])
-        return builder.call(function, arguments)
+        raised = builder.fadd(arguments[0], ir.DoubleType()(2.0**52 + 1023))
+        bits = builder.shl(builder.bitcast(raised, WORD), WORD(52))
+        return builder.bitcast(bits, ir.DoubleType())
+
+    return types.float64(types.float64), generate
+
+
+@intrinsic
+def exponent(typing_context: Any, x: Any) -> Any:
+    """The whole k of a normal number between 2^k and 2^(k+1)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        upper = builder.lshr(builder.bitcast(arguments[0], WORD), WORD(52))
+        bits = builder.or_(upper, WORD(0x433 << 52))
+        return builder.fsub(builder.bitcast(bits, ir.DoubleType()), ir.DoubleType()(2.0**52 + 1023))
+
+    return types.float64(types.float64), generate
+
+
+@intrinsic
+def significand(typing_context: Any, x: Any) -> Any:
+    """A normal number over 2^k, between 1 and 2."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        fraction = builder.and_(builder.bitcast(arguments[0], WORD), WORD((1 << 52) - 1))
+        return builder.bitcast(builder.or_(fraction, WORD(0x3FF << 52)), ir.DoubleType())
 
     return types.float64(types.float64), generate
 
@@ -177,81 +213,36 @@ def _streaming(context: Any, module: Any, dtype: Any) -> Any:
     return function
 
 
-def _call_loop(builder: Any, loop: Any, data: Any, memories: Any, size: Any) -> None:
-    """Call a loop of NumPy's from one array of float64 to another."""
-    room: Any = cgutils.alloca_once
-    ends = room(builder, ir.ArrayType(BYTE, 2))
-    steps = room(builder, ir.ArrayType(WORD, 2))
-    count = room(builder, WORD)
-    for k, memory in enumerate(memories):
-        place = [WORD(0), WORD(k)]
-        builder.store(builder.bitcast(memory, BYTE), builder.gep(ends, place))
-        builder.store(WORD(8), builder.gep(steps, place))
-    builder.store(size, count)
-    first = [WORD(0), WORD(0)]
-    builder.call(loop, [builder.gep(ends, first), count, builder.gep(steps, first), data])
-
-
 @intrinsic
 def apply(typing_context: Any, loops: Any, which: Any, source: Any, target: Any, size: Any) -> Any:
-    """target[:size] = f(source[:size]), f the loop whose address and data are in loops[which]."""
+    """target[:size] = f(source[:size]), f one of `LOOPS`, whose code is at an address."""
     signature = types.void(loops, types.intp, source, target, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        loops, which, source, target, size = arguments
-        table = _data(context, builder, signature.args[0], loops)
-        at = builder.mul(which, WORD(2))
-        code = builder.load(builder.gep(table, [at]))
-        data = builder.load(builder.gep(table, [builder.add(at, WORD(1))]))
-        loop = builder.inttoptr(code, LOOP.as_pointer())
-        _call_loop(builder, loop, builder.inttoptr(data, BYTE), (source, target), size)
+        kind = context.call_conv.get_function_type(types.void, LOOPS_SIGNATURE.args)
+        code = builder.inttoptr(arguments[0], kind.as_pointer())
+        call_loops(builder, code, arguments[1:])
         return context.get_dummy_value()
 
     return signature, generate
 
 
-def _called(name: str, code: int, data: int) -> Any:
-    """A function of one number: NumPy's loop over an array of one.
-
-    The loop is a symbol that is found when machine code is loaded, so that code may be kept.
-    """
-    if data:
-        raise RuntimeError(
-            f"NumPy {np.__version__} has data of its own for {name}; use engine = 'numpy'"
-        )
-    symbol = f"fleetcube_numpy_{name}"
-    llvmlite.binding.add_symbol(symbol, code)
-
-    @intrinsic
-    def function(typing_context: Any, x: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            room: Any = cgutils.alloca_once
-            insert: Any = cgutils.get_or_insert_function
-            source, target = (room(builder, ir.DoubleType()) for _ in range(2))
-            builder.store(arguments[0], source)
-            loop = insert(builder.module, LOOP, symbol)
-            _call_loop(builder, loop, ir.Constant(BYTE, None), (source, target), WORD(1))
-            return builder.load(target)
-
-        return types.float64(types.float64), generate
-
-    return function
-
-
-@functools.cache
-def called() -> dict[str, Any]:
-    """`LOOPS` on single numbers."""
-    return {
-        name: _called(name, int(code), int(data))
-        for name, (code, data) in zip(LOOPS, addresses(), strict=True)
-    }
+def call_loops(builder: Any, code: Any, arguments: Any) -> None:
+    """Call the loops by numba's convention: a place for what they return and one for an error."""
+    nowhere = [ir.Constant(kind, None) for kind in code.type.pointee.args[:2]]
+    builder.call(code, [*nowhere, *arguments])
 
 
 _NUMBERS = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
-SIGNATURE = types.void(*[types.int64] * 4, _NUMBERS, _TABLE, _TABLE, _NUMBERS)  # of every kernel
+SIGNATURE = types.void(  # of every kernel
+    *[types.int64] * 4, _NUMBERS, _TABLE, _NUMBERS, types.int64
+)
+_MEMORY = _pointer_to(types.DType(types.float64))
+LOOPS_SIGNATURE = types.void(types.int64, _MEMORY, _MEMORY, types.int64)
 _OPERATIONS: tuple[Any, ...] = (
-    *(pointer, part, after, select, floor, maximum, minimum, stream, apply),
+    *(pointer, part, after, select, floor, ceil, maximum, minimum, stream, apply),
+    *(two_to, exponent, significand),
 )
 SCOPE = {  # names in the source of a kernel
     **{name: getattr(types, name) for name in ("float64", "float32", "int8")},

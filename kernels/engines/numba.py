@@ -2,10 +2,10 @@
 
 A grid is walked row by row. A row is one or more trailing axes, long enough to amortise the walk.
 What does not vary along the row is computed once per row; the rest in loops over tiles that fit in
-the first-level cache. exp, log and the like are NumPy's own loops over a tile; the arithmetic
+the first-level cache. exp, log and the like are loops over a tile, compiled once; the arithmetic
 between them vectorises. Tiles of outputs are then streamed to memory past the cache.
 
-Values are NumPy's to the last bit: the same operations in the same order, and the same exp and log.
+Values are NumPy's to the last bit: the same operations in the same order, those of exp and log, too.
 """
 
 import contextlib
@@ -27,7 +27,6 @@ from . import kernel_cache
 from .codegen import kernel_source
 from .job import Array, Job, pool
 from .tiles import GRAIN, ROW, TILE, cuts
-from .ufunc_loops import addresses
 
 # threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -82,7 +81,10 @@ def run_if_compiled(job: Job, threads: int) -> bool:
 
 
 def _walk(call: _Call, kernel: Any, threads: int) -> None:
-    pool(threads).each(lambda task: kernel(*task, *call.arguments), _tasks(call.split, threads))
+    from . import loops  # here: it imports numba, which NumPy's sweeps do without
+
+    arguments = (*call.arguments, loops.address())
+    pool(threads).each(lambda task: kernel(*task, *arguments), _tasks(call.split, threads))
 
 
 def _call(job: Job) -> _Call:
@@ -106,7 +108,7 @@ def _call(job: Job) -> _Call:
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())
     key = (tuple(job.formulas.items()), operands, outs, len(split.outer))
-    return _Call(key, split, (shape, steps, addresses(), memory), arrays)
+    return _Call(key, split, (shape, steps, memory), arrays)
 
 
 def _is_needed(name: str, job: Job) -> bool:

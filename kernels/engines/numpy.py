@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.bind import Binding
+from .. import elementary
+from ..graph.bind import NUMPY, Binding
 from ..graph.formulas import Function, parameters
 from . import tiles
 from .job import Array, Job, pool, store
@@ -21,7 +22,7 @@ def evaluate(formulas: Mapping[str, Function], operands: Mapping[str, Array]) ->
     values: dict[str, Any] = dict(operands)
     with np.errstate(all="ignore"):
         for name, formula in formulas.items():
-            result = formula(*[values[parameter] for parameter in parameters(formula)])
+            result = NUMPY.bind(formula)(*[values[parameter] for parameter in parameters(formula)])
             values[name] = np.asarray(result, dtype=np.float64)
     return {name: values[name] for name in formulas}
 
@@ -63,7 +64,7 @@ def _on_arrays(formula: Function) -> Function:
 
 @functools.cache
 def _scalar() -> Binding:
-    return Binding(np, _choose)
+    return Binding(elementary.numpy, _choose)
 
 
 def _choose(condition: Any, if_true: Any, if_false: Any) -> Any:

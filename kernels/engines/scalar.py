@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.trace import LOOPS, written
+from .. import elementary
+from ..graph.trace import LIGHT, LOOPS, written
 from . import kernel_cache
 from .program import Program
 
@@ -71,8 +72,8 @@ def interpreted(program: Program) -> Callable[..., Any]:
     inlined = _Inlined()
     tree = ast.fix_missing_locations(inlined.visit(ast.parse(source(program))))
     scope: dict[str, Any] = {
-        **{name: getattr(np, name) for name in (*LOOPS, "floor", "sqrt", "maximum", "minimum")},
-        **{"abs": abs, "float64": np.float64, "int8": np.int8, "np": np},
+        **{name: getattr(elementary.numpy, name) for name in (*LOOPS, *LIGHT)},
+        **{"float64": np.float64, "int8": np.int8, "np": np},
         **inlined.constants,
     }
     exec(compile(tree, "<fleetcube point>", "exec"), scope)
@@ -90,8 +91,8 @@ def compiled(program: Program) -> Any:
     """One point as numba compiles it; machine code is kept on disk, as that of kernels is."""
     from numba.core import types
 
-    from . import intrinsics
+    from . import intrinsics, loops
 
-    scope = {"np": np, **intrinsics.SCOPE, **intrinsics.called()}
+    scope = {"np": np, **intrinsics.SCOPE, **loops.called()}
     signature = (types.float64,) * len(program.inputs)
     return kernel_cache.jitted(source(program), scope, signature, _NUMBA)

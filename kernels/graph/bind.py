@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
+from .. import elementary, ops
 from ..ops import where
 
 PACKAGE = __package__.rpartition(".")[0]  # of all formulas: of laws and of quantities
@@ -81,7 +81,7 @@ class Made(ABC):
         """The function from the parameters' values to the result, bound to an array library."""
 
     def __call__(self, *values: Any) -> Any:
-        return _NUMPY.bind(self)(*values)
+        return NUMPY.bind(self)(*values)
 
 
 def _said(value: Any) -> str:
@@ -91,7 +91,7 @@ def _said(value: Any) -> str:
     return str(getattr(value, "__name__", value))
 
 
-_NUMPY = Binding(np, where)
+NUMPY = Binding(elementary.numpy, where)
 
 
 def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:

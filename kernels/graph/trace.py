@@ -11,19 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import elementary
 from .bind import Binding
 from .formulas import Function, parameters
 
-LOOPS = (
-    "ceil",
-    "exp",
-    "expm1",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-)  # slow: one loop each
-LIGHT = ("abs", "floor", "maximum", "minimum", "sqrt")
+LOOPS = tuple(elementary.FUNCTIONS)  # slow: one loop each
+LIGHT = ("abs", "ceil", "floor", "maximum", "minimum", "sqrt")
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ def written(value: Any) -> str:
     return f"np.{text}" if text in ("inf", "nan") else f"({text.replace('inf', 'np.inf')})"
 
 
-def _where(condition: Any, if_true: Any, if_false: Any) -> Any:
+def where(condition: Any, if_true: Any, if_false: Any) -> Any:
     """The stand-in for `where`."""
     if not isinstance(condition, Value):
         return if_true if condition else if_false
@@ -121,7 +114,7 @@ class _Numpy:
     """The stand-in for `np`: records functions of values, and leaves numbers to NumPy."""
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(np, name)
+        function = getattr(elementary.numpy, name)
         if name not in (*LOOPS, *LIGHT):
             return function
 
@@ -137,12 +130,12 @@ class _Numpy:
 
 @functools.cache
 def _binding() -> Binding:
-    return Binding(_Numpy(), _where)
+    return Binding(_Numpy(), where)
 
 
 @functools.cache
 def is_heavy(formula: Function) -> bool:
-    """Whether a formula calls a function of the mathematics library."""
+    """Whether a formula calls exp or the like."""
     trace = Trace()
     trace.run(formula, [Value(trace, name) for name in parameters(formula)])
     return any(operation.loop for operation in trace.operations.values())

@@ -1,0 +1,168 @@
+"""exp, log and their like by arithmetic alone: the same bits on every processor.
+
+NumPy and the C library choose other code, with other last bits, by what a processor can do. Sums,
+products, quotients and shifts of bits are the same everywhere, and so are values made of them. Each
+function is written once, over the operations of a library: NumPy's for arrays, Python's for a
+number, the names of a trace for kernels.
+
+All are within two units in the last place, over all of float64 (tests/kernels/test_elementary.py).
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+CHUNK = 1 << 12  # points of NumPy's temporaries: 32 kB each are taken from memory just freed
+FEW = 16  # numbers of an array that are faster one by one
+
+LOG2_E = 1.4426950408889634
+LN2_HIGH = 0x162E42FEFA3 / 2**41  # ln 2 to 41 bits: its multiples up to 1075 are exact
+LN2_LOW = 2.8235290563031577e-13  # ln 2 less LN2_HIGH
+ROUND = 1.5 * 2**52  # added and taken away: the nearest whole number
+LEAST = 2.0**-1022  # of normal numbers
+EXP = tuple(1 / math.factorial(n) for n in range(2, 15))  # (e^r - 1 - r) / r^2, |r| < 0.35
+LOG = tuple(2 / (2 * n + 1) for n in range(1, 12))  # ln((1 + s) / (1 - s)) / s - 2, over s^2
+
+
+def exp(library: Any, x: Any) -> Any:
+    """e^x = 2^k e^r, k whole and |r| < 0.35; in two steps, for 2^k may be out of range."""
+    x = library.minimum(library.maximum(x, -746.0), 710.0)  # 0 and infinite beyond
+    k, rise = _reduced(x)
+    half = _rounded(0.5 * k)
+    return (1.0 + rise) * library.two_to(half) * library.two_to(k - half)
+
+
+def expm1(library: Any, x: Any) -> Any:
+    """e^x - 1 = 2^k (e^r - 1) + (2^k - 1), twice the half of it: 2^1024 is out of range."""
+    x = library.minimum(library.maximum(x, -50.0), 710.0)  # -1 and infinite beyond
+    k, rise = _reduced(x)
+    half = library.two_to(k - 1.0)
+    return 2.0 * (rise * half + (half - 0.5))
+
+
+def log(library: Any, x: Any) -> Any:
+    """ln x = k ln 2 + ln(1 + f), x = 2^k (1 + f)."""
+    k, f = _split(library, x)
+    square, rest = _log_of(f)
+    value = k * LN2_HIGH - ((square - (rest + k * LN2_LOW)) - f)
+    return _of_log(library, x, value)
+
+
+def log1p(library: Any, x: Any) -> Any:
+    """ln(1 + x), with what 1 + x loses."""
+    above = 1.0 + x
+    lost = (x - (above - 1.0)) / library.maximum(above, LEAST)
+    return log(library, above) + library.where((x > -1.0) & (x < 2.0**53), lost, 0.0)
+
+
+def log2(library: Any, x: Any) -> Any:
+    """log2 x = k + ln(1 + f) / ln 2, x = 2^k (1 + f)."""
+    k, f = _split(library, x)
+    square, rest = _log_of(f)
+    return _of_log(library, x, k + (f - (square - rest)) * LOG2_E)
+
+
+def _rounded(x: Any) -> Any:
+    return (x + ROUND) - ROUND
+
+
+def _reduced(x: Any) -> tuple[Any, Any]:
+    """The whole k nearest to x / ln 2, and e^r - 1, r = x - k ln 2."""
+    k = _rounded(x * LOG2_E)
+    high, low = x - k * LN2_HIGH, k * LN2_LOW
+    r = high - low
+    return k, high - (low - r * r * _series(r, EXP))
+
+
+def _split(library: Any, x: Any) -> tuple[Any, Any]:
+    """k and f of x = 2^k (1 + f), 1 + f between the roots of 1/2 and 2."""
+    below = x < LEAST
+    normal = library.where(below, x * 2.0**54, x)
+    k = library.exponent(normal) - library.where(below, 54.0, 0.0)
+    of_one = library.significand(normal)
+    large = of_one > math.sqrt(2)
+    return library.where(large, k + 1.0, k), library.where(large, 0.5 * of_one, of_one) - 1.0
+
+
+def _log_of(f: Any) -> tuple[Any, Any]:
+    """f^2 / 2, and what ln(1 + f) is above f - f^2 / 2."""
+    s = f / (2.0 + f)
+    square, over = 0.5 * f * f, s * s
+    return square, s * (square + over * _series(over, LOG))
+
+
+def _of_log(library: Any, x: Any, value: Any) -> Any:
+    """A logarithm's value where it has a finite one, else -infinity, infinity or NaN."""
+    edge = library.where(x == 0.0, -math.inf, library.where(x > 0.0, math.inf, math.nan))
+    return library.where((x > 0.0) & (x < math.inf), value, edge)
+
+
+def _series(x: Any, coefficients: Sequence[float]) -> Any:
+    total = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    return total
+
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    function.__name__: function for function in (exp, expm1, log, log1p, log2)
+}
+
+
+def _bits(x: Any) -> Any:
+    return x.view(np.uint64)
+
+
+_UPPER, _ONE, _FRACTION = (np.uint64(bits) for bits in (0x433 << 52, 0x3FF << 52, (1 << 52) - 1))
+_WIDTH = np.uint64(52)  # of the fraction; the exponent, with 1023 added, stands above it
+
+ARRAYS = SimpleNamespace(
+    minimum=np.minimum,
+    maximum=np.maximum,
+    where=np.where,
+    two_to=lambda k: (_bits(k + (2.0**52 + 1023.0)) << _WIDTH).view(np.float64),
+    exponent=lambda x: (_bits(x) >> _WIDTH | _UPPER).view(np.float64) - (2.0**52 + 1023.0),
+    significand=lambda x: (_bits(x) & _FRACTION | _ONE).view(np.float64),
+)
+NUMBERS = SimpleNamespace(
+    minimum=lambda x, y: x if x != x or x <= y else y,
+    maximum=lambda x, y: x if x != x or x >= y else y,
+    where=lambda condition, one, other: one if condition else other,
+    two_to=lambda k: math.ldexp(1.0, int(k)) if k == k else math.nan,
+    exponent=lambda x: math.frexp(x)[1] - 1.0,
+    significand=lambda x: 2.0 * math.frexp(abs(x))[0],
+)
+
+
+class Numpy:
+    """NumPy, but for the functions of this module."""
+
+    def __getattr__(self, name: str) -> Any:
+        function = FUNCTIONS.get(name)
+        value = getattr(np, name) if function is None else functools.partial(_on_any, function)
+        setattr(self, name, value)  # made once
+        return value
+
+
+def _on_any(function: Callable[[Any, Any], Any], x: Any) -> Any:
+    """The function of a number or an array in float64; NumPy's of an array of another precision."""
+    if not isinstance(x, np.ndarray):
+        return np.float64(function(NUMBERS, float(x)))
+    if x.dtype != np.float64 and x.dtype.kind not in "biu":
+        return getattr(np, function.__name__)(x)
+    flat = np.ascontiguousarray(x, np.float64).reshape(-1)
+    out = np.empty_like(flat)
+    if flat.size < FEW:
+        out[:] = [function(NUMBERS, value) for value in flat.tolist()]
+    else:
+        with np.errstate(all="ignore"):
+            for start in range(0, flat.size, CHUNK):
+                out[start : start + CHUNK] = function(ARRAYS, flat[start : start + CHUNK])
+    return out.reshape(x.shape)
+
+
+numpy: Any = Numpy()

@@ -1,0 +1,84 @@
+"""The compiled loops of exp, log and their like, which kernels and functions call.
+
+They are compiled once and kept, not in each kernel. Kernels call them on tiles by an address,
+functions of one point by a symbol that is found when machine code is loaded, so that it may be kept.
+"""
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from .. import elementary
+from ..graph.trace import LOOPS, Trace, Value, where
+from . import intrinsics, kernel_cache
+
+_SYMBOL = "fleetcube_elementary"
+
+
+def source() -> str:
+    """target[:size] = f(source[:size]), f the function of that number in `LOOPS`."""
+    lines = ["def kernel(which, source, target, size):"]
+    for which, name in enumerate(LOOPS):
+        trace = Trace()
+        result = elementary.FUNCTIONS[name](_library(trace), Value(trace, "x"))
+        lines += [f"    if which == {which}:", "        for j in range(size):"]
+        lines.append("            x = source[j]")
+        for own, operation in trace.operations.items():
+            lines.append(f"            {own} = {operation.text}")
+        lines.append(f"            target[j] = {result.name}")
+    return "\n".join([*lines, ""])
+
+
+def _library(trace: Trace) -> Any:
+    """The operations of a trace under the names of `intrinsics`."""
+
+    def recorded(name: str, count: int) -> Any:
+        template = f"{name}({', '.join(['{}'] * count)})"
+        return lambda *values: trace.record(template, values)
+
+    arity = {"two_to": 1, "exponent": 1, "significand": 1, "minimum": 2, "maximum": 2}
+    return SimpleNamespace(where=where, **{name: recorded(name, n) for name, n in arity.items()})
+
+
+@functools.cache
+def address() -> int:
+    """Where the machine code of the loops is."""
+    options = {"nogil": True, "error_model": "numpy"}
+    kernel = kernel_cache.jitted(source(), intrinsics.SCOPE, intrinsics.LOOPS_SIGNATURE, options)
+    compiled = next(iter(kernel.overloads.values()))
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+
+def _called(which: int) -> Any:
+    """A function of one number."""
+
+    @intrinsic
+    def function(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            room: Any = cgutils.alloca_once
+            insert: Any = cgutils.get_or_insert_function
+            source, target = (room(builder, ir.DoubleType()) for _ in range(2))
+            builder.store(arguments[0], source)
+            word = ir.IntType(64)
+            kind = context.call_conv.get_function_type(
+                types.void, intrinsics.LOOPS_SIGNATURE.args
+            )
+            code = insert(builder.module, kind, _SYMBOL)
+            intrinsics.call_loops(builder, code, [word(which), source, target, word(1)])
+            return builder.load(target)
+
+        return types.float64(types.float64), generate
+
+    return function
+
+
+@functools.cache
+def called() -> dict[str, Any]:
+    """`LOOPS` on single numbers."""
+    llvmlite.binding.add_symbol(_SYMBOL, address())
+    return {name: _called(which) for which, name in enumerate(LOOPS)}
