@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels import elementary
 from .records import CatalogError, kind
 
 Array = np.ndarray[Any, Any]
@@ -80,8 +81,9 @@ def label_of(software: str) -> str:
 def linked(x: Any, is_share: bool) -> tuple[Any, Any]:
     """A share at log odds x, or anything else at its logarithm x, and its derivative."""
     if not is_share:
-        return np.exp(x), np.exp(x)
-    share = 1 / (1 + np.exp(-x))
+        value = elementary.exp(x)
+        return value, value
+    share = 1 / (1 + elementary.exp(-x))
     return share, share * (1 - share)
 
 
@@ -89,8 +91,8 @@ def decades_outside(span: Sequence[float], values: Array) -> Array:
     """Decades by which values are outside of a least and a most; 0 inside."""
     low, high = span
     positive = np.maximum(values, 1e-300)
-    above = np.maximum(np.log10(positive / high), 0)
-    return np.asarray(above + np.maximum(np.log10(low / positive), 0))
+    beyond = np.maximum(elementary.log(positive / high), elementary.log(low / positive))
+    return np.asarray(np.maximum(beyond, 0) / math.log(10))
 
 
 class Posterior:
@@ -147,8 +149,8 @@ class Posterior:
         }
         content = self.content
         peaks = {
-            "peak_16": math.log(cell.peak_16 / content["peak"]),
-            "peak": math.log(cell.peak / content["peak"]),
+            "peak_16": elementary.log(cell.peak_16 / content["peak"]),
+            "peak": elementary.log(cell.peak / content["peak"]),
         }
         means = np.empty(len(self.coefficients))
         taken = np.zeros((len(means), len(self._means)))
@@ -157,15 +159,15 @@ class Posterior:
         for name, level in self._spreads:
             levels.setdefault(name, []).append(level)
         for k, (name, about) in enumerate(self.coefficients.items()):
-            own = content["trends"][name]
+            trends = content["trends"][name]
             taken[k, self._place[name, "all", ""]] = 1.0
-            for trend in own:
+            for trend in trends:
                 taken[k, self._place[name, trend, ""]] = peaks[trend]
             # Software of no published step: how its experts differ is counted once
             is_new = cell.layers == "experts" and "experts" in levels[name]
             is_new &= (name, "experts", experts) not in self._place
             for level in levels[name]:
-                if level == "all" or level in own:
+                if level == "all" or level in trends:
                     continue
                 group = groups.get(level, "")
                 known = self._place.get((name, level, group or ""))
@@ -174,9 +176,11 @@ class Posterior:
                 elif group is not None and not (is_new and level == "software"):
                     unseen[k] += self._spreads[name, level] ** 2
             start = about["start"]
-            means[k] = math.log(start / (1 - start)) if about["share"] else math.log(start)
-        return means + taken @ self._means, np.hstack(
-            [taken @ self._root, np.diag(np.sqrt(unseen))]
+            means[k] = elementary.log(start / (1 - start) if about["share"] else start)
+        # not by BLAS, which adds up in another order on another processor
+        root = np.einsum("ke,ef->kf", taken, self._root)
+        return means + np.einsum("ke,e->k", taken, self._means), np.hstack(
+            [root, np.diag(np.sqrt(unseen))]
         )
 
     def values(self, cell: Cell) -> dict[str, Any]:
@@ -190,7 +194,7 @@ class Posterior:
             made[setting.input] = float(setting.value(means[setting.place])[0])
         width = self.width(cell, root, self.noise(cell.software))
         further = 1 + self.widening * self.beyond_peaks(cell)
-        made["error_factor"] = math.exp(width * self.factor(cell) * further)
+        made["error_factor"] = elementary.exp(width * self.factor(cell) * further)
         return made
 
     def settings(self, cell: Cell) -> list[Setting]:

@@ -28,7 +28,7 @@ EXP = tuple(1 / math.factorial(n) for n in range(2, 15))  # (e^r - 1 - r) / r^2,
 LOG = tuple(2 / (2 * n + 1) for n in range(1, 12))  # ln((1 + s) / (1 - s)) / s - 2, over s^2
 
 
-def exp(library: Any, x: Any) -> Any:
+def _exp(library: Any, x: Any) -> Any:
     """e^x = 2^k e^r, k whole and |r| < 0.35; in two steps, for 2^k may be out of range."""
     x = library.minimum(library.maximum(x, -746.0), 710.0)  # 0 and infinite beyond
     k, rise = _reduced(x)
@@ -36,7 +36,7 @@ def exp(library: Any, x: Any) -> Any:
     return (1.0 + rise) * library.two_to(half) * library.two_to(k - half)
 
 
-def expm1(library: Any, x: Any) -> Any:
+def _expm1(library: Any, x: Any) -> Any:
     """e^x - 1 = 2^k (e^r - 1) + (2^k - 1), twice the half of it: 2^1024 is out of range."""
     x = library.minimum(library.maximum(x, -50.0), 710.0)  # -1 and infinite beyond
     k, rise = _reduced(x)
@@ -44,7 +44,7 @@ def expm1(library: Any, x: Any) -> Any:
     return 2.0 * (rise * half + (half - 0.5))
 
 
-def log(library: Any, x: Any) -> Any:
+def _log(library: Any, x: Any) -> Any:
     """ln x = k ln 2 + ln(1 + f), x = 2^k (1 + f)."""
     k, f = _split(library, x)
     square, rest = _log_of(f)
@@ -52,14 +52,14 @@ def log(library: Any, x: Any) -> Any:
     return _of_log(library, x, value)
 
 
-def log1p(library: Any, x: Any) -> Any:
+def _log1p(library: Any, x: Any) -> Any:
     """ln(1 + x), with what 1 + x loses."""
     above = 1.0 + x
     lost = (x - (above - 1.0)) / library.maximum(above, LEAST)
-    return log(library, above) + library.where((x > -1.0) & (x < 2.0**53), lost, 0.0)
+    return _log(library, above) + library.where((x > -1.0) & (x < 2.0**53), lost, 0.0)
 
 
-def log2(library: Any, x: Any) -> Any:
+def _log2(library: Any, x: Any) -> Any:
     """log2 x = k + ln(1 + f) / ln 2, x = 2^k (1 + f)."""
     k, f = _split(library, x)
     square, rest = _log_of(f)
@@ -109,7 +109,7 @@ def _series(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    function.__name__: function for function in (exp, expm1, log, log1p, log2)
+    function.__name__[1:]: function for function in (_exp, _expm1, _log, _log1p, _log2)
 }
 
 
@@ -153,7 +153,7 @@ def _on_any(function: Callable[[Any, Any], Any], x: Any) -> Any:
     if not isinstance(x, np.ndarray):
         return np.float64(function(NUMBERS, float(x)))
     if x.dtype != np.float64 and x.dtype.kind not in "biu":
-        return getattr(np, function.__name__)(x)
+        return getattr(np, function.__name__[1:])(x)
     flat = np.ascontiguousarray(x, np.float64).reshape(-1)
     out = np.empty_like(flat)
     if flat.size < FEW:
@@ -166,3 +166,4 @@ def _on_any(function: Callable[[Any, Any], Any], x: Any) -> Any:
 
 
 numpy: Any = Numpy()
+exp, expm1, log, log1p, log2 = (getattr(numpy, name) for name in FUNCTIONS)

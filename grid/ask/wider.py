@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels import elementary
 from ...kernels.calculus.derivatives import name_of
 from ..plan.plan import Plan
 from ..plan.tiles import Region
@@ -38,7 +39,7 @@ class Wider:
         logs, rate = (_over(region, row) for row in (self.logs, self.per_decade))
         decades = sum(auto.beyond(name, given[name]) for name in self.sizes)
         shape = next(iter(given.values())).shape
-        return {**given, FACTOR: np.broadcast_to(np.exp(logs + rate * decades), shape)}
+        return {**given, FACTOR: np.broadcast_to(elementary.exp(logs + rate * decades), shape)}
 
     def along(self, axes: Sequence[Axis]) -> dict[str, Row]:
         """The factor as a table over axes, those of the sizes among them."""
@@ -102,7 +103,7 @@ def wider(
     rest = {name: row for name, row in problem.tables.items() if name != FACTOR}
     return (
         replace(problem, axes=axes, tables=rest),
-        Wider(sizes, (names, np.log(array)), problem.per_decade, through),
+        Wider(sizes, (names, elementary.log(array)), problem.per_decade, through),
     )
 
 

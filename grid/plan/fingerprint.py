@@ -22,13 +22,13 @@ from .written import written
 ENGINE_CODE = {
     "numpy": ("engines.numpy",),
     "numba": (
-        *("engines.numba", "engines.codegen", "engines.intrinsics", "engines.ufunc_loops"),
+        *("engines.numba", "engines.codegen", "engines.intrinsics", "engines.loops"),
         "graph.trace",
     ),
     "jax": ("engines.jax",),
 }
 _COMMON_CODE = (
-    *("ops", "alternatives", "roles", "graph.bind", "graph.formulas", "engines.job"),
+    *("elementary", "ops", "alternatives", "roles", "graph.bind", "graph.formulas", "engines.job"),
     "engines.tiles",
     *("calculus.derivatives", "calculus.dual", "calculus.made", "calculus.phases"),
     "calculus.slopes",

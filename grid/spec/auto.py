@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import AUTO, CatalogError, Record, is_path, kind, pooled, record
+from ...kernels import elementary
 from ...kernels.calculus.phases import in_phase
 from ...kernels.inputs import INPUTS
 from ..errors import InputError
@@ -101,7 +102,7 @@ def find(
         {**rows, FACTOR: compressed(*wide)},
         {_label(cell): _coefficients(cell) for cell in known},
         (*remarks, *far),
-        compressed(names, np.log(factors) * posterior.widening),
+        compressed(names, elementary.log(factors) * posterior.widening),
     )
 
 
@@ -353,7 +354,7 @@ def _widened(
 ) -> tuple[tuple[tuple[str, ...], Array], list[str]]:
     """Error factors, wider outside the sizes of published steps, and why."""
     names = [axis.name for axis in along]
-    logs, remarks = np.log(factors), []
+    logs, remarks = elementary.log(factors), []
     decades: Array = np.zeros(factors.shape)
     for name in (name for name in posterior.content["ranges"] if name not in free):
         axis, given = _sizes(name, axes, said)
@@ -373,7 +374,7 @@ def _widened(
             names.append(axis.name)
         else:
             decades = decades + far.max()
-    return (tuple(names), np.exp(logs * (1 + posterior.widening * decades))), remarks
+    return (tuple(names), elementary.exp(logs * (1 + posterior.widening * decades))), remarks
 
 
 def span(name: str) -> tuple[float, float] | None:

@@ -1,10 +1,13 @@
 """Axes: what varies along one dimension of a sweep."""
 
 import math
+import operator
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -231,8 +234,16 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
     if kind == "geomspace":
         if min(ends) <= 0:
             raise InputError(f"axis {name!r}: geomspace starts or ends at 0; use linspace")
-        return np.geomspace(ends[0], ends[1], number)
+        return _geomspace(*ends, number)
     return np.linspace(ends[0], ends[1], number)
+
+
+def _geomspace(first: float, last: float, number: int) -> Array:
+    """Points at equal ratios, each rounded once: by decimal numbers, the same on every machine."""
+    with localcontext(prec=40):
+        ratio = (Decimal(last) / Decimal(first)) ** (1 / Decimal(max(number - 1, 1)))
+        points = accumulate(repeat(ratio, number - 1), operator.mul, initial=Decimal(first))
+        return np.array([float(point) for point in points])
 
 
 def check_length(name: str, count: int, most: int = LONGEST) -> None:

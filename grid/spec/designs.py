@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import KINDS, CatalogError, record
+from ...kernels import elementary
 from ..errors import InputError, nearest
 from . import values
 from .axes import LONGEST, MOST_SPELLED, Array, Axis, check_length
@@ -141,8 +142,10 @@ def _continuous(axis: str, key: str, spec: Mapping[str, Any]) -> Any:
         if chosen[0] == "linspace":
             points = low + u * (high - low)
         else:
-            points = np.exp(math.log(low) + u * (math.log(high) - math.log(low)))
-        points = np.clip(points, low, high)  # exp(log(high)) may round to above it
+            points = elementary.exp(
+                elementary.log(low) + u * (elementary.log(high) - elementary.log(low))
+            )
+        points = np.clip(points, low, high)  # e^log may round to above it
         return np.rint(points) if spec.get("round", False) else points
 
     return draw

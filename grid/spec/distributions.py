@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...catalog import KINDS as LABELS
+from ...kernels import elementary
 from ...kernels.inputs import INPUTS
 from ..errors import InputError, nearest, shown
 from . import values
@@ -77,7 +78,7 @@ class Distribution:
 
         below, inside = self._inside()
         z = self.deviation * ndtri(below + share * inside)
-        quantiles = first + z if self.kind == "normal" else first * np.exp(z)
+        quantiles = first + z if self.kind == "normal" else first * elementary.exp(z)
         return np.asarray(np.clip(quantiles, self.low, self.high))
 
     def _inside(self) -> tuple[float, float]:
@@ -89,7 +90,7 @@ class Distribution:
                 return (bound - self.values[0]) / self.deviation
             if bound <= 0:
                 return -math.inf
-            return (math.log(bound) - math.log(self.values[0])) / self.deviation
+            return float(elementary.log(bound) - elementary.log(self.values[0])) / self.deviation
 
         below = float(ndtr(z(self.low)))
         return below, float(ndtr(z(self.high))) - below

@@ -4,11 +4,13 @@ They are compiled once and kept, not in each kernel. Kernels call them on tiles 
 functions of one point by a symbol that is found when machine code is loaded, so that it may be kept.
 """
 
+import ctypes
 import functools
 from types import SimpleNamespace
 from typing import Any
 
 import llvmlite.binding
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -16,6 +18,7 @@ from numba.extending import intrinsic
 from .. import elementary
 from ..graph.trace import LOOPS, Trace, Value, where
 from . import intrinsics, kernel_cache
+from .job import Array
 
 _SYMBOL = "fleetcube_elementary"
 
@@ -49,9 +52,23 @@ def _library(trace: Trace) -> Any:
 def address() -> int:
     """Where the machine code of the loops is."""
     options = {"nogil": True, "error_model": "numpy"}
-    kernel = kernel_cache.jitted(source(), intrinsics.SCOPE, intrinsics.LOOPS_SIGNATURE, options)
+    kernel = kernel_cache.jitted(
+        source(), {"np": np, **intrinsics.SCOPE}, intrinsics.LOOPS_SIGNATURE, options
+    )
     compiled = next(iter(kernel.overloads.values()))
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+
+def call(which: int, source: Array, target: Array) -> None:
+    """target[:] = f(source), f of that number in `LOOPS`; both dense float64."""
+    unused = ctypes.byref(ctypes.c_void_p())
+    _function()(unused, unused, which, source.ctypes.data, target.ctypes.data, source.size)
+
+
+@functools.cache
+def _function() -> Any:
+    place, word = ctypes.c_void_p, ctypes.c_int64
+    return ctypes.CFUNCTYPE(ctypes.c_int32, place, place, word, place, place, word)(address())
 
 
 def _called(which: int) -> Any:
@@ -65,9 +82,7 @@ def _called(which: int) -> Any:
             source, target = (room(builder, ir.DoubleType()) for _ in range(2))
             builder.store(arguments[0], source)
             word = ir.IntType(64)
-            kind = context.call_conv.get_function_type(
-                types.void, intrinsics.LOOPS_SIGNATURE.args
-            )
+            kind = context.call_conv.get_function_type(types.void, intrinsics.LOOPS_SIGNATURE.args)
             code = insert(builder.module, kind, _SYMBOL)
             intrinsics.call_loops(builder, code, [word(which), source, target, word(1)])
             return builder.load(target)

@@ -1,6 +1,5 @@
 """Engines agree: every formula in numba and JAX against NumPy; binding; the kernel cache."""
 
-import ctypes
 import math
 import os
 import subprocess
@@ -14,9 +13,9 @@ import numpy as np
 import pytest
 
 import fleetcube
-from fleetcube.kernels import checkpoint, collectives, ops, topology
+from fleetcube.kernels import checkpoint, collectives, elementary, ops, topology
 from fleetcube.kernels.calculus.made import Chain
-from fleetcube.kernels.engines import javascript, kernel_cache, ufunc_loops
+from fleetcube.kernels.engines import javascript, kernel_cache
 from fleetcube.kernels.engines import jax as jax_engine
 from fleetcube.kernels.engines import numba as numba_engine
 from fleetcube.kernels.engines import numpy as numpy_engine
@@ -389,12 +388,13 @@ def test_binding_reaches_the_functions_that_a_formula_calls() -> None:
 
 
 @each("name", FORMULAS)
-def test_binding_to_numpy_changes_nothing(name: str) -> None:
-    bound = Binding(np, ops.where).bind(FORMULAS[name])
+def test_binding_to_numpy_changes_last_bits_alone(name: str) -> None:
+    bound = Binding(elementary.numpy, ops.where).bind(FORMULAS[name])
     values = operands()
     arguments = [values[p] for p in parameters(FORMULAS[name])]
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(bound(*arguments), FORMULAS[name](*arguments))
+        # where there are few bits left, as of 1 - e^-x, the last bit of exp is a larger share
+        np.testing.assert_allclose(bound(*arguments), FORMULAS[name](*arguments), 1e-9, 1e-15)
 
 
 # Dependencies and the cache of compiled kernels
@@ -442,18 +442,6 @@ def test_a_kernel_says_what_it_needs_without_the_formulas() -> None:
     assert result.name == "k3"
     with pytest.raises(TypeError, match="use where"):
         found.run(lambda first: 1.0 if first else 2.0, [trace.Value(found, "first")])
-
-
-@pytest.mark.parametrize("name", trace.LOOPS)
-def test_the_loops_of_numpy_are_found(name: str) -> None:
-    code, data = ufunc_loops.addresses()[trace.LOOPS.index(name)].tolist()
-    word = ctypes.c_ssize_t
-    values = np.random.default_rng(3).uniform(0.1, 9, 1003)
-    found = np.empty_like(values)
-    ends = (ctypes.c_void_p * 2)(values.ctypes.data, found.ctypes.data)
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-    kind(code)(ends, (word * 1)(values.size), (word * 2)(8, 8), data)
-    np.testing.assert_array_equal(found, getattr(np, name)(values))
 
 
 @pytest.mark.parametrize(

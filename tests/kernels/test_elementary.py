@@ -1,0 +1,81 @@
+"""exp, log and their like: their error, their edges, and the same bits in all that evaluates them."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from fleetcube.kernels import elementary
+from fleetcube.kernels.engines import loops
+
+from ..draws import generator, scaled
+
+NAMES = tuple(elementary.FUNCTIONS)
+EDGES = (0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 5e-324, -5e-324, 1.7e308, -1.7e308)
+NEAR = (-745.2, -745.13, -708.4, 709.78, 709.79, 2.0**-1022, 2.0**53)
+
+
+def draws(size: int) -> np.ndarray:
+    """Numbers over all of float64, more where functions are 0, overflow or change their way."""
+    random = generator(11)
+    parts = [
+        random.uniform(-746, 710, size),
+        random.uniform(-2, 3, size),
+        10 ** random.uniform(-323, 308, size),
+        -(10 ** random.uniform(-323, 3, size)),
+        1 + 10 ** random.uniform(-16, -1, size),
+        -1 + 10 ** random.uniform(-16, -1, size),
+    ]
+    return np.concatenate([*parts, EDGES, NEAR])
+
+
+def exact(name: str, x: float) -> mpmath.mpf:
+    if name == "log2":
+        return mpmath.log(mpmath.mpf(x), 2)
+    return getattr(mpmath, name)(mpmath.mpf(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_below_two_units_in_the_last_place(name: str) -> None:
+    x = draws(scaled(500))
+    x = x[np.isfinite(x) & (x > {"exp": -np.inf, "expm1": -np.inf, "log1p": -1.0}.get(name, 0.0))]
+    with mpmath.workprec(200):
+        for given, found in zip(
+            x.tolist(), getattr(elementary.numpy, name)(x).tolist(), strict=True
+        ):
+            value = exact(name, given)
+            if abs(value) > mpmath.mpf(2) ** 1024:
+                assert found == math.inf
+            else:
+                assert abs(found - value) <= 2 * math.ulp(float(value)), (name, given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_edges_are_those_of_numpy(name: str) -> None:
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(np.array(EDGES))
+    found = getattr(elementary.numpy, name)(np.array(EDGES))
+    plain = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~plain], expected[~plain])
+    np.testing.assert_allclose(found[plain], expected[plain], 1e-15, 5e-324)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_arrays_and_compiled_loops_have_the_same_bits(name: str) -> None:
+    x = draws(5 * elementary.FEW)
+    function = getattr(elementary.numpy, name)
+    found = function(x)
+    one_by_one = np.array([function(value) for value in x])
+    in_a_loop = np.empty_like(x)
+    loops.call(NAMES.index(name), x, in_a_loop)
+    np.testing.assert_array_equal(one_by_one.view(np.uint64), found.view(np.uint64))
+    np.testing.assert_array_equal(in_a_loop.view(np.uint64), found.view(np.uint64))
+
+
+def test_shapes_and_other_precisions_are_numpys() -> None:
+    x = np.arange(1.0, 25.0).reshape(2, 3, 4).transpose(2, 0, 1)
+    assert elementary.numpy.log(x).shape == x.shape
+    np.testing.assert_allclose(elementary.numpy.log(x), np.log(x), 1e-15)
+    np.testing.assert_allclose(elementary.numpy.exp(np.arange(5)), np.exp(np.arange(5)), 1e-15)
+    assert elementary.numpy.exp(np.float32([1.0, 2.0])).dtype == np.float32
