@@ -120,7 +120,7 @@ class Function:
         self._point: Any = None
         self._jitted: Any = None
         if engine == "numba":
-            self._point = scalar.compiled(self._program)
+            self._point = scalar.compiled(self._program).call
         elif engine == "numpy":
             self._point = scalar.interpreted(self._program)
         self.units = {name: unit_of(name) for name in (*inputs, *outputs)}

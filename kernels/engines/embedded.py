@@ -1,7 +1,7 @@
 """Functions of programs inside other functions that numba compiles; imports numba."""
 
-import ctypes
 import functools
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,6 @@ from numba.extending import NativeValue, intrinsic, models, overload, register_m
 from . import scalar
 from .program import Program
 
-_HERE = ctypes.c_byte()  # what `uncached` refers to, alive as long as the process
-
 
 class Embedded(types.Function):
     """The numba type of a function of a program, which may also be passed as an argument."""
@@ -23,21 +21,28 @@ class Embedded(types.Function):
 register_model(Embedded)(models.OpaqueModel)
 
 
-@intrinsic
-def uncached(typing_context: Any) -> Any:
-    """Keep numba from caching on disk what calls this; it warns, and compiles in each process.
+def _called(program: Program) -> Any:
+    """The machine code of a program, as a function inside others; it stays, as they do.
 
-    numba names machine code by the user's file: with another scenario in the same variable it would
-    go on to call the function of before.
+    An address keeps numba from caching callers on disk, which it would name by the user's file: with
+    another scenario in the same variable they would go on to call the function of before.
     """
+    kernel = scalar.compiled(program)
+    kinds = [types.int8 if name in program.flags else types.float64 for name in program.outputs]
+    returns: Any = types.Tuple(kinds) if len(kinds) > 1 else kinds[0]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = context.add_dynamic_addr(builder, ctypes.addressof(_HERE), info="fleetcube")
-        kind = ir.FunctionType(ir.VoidType(), [address.type])
-        builder.asm(kind, "", "r", [address], side_effect=True)  # else it is optimised away
-        return context.get_dummy_value()
+        convention, taken = context.call_conv, signature.args
+        address = context.add_dynamic_addr(builder, kernel.address, info="fleetcube")
+        seen = ir.FunctionType(ir.VoidType(), [address.type])
+        builder.asm(seen, "", "r", [address], side_effect=True)  # else it is optimised away
+        kind = convention.get_function_type(returns, taken)
+        function = builder.bitcast(address, kind.as_pointer())
+        return convention.call_function(builder, function, returns, taken, arguments)[1]
 
-    return types.void(), generate
+    scope = {"made": (returns(*[types.float64] * len(program.inputs)), generate)}
+    exec(f"def kernel(context, {', '.join(program.inputs)}): return made", scope)
+    return intrinsic(scope["kernel"])
 
 
 def _unboxed(kind: Any, value: Any, context: Any) -> Any:
@@ -49,12 +54,12 @@ decorate: Any = unbox
 decorate(Embedded)(_unboxed)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.cache  # numba lets go of nothing that its compiler was shown
 def type_of(program: Program) -> Embedded:
     """What a function of a program is to numba: it takes numbers, or arrays that broadcast."""
-    kernel = scalar.compiled(program)
-    scope: dict[str, Any] = {**kernel.py_func.__globals__, "np": np, "kernel": kernel}
-    scope["uncached"] = uncached
+    scope: dict[str, Any] = {"np": np, "kernel": _called(program)}
+    if len(program.outputs) > 1:
+        scope["Outputs"] = namedtuple("Outputs", program.outputs)
     exec(compile(_source(program), "<fleetcube function>", "exec"), scope)
 
     def choose(*arguments: Any) -> Any:
@@ -80,10 +85,8 @@ def _source(program: Program) -> str:
     lines = [
         f"def function({names}): pass",
         f"def point({names}):",
-        "    uncached()",
-        f"    return kernel({names})",
+        f"    return {f'Outputs(*kernel({names}))' if several else f'kernel({names})'}",
         f"def over({names}):",
-        "    uncached()",
         f"    shape = np.broadcast_shapes({shapes})",
     ]
     lines += [f"    {name} = np.broadcast_to({name}, shape)" for name in program.inputs]

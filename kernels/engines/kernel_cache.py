@@ -3,77 +3,84 @@ it was written. A damaged or refused cache costs the time to compile again, neve
 
 import contextlib
 import hashlib
-import json
 import os
-import platform
 import stat
 import sys
 import threading
-import types
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-SUMS = "sums.json"  # sha256 of what numba wrote, by file
+if TYPE_CHECKING:  # imports numba
+    from .machine_code import Loaded
+
 _SHARED = "FLEETCUBE_SHARED_CACHE"
+_SUM = hashlib.sha256().digest_size  # bytes at the head of a file
 _warned = threading.Event()
 
 
-def jitted(source: str, scope: dict[str, Any], signature: Any, options: dict[str, Any]) -> Any:
-    """The compiled function `kernel` of a source, even where the cache cannot be used."""
-    import numba
+def jitted(source: str, scope: dict[str, Any], signature: Any) -> "tuple[Loaded, bool]":
+    """The compiled function `kernel` of a source, and whether it was kept on disk.
 
-    kernel = None
+    It is compiled where the cache cannot be used.
+    """
+    from . import machine_code
+
+    path = code = None
+    with _kept():
+        path = path_of(f"{signature}\n{source}")
+        code = read(path)
+    if code is not None:
+        return machine_code.load(code), True
+    code = machine_code.compiled(source, scope, signature)
+    if path is not None:
+        with _kept():
+            write(path, hashlib.sha256(code).digest() + code)
+    return machine_code.load(code), False
+
+
+@contextlib.contextmanager
+def _kept() -> Iterator[None]:
+    """Do without the cache where it cannot be used; warns once in a process."""
     try:
-        folder = folder_of(f"{sorted(options.items())}\n{source}")
-        if folder is not None:
-            kernel = numba.njit(cache=True, **options)(function(folder, source, scope))
-            kernel.compile(signature)
-            seal(folder)
-            return kernel
-    except Exception as error:
-        warn(f"{type(error).__name__}: {error}")
-        if kernel is not None and kernel.signatures:  # compiled, but not written
-            return kernel
-    scope = dict(scope)
-    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
-    kernel = numba.njit(**options)(scope["kernel"])
-    kernel.compile(signature)
-    return kernel
+        yield
+    except OSError as error:
+        if not _warned.is_set():
+            _warned.set()
+            reason = f"compiled kernels are not kept ({error})"
+            warnings.warn(reason, RuntimeWarning, stacklevel=4)
 
 
-def folder_of(source: str) -> Path | None:
-    """Folder named by a hash of all that machine code depends on; None where it cannot be made."""
+def path_of(source: str) -> Path:
+    """The file of a kernel, named by a hash of all that machine code depends on."""
     import llvmlite
     import numba
     import numpy as np
     from platformdirs import user_cache_path
 
-    features = llvmlite.binding.get_host_cpu_features().flatten()
+    from . import machine_code
+
+    here = Path(__file__)
     parts = (
         source,
         f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}",
-        f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()} {features}",
-        Path(__file__).with_name("intrinsics.py").read_text(encoding="utf-8"),
+        machine_code.processor(),
+        *(here.with_name(f"{n}.py").read_text("utf-8") for n in ("intrinsics", "machine_code")),
     )
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     root = os.environ.get("FLEETCUBE_CACHE")
     base = Path(root) if root else user_cache_path("fleetcube")
-    try:
-        base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = base / "kernels" / digest
-        for each in (base, base / "kernels", folder, folder / "__pycache__"):
-            each.mkdir(exist_ok=True, mode=0o700)
-            _check_ours(each)
-    except OSError as error:
-        warn(str(error))
-        return None
-    return folder
+    base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = base / "kernels"
+    for each in (base, folder):
+        each.mkdir(exist_ok=True, mode=0o700)
+        _check_ours(each, each.lstat())  # of a link itself, which may lead anywhere
+    return folder / f"{digest}.kernel"
 
 
-def _check_ours(path: Path) -> None:
-    """Raise PermissionError for a folder that another user owns or may write to."""
-    status = path.lstat()  # of a link itself, which may lead anywhere
+def _check_ours(path: Path, status: os.stat_result) -> None:
+    """Raise PermissionError for what another user owns or may write to."""
     owned = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if stat.S_ISLNK(status.st_mode) or not owned or (others and os.name == "posix"):
@@ -85,60 +92,24 @@ def _check_ours(path: Path) -> None:
         )
 
 
-def warn(reason: str) -> None:
-    """Warn once in a process that kernels are not kept."""
-    if not _warned.is_set():
-        _warned.set()
-        warnings.warn(f"compiled kernels are not kept ({reason})", RuntimeWarning, stacklevel=2)
-
-
-def function(folder: Path, source: str, scope: dict[str, Any]) -> Any:
-    """The function `kernel` of a source, in a file by which numba recognises it."""
-    path = folder / "kernel.py"
-    text = source.encode()
-    with contextlib.suppress(OSError):
-        if path.is_symlink() or not path.is_file() or path.read_bytes() != text:
-            write(path, text)
-    _discard_altered(folder)
-    module = types.ModuleType(f"fleetcube_kernel_{folder.name}")
-    module.__file__ = str(path)
-    module.__dict__.update(scope)
-    sys.modules[module.__name__] = module  # numba imports it by name when it reads its cache
-    # from the text: the file may have been changed since it was compared
-    exec(compile(source, str(path), "exec"), module.__dict__)
-    return module.__dict__["kernel"]
-
-
-def seal(folder: Path) -> None:
-    """Record what numba wrote, so that it is loaded unaltered or not at all."""
-    sums = _sums(folder)
-    if sums != _recorded_sums(folder):
-        write(folder / SUMS, json.dumps(sums).encode())
-
-
-def _discard_altered(folder: Path) -> None:
-    """Remove machine code that is not as it was sealed, before numba can load it."""
-    with contextlib.suppress(OSError):
-        if _sums(folder) == _recorded_sums(folder):
-            return
-    for file in _compiled(folder):
-        with contextlib.suppress(OSError):
-            file.unlink()
-
-
-def _recorded_sums(folder: Path) -> Any:
+def read(path: Path) -> bytes | None:
+    """What a file holds behind its sum; None where it is not there, or not as it was written."""
     try:
-        return json.loads((folder / SUMS).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
+        file = open(path, "rb", opener=_without_waiting)
+    except FileNotFoundError:
+        return None
+    with file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        _check_ours(path, status)
+        data = file.read()
+    return data[_SUM:] if hashlib.sha256(data[_SUM:]).digest() == data[:_SUM] else None
 
 
-def _sums(folder: Path) -> dict[str, str]:
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in _compiled(folder)}
-
-
-def _compiled(folder: Path) -> list[Path]:
-    return sorted((folder / "__pycache__").glob("*.nb[ic]"))
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file, not what a link leads to, and do not wait for who might write into a pipe."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def write(path: Path, data: bytes) -> None:

@@ -14,6 +14,7 @@ import os
 import queue
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,15 +29,16 @@ from .codegen import kernel_source
 from .job import Array, Job, pool
 from .tiles import GRAIN, ROW, TILE, cuts
 
-# threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 # Starting a row takes as long as repeating one operand at so many points, and more for each operand
 ROW_COST, OPERAND_COST = 16, 2
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
+# Kernels kept in memory, of 0.06 to 0.2 MB each: more than the sweeps that one process goes on asking
+# have; one that was dropped is read from the disk again in 2 ms
+KEPT = 256
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_compiled`
-_ready: dict[Key, Any] = {}  # compiled kernels
-_requested: set[Key] = set()  # kernels to compile in the background, compiled or not
+_ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the one used last at the end
+_requested: set[Key] = set()  # kernels to compile in the background, or that do not compile
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def run(job: Job, threads: int) -> None:
 def run_if_compiled(job: Job, threads: int) -> bool:
     """Fill the job's outputs if the kernel is compiled; returns whether it was."""
     call = _call(job)
-    kernel = _ready.get(call.key)
+    kernel = _found(call.key)
     if kernel is not None:
         _walk(call, kernel, threads)
     return kernel is not None
@@ -199,9 +201,20 @@ def _tasks(split: Split, threads: int) -> list[tuple[int, int, int, int]]:
 def _kernel(key: Key) -> Any:
     """A compiled kernel; one thread at a time compiles."""
     with _compile_lock:
-        if key not in _ready:
-            _ready[key] = _compiled(*key)
-        return _ready[key]
+        kernel = _found(key)
+        if kernel is None:
+            kernel = _ready[key] = _compiled(*key)
+            while len(_ready) > KEPT:
+                _ready.popitem(last=False)  # freed once no thread runs it
+        return kernel
+
+
+def _found(key: Key) -> Any:
+    """The kernel if it is in memory."""
+    kernel = _ready.get(key)
+    with contextlib.suppress(KeyError):  # another thread may have dropped it
+        _ready.move_to_end(key)
+    return kernel
 
 
 def _compiled(
@@ -216,11 +229,11 @@ def _compiled(
     source = kernel_source(dict(formulas), operands, dict(outs), outer)
     scope = {"np": np, **intrinsics.SCOPE}
     begun = time.perf_counter()
-    kernel = kernel_cache.jitted(source, scope, intrinsics.SIGNATURE, _OPTIONS)
-    how = "read from the cache" if kernel.stats.cache_hits else "compiled"
+    kernel, was_kept = kernel_cache.jitted(source, scope, intrinsics.SIGNATURE)
+    how = "read from the cache" if was_kept else "compiled"
     names, seconds = ", ".join(name for name, _ in outs), time.perf_counter() - begun
     log.info("kernel of %s %s in %.2f s", names, how, seconds)
-    return kernel
+    return kernel.call
 
 
 def compile_behind(job: Job) -> None:
@@ -231,7 +244,7 @@ def compile_behind(job: Job) -> None:
     key = _call(job).key
     with _request_lock:
         _Compiler.requested_at = time.monotonic()
-        if key in _requested:
+        if key in _ready or key in _requested:
             return
         _requested.add(key)
         _Compiler.keys.put(key)
@@ -258,6 +271,8 @@ def _compile_all() -> None:
                 break
         with contextlib.suppress(Exception):
             _kernel(key)
+            with _request_lock:
+                _requested.discard(key)
 
 
 def _after_fork() -> None:

@@ -6,7 +6,7 @@ The operations and their order are those of the engines, so values are NumPy's t
 import ast
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from ..graph.trace import LIGHT, LOOPS, written
 from . import kernel_cache
 from .program import Program
 
-_NUMBA: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+if TYPE_CHECKING:  # imports numba
+    from .machine_code import Loaded
 
 
 def source(program: Program) -> str:
-    """Source of a function `kernel` of the inputs: a number, or a tuple `Outputs` of several.
+    """Source of a function `kernel` of the inputs: a number, or a tuple of several.
 
     Flags are whole numbers, -1 where undefined.
     """
@@ -32,15 +33,9 @@ def source(program: Program) -> str:
         value = written(result)
         flag = f"int8(select({value} != {value}, -1.0, {value}))"
         texts.append(flag if name in program.flags else f"float64({value})")
-    head, answer = [], texts[0]
-    if len(texts) > 1:
-        answer = f"Outputs({', '.join(texts)})"
-        head = [
-            "from collections import namedtuple",
-            f"Outputs = namedtuple('Outputs', {program.outputs})",
-        ]
-    head.append(f"def kernel({', '.join(program.inputs)}):")
-    return "\n".join([*head, *lines, f"    return {answer}", ""])
+    head = f"def kernel({', '.join(program.inputs)}):"
+    answer = f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
+    return "\n".join([head, *lines, f"    return {answer}", ""])
 
 
 class _Inlined(ast.NodeTransformer):
@@ -87,7 +82,7 @@ def interpreted(program: Program) -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def compiled(program: Program) -> Any:
+def compiled(program: Program) -> "Loaded":
     """One point as numba compiles it; machine code is kept on disk, as that of kernels is."""
     from numba.core import types
 
@@ -95,4 +90,4 @@ def compiled(program: Program) -> Any:
 
     scope = {"np": np, **intrinsics.SCOPE, **loops.called()}
     signature = (types.float64,) * len(program.inputs)
-    return kernel_cache.jitted(source(program), scope, signature, _NUMBA)
+    return kernel_cache.jitted(source(program), scope, signature)[0]

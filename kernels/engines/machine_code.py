@@ -1,0 +1,115 @@
+"""Machine code that is released with the last reference to it; imports numba.
+
+numba's dispatchers never release any: one engine of the process owns all their code, and contexts
+refer to what was compiled. So numba compiles to object files here, and an engine of its own loads each.
+"""
+
+import ctypes
+import functools
+import json
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+from numba import _dynfunc
+from numba.core import config, sigutils
+from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
+from numba.core.compiler import Flags, compile_extra
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+# threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A compiled function: what Python calls, and where compiled code may call it.
+
+    `call` keeps the machine code; `address` takes numba's convention.
+    """
+
+    call: Callable[..., Any]
+    address: int
+
+
+class _Library(AOTCodeLibrary):
+    """Code of one function."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        """Leave it to the passes over the whole: others leave 1.5 kB in memory a function."""
+        module.data_layout = self._codegen._data_layout
+
+
+class _Codegen(JITCPUCodegen):
+    """The code generator of this processor, without an engine that would keep what it makes."""
+
+    _library_class = _Library
+
+    def _add_module(self, module: Any) -> None:
+        pass
+
+    def _module_pass_manager(self, **options: Any) -> Any:
+        made = super()._module_pass_manager(**options)
+        manager = made[0] if isinstance(made, tuple) else made
+        if type(manager)._dispose is ffi.ObjectRef._dispose:  # llvmlite means to, and does not
+            free = ffi.lib.LLVMPY_DisposeNewModulePassManger
+            weakref.finalize(manager, free, manager._ptr).atexit = False
+        return made
+
+
+@functools.cache
+def _target() -> Any:
+    cpu_target.target_context.refresh()  # numba sets itself up at the first use
+    return cpu_target.target_context.subtarget(_internal_codegen=_Codegen("fleetcube"))
+
+
+def processor() -> str:
+    """The processor that code is made for, and its features."""
+    return repr(_target().codegen().magic_tuple())
+
+
+def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
+    """The function `kernel` of a source as an object file, behind a line of the names in it."""
+    scope = dict(scope)
+    exec(compile(source, "<fleetcube kernel>", "exec"), scope)
+    arguments, returns = sigutils.normalize_signature(signature)
+    flags = Flags()
+    cpu_target.options.parse_as_flags(flags, _OPTIONS)
+    flags.no_compile = flags.no_cfunc_wrapper = True  # nothing is loaded, nor called from C
+    with global_compiler_lock:
+        target, typing = _target(), cpu_target.typing_context
+        typing.refresh()
+        target.refresh()
+        made = compile_extra(typing, target, scope["kernel"], arguments, returns, flags, {})
+        code = made.library.emit_native_object()
+    assert not made.environment.consts  # the code reads no objects: it is loaded without any
+    names = [
+        *(made.fndesc.llvm_cpython_wrapper_name, made.fndesc.llvm_func_name),
+        made.fndesc.env_name,
+    ]
+    return json.dumps(names).encode() + b"\n" + bytes(code)
+
+
+def load(code: bytes) -> Loaded:
+    """What `compiled` made, ready to be called."""
+    head, _, data = code.partition(b"\n")
+    wrapper, function, environment = json.loads(head)
+    machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
+    lmm = config.USE_LLVMLITE_MEMORY_MANAGER
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=lmm)
+    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    own = _dynfunc.Environment({})
+    place = engine.get_global_value_address(environment)
+    ctypes.c_void_p.from_address(place).value = id(own)
+    call = _dynfunc.make_function(
+        sys.modules[__name__],
+        *("kernel", "", engine.get_function_address(wrapper)),
+        *(own, (engine,)),  # kept with the function
+    )
+    return Loaded(call, engine.get_function_address(function))
