@@ -234,7 +234,7 @@ def _space(name: str, kind: str, ends: list[float], spec: Mapping[str, Any]) -> 
     if kind == "geomspace":
         if min(ends) <= 0:
             raise InputError(f"axis {name!r}: geomspace starts or ends at 0; use linspace")
-        return _geomspace(*ends, number)
+        return _geomspace(ends[0], ends[1], number)
     return np.linspace(ends[0], ends[1], number)
 
 

@@ -1,7 +1,8 @@
 """The compiled loops of exp, log and their like, which kernels and functions call.
 
 They are compiled once and kept, not in each kernel. Kernels call them on tiles by an address,
-functions of one point by a symbol that is found when machine code is loaded, so that it may be kept.
+functions of one point by a symbol that is found when machine code is loaded, so that it can be
+kept.
 """
 
 import ctypes
@@ -49,14 +50,14 @@ def _library(trace: Trace) -> Any:
 
 
 @functools.cache
+def _loaded() -> Any:
+    scope = {"np": np, **intrinsics.SCOPE}
+    return kernel_cache.jitted(source(), scope, intrinsics.LOOPS_SIGNATURE)[0]
+
+
 def address() -> int:
-    """Where the machine code of the loops is."""
-    options = {"nogil": True, "error_model": "numpy"}
-    kernel = kernel_cache.jitted(
-        source(), {"np": np, **intrinsics.SCOPE}, intrinsics.LOOPS_SIGNATURE, options
-    )
-    compiled = next(iter(kernel.overloads.values()))
-    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+    """Where the machine code of the loops is, which stays."""
+    return int(_loaded().address)
 
 
 def call(which: int, source: Array, target: Array) -> None:

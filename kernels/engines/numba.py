@@ -5,7 +5,7 @@ What does not vary along the row is computed once per row; the rest in loops ove
 the first-level cache. exp, log and the like are loops over a tile, compiled once; the arithmetic
 between them vectorises. Tiles of outputs are then streamed to memory past the cache.
 
-Values are NumPy's to the last bit: the same operations in the same order, those of exp and log, too.
+Values are NumPy's to the last bit: the same operations in the same order, in exp and log, too.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""exp, log and their like: their error, their edges, and the same bits in all that evaluates them."""
+"""exp, log and their like: their errors, their edges, and the same bits wherever they run."""
 
 import math
 
