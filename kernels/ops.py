@@ -13,7 +13,7 @@ _NUMPYS = frozenset({bool, float, int, numpy.bool_, numpy.float64, numpy.int64, 
 
 
 class _Numpy:
-    """NumPy with exp and its like from `elementary`, or the library that an operand names: JAX's do.
+    """NumPy with exp and its like from `elementary`, or the library that an operand names.
 
     Arrays of Dask, xarray and pint need no more: NumPy hands functions over to them.
     """

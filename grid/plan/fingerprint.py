@@ -11,6 +11,7 @@ from typing import Any
 
 from ... import grid, kernels
 from ...kernels.alternatives import source_of
+from ...kernels.engines import jax
 from ...kernels.graph.bind import Made, dependencies
 from ...kernels.graph.formulas import parameters
 from ...kernels.inputs import INPUTS
@@ -53,6 +54,9 @@ def fingerprint(
         facts[f"version.{package}"] = version(package)
     facts["version.python"] = platform.python_version()
     facts["machine"] = platform.machine()
+    if plan.engine == "jax":
+        facts["processor.jax"] = jax.processor()
+    facts["numbers"] = _hash(json.dumps(plan.problem.constants, sort_keys=True))
     for record in plan.problem.records:
         facts[f"catalog.{record.kind}.{record.label}"] = f"edition {record.edition} {record.digest}"
     formulas: dict[str, dict[Any, None]] = {}

@@ -4,6 +4,8 @@ Several devices share a block: each evaluates a part of it along one axis (`jax.
 """
 
 import functools
+import hashlib
+import itertools
 import math
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 
 from ..graph.bind import Binding
 from ..graph.formulas import Function, parameters
+from ..graph.trace import LOOPS
 from .job import Job, store
 
 # XLA's algebraic simplifier turns a division by a broadcast value into a multiplication by its
@@ -114,6 +117,22 @@ def _shared_axis(shape: tuple[int, ...], devices: int) -> int | None:
     waste = [-size % devices / size if size > 1 else math.inf for size in shape]
     axis = int(np.argmin(waste))
     return axis if waste[axis] < 1 else None
+
+
+@functools.cache
+def processor() -> str:
+    """What XLA makes code for, by name and by what its code gives: bits differ between kinds."""
+    import jax
+    import jax.numpy as jnp
+
+    def program(x: Any) -> Any:
+        single = [getattr(jnp, name)(x) for name in LOOPS]
+        return [*single, *(value * x + y for value, y in itertools.pairwise(single))]
+
+    with jax.enable_x64(True):
+        values = jax.jit(program, compiler_options=_OPTIONS)(1 / np.arange(1.0, 2049.0))
+    bits = hashlib.sha256(b"".join(np.asarray(value).tobytes() for value in values))
+    return f"{jax.devices()[0].device_kind}, whose exp and log give {bits.hexdigest()[:8]}"
 
 
 def most_points(outputs: int) -> int | None:
