@@ -7,7 +7,7 @@ CUBE := cubes/scaling-and-reliability
 # Without bytecode on disk every process of a test compiles all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: sweep test quick versions oldest check types bench pages docs attack fuzz validate clean
+.PHONY: sweep test quick machines versions oldest check types bench pages docs attack fuzz validate clean
 
 sweep: $(VENV)/installed
 	@mkdir -p cubes
@@ -30,6 +30,11 @@ quick: $(VENV)/test
 	@[ -z "$(NAME)" ] || $(BIN)/python -m pytest -q -n0 --only "$(NAME)" \
 		tests/kernels/test_partials.py tests/kernels/test_engines.py::test_formulas_agree_with_numpy \
 		tests/kernels/test_engines.py::test_binding_to_numpy_changes_nothing
+
+# The tests on other kinds of CPU, from a service's script (tests/machines.py): some minutes a kind.
+# KINDS="haswell mixed" names kinds, PART="-m machine" or PART=tests/grid a part of the tests
+machines: $(VENV)/test
+	@$(BIN)/python -m tests.machines $(KINDS) -- -q -n auto --maxprocesses 8 --dist worksteal $(PART)
 
 # The quick tests on each Python that is there, in its PATH or pyenv's folder, and with the oldest dependencies
 versions: oldest

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from . import (
     tables,
     virtual,
 )
-from .measure import ROOT, machine, preamble
+from .measure import ROOT, machine, preamble, say
 from .tables import Table
 
 PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
@@ -80,7 +81,10 @@ def main() -> int:
             return 2
     results: dict[str, Table] = {}
     for name in names:
+        say(name)
+        begun = time.monotonic()
         results[name] = BENCHMARKS[name](options.quick)
+        say(f"{name}: took {time.monotonic() - begun:.0f} s")
         print(results[name].text(), end="\n\n", flush=True)
     if any(table.failed for table in results.values()):
         return 1

@@ -32,7 +32,7 @@ from fleetcube.grid.store.writer import Writer
 from fleetcube.grid.sweep import Sweep
 
 from .dask import heavy
-from .measure import BUILD, python
+from .measure import BUILD, python, say
 from .tables import Row, Table
 
 POINTS = 10**12
@@ -180,6 +180,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
     sweep = heavy(True)
     plan = sweep.plan()
     region = plan.whole(plan.out_dims[plan.outputs[0]])
+    say("cluster: runs and blocks of no work")
     few, many = (200, 5000) if quick else (800, 40_000)
     keep = cluster.SECONDS, cluster.BUSY
     try:
@@ -200,6 +201,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
     sleeps = {(1, 1): 0.02, (2, 1): 0.02, (4, 1): 0.02, (4, 16): 0.2, (4, 64): 0.2, (4, 256): 1.0}
     for (processes, threads), sleep in list(sleeps.items())[: 1 if quick else None]:
         every = processes * threads
+        say(f"cluster: {every} threads, tasks that sleep {sleep:g} s")
         tasks = [sleep] * every * (10 if quick else 200 if sleep < 0.1 else 40)
         seconds, _, work = real(sweep, processes, threads, sleeping, tasks)
         row = _row(f"tasks that sleep {sleep:g} s", work, every, simulate(work, every, costs))
@@ -210,6 +212,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
 
 def chunk(quick: bool, most: int) -> tuple[float, float]:
     """Seconds and bytes of a chunk of so many float32 values, on one thread and written nowhere."""
+    say(f"cluster: chunks of {most // 1_000_000} million")
     from fleetcube.grid.store import writer
 
     sweep = Sweep(
@@ -273,6 +276,7 @@ def main(quick: bool = False) -> list[Row]:
     second = (time.process_time() - start) / sweep.points
     points = tiles.LONGEST * tiles.BLOCK
     lost = LOST_A_DAY / 86400
+    say("cluster: simulated, reduce 1e12 points")
     reduce = Work(POINTS // points, points * second, 0.05, lost=lost)
     for threads in THREADS:
         rows.append(_row("reduce 1e12 points", reduce, threads, simulate(reduce, threads, costs)))

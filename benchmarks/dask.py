@@ -16,7 +16,7 @@ from typing import Any
 from fleetcube.grid.sweep import Sweep
 
 from . import question
-from .measure import BUILD, interleave, python, ratio
+from .measure import BUILD, interleave, python, ratio, say
 from .tables import Row, Table
 
 FASTER = 1.8  # two workers, times one
@@ -90,15 +90,18 @@ def main(quick: bool = False) -> list[Row]:
         }
         write = {"2 threads": lambda: store(threads=2), "2 workers": lambda: store(dask=both)}
         try:
+            say(f"dask: mean, {', '.join(reduce)}")
             interleave(reduce, 1)  # compiles
             means = interleave(reduce, rounds)
             idle = median(idle_share(alone, reduce["1 worker"]) for _ in range(rounds))
+            say(f"dask: cube, {', '.join(write)}")
             interleave(write, 1)
             cubes = interleave(write, rounds)
         finally:
             shutil.rmtree(folder)
     what = ("mean of the exact interval (Sweep.reduce)", "float32 Zarr cube (Sweep.store)")
     gain = _gain(means, "worker")
+    say("dask: planning blocks")
     start = time.perf_counter()
     lazy = heavy(False).lazy({"n_gpus": 1, "gpu_mttf": 1, "checkpoint_write_bandwidth": 1000})
     planned = time.perf_counter() - start

@@ -13,7 +13,7 @@ from fleetcube.grid.sweep import Sweep
 
 from . import question
 from .gradients import moved
-from .measure import interleave
+from .measure import interleave, say
 from .peers import contenders
 from .tables import Row, Table
 
@@ -66,6 +66,7 @@ def compare(sizes: tuple[int, ...], rounds: int) -> list[Row]:
         }
         points = question.full(sizes, outputs=[OF]).points
         for task, ways in questions.items():
+            say(f"features: {task}")
             for way in ways.values():
                 way()
             taken = interleave(ways, rounds)

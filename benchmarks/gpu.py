@@ -11,7 +11,7 @@ from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.graph.bind import Binding
 
 from . import question
-from .measure import interleave
+from .measure import interleave, say
 from .peers.contenders import bound, chain
 from .tables import Row, Table
 
@@ -52,6 +52,7 @@ def compare(sizes: Sequence[int], device: Any, rounds: int) -> list[Row]:
 
 
 def _rows(sweep: Sweep, device: Any, rounds: int, what: str) -> list[Row]:
+    say(f"gpu: {what}")
     plan = sweep.plan("jax")
     names = [name for name in plan.outputs if name != "infeasible_reason"]
     shapes = [plan.shape(plan.out_dims[name]) for name in names]

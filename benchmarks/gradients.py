@@ -14,7 +14,7 @@ from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.inputs import INPUTS
 
-from .measure import interleave, ratio
+from .measure import interleave, ratio, say
 from .peers.contenders import dense_jax
 from .tables import Row, Table
 
@@ -101,6 +101,7 @@ def drawn(points: int) -> Sweep:
 
 def compare(name: str, sweep: Sweep, rounds: int) -> list[Row]:
     """Rows for JAX's evaluation, a fill, each engine's gradient, JAX's own, and differences."""
+    say(f"gradients: {name}")
     inputs = continuous(sweep.plan(), [OF])
     shape = tuple(sweep.sizes.values())
     arrays = np.empty((len(inputs), *shape))
@@ -206,6 +207,7 @@ def run_solving(quick: bool = False) -> Table:
 
 def solving(points: int, for_: str, target: str, rounds: int) -> Row:
     """A row: solving over a grid against evaluating it."""
+    say(f"solving: {for_} at {target}")
     size = round(points ** (1 / 3))
     scenario: dict[str, Any] = {**SCENARIO, "n_gpus": 4096}
     axes: dict[str, Any] = {

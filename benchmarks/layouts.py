@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetcube import Sweep
 
-from .measure import python
+from .measure import python, say
 from .memory import peak
 from .tables import Row, Table
 
@@ -63,6 +63,7 @@ def main(quick: bool = False) -> list[Row]:
     """Seconds of the search: the first call, and the median of those after it."""
     sweep = search(quick)
     spans = []
+    say("layouts: least job_time")
     for _ in range(3 if quick else 6):
         start = time.perf_counter()
         best: Any = sweep.reduce("argmin", LAYOUT, of="job_time", mask_infeasible=True)

@@ -10,7 +10,7 @@ from fleetcube.grid.read.lookup import interp
 from fleetcube.grid.spec.axes import coupled_axis
 from fleetcube.grid.sweep import Sweep
 
-from .measure import interleave, ratio
+from .measure import interleave, ratio, say
 from .tables import Row, Table
 
 OUTPUTS = ("goodput", "job_time")
@@ -62,6 +62,7 @@ def compare(of: str, axes: int, points: int, rounds: int) -> list[Row]:
     """Rows for the table's lookup, xarray's, and the evaluation of every point."""
     import xarray
 
+    say(f"lookup: {of} over {axes} axes")
     ranges = dict(list(RANGES.items())[:axes])
     grid = {name: np.geomspace(*ends, SIDE) for name, ends in ranges.items()}
     cube = Sweep(SCENARIO, grid, [of]).evaluate()[[of]]

@@ -15,7 +15,13 @@ from fleetcube.kernels.engines.job import default_threads
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "benchmarks"
+_STDERR = "FLEETCUBE_BENCHMARKS_STDERR"  # this command's, in processes whose own is collected
 LIBRARIES = ("fleetcube", "numpy", "numba", "jax", "xarray", "zarr")
+
+
+def say(what: str) -> None:
+    """Print what is measured from here on to the command's standard error."""
+    os.write(int(os.environ.get(_STDERR, "2")), f"{what}\n".encode())
 
 
 def interleave(
@@ -50,11 +56,13 @@ def command(
 
     Raises RuntimeError with its last line of error.
     """
+    errors = os.dup(int(os.environ.get(_STDERR, "2")))
     try:
         done = subprocess.run(
             arguments,
             cwd=ROOT,
-            env={**os.environ, **environment},
+            env={**os.environ, _STDERR: str(errors), **environment},
+            pass_fds=[errors],
             input=stdin,
             capture_output=True,
             text=True,
@@ -62,6 +70,8 @@ def command(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(str(error).splitlines()[0]) from error
+    finally:
+        os.close(errors)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise RuntimeError(lines[-1])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import question
-from .measure import BUILD, python
+from .measure import BUILD, python, say
 from .tables import Row, Table
 
 LIMIT_GB = 1.5
@@ -50,6 +50,7 @@ def run(quick: bool = False) -> Table:
 
 def measure(how: str, sizes: Sequence[int]) -> Row:
     """One sweep in a process of its own."""
+    say(f"memory: {WHAT[how]}")
     measured: dict[str, Any] = json.loads(
         python("-m", "benchmarks.memory", how, json.dumps(sizes), timeout=3600)
     )

@@ -10,7 +10,7 @@ from fleetcube.grid.plots.picture import blank, saved, styled
 from fleetcube.grid.sweep import Sweep
 
 from . import question
-from .measure import ROOT, interleave, ratio
+from .measure import ROOT, interleave, ratio, say
 from .peers.contenders import fused_jax
 from .tables import Row, Table
 
@@ -55,6 +55,7 @@ def run(quick: bool = False) -> Table:
 def compare(storage: int, mttf: int, rounds: int) -> Row:
     """Milliseconds of each contender at one size."""
     sweep = question.fleet(storage, mttf)
+    say(f"repeated: {sweep.points:,} points")
     result = sweep.evaluate()
     ready(sweep)
 

@@ -9,6 +9,7 @@ from fleetcube.kernels.engines.job import default_threads
 from fleetcube.kernels.monte_carlo import KINDS, OPEN, PARAMETERS, STATISTICS
 from fleetcube.kernels.monte_carlo import run as simulate
 
+from .measure import say
 from .tables import Row, Table
 
 COLUMNS = {
@@ -85,6 +86,7 @@ def run(quick: bool = False) -> Table:
 
 def measure(what: str, points: int, threads: int, rounds: int, trials: int = 1000) -> Row:
     """One kind of job at many points that differ in their recovery."""
+    say(f"simulate: {what}, threads: {threads}")
     job = {**JOB, **CASES[what]}
     jobs = np.array([[job[name] for name in PARAMETERS]] * points)
     jobs[:, PARAMETERS.index("recovery")] += np.arange(points)

@@ -12,7 +12,7 @@ from fleetcube.grid.sweep import Sweep
 from fleetcube.kernels.engines.job import default_threads, pool
 
 from . import question
-from .measure import interleave, ratio
+from .measure import interleave, ratio, say
 from .tables import Row, Table
 
 TARGETS = {"fresh": 0.85, "reused": 0.75}
@@ -64,9 +64,11 @@ def table(rows: Sequence[Row]) -> Table:
 
 def compare(grid: str, sizes: Sequence[int], dtype: str, tries: int, rounds: int) -> list[Row]:
     """Rows for the best and the worst order of the axes, into fresh and into reused arrays."""
+    say(f"speed: {grid} axes, {dtype}, orders of axes")
     orders = rank(sizes, dtype, tries)
     rows: list[Row] = []
     for label, order in (("best", orders[0]), ("worst", orders[-1])):
+        say(f"speed: {grid} axes, {dtype}, {label} order")
         for arrays, row in measure(question.full(sizes, order), dtype, rounds).items():
             goal = TARGETS[arrays]
             facts = {"grid": grid, "dtype": dtype, "order": label, "arrays": arrays, **row}

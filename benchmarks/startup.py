@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from . import question
-from .measure import ROOT, interleave, python
+from .measure import ROOT, interleave, python, say
 from .tables import Row, Table
 
 HEAVY = ("jax", "numba", "dask", "matplotlib", "xarray", "zarr", "pint", "pydantic", "numpy")
@@ -56,6 +56,7 @@ def run(quick: bool = False) -> Table:
 
 def imports(rounds: int) -> Row:
     """`import fleetcube` in a fresh interpreter, and which heavy modules it loads."""
+    say("startup: import fleetcube")
     runs = [json.loads(python("-c", _IMPORT)) for _ in range(rounds)]
     seconds, loaded = median(run["seconds"] for run in runs), runs[0]["loaded"]
     late = [name for name in LATE if name in loaded]
@@ -71,6 +72,7 @@ def imports(rounds: int) -> Row:
 
 def shell(rounds: int, spec: Path = ROOT / "examples" / "scaling-and-reliability.toml") -> Row:
     """`fleetcube run` of a spec from the shell, process start included."""
+    say("startup: fleetcube run")
     with tempfile.TemporaryDirectory() as folder:
         cube = str(Path(folder, "cube.zarr"))
 
@@ -90,6 +92,7 @@ def shell(rounds: int, spec: Path = ROOT / "examples" / "scaling-and-reliability
 
 def compiling(sizes: tuple[int, ...] = (16, 32, 32, 16, 8), rounds: int = 5) -> list[Row]:
     """First use of a kernel, beyond importing numba: with an empty cache, and with a full one."""
+    say("startup: cold and cached compile")
     cold, cached = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:

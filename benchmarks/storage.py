@@ -25,7 +25,7 @@ from fleetcube.grid.store.chunks import COMPRESSOR, LEVEL, encode, fill
 from fleetcube.grid.store.places.durable import write_file
 
 from . import question
-from .measure import BUILD, ROOT, interleave, ratio
+from .measure import BUILD, ROOT, interleave, ratio, say
 from .tables import Row, Table
 
 EXAMPLE = ROOT / "examples" / "scaling-and-reliability.toml"
@@ -94,6 +94,7 @@ def run_write(quick: bool = False) -> Table:
 
 def compare_writing(name: str, sweep: Sweep, dtype: str, rounds: int) -> Row:
     """Seconds of storing a sweep, and of the minimum that any writer of its chunks must do."""
+    say(f"writing: {name}, {dtype}")
     with workplace() as folder:
         sample = sweep.store(folder / "sample.zarr", dtype=dtype)  # compiles
         chunks = list(stored_chunks(sample))
@@ -178,12 +179,14 @@ def run_slices(quick: bool = False) -> Table:
     """Slices of a stored cube of six axes of 32 (float64), along every pair of them."""
     size, tries = (6, 3) if quick else (32, 9)
     with workplace() as folder:
+        say("slices: opening the cube")
         path = six_axes(size).store(folder / "six.zarr")
         opened = []
         for _ in range(tries):
             start = time.perf_counter()
             cube = open_cube(path)
             opened.append((time.perf_counter() - start) * 1000)
+        say("slices: every pair of axes")
         rows = [slice_times(cube["job_time"], pair, tries) for pair in pairs(cube["job_time"])]
         stored = bytes_of(path)
     rows.append(
@@ -275,6 +278,7 @@ def chunk_times(values: Any, codec: Any, megabytes: float, tries: int) -> Row:
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     kind, level, shuffle = codec
+    say(f"chunks: {kind}, level {level}, {shuffle}, {megabytes:g} MB")
     item = values.dtype.itemsize
     blosc = [BloscCodec(cname=kind, clevel=level, shuffle=shuffle, typesize=item)] if kind else []
     mode = Blosc.BITSHUFFLE if shuffle == "bitshuffle" else Blosc.SHUFFLE

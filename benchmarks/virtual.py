@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .measure import interleave, python, ratio
+from .measure import interleave, python, ratio, say
 from .tables import Row, Table
 
 SIDE = 1000  # values of an axis, and of a side of the slice
@@ -74,11 +74,12 @@ def measure(number: int) -> Row:
     """One slice in a process of its own, with a kernel cache of its own."""
     import tempfile
 
+    outputs, axes = SLICES[number]
+    say(f"virtual: {', '.join(outputs)} over {' x '.join(axes)}")
     with tempfile.TemporaryDirectory() as folder:
         times: dict[str, Any] = json.loads(
             python("-m", "benchmarks.virtual", str(number), FLEETCUBE_CACHE=folder, **BYTECODE)
         )
-    outputs, axes = SLICES[number]
     met = (
         times["open_ms"] <= OPEN_MS
         and times["first_ms"] <= FIRST_MS * len(outputs)

@@ -8,7 +8,7 @@ from typing import Any
 from fleetcube.grid.sweep import Sweep
 
 from .. import question
-from ..measure import interleave
+from ..measure import interleave, say
 from ..tables import Table
 from . import contenders, environments
 
@@ -51,6 +51,7 @@ def run(quick: bool = False, install: bool = True) -> Table:
 def compare(small: tuple[int, int], large: tuple[int, int], rounds: int) -> list[dict[str, Any]]:
     """Contenders in this process, in turn. Naive NumPy takes the small grid, to fit in memory."""
     dense, sweep = question.fleet(*small), question.fleet(*large)
+    say("peers: contenders in this process")
     result = sweep.evaluate()
     entries: dict[str, tuple[Sweep, Callable[[], object]]] = {
         "fleetcube": (sweep, sweep.evaluate),
@@ -87,6 +88,7 @@ def beside(name: str, sweep: Sweep, points: int) -> dict[str, Any]:
 
     If it cannot be installed, its row says why.
     """
+    say(f"peers: {name}")
     script, requirements, answers, target = PEERS[name]
     rates, factors, release = [], [], ""
     try:

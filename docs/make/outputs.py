@@ -4,7 +4,7 @@
 - of `sh` blocks, the lines that begin with `fleetcube` run;
 - blocks that begin with `# NAME.toml`, `# NAME.csv` or `# NAME.log` are files;
 - a `text` block right after one of the first two is what it prints; `...` matches anything, and
-  seconds are not compared;
+  seconds are not compared; no number has more than 8 digits, as CPUs differ in the last ones;
 - `console` blocks need what a test lacks (a cluster, a server): only their arguments are checked.
 """
 
@@ -58,6 +58,8 @@ RUN = (
 _BLOCK = re.compile(r"^```(\{code-cell\}|\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# ([\w-]+\.(?:toml|csv|log))\n")
 _SECONDS = re.compile(r"\bin [\d.]+ s\b")
+_DECIMAL = re.compile(r"(?<!arXiv:)\b(\d+)\.(\d+)")
+_DIGITS = 8
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -80,11 +82,25 @@ class Printed:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the page is right, however long things took."""
+        """Whether the page is right, however long things took, and shows no digits in excess."""
         if self.expected is None:
             return True
+        if self.expected.text != shortened(self.expected.text):
+            return False
         expected, text = (_SECONDS.sub("", t) for t in (self.expected.text, self.text))
         return doctest.OutputChecker().check_output(expected, text, _SAME)
+
+
+def shortened(text: str) -> str:
+    """A text with `...` for the digits that no reader needs, in which CPUs may differ."""
+
+    def short(number: re.Match[str]) -> str:
+        whole, part = number.groups()
+        zeros = 0 if whole.strip("0") else len(part) - len(part.lstrip("0"))
+        most = zeros + max(1, _DIGITS - len(whole.lstrip("0")))
+        return number[0] if len(part.rstrip("0")) <= most else f"{whole}.{part[:most]}..."
+
+    return _DECIMAL.sub(short, text)
 
 
 def blocks(text: str) -> list[Block]:
@@ -136,6 +152,7 @@ def rewritten(path: Path, folder: Path) -> str:
     for printed in reversed(list(run(path, folder))):
         if printed.expected and not printed.as_expected:
             block = printed.expected
-            lines = "".join(f"{line.rstrip()}\n" for line in printed.text.rstrip().splitlines())
+            printed_lines = shortened(printed.text).rstrip().splitlines()
+            lines = "".join(f"{line.rstrip()}\n" for line in printed_lines)
             text = text[: block.start] + lines + text[block.end :]
     return text

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,7 +115,48 @@ def test_startup(load: Any, tmp_path: Path) -> None:
         assert isinstance(row["met"], bool)
     assert not set(rows[0]["loaded"]) & set(startup.LATE)
     assert rows[1]["detail"].startswith("2 points")
-    assert rows[2]["seconds"] > rows[3]["seconds"]
+
+
+def test_kernels_are_compiled_in_an_empty_folder_and_read_from_it_after(
+    load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    startup, folders = load("startup"), []
+
+    def python(*_: str, **environment: str) -> str:
+        folders.append(Path(environment["FLEETCUBE_CACHE"]))
+        files = len(list(folders[-1].iterdir()))
+        (folders[-1] / "kernel").touch()
+        return str(2.0 - files)  # seconds: 2 in an empty folder, 1 where a kernel is
+
+    monkeypatch.setattr(startup, "python", python)
+    cold, cached = startup.compiling(TINY, rounds=3)
+    assert (cold["seconds"], cached["seconds"]) == (2, 1)
+    assert len(set(folders)) == 3
+
+
+def test_what_is_measured_is_printed_as_it_begins(
+    load: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By processes whose errors are collected, too."""
+    main, measure, tables = load("__main__"), load("measure"), load("tables")
+
+    def run(quick: bool) -> Any:
+        measure.say("features: one output")
+        say = "from benchmarks.measure import python, say; say('features: a file')"
+        measure.python("-c", f'{say}; python("-c", """{say}""")')
+        with pytest.raises(RuntimeError, match=r"^ValueError: no$"):
+            measure.python("-c", f"{say}; raise ValueError('no')")
+        return tables.Table("Title", {}, [])
+
+    monkeypatch.setitem(main.BENCHMARKS, "features", run)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "features"])
+    assert main.main() == 0
+    out, err = capfd.readouterr()
+    assert out.strip() == "Title"
+    first, *said, last = err.splitlines()
+    assert first == "features"
+    assert said == ["features: one output", *["features: a file"] * 3]
+    assert re.fullmatch(r"features: took \d+ s", last)
 
 
 @pytest.mark.parametrize("how", ["reduce", "store"])
