@@ -14,6 +14,7 @@ from . import (
     features,
     gpu,
     gradients,
+    kept,
     layouts,
     lookup,
     memory,
@@ -49,7 +50,7 @@ PAGES: dict[str, dict[str, Callable[[bool], Table]]] = {
     "docs/dask.md": {"dask": dask.run},
     "docs/scale.md": {"cluster": cluster.run, "objects": cluster.run_objects},
     "docs/lookup.md": {"lookup": lookup.run},
-    "docs/repeated.md": {"repeated": repeated.run},
+    "docs/repeated.md": {"repeated": repeated.run, "kept": kept.run},
     "docs/peers.md": {"calculon": calculon.run, "published": calculon.published},
     "docs/gradients.md": {"gradients": gradients.run, "solving": gradients.run_solving},
 }

@@ -138,7 +138,7 @@ def await_kernels() -> None:
     """Wait until every requested kernel is compiled: none may compile during a timing."""
     from fleetcube.kernels.engines import numba as numba_engine
 
-    while numba_engine._requested - numba_engine._ready.keys():
+    while numba_engine._requested:
         time.sleep(0.1)
     time.sleep(0.3)
 

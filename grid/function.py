@@ -1,5 +1,6 @@
 """Quantities as one pure function of a few inputs, for other programs to call."""
 
+import functools
 import inspect
 import json
 import sys
@@ -13,6 +14,7 @@ from ..catalog.units import carried
 from ..kernels.calculus.derivatives import derivative, name_of, unit_of
 from ..kernels.calculus.phases import without_phase
 from ..kernels.engines import javascript, scalar
+from ..kernels.engines.jax import KEPT
 from ..kernels.engines.job import Job, threads_for
 from ..kernels.engines.program import Program, fold
 from ..kernels.graph.bind import definitions
@@ -118,7 +120,6 @@ class Function:
         self._problem = problem
         self._formulas, self._program = _program(problem, outputs, inputs)
         self._point: Any = None
-        self._jitted: Any = None
         if engine == "numba":
             self._point = scalar.compiled(self._program).call
         elif engine == "numpy":
@@ -327,12 +328,8 @@ class Function:
 
     def _traced(self, values: Sequence[Any]) -> Any:
         """The outputs as JAX computes them, inside another trace or not."""
-        if self._jitted is None:
-            from ..kernels.engines.traceable import jitted
-
-            self._jitted = jitted(self._program)
         given = _floats(values) or self._checked(values)[0]
-        outs = self._jitted(dict(zip(self.inputs, given, strict=True)))
+        outs = _jitted(self)(dict(zip(self.inputs, given, strict=True)))
         listed = tuple(outs[name] for name in self.outputs)
         return listed if len(listed) > 1 else listed[0]
 
@@ -363,6 +360,14 @@ class Gradient(Function):
         if self.of._alone:
             return by_output[0]
         return dict(zip(self.of.outputs, by_output, strict=True))
+
+
+@functools.lru_cache(KEPT)
+def _jitted(function: Function) -> Any:
+    """What JAX compiles of a function: a function in use has it again, however many there are."""
+    from ..kernels.engines.traceable import jitted
+
+    return jitted(function._program)
 
 
 def _program(

@@ -20,6 +20,7 @@ from .job import Job, store
 # inverse, so that the last bit would depend on which axes a sweep has.
 _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 SHARED = 1 << 16  # points from which a block is worth the calls to several devices
+KEPT = 128  # programs kept in memory, of about 2 MB each; one more is compiled again at its next use
 SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs room beside them
 
 
@@ -31,7 +32,7 @@ def binding() -> Binding:
     return Binding(jnp, jnp.where)
 
 
-@functools.cache
+@functools.lru_cache(KEPT)
 def _program(
     formulas: tuple[tuple[str, Function], ...],
     wanted: tuple[str, ...],

@@ -106,6 +106,7 @@ def _call(job: Job) -> _Call:
     if split.length >= ROW:  # shorter rows are best written one beside the other
         walk = _walked(steps, [arrays[k].size * along[name] for k, name in enumerate(names)])
         shape, steps = shape[walk], steps[:, walk]
+    steps = np.ascontiguousarray(steps)  # machine code reads arguments as it was compiled for
     memory = np.array([array.ctypes.data for array in arrays], dtype=np.int64)
     operands = tuple((name, along[name]) for name in names)
     outs = tuple((name, out.dtype) for name, out in job.outs.items())

@@ -59,7 +59,6 @@ def traceable(program: Program) -> Callable[[Values], Values]:
     return function
 
 
-@functools.lru_cache(maxsize=256)
 def jitted(program: Program) -> Callable[[Mapping[str, Any]], Values]:
     """The function of numbers and arrays that broadcast, inside another trace or alone."""
     import jax

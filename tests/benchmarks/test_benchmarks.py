@@ -169,6 +169,14 @@ def test_memory(load: Any, how: str) -> None:
     assert (row["disk_gb"] is not None) == (how == "store")
 
 
+@pytest.mark.parametrize("how", ["sweeps", "numba", "jax"])
+def test_kept(load: Any, how: str) -> None:
+    kept = load("kept")
+    row = kept.measure(how, 4)
+    check([row], kept.COLUMNS)
+    assert row["compiled"] >= 4
+
+
 def test_simulate(load: Any) -> None:
     simulate = load("simulate")
     check([simulate.measure(what, 2, 1, 1, trials=20) for what in simulate.CASES], simulate.COLUMNS)

@@ -1,5 +1,7 @@
 """Compiled kernels outlive the process that compiled them, and are loaded as they were written."""
 
+import gc
+import logging
 import os
 import resource
 import shutil
@@ -7,17 +9,22 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
 import pytest
 
-from fleetcube import Sweep
-from fleetcube.kernels.engines import kernel_cache
+from fleetcube import Sweep, function
+from fleetcube.kernels.engines import kernel_cache, scalar
 from fleetcube.kernels.engines import numba as numba_engine
 
 SCRIPT = """
+import logging
+logging.basicConfig(level=logging.INFO)
 from fleetcube import Sweep
 axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
 result = Sweep({}, axes, ["nodes"]).evaluate("numba")
@@ -25,27 +32,28 @@ print(result["nodes"].values.sum())
 """
 
 
-def run(cache: Path) -> tuple[str, str, str]:
-    """What another process gives, and what it and numba say."""
-    environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), "NUMBA_DEBUG_CACHE": "1"}
+def run(cache: Path, **others: str) -> tuple[str, str]:
+    """What another process gives, and what it says of its kernel."""
+    environment = {**os.environ, "FLEETCUBE_CACHE": str(cache), **others}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    lines = done.stdout.splitlines()
-    return lines[-1], "\n".join(lines[:-1]), done.stderr
+    (said,) = done.stderr.splitlines()
+    return done.stdout, said
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """A cache with one kernel, what it gives, and what numba said when it was filled."""
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache with one kernel, and what it gives."""
     folder = tmp_path_factory.mktemp("cache")
-    return folder, *run(folder)[:2]
+    result, said = run(folder)
+    assert "kernel of nodes compiled in" in said
+    return folder, result
 
 
 @pytest.fixture
-def cache(filled: tuple[Path, str, str], tmp_path: Path) -> Iterator[Path]:
+def cache(filled: tuple[Path, str], tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "cache"
     shutil.copytree(filled[0], folder)
     yield folder
@@ -55,42 +63,51 @@ def cache(filled: tuple[Path, str, str], tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def inside(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[Path], tuple[str, str, str]]:
-    """The same as `run` in this process, as if it were a new one."""
-    import numba
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> Callable[[Path], tuple[str, bool, str]]:
+    """What this process gives, as if it were a new one; whether it compiles; its warnings."""
+    caplog.set_level(logging.INFO, "fleetcube")
 
-    monkeypatch.setattr(numba.config, "DEBUG_CACHE", 1)
-
-    def again(cache: Path) -> tuple[str, str, str]:
+    def again(cache: Path) -> tuple[str, bool, str]:
         monkeypatch.setenv("FLEETCUBE_CACHE", str(cache))
-        monkeypatch.setattr(numba_engine, "_ready", {})
+        monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
         monkeypatch.setattr(kernel_cache, "_warned", threading.Event())
+        caplog.clear()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             exec(SCRIPT, {})
-        lines = capsys.readouterr().out.splitlines()
         said = "\n".join(str(warning.message) for warning in warned)
-        return lines[-1], "\n".join(lines[:-1]), said
+        return capsys.readouterr().out, "kernel of nodes compiled in" in caplog.text, said
 
     return again
 
 
-def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str, str]) -> None:
-    folder, first, compiled = filled
-    second, loaded, _ = run(folder)
-    assert first == second
-    assert "data saved" in compiled
-    assert "data loaded" in loaded
-    assert "saved" not in loaded
+def test_a_second_process_loads_what_the_first_compiled(filled: tuple[Path, str]) -> None:
+    result, said = run(filled[0])
+    assert result == filled[1]
+    assert "kernel of nodes read from the cache in" in said
+
+
+def test_numba_is_not_asked_for_what_it_keeps(cache: Path, tmp_path: Path) -> None:
+    """Its folder has no sums, and may be anyone's."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    run(cache, NUMBA_CACHE_DIR=str(theirs))
+    shutil.rmtree(cache)
+    run(cache, NUMBA_CACHE_DIR=str(theirs), NUMBA_CACHE_LOCATOR_CLASSES="nobody.Knows")
+    assert not list(theirs.iterdir())
+    (kept,) = cache.rglob("*.*")
+    assert kept.suffix == ".kernel"
 
 
 def test_an_unwritable_cache_is_done_without(inside: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder", encoding="utf-8")
-    result, told, said = inside(blocked)
+    result, compiled, said = inside(blocked)
     assert float(result) > 0
-    assert "saved" not in told
+    assert compiled
     assert said.count("compiled kernels are not kept") == 1
 
 
@@ -103,83 +120,114 @@ HARMS = {
 }
 
 
-@pytest.fixture
-def again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[str, bool]]:
-    """Evaluates in this process with what the cache holds: the result, and whether it compiled."""
-    monkeypatch.setenv("FLEETCUBE_CACHE", str(cache))
-
-    def evaluate() -> tuple[str, bool]:
-        monkeypatch.setattr(numba_engine, "_ready", {})
-        before = {file: file.stat().st_mtime_ns for file in cache.rglob("*.nbc")}
-        axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
-        result = Sweep({}, axes, ["nodes"]).evaluate("numba")
-        after = {file: file.stat().st_mtime_ns for file in cache.rglob("*.nbc")}
-        return str(result["nodes"].values.sum()), before != after
-
-    return evaluate
-
-
 @pytest.mark.parametrize("harm", HARMS)
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
 def test_a_harmed_kernel_is_compiled_anew(
-    filled: tuple[Path, str, str], cache: Path, again: Any, ending: str, harm: str
+    filled: tuple[Path, str], cache: Path, inside: Any, harm: str
 ) -> None:
-    (file,) = cache.rglob(f"*.{ending}")
+    (file,) = cache.rglob("*.kernel")
     file.write_bytes(HARMS[harm](file.read_bytes()))
-    assert again() == (filled[1], True)
+    assert inside(cache) == (filled[1], True, "")
     assert not list(Path.cwd().glob("PWNED"))
-    assert again() == (filled[1], False)
+    assert inside(cache) == (filled[1], False, "")
 
 
-@pytest.mark.parametrize("harm", ["{}", "[", '{"a": 1}', None])
-def test_without_its_checksums_nothing_is_loaded(cache: Path, again: Any, harm: str | None) -> None:
-    (sums,) = cache.rglob("sums.json")
-    sums.unlink() if harm is None else sums.write_text(harm)
-    assert again()[1]
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a link": lambda path: path.symlink_to(path.with_name("elsewhere")),
+    "a folder": Path.mkdir,
+}
 
 
-def test_no_bytecode_of_the_cache_is_run(
-    filled: tuple[Path, str, str], cache: Path, again: Any
+@pytest.mark.parametrize("kind", NO_FILES)
+def test_what_is_no_file_is_not_read(
+    filled: tuple[Path, str], cache: Path, inside: Any, kind: str
 ) -> None:
-    (source,) = cache.rglob("kernel.py")
-    source.write_text("raise SystemExit('source')")
-    (source.parent / "__pycache__" / "kernel.cpython-311.pyc").write_bytes(b"\0" * 64)
-    assert again()[0] == filled[1]
-    assert not [file for file in cache.rglob("*.pyc") if file.stat().st_size != 64]
+    (file,) = cache.rglob("*.kernel")
+    file.rename(file.with_name("elsewhere"))
+    NO_FILES[kind](file)
+    assert inside(cache)[:2] == (filled[1], True)
+    assert inside(cache)[1] == (kind == "a folder")  # any other is replaced
 
 
-@pytest.mark.parametrize("who", ["group", "all", "a link"])
-def test_a_folder_that_others_may_write_is_not_used(
-    filled: tuple[Path, str, str],
+@pytest.mark.parametrize("who", ["group", "all", "a link", "file"])
+def test_what_others_may_write_is_not_used(
+    filled: tuple[Path, str],
     cache: Path,
     inside: Any,
     who: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kernels = cache / "kernels"
+    path = cache / "kernels"
     if who == "a link":
-        kernels.rename(cache / "elsewhere")
-        kernels.symlink_to("elsewhere")
+        path.rename(cache / "elsewhere")
+        path.symlink_to("elsewhere")
     else:
-        kernels.chmod(0o770 if who == "group" else 0o777)
-    result, told, said = inside(cache)
-    assert result == filled[1]
-    assert "loaded" not in told
-    assert "saved" not in told
-    assert said.count(f"others may write to '{kernels}'") == 1
+        path = next(cache.rglob("*.kernel")) if who == "file" else path
+        path.chmod(0o770 if who == "group" else 0o777)
     monkeypatch.setenv("FLEETCUBE_SHARED_CACHE", "1")
-    assert "data loaded" in inside(cache)[1]
+    assert inside(cache) == (filled[1], False, "")
+    monkeypatch.delenv("FLEETCUBE_SHARED_CACHE")
+    result, compiled, said = inside(cache)
+    assert (result, compiled) == (filled[1], True)
+    assert said.count(f"others may write to '{path}'") == 1
+    assert inside(cache)[1] == (who != "file")  # it was replaced by a file of this user's
 
 
 def test_a_full_disk_is_done_without(
-    filled: tuple[Path, str, str], tmp_path: Path, inside: Any
+    filled: tuple[Path, str], tmp_path: Path, inside: Any
 ) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
     try:
-        result, told, said = inside(tmp_path)
+        result, compiled, said = inside(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert result == filled[1]
-    assert "data saved" not in told
+    assert (result, compiled) == (filled[1], True)
     assert said.count("compiled kernels are not kept") == 1
+    assert not list(tmp_path.rglob("*.*"))
+
+
+@pytest.mark.parametrize("made", ["kernels", "functions"])
+def test_machine_code_is_released(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba's own engine would keep it, and all that it was compiled from."""
+    engines: list[weakref.ref[Any]] = []
+    loaded = llvmlite.binding.create_mcjit_compiler
+
+    def seen(*given: Any, **named: Any) -> Any:
+        engine = loaded(*given, **named)
+        engines.append(weakref.ref(engine))
+        return engine
+
+    def alive() -> int:
+        gc.collect()
+        return sum(engine() is not None for engine in engines)
+
+    modules = len(sys.modules)
+    monkeypatch.setattr(llvmlite.binding, "create_mcjit_compiler", seen)
+    if made == "kernels":
+        monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
+        monkeypatch.setattr(numba_engine, "KEPT", 2)
+        for nodes in range(2, 6):  # each a table of its own
+            axes = {f"{kind}_mttf": [1e6, 2e6] for kind in ("gpu", "nic", "node")[: nodes - 2]}
+            Sweep({}, {**axes, "n_gpus": [8, 16]}, ["cluster_mtbf"]).evaluate("numba")
+        assert len(engines) > 2
+        assert alive() == 2
+    else:
+        scalar.compiled.cache_clear()
+        of = [function("cluster_mtbf", {"n_gpus": n}, "gpu_mttf", engine="numba") for n in range(1, 4)]
+        assert len(engines) == alive() == 3
+        scalar.compiled.cache_clear()
+        assert alive() == 3  # whoever holds a function can call it
+        assert of.pop()(1e8) > 0
+        assert alive() == 2
+    assert len(sys.modules) == modules
+
+
+def test_a_kernel_that_runs_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
+    monkeypatch.setattr(numba_engine, "KEPT", 0)  # dropped before it is called
+    axes = {"n_gpus": [8, 16], "gpus_per_node": [1, 2, 4]}
+    for _ in range(2):
+        found = Sweep({}, axes, ["nodes"]).evaluate("numba")["nodes"]
+        assert found.equals(Sweep({}, axes, ["nodes"]).evaluate("numpy")["nodes"])
+    assert not numba_engine._ready

@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,7 @@ def test_a_compiled_kernel_is_told_from_one_of_the_cache(
     monkeypatch.setenv("FLEETCUBE_CACHE", str(tmp_path))
     caplog.set_level(logging.INFO, "fleetcube")
     for how in ("compiled", "read from the cache"):
-        monkeypatch.setattr(numba_engine, "_ready", {})
+        monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
         caplog.clear()
         Sweep({}, AXES, ["nodes"]).evaluate("numba")  # one small formula
         assert f"kernel of nodes {how} in " in caplog.text

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,7 @@ def test_an_output_travels_to_another_process(whole: Any, cubes: Any) -> None:
 
 def wait_for_kernels() -> None:
     for _ in range(12_000):
-        if not numba_engine._requested - numba_engine._ready.keys():
+        if not numba_engine._requested:
             return
         time.sleep(0.05)
     raise AssertionError("nothing was compiled in ten minutes")
@@ -271,7 +272,7 @@ def test_compiling_in_the_background_changes_no_bit(
     monkeypatch.setattr(auto_engine, "WORTH", 1)
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)
     monkeypatch.setattr(numba_engine, "_requested", set())
-    monkeypatch.setattr(numba_engine, "_ready", {})
+    monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
     axes = {"n_gpus": [8, 24, 64, 1000], "gpu_mttf": np.linspace(1e7, 1e9, 700)}
     sweep = Sweep(SCENARIO, {**axes, "tensor_parallel": [1, 8]}, ["job_time", "dominant_overhead"])
     cube, whole = sweep.virtual(mask_infeasible=mask), sweep.evaluate("numpy", mask_infeasible=mask)
@@ -292,7 +293,7 @@ def test_what_does_not_compile_is_evaluated_all_the_same(monkeypatch: pytest.Mon
     monkeypatch.setattr(auto_engine, "WORTH", 1)
     monkeypatch.setattr(numba_engine, "QUIET", 0.01)
     monkeypatch.setattr(numba_engine, "_requested", set())
-    monkeypatch.setattr(numba_engine, "_ready", {})
+    monkeypatch.setattr(numba_engine, "_ready", OrderedDict())
     monkeypatch.setattr(numba_engine, "_compiled", broken)
     sweep = Sweep(SCENARIO, {"gpu_mttf": np.linspace(1e7, 1e9, 900)}, ["goodput"])
     for _ in range(200):
@@ -324,4 +325,4 @@ def test_a_process_ends_while_a_kernel_compiles(tmp_path: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=600
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert not list(tmp_path.glob("cache/**/*.nbi"))  # it did not wait for the compiler
+    assert not list(tmp_path.glob("cache/**/*.kernel"))  # it did not wait for the compiler

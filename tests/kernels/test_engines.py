@@ -416,14 +416,12 @@ def test_formulas_with_exponentials_and_logarithms_are_heavy() -> None:
     assert not numba_engine.is_heavy(FORMULAS["component_cluster_mtbf"])
 
 
-def cache_folder(formula: Function) -> Path:
+def cache_file(formula: Function) -> Path:
     trace._binding.cache_clear()  # see the callee that is there now
     operands = tuple((name, True) for name in parameters(formula))
     source = kernel_source({"value": formula}, operands, {"value": np.dtype(float)}, 0)
     trace._binding.cache_clear()
-    folder = kernel_cache.folder_of(source)
-    assert folder is not None
-    return folder
+    return kernel_cache.path_of(source)
 
 
 def test_a_kernel_says_what_it_needs_without_the_formulas() -> None:
@@ -491,12 +489,12 @@ def test_a_changed_callee_changes_the_cache_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FLEETCUBE_CACHE", str(tmp_path))
-    before = cache_folder(FORMULAS["ring_data_parallel_all_reduce_time"])
-    assert before == cache_folder(FORMULAS["ring_data_parallel_all_reduce_time"])
+    before = cache_file(FORMULAS["ring_data_parallel_all_reduce_time"])
+    assert before == cache_file(FORMULAS["ring_data_parallel_all_reduce_time"])
     assert tmp_path in before.parents
     # two calls below the formula
     monkeypatch.setattr(collectives, "reduce_scatter_time", lambda *given: 3.0 * given[0])
-    assert before != cache_folder(FORMULAS["ring_data_parallel_all_reduce_time"])
+    assert before != cache_file(FORMULAS["ring_data_parallel_all_reduce_time"])
 
 
 def test_a_kernel_is_compiled_without_a_folder_to_cache_it_in(

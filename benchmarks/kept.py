@@ -1,0 +1,120 @@
+"""Memory of a process that is asked for ever new formulas: what is compiled is kept for a while.
+
+`python -m benchmarks.kept HOW COUNT` measures in this process and prints JSON.
+"""
+
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fleetcube
+from fleetcube.grid.errors import InputError
+from fleetcube.kernels.graph.formulas import load
+
+from .measure import python
+from .tables import Row, Table
+
+LIMIT_MB = 700
+PARTS = 4  # of the whole count, after each of which memory is read
+SCENARIO = {
+    "model": "llama-3-70b",
+    "node": "dgx-h100",
+    "fabric": "infiniband-ndr",
+    "tensor_parallel": 8,
+    "n_gpus": 1024,
+}
+AXES = {"gpu_mttf": [1e8, 2e8, 3e8], "nic_mttf": [1e8, 2e8]}
+COLUMNS = {
+    "what": "compiled one after the other",
+    "count": "of them",
+    "compiled": "kernels",
+    **{f"mb_{k}": f"after {k}/{PARTS}, MB" for k in range(1, PARTS)},
+    f"mb_{PARTS}": "after all, MB",
+    "target": "at most",
+    "met": "met",
+}
+WHAT = {
+    "sweeps": 'sweeps of two quantities, evaluate("numba")',
+    "numba": "functions of two quantities, numba, none of them dropped",
+    "jax": "functions of two quantities, JAX, none of them dropped",
+}
+
+
+def run(quick: bool = False) -> Table:
+    """The benchmark."""
+    rows = [measure(how, 40 if quick else 1000) for how in WHAT]
+    note = (
+        "Memory of a process of its own above that after the import, with an empty kernel cache. "
+        "Quantities are drawn of all that the scenario gives, and called or evaluated once."
+    )
+    return Table("Memory kept by what was compiled", COLUMNS, rows, (note,))
+
+
+def measure(how: str, count: int) -> Row:
+    """Memory as more and more is compiled in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = ("-m", "benchmarks.kept", how, str(count))
+        memory = json.loads(python(*given, timeout=3 * 3600, FLEETCUBE_CACHE=folder))
+        compiled = len(list(Path(folder).rglob("*.kernel"))) or count
+    parts = {f"mb_{k}": value for k, value in enumerate(memory, 1)}
+    met = max(memory) <= LIMIT_MB
+    row = {"what": WHAT[how], "count": count, "compiled": compiled, **parts}
+    return {**row, "target": LIMIT_MB, "met": met}
+
+
+def compile_many(how: str, count: int) -> list[float]:
+    """Memory above that at the start after each part of so many, in MB."""
+    start, memory, kept = resident(), [], []
+    step = _sweep if how == "sweeps" else _function
+    made = _made(how, step)
+    for number in range(1, count + 1):
+        kept.append(next(made))
+        if number * PARTS % count < PARTS:
+            memory.append(resident() - start)
+    return memory
+
+
+def _made(how: str, step: Callable[[str, list[str]], Any]) -> Iterator[Any]:
+    """Steps with other quantities each time; those that the scenario does not give are left out."""
+    names, drawn, seen = sorted(load()), random.Random(35), set()
+    while True:
+        outputs = drawn.sample(names, 2)
+        if (pair := frozenset(outputs)) not in seen:
+            seen.add(pair)
+            try:
+                yield step(how, outputs)
+            except (InputError, ValueError):
+                names = [name for name in names if _given(name)]
+
+
+def _given(name: str) -> bool:
+    try:
+        _function("numpy", [name])
+    except (InputError, ValueError):
+        return False
+    return True
+
+
+def _sweep(how: str, outputs: list[str]) -> None:
+    scenario: dict[str, Any] = SCENARIO
+    fleetcube.Sweep(scenario, AXES, outputs).evaluate("numba")
+
+
+def _function(how: str, outputs: list[str]) -> Any:
+    function = fleetcube.function(outputs, SCENARIO, list(AXES), engine=how)
+    function(1e8, 2e8)
+    return function
+
+
+def resident() -> float:
+    """Memory that this process has now, in MB; on Linux alone."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096 / 1e6
+
+
+if __name__ == "__main__":
+    print(json.dumps(compile_many(sys.argv[1], int(sys.argv[2]))))
