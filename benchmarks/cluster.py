@@ -202,7 +202,7 @@ def measured(quick: bool) -> tuple[Costs, list[Row]]:
     for (processes, threads), sleep in list(sleeps.items())[: 1 if quick else None]:
         every = processes * threads
         say(f"cluster: {every} threads, tasks that sleep {sleep:g} s")
-        tasks = [sleep] * every * (10 if quick else 200 if sleep < 0.1 else 40)
+        tasks = [sleep] * every * (10 if quick else 200 if sleep < 0.1 else 20)
         seconds, _, work = real(sweep, processes, threads, sleeping, tasks)
         row = _row(f"tasks that sleep {sleep:g} s", work, every, simulate(work, every, costs))
         error = float(row["seconds"]) / seconds - 1

@@ -64,7 +64,7 @@ def main(quick: bool = False) -> list[Row]:
     """Reduce and store with one worker, two and threads in turn."""
     from distributed import Client, LocalCluster
 
-    rounds = 2 if quick else 5
+    rounds = 2 if quick else 3
     sweep = heavy(quick)
     stored = question.full(
         question.UNEVEN if quick else (32, 64, 64, 64, 16), outputs=question.OUTPUTS[:1]

@@ -48,7 +48,7 @@ def run(quick: bool = False) -> Table:
     return Table(
         "By what is asked for",
         COLUMNS,
-        compare(QUICK if quick else SIZES, 5 if quick else 9),
+        compare(QUICK if quick else SIZES, 3 if quick else 5),
         notes,
     )
 

@@ -258,9 +258,9 @@ USED_MB = 8
 
 def run_chunks(quick: bool = False) -> Table:
     """Codecs at the chunk size that is used, and chunk sizes with the codec that is used."""
-    sweep = six_axes(4 if quick else 20)
+    sweep = six_axes(4 if quick else 18)
     values = np.asarray(sweep.evaluate()["job_time"].values)
-    tries = 2 if quick else 5
+    tries = 2 if quick else 3
     rows = [chunk_times(values, codec, USED_MB, tries) for codec in CODECS]
     rows += [chunk_times(values, USED, size, tries) for size in CHUNK_MB]
     note = (

@@ -13,6 +13,7 @@ from fleetcube.kernels.graph.bind import dependencies
 from fleetcube.kernels.graph.docstrings import read
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gradients.md").read_text(encoding="utf-8")
+pytestmark = pytest.mark.machine
 KINKS = {"maximum", "minimum", "floor", "ceil", "abs", "where"}
 
 

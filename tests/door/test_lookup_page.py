@@ -11,6 +11,7 @@ import pytest
 from fleetcube import open_cube
 from fleetcube.cli import cli
 
+pytestmark = pytest.mark.machine
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lookup.md").read_text(encoding="utf-8")
 

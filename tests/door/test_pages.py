@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fleetcube
-from docs.make.outputs import DOCS, ELSEWHERE, RUN, blocks, commands, run
+from docs.make.outputs import DOCS, ELSEWHERE, RUN, blocks, commands, rewritten, run
 from fleetcube.cli import cli
 
 PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("howto/*.md"), *RUN})
@@ -20,6 +20,7 @@ def name(page: Path) -> str:
     return page.relative_to(DOCS).with_suffix("").as_posix()
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("page", RUN, ids=name)
 def test_a_page_runs_and_prints_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -29,6 +30,28 @@ def test_a_page_runs_and_prints_what_it_says(
     logging.getLogger("fleetcube").setLevel(logging.NOTSET)  # which a page sets
     assert ran or not blocks(page.read_text(encoding="utf-8"))
     assert [text for text in ran if text is not True] == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("238.15350728721143 days", "238.15350... days"),
+        ("[-0.0007871218540983292]", "[-0.00078712185...]"),
+        ("180000000.00000015,1e+11", "180000000.0...,1e+11"),
+        ("1.23456789012e-05", "1.2345678...e-05"),
+        *((text, text) for text in ("100000000000.0", "36.621094", "0.1250000000", "16384")),
+        *((text, text) for text in ("arXiv:2407.21783", "0.2.0", "0.0", "1234567890")),
+    ],
+)
+def test_digits_in_which_cpus_differ_are_not_shown(
+    printed: str, shown: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"```python\nprint({printed!r})\n```\n```text\n{printed}\n```\n")
+    assert [found.as_expected for found in run(page, tmp_path)] == [printed == shown]
+    page.write_text(rewritten(page, tmp_path))
+    assert page.read_text().endswith(f"```text\n{shown}\n```\n")
+    assert [found.as_expected for found in run(page, tmp_path)] == [True]
 
 
 def test_code_that_is_not_run_here_is_run_elsewhere_or_says_why_not() -> None:

@@ -160,6 +160,7 @@ def test_threads_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not failed
 
 
+@pytest.mark.machine
 def test_calls_that_come_back_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """By NumPy, by kernels once they are there, into fresh arrays and into the same."""
     monkeypatch.setattr(engine, "MOST_TABLE", 4)

@@ -68,6 +68,7 @@ def stopped(sweep: Sweep, tmp_path: Path) -> Path:
     return tmp_path / "a.zarr"
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("error", [disk_full, KeyboardInterrupt])
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_a_stopped_run_is_continued_to_the_same_bytes(

@@ -74,6 +74,7 @@ def test_every_row_is_to_the_bit_what_it_is_alone(monkeypatch: pytest.MonkeyPatc
         assert np.isnan(found["job_time"]).any() == mask  # there is something to mask
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("engine", ["numba", "jax"])
 def test_the_bits_of_an_engine_do_not_depend_on_the_other_rows(engine: str) -> None:
     mttf = generator(3).uniform(1e8, 4e8, 5)

@@ -147,6 +147,7 @@ def test_points_hold_what_the_grid_holds_there(
     same(part, expected)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("engine", ["numba", "jax"])
 def test_every_engine_gives_its_own_values(engine: str) -> None:
     layout = {name: AXES["layout"][name] for name in ("tensor_parallel", "pipeline_parallel")}

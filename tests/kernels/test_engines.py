@@ -234,6 +234,7 @@ def test_javascript_agrees_with_numpy(module: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(column, values, 1e-12, equal_nan=True, err_msg=name)
 
 
+@pytest.mark.machine
 def test_scalars_have_the_bits_of_arrays() -> None:
     formulas = {f"{name}_": function for name, function in FORMULAS.items()}
     formulas |= {"product_": Chain((("goodput", "n_gpus"), ("mfu", 2.0)))}  # of two is 0 if one is
