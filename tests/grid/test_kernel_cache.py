@@ -173,9 +173,7 @@ def test_what_others_may_write_is_not_used(
     assert inside(cache)[1] == (who != "file")  # it was replaced by a file of this user's
 
 
-def test_a_full_disk_is_done_without(
-    filled: tuple[Path, str], tmp_path: Path, inside: Any
-) -> None:
+def test_a_full_disk_is_done_without(filled: tuple[Path, str], tmp_path: Path, inside: Any) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
     try:
@@ -214,7 +212,9 @@ def test_machine_code_is_released(made: str, monkeypatch: pytest.MonkeyPatch) ->
         assert alive() == 2
     else:
         scalar.compiled.cache_clear()
-        of = [function("cluster_mtbf", {"n_gpus": n}, "gpu_mttf", engine="numba") for n in range(1, 4)]
+        of = [
+            function("cluster_mtbf", {"n_gpus": n}, "gpu_mttf", engine="numba") for n in range(1, 4)
+        ]
         assert len(engines) == alive() == 3
         scalar.compiled.cache_clear()
         assert alive() == 3  # whoever holds a function can call it
