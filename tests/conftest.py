@@ -1,10 +1,14 @@
 """Shared by all tests: what they draw, tables of rows, and a folder for compiled kernels."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from fleetcube.grid.function import _jitted
+from fleetcube.kernels.engines.jax import _program
 
 from . import draws, table
 
@@ -30,6 +34,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _released() -> Iterator[None]:
+    """What JAX compiled for one module of tests is no use to the next, and is gigabytes in all."""
+    yield
+    if "jax" in sys.modules:
+        _program.cache_clear()
+        _jitted.cache_clear()
+        sys.modules["jax"].clear_caches()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,12 +24,13 @@ register_model(Embedded)(models.OpaqueModel)
 def _called(program: Program) -> Any:
     """The machine code of a program, as a function inside others; it stays, as they do.
 
-    An address keeps numba from caching callers on disk, which it would name by the user's file: with
-    another scenario in the same variable they would go on to call the function of before.
+    An address keeps numba from caching callers on disk, which it would name by the user's file:
+    with another scenario in the same variable they would go on to call the function of before.
     """
     kernel = scalar.compiled(program)
     kinds = [types.int8 if name in program.flags else types.float64 for name in program.outputs]
-    returns: Any = types.Tuple(kinds) if len(kinds) > 1 else kinds[0]
+    tuple_of: Any = types.Tuple
+    returns = tuple_of(kinds) if len(kinds) > 1 else kinds[0]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         convention, taken = context.call_conv, signature.args

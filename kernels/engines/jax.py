@@ -20,7 +20,7 @@ from .job import Job, store
 # inverse, so that the last bit would depend on which axes a sweep has.
 _OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 SHARED = 1 << 16  # points from which a block is worth the calls to several devices
-KEPT = 128  # programs kept in memory, of about 2 MB each; one more is compiled again at its next use
+KEPT = 128  # programs kept, of about 2 MB each; what was dropped is compiled again when used
 SHARE = 1 / 4  # of the devices' memory for the outputs of a block: XLA needs room beside them
 
 

@@ -94,17 +94,17 @@ def _check_ours(path: Path, status: os.stat_result) -> None:
 
 def read(path: Path) -> bytes | None:
     """What a file holds behind its sum; None where it is not there, or not as it was written."""
-    try:
-        file = open(path, "rb", opener=_without_waiting)
-    except FileNotFoundError:
-        return None
-    with file:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(path, "rb", opener=_without_waiting) as file,
+    ):
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        _check_ours(path, status)
-        data = file.read()
-    return data[_SUM:] if hashlib.sha256(data[_SUM:]).digest() == data[:_SUM] else None
+        if stat.S_ISREG(status.st_mode):
+            _check_ours(path, status)
+            data = file.read()
+            if hashlib.sha256(data[_SUM:]).digest() == data[:_SUM]:
+                return data[_SUM:]
+    return None
 
 
 def _without_waiting(path: str, flags: int) -> int:

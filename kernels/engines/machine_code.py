@@ -1,11 +1,13 @@
 """Machine code that is released with the last reference to it; imports numba.
 
 numba's dispatchers never release any: one engine of the process owns all their code, and contexts
-refer to what was compiled. So numba compiles to object files here, and an engine of its own loads each.
+refer to what was compiled. So numba compiles to object files here, and each is loaded by an engine
+of its own.
 """
 
 import ctypes
 import functools
+import importlib
 import json
 import sys
 import weakref
@@ -15,8 +17,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
-from numba import _dynfunc
-from numba.core import config, sigutils
+from numba.core import sigutils
 from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
 from numba.core.compiler import Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
@@ -24,6 +25,8 @@ from numba.core.registry import cpu_target
 
 # threads run kernels side by side; x / 0 is infinite or NaN, as in NumPy, and does not raise
 _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy"}
+
+_DYNAMIC: Any = importlib.import_module("numba._dynfunc")  # functions for Python from addresses
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Loaded:
 class _Codegen(JITCPUCodegen):
     """The code generator of this processor, without an engine that would keep what it makes."""
 
-    _library_class = AOTCodeLibrary
+    _library_class: Any = AOTCodeLibrary
 
     def _add_module(self, module: Any) -> None:
         pass
@@ -80,7 +83,7 @@ def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
     scope = dict(scope)
     exec(compile(source, "<fleetcube kernel>", "exec"), scope)
     arguments, returns = sigutils.normalize_signature(signature)
-    flags = Flags()
+    flags: Any = Flags()
     cpu_target.options.parse_as_flags(flags, _OPTIONS)
     flags.no_compile = flags.no_cfunc_wrapper = True  # nothing is loaded, nor called from C
     with global_compiler_lock:
@@ -90,10 +93,8 @@ def compiled(source: str, scope: dict[str, Any], signature: Any) -> bytes:
         made = compile_extra(typing, target, scope["kernel"], arguments, returns, flags, {})
         code = made.library.emit_native_object()
     assert not made.environment.consts  # the code reads no objects: it is loaded without any
-    names = [
-        *(made.fndesc.llvm_cpython_wrapper_name, made.fndesc.llvm_func_name),
-        made.fndesc.env_name,
-    ]
+    of = made.fndesc
+    names = [of.llvm_cpython_wrapper_name, of.llvm_func_name, of.env_name]
     return json.dumps(names).encode() + b"\n" + bytes(code)
 
 
@@ -102,14 +103,13 @@ def load(code: bytes) -> Loaded:
     head, _, data = code.partition(b"\n")
     wrapper, function, environment = json.loads(head)
     machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
-    lmm = config.USE_LLVMLITE_MEMORY_MANAGER
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=lmm)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
     engine.finalize_object()
-    own = _dynfunc.Environment({})
+    own = _DYNAMIC.Environment({})
     place = engine.get_global_value_address(environment)
     ctypes.c_void_p.from_address(place).value = id(own)
-    call = _dynfunc.make_function(
+    call = _DYNAMIC.make_function(
         sys.modules[__name__],
         *("kernel", "", engine.get_function_address(wrapper)),
         *(own, (engine,)),  # kept with the function

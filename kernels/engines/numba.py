@@ -32,9 +32,7 @@ from .tiles import GRAIN, ROW, TILE, cuts
 # Starting a row takes as long as repeating one operand at so many points, and more for each operand
 ROW_COST, OPERAND_COST = 16, 2
 QUIET, LONGEST_WAIT = 0.2, 2.0  # seconds without a large slice before compiling in the background
-# Kernels kept in memory, of 0.06 to 0.2 MB each: more than the sweeps that one process goes on asking
-# have; one that was dropped is read from the disk again in 2 ms
-KEPT = 256
+KEPT = 256  # kernels in memory, of 0.06 to 0.2 MB each; others are read from disk again, in 2 ms
 _compile_lock, _request_lock = threading.RLock(), threading.Lock()
 Key = tuple[Any, ...]  # what a kernel is made from: the arguments of `_compiled`
 _ready: OrderedDict[Key, Any] = OrderedDict()  # compiled kernels, the one used last at the end
