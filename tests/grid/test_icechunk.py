@@ -165,7 +165,7 @@ def test_of_two_who_commit_one_fails(stopped: str) -> None:
         slow.write(journal.JOURNAL, b"of the slow one")
         from fleetcube.grid.store.places.wait import wait
 
-        wait(other.store.delete(icechunk_store._key(journal.JOURNAL)))
+        wait(other.store.delete(f"{icechunk_store._array(journal.JOURNAL)}/zarr.json"))
         other.commit("faster")
         with pytest.raises(ConnectionError, match="was written by another process"):
             slow.commit("slower")
