@@ -7,6 +7,7 @@ less.
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from .wait import wait
 COMMIT_SECONDS = 20.0  # between commits, for which all writing stops
 MAIN, UNFINISHED = "main", "unfinished"
 _LOCK = "fleetcube.lock"
+_OBJECT = re.compile(r"\b(chunks|manifests|snapshots|transactions)/[0-9A-Z]{20}\b")
 # Icechunk keeps nothing but arrays: a file of the record is one, of its bytes in one chunk
 _BYTES = (
     b'{"zarr_format":3,"node_type":"array","shape":[%d],"data_type":"uint8","fill_value":0,'
@@ -81,11 +83,13 @@ class Icechunk:
             first = str(error).strip().partition("\n")[0].removeprefix("x ")
             if first.startswith("node not found"):
                 raise FileNotFoundError(first) from None
-            if "not found" in first and first.startswith("object store error"):
-                if "/chunks/" in first:  # the block is computed again
-                    raise FileNotFoundError(first) from None
+            if first.startswith("object ") and "not found" in first:
+                lost = _OBJECT.search(str(error))
+                if lost and lost[1] == "chunks":  # the block is computed again
+                    raise FileNotFoundError(lost[0]) from None
+                what = lost[0] if lost else "an object"
                 raise ConnectionError(
-                    f"{self.url!r} is damaged ({first}); write the cube to another place"
+                    f"{self.url!r} is damaged ({what} is missing); write the cube to another place"
                 ) from error
             raise ConnectionError(f"{self.url!r}: {first}; try again") from error
 
