@@ -226,6 +226,21 @@ main()
 """
 
 
+def test_a_repository_of_a_newer_format_is_refused(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Icechunk 1 sees one of Icechunk 2."""
+    import icechunk
+
+    monkeypatch.setattr(icechunk.Repository, "exists", lambda *_: False)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "repo").touch()
+    for use in (open_cube, sweep.store):
+        with pytest.raises(InputError, match="does not know; use Icechunk 2"):
+            use(f"icechunk://{tmp_path}/a")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["repo"]
+
+
 def test_a_killed_run_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spec.toml").write_text(SPEC, encoding="utf-8")
     url = f"icechunk://{tmp_path}/a"

@@ -126,6 +126,11 @@ class Icechunk:
             with self.wrapping_errors():
                 if icechunk.Repository.exists(storage):
                     self._repository = icechunk.Repository.open(storage)
+                elif "repo" in (self.base.names() or ()):  # of the second format
+                    raise InputError(
+                        f"{self.url!r} is a repository that Icechunk {icechunk.__version__} does "
+                        "not know; use Icechunk 2 (Python 3.12 or newer)"
+                    )
                 elif create:
                     self._repository = icechunk.Repository.create(storage)
         return self._repository
